@@ -1,0 +1,1 @@
+//! The rules, one file each: pure functions of limits, state, instant and copies.

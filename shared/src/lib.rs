@@ -1,0 +1,12 @@
+//! Words and wire of Tollgate: what agent, aggregator and engine have in common.
+//!
+//! Names, instants, places in the log, and the bytes of everything that crosses a process boundary:
+//! log records, feed frames, and the conversation between an agent and an aggregator. This crate
+//! knows no socket, no file, no clock and no rule; everything here is a value.
+//!
+//! What stays true: what was decoded is well-formed, so that no later room checks it again; and no
+//! decoder panics, or allocates more than a small multiple of the bytes that it was given.
+
+pub mod names;
+pub mod place;
+pub mod time;
