@@ -1,0 +1,63 @@
+//! The record of a statement in the `denials` topic: what was announced, kept as evidence.
+//!
+//! ```text
+//! announced  8  [generation, random, partition, resource, statement]
+//! ```
+
+use super::reader::{DecodeError, Fault, Reader};
+use super::record::{read_log_id, write_log_id};
+use super::statement::Statement;
+use super::writer::Writer;
+use crate::names::NAME_BYTES_MAX;
+use crate::place::LogId;
+
+/// The number of this kind, behind the version byte.
+pub const KIND: u8 = 8;
+
+/// A statement, as it was announced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announced {
+    /// The log whose record caused it.
+    pub log: LogId,
+    /// The partition of that log.
+    pub partition: u32,
+    /// The resource.
+    pub resource: Box<str>,
+    /// What was said.
+    pub statement: Statement,
+}
+
+impl Announced {
+    /// Decodes one.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] for bytes that are not exactly one.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::of_message(bytes)?;
+        let before = reader;
+        let found = reader.byte("kind")?;
+        if found != KIND {
+            return Err(before.error("kind", Fault::Kind { found }));
+        }
+        reader.fixed_array("announced", 5, "5")?;
+        let announced = Self {
+            log: read_log_id(&mut reader)?,
+            partition: reader.u32("partition")?,
+            resource: reader.text("resource", 1, NAME_BYTES_MAX)?.into(),
+            statement: Statement::read(&mut reader)?,
+        };
+        reader.end()?;
+        Ok(announced)
+    }
+
+    /// Writes one.
+    pub fn encode(&self, writer: &mut Writer) {
+        writer.begin(KIND);
+        writer.array(5);
+        write_log_id(writer, self.log);
+        writer.u64(u64::from(self.partition));
+        writer.text(&self.resource);
+        self.statement.write(writer);
+    }
+}

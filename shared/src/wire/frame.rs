@@ -1,0 +1,211 @@
+//! Feed frames: what a publisher tells the subscribers of one topic.
+//!
+//! ```text
+//! message  topic (17 bytes), frame
+//! topic    'r' resource | 'c' control | 'a' agent, then 16 bytes: a keyed hash of the name
+//! frame    [version][seal 0][ [instance (16 bytes), sequence, sent (us), resource,
+//!                              [evidence, ...], [[partition, remaining (us), statement], ...]] ]
+//! evidence [partition, generation, random, ruled up to, appended (us)]
+//! ```
+//!
+//! `sent` is on the publisher's own monotonic clock, counted from its start: only differences of it
+//! mean anything. A seal of 1 is kept for frames encrypted under the fleet's key. A frame without
+//! statements is a heartbeat; it takes a sequence number as any other does, so that a loss before it
+//! is seen.
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::hash::Hasher as _;
+
+use super::reader::{DecodeError, Fault, Reader};
+use super::record::{read_log_id, write_log_id};
+use super::statement::Statement;
+use super::writer::Writer;
+use crate::names::NAME_BYTES_MAX;
+use crate::place::LogId;
+use crate::time::{Span, Timestamp};
+
+/// Bytes of a topic.
+pub const TOPIC_BYTES: usize = 17;
+
+/// The seal byte of a frame that anybody may read.
+pub const PLAIN: u8 = 0;
+
+/// What subscribers subscribe to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Topic([u8; TOPIC_BYTES]);
+
+impl Topic {
+    /// What concerns everybody: heartbeats with places, bans of whole domains.
+    pub const CONTROL: Self = {
+        let mut bytes = [0; TOPIC_BYTES];
+        bytes[0] = b'c';
+        Self(bytes)
+    };
+
+    /// What concerns one resource.
+    pub fn of_resource(key: &[u8; 16], resource: &str) -> Self {
+        Self::hashed(b'r', key, resource)
+    }
+
+    /// What concerns one agent: verdicts on its holds.
+    pub fn of_agent(key: &[u8; 16], agent: &str) -> Self {
+        Self::hashed(b'a', key, agent)
+    }
+
+    /// The bytes to subscribe to.
+    pub const fn as_bytes(&self) -> &[u8; TOPIC_BYTES] {
+        &self.0
+    }
+
+    /// The topic that these bytes are, if they are one.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    fn hashed(kind: u8, key: &[u8; 16], name: &str) -> Self {
+        let mut hasher = SipHasher13::new_with_key(key);
+        hasher.write(name.as_bytes());
+        let mut bytes = [0; TOPIC_BYTES];
+        bytes[0] = kind;
+        bytes[1..].copy_from_slice(&hasher.finish128().as_u128().to_be_bytes());
+        Self(bytes)
+    }
+}
+
+/// How far a partition has been ruled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// The partition.
+    pub partition: u32,
+    /// Its log.
+    pub log: LogId,
+    /// All records below this offset have been ruled.
+    pub ruled: u64,
+    /// The append time of the last of them.
+    pub appended: Timestamp,
+}
+
+/// A statement on its way to agents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The partition whose log the statement's place is in.
+    pub partition: u32,
+    /// How long a denial still has, by the owner's reckoning at `sent`; [`Span::MAX`]: for ever.
+    pub remaining: Span,
+    /// The statement.
+    pub statement: Statement,
+}
+
+/// One frame of one topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Drawn at random when the publisher started.
+    pub instance: u128,
+    /// Counted by topic, without gaps.
+    pub sequence: u64,
+    /// The publisher's monotonic clock when the frame was sent.
+    pub sent: Span,
+    /// The resource, where the topic is one's; else empty.
+    pub resource: Box<str>,
+    /// How far partitions have been ruled.
+    pub evidence: Vec<Evidence>,
+    /// What is said.
+    pub told: Vec<Told>,
+}
+
+impl Frame {
+    /// Decodes one.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] for bytes that are not exactly one.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::of_message(bytes)?;
+        let before = reader;
+        let found = reader.byte("seal")?;
+        if found != PLAIN {
+            return Err(before.error("seal", Fault::Kind { found }));
+        }
+        reader.fixed_array("frame", 6, "6")?;
+        let frame = Self {
+            instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
+            sequence: reader.u64("sequence")?,
+            sent: Span::from_micros(reader.u64("sent")?),
+            resource: reader.text("resource", 0, NAME_BYTES_MAX)?.into(),
+            evidence: read_list(&mut reader, "evidence", Evidence::read)?,
+            told: read_list(&mut reader, "statements", Told::read)?,
+        };
+        reader.end()?;
+        Ok(frame)
+    }
+
+    /// Writes one.
+    pub fn encode(&self, writer: &mut Writer) {
+        writer.begin(PLAIN);
+        writer.array(6);
+        writer.bytes(&self.instance.to_be_bytes());
+        writer.u64(self.sequence);
+        writer.u64(self.sent.as_micros());
+        writer.text(&self.resource);
+        writer.array(self.evidence.len());
+        for evidence in &self.evidence {
+            evidence.write(writer);
+        }
+        writer.array(self.told.len());
+        for told in &self.told {
+            told.write(writer);
+        }
+    }
+}
+
+/// Reads an array. Memory grows with what was really read, not with what the head promises.
+pub(super) fn read_list<'a, T>(
+    reader: &mut Reader<'a>,
+    field: &'static str,
+    mut read: impl FnMut(&mut Reader<'a>) -> Result<T, DecodeError>,
+) -> Result<Vec<T>, DecodeError> {
+    let len = reader.array(field)?;
+    let mut list = Vec::new();
+    for _ in 0..len {
+        list.push(read(reader)?);
+    }
+    Ok(list)
+}
+
+impl Evidence {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.fixed_array("evidence", 5, "5")?;
+        Ok(Self {
+            partition: reader.u32("partition")?,
+            log: read_log_id(reader)?,
+            ruled: reader.u64("ruled up to")?,
+            appended: Timestamp::from_micros(reader.u64("appended")?),
+        })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer) {
+        writer.array(5);
+        writer.u64(u64::from(self.partition));
+        write_log_id(writer, self.log);
+        writer.u64(self.ruled);
+        writer.u64(self.appended.as_micros());
+    }
+}
+
+impl Told {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.fixed_array("told", 3, "3")?;
+        Ok(Self {
+            partition: reader.u32("partition")?,
+            remaining: Span::from_micros(reader.u64("remaining")?),
+            statement: Statement::read(reader)?,
+        })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer) {
+        writer.array(3);
+        writer.u64(u64::from(self.partition));
+        writer.u64(self.remaining.as_micros());
+        self.statement.write(writer);
+    }
+}

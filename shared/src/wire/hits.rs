@@ -1,0 +1,317 @@
+//! A batch of hits: what an agent let through, and what it refused, for one partition.
+//!
+//! ```text
+//! [agent, epoch (16 bytes), sequence, sent (us), [resource, ...], [hit, ...], [refused, ...]]
+//! hit      [resource index, domain, age (us before sent), copies]  and [.., min] for a bulk call
+//! refused  [resource index, domain, calls, copies, first age, last age, cause, nil | [generation, offset, entry]]
+//! ```
+//!
+//! Decoding checks every entry and keeps none: entries are read again, from the bytes, when they are
+//! iterated. That costs a few nanoseconds an entry and saves an allocation a batch.
+
+use super::reader::{DecodeError, Fault, Reader};
+use super::statement::Cause;
+use super::writer::Writer;
+use crate::names::NAME_BYTES_MAX;
+use crate::place::Place;
+use crate::time::Timestamp;
+
+/// The most resources one batch may name. It bounds what decoding allocates.
+pub const RESOURCES_MAX: u32 = 4096;
+
+/// Who sent a batch, and which one of his it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender<'a> {
+    /// The agent's name.
+    pub agent: &'a str,
+    /// Drawn at random when the agent started; ordered by first appearance in the log.
+    pub epoch: u128,
+    /// Which batch of this epoch for this partition it is, counted from 1.
+    pub sequence: u64,
+    /// The agent's clock when it sent the batch for the first time.
+    pub sent: Timestamp,
+}
+
+/// One entry: hits of one pair at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hit<'a> {
+    /// Index into [`HitBatch::resource`].
+    pub resource: u32,
+    /// The domain.
+    pub domain: &'a str,
+    /// The agent's stamp, uncorrected.
+    pub at: Timestamp,
+    /// How many hits; at least 1.
+    pub copies: u32,
+    /// The least number the caller wanted, if it was a bulk call; at most `copies`.
+    pub min: Option<u32>,
+}
+
+/// One entry of refused calls of one pair since the last flush. Counted, never ruled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused<'a> {
+    /// Index into [`HitBatch::resource`].
+    pub resource: u32,
+    /// The domain.
+    pub domain: &'a str,
+    /// Calls refused.
+    pub calls: u64,
+    /// Copies that they asked for at most.
+    pub copies: u64,
+    /// The first call's instant.
+    pub first: Timestamp,
+    /// The last call's instant.
+    pub last: Timestamp,
+    /// Why.
+    pub cause: Cause,
+    /// The statement under which they were refused, where there was one.
+    pub place: Option<Place>,
+}
+
+/// A decoded batch, borrowing from its bytes.
+#[derive(Clone, Debug)]
+pub struct HitBatch<'a> {
+    /// Who sent it.
+    pub sender: Sender<'a>,
+    resources: Box<[&'a str]>,
+    hits: (u32, Reader<'a>),
+    refused: (u32, Reader<'a>),
+}
+
+impl<'a> HitBatch<'a> {
+    /// The names that entries refer to, by index.
+    pub fn resources(&self) -> &[&'a str] {
+        &self.resources
+    }
+
+    /// The name of the resource with this index. Entries only carry indices that exist.
+    pub fn resource(&self, index: u32) -> &'a str {
+        self.resources
+            .get(index as usize)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// How many entries of hits there are.
+    pub fn hits_len(&self) -> u32 {
+        self.hits.0
+    }
+
+    /// The entries, in the order of the batch. Their number in it is the `entry` of a place.
+    pub fn hits(&self) -> impl Iterator<Item = Hit<'a>> + use<'a> {
+        let (len, mut reader) = self.hits;
+        let (count, sent) = (self.resources.len(), self.sender.sent);
+        (0..len).map_while(move |_| read_hit(&mut reader, count, sent).ok())
+    }
+
+    /// The entries of refused calls.
+    pub fn refused(&self) -> impl Iterator<Item = Refused<'a>> + use<'a> {
+        let (len, mut reader) = self.refused;
+        let (count, sent) = (self.resources.len(), self.sender.sent);
+        (0..len).map_while(move |_| read_refused(&mut reader, count, sent).ok())
+    }
+
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        reader.fixed_array("hits batch", 7, "7")?;
+        let sender = Sender {
+            agent: reader.text("agent", 1, NAME_BYTES_MAX)?,
+            epoch: u128::from_be_bytes(reader.array_of_bytes("epoch")?),
+            sequence: reader.u64("sequence")?,
+            sent: Timestamp::from_micros(reader.u64("sent")?),
+        };
+        let before = *reader;
+        let count = reader.array("resources")?;
+        if RESOURCES_MAX < count {
+            return Err(before.error(
+                "resources",
+                Fault::Length {
+                    found: u64::from(count),
+                    expected: "at most 4096",
+                },
+            ));
+        }
+        let mut resources = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            resources.push(reader.text("resource", 1, NAME_BYTES_MAX)?);
+        }
+        let hits = (reader.array("hits")?, *reader);
+        for _ in 0..hits.0 {
+            read_hit(reader, resources.len(), sender.sent)?;
+        }
+        let refused = (reader.array("refused")?, *reader);
+        for _ in 0..refused.0 {
+            read_refused(reader, resources.len(), sender.sent)?;
+        }
+        Ok(Self {
+            sender,
+            resources: resources.into_boxed_slice(),
+            hits,
+            refused,
+        })
+    }
+}
+
+fn read_resource(reader: &mut Reader<'_>, count: usize) -> Result<u32, DecodeError> {
+    let before = *reader;
+    let index = reader.u32("resource index")?;
+    if count <= index as usize {
+        return Err(before.error(
+            "resource index",
+            Fault::Range {
+                expected: "an index into the batch's resources",
+            },
+        ));
+    }
+    Ok(index)
+}
+
+fn read_hit<'a>(
+    reader: &mut Reader<'a>,
+    resources: usize,
+    sent: Timestamp,
+) -> Result<Hit<'a>, DecodeError> {
+    let before = *reader;
+    let len = reader.array("hit")?;
+    if len != 4 && len != 5 {
+        return Err(before.error(
+            "hit",
+            Fault::Length {
+                found: u64::from(len),
+                expected: "4 or 5",
+            },
+        ));
+    }
+    let resource = read_resource(reader, resources)?;
+    let domain = reader.text("domain", 1, NAME_BYTES_MAX)?;
+    let at = read_age(reader, sent)?;
+    let before = *reader;
+    let copies = reader.u32("copies")?;
+    if copies == 0 {
+        return Err(before.error(
+            "copies",
+            Fault::Range {
+                expected: "at least 1",
+            },
+        ));
+    }
+    let min = if len == 5 {
+        let before = *reader;
+        let min = reader.u32("min")?;
+        if min == 0 || copies < min {
+            return Err(before.error(
+                "min",
+                Fault::Range {
+                    expected: "1 to copies",
+                },
+            ));
+        }
+        Some(min)
+    } else {
+        None
+    };
+    Ok(Hit {
+        resource,
+        domain,
+        at,
+        copies,
+        min,
+    })
+}
+
+fn read_age(reader: &mut Reader<'_>, sent: Timestamp) -> Result<Timestamp, DecodeError> {
+    let age = reader.i64("age")?;
+    Ok(sent.saturating_offset(age.saturating_neg()))
+}
+
+fn read_refused<'a>(
+    reader: &mut Reader<'a>,
+    resources: usize,
+    sent: Timestamp,
+) -> Result<Refused<'a>, DecodeError> {
+    reader.fixed_array("refused", 8, "8")?;
+    Ok(Refused {
+        resource: read_resource(reader, resources)?,
+        domain: reader.text("domain", 1, NAME_BYTES_MAX)?,
+        calls: reader.u64("calls")?,
+        copies: reader.u64("copies")?,
+        first: read_age(reader, sent)?,
+        last: read_age(reader, sent)?,
+        cause: Cause::read(reader)?,
+        place: if reader.nil() {
+            None
+        } else {
+            Some(read_place(reader)?)
+        },
+    })
+}
+
+pub(super) fn read_place(reader: &mut Reader<'_>) -> Result<Place, DecodeError> {
+    reader.fixed_array("place", 3, "3")?;
+    Ok(Place {
+        generation: reader.u32("generation")?,
+        offset: reader.u64("offset")?,
+        entry: reader.u32("entry")?,
+    })
+}
+
+pub(super) fn write_place(writer: &mut Writer, place: Place) {
+    writer.array(3);
+    writer.u64(u64::from(place.generation));
+    writer.u64(place.offset);
+    writer.u64(u64::from(place.entry));
+}
+
+/// Writes a batch. Entries are taken from iterators of known length, so that a courier need not
+/// collect them; a wrong length would be found by the reader, not by this.
+pub fn write_hits<'a>(
+    writer: &mut Writer,
+    sender: &Sender<'_>,
+    resources: &[&str],
+    hits: impl ExactSizeIterator<Item = Hit<'a>>,
+    refused: impl ExactSizeIterator<Item = Refused<'a>>,
+) {
+    writer.begin(super::record::kind::HITS);
+    writer.array(7);
+    writer.text(sender.agent);
+    writer.bytes(&sender.epoch.to_be_bytes());
+    writer.u64(sender.sequence);
+    writer.u64(sender.sent.as_micros());
+    writer.array(resources.len());
+    for resource in resources {
+        writer.text(resource);
+    }
+    writer.array(hits.len());
+    for hit in hits {
+        write_hit(writer, &hit, sender.sent);
+    }
+    writer.array(refused.len());
+    for entry in refused {
+        write_refused(writer, &entry, sender.sent);
+    }
+}
+
+fn write_hit(writer: &mut Writer, hit: &Hit<'_>, sent: Timestamp) {
+    writer.array(if hit.min.is_some() { 5 } else { 4 });
+    writer.u64(u64::from(hit.resource));
+    writer.text(hit.domain);
+    writer.i64(sent.signed_micros_since(hit.at));
+    writer.u64(u64::from(hit.copies));
+    if let Some(min) = hit.min {
+        writer.u64(u64::from(min));
+    }
+}
+
+fn write_refused(writer: &mut Writer, entry: &Refused<'_>, sent: Timestamp) {
+    writer.array(8);
+    writer.u64(u64::from(entry.resource));
+    writer.text(entry.domain);
+    writer.u64(entry.calls);
+    writer.u64(entry.copies);
+    writer.i64(sent.signed_micros_since(entry.first));
+    writer.i64(sent.signed_micros_since(entry.last));
+    entry.cause.write(writer);
+    match entry.place {
+        Some(place) => write_place(writer, place),
+        None => writer.nil(),
+    }
+}

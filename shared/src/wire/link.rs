@@ -1,0 +1,371 @@
+//! The conversation between an agent and the one aggregator address that it knows.
+//!
+//! ```text
+//! agent        hello 1    [nonce, agent, epoch (16 bytes)]
+//!              append 2   [id, partition, record]
+//!              ask 3      [nonce, [resource, ...]]
+//! aggregator   welcome 65 [nonce, instance (16 bytes), partitions, [feed address, ...], clock (us)]
+//!              appended 66 [id, partition, offset]
+//!              refused 67 [id, reason, text]
+//!              snapshot 68 [nonce, more, instance, clock (us), [evidence, ...], control sequence, [topic, ...]]
+//! topic        [resource, sequence, public limits, [[partition, remaining, statement], ...]]
+//! ```
+//!
+//! An append is answered once the log has it as durably as the log is configured to. `clock` is the
+//! aggregator's monotonic clock, the one of the frames' `sent`. A snapshot is true of the feed at the
+//! sequences that it names: frames after them continue it. One that is too large for a message comes
+//! in parts with the same nonce, all of them but the last with `more` set; a topic may be spread over
+//! parts, and all parts together are true of the moment of the first.
+
+use super::MESSAGE_BYTES_MAX;
+use super::frame::{Evidence, Told, read_list};
+use super::public::Public;
+use super::reader::{DecodeError, Fault, Reader};
+use super::writer::Writer;
+use crate::names::NAME_BYTES_MAX;
+use crate::time::Span;
+
+/// The most bytes of a refusal's text.
+const TEXT_BYTES_MAX: usize = 1024;
+
+/// What an agent says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromAgent<'a> {
+    /// I am here; where is the feed?
+    Hello {
+        /// Echoed by the answer.
+        nonce: u64,
+        /// The agent's name.
+        agent: &'a str,
+        /// Its epoch.
+        epoch: u128,
+    },
+    /// Append this record.
+    Append {
+        /// Echoed by the answer.
+        id: u64,
+        /// To this partition.
+        partition: u32,
+        /// The record.
+        record: &'a [u8],
+    },
+    /// What is in force for these resources?
+    Ask {
+        /// Echoed by the answer.
+        nonce: u64,
+        /// The resources.
+        resources: Vec<&'a str>,
+    },
+}
+
+/// What an aggregator answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromAggregator {
+    /// To a hello.
+    Welcome {
+        /// The hello's.
+        nonce: u64,
+        /// Drawn at random when the aggregator started; frames carry it.
+        instance: u128,
+        /// How many partitions the log has.
+        partitions: u32,
+        /// Where the feed is, as `tcp://host:port`.
+        feeds: Vec<Box<str>>,
+        /// The aggregator's monotonic clock.
+        clock: Span,
+    },
+    /// The log has the record.
+    Appended {
+        /// The append's.
+        id: u64,
+        /// Where it stands.
+        partition: u32,
+        /// And at which offset.
+        offset: u64,
+    },
+    /// The log does not have the record.
+    Refused {
+        /// The append's.
+        id: u64,
+        /// Why.
+        reason: Refusal,
+        /// For people.
+        text: Box<str>,
+    },
+    /// To an ask.
+    Snapshot(Snapshot),
+}
+
+/// Why an append was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It can never be appended: malformed, not an agent's to write, no such partition.
+    Never,
+    /// Not now: the log is not reachable or has no room. Send it again later.
+    NotNow,
+}
+
+/// What is in force for some resources, at a point of the feed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The ask's.
+    pub nonce: u64,
+    /// Whether another part follows.
+    pub more: bool,
+    /// The publisher whose sequences these are.
+    pub instance: u128,
+    /// Its monotonic clock.
+    pub clock: Span,
+    /// How far its partitions have been ruled.
+    pub evidence: Vec<Evidence>,
+    /// The last sequence of the control topic.
+    pub control_sequence: u64,
+    /// What was asked for.
+    pub topics: Vec<TopicSnapshot>,
+}
+
+/// What is in force for one resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopicSnapshot {
+    /// The resource.
+    pub resource: Box<str>,
+    /// The last sequence of its topic.
+    pub sequence: u64,
+    /// Its public limits.
+    pub public: Public,
+    /// Every live statement.
+    pub told: Vec<Told>,
+}
+
+impl<'a> FromAgent<'a> {
+    /// Decodes one.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] for bytes that are not exactly one.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::of_message(bytes)?;
+        let before = reader;
+        let message = match reader.byte("kind")? {
+            1 => {
+                reader.fixed_array("hello", 3, "3")?;
+                Self::Hello {
+                    nonce: reader.u64("nonce")?,
+                    agent: reader.text("agent", 1, NAME_BYTES_MAX)?,
+                    epoch: u128::from_be_bytes(reader.array_of_bytes("epoch")?),
+                }
+            }
+            2 => {
+                reader.fixed_array("append", 3, "3")?;
+                Self::Append {
+                    id: reader.u64("id")?,
+                    partition: reader.u32("partition")?,
+                    record: reader.bytes("record", MESSAGE_BYTES_MAX)?,
+                }
+            }
+            3 => {
+                reader.fixed_array("ask", 2, "2")?;
+                let nonce = reader.u64("nonce")?;
+                let resources = read_list(&mut reader, "resources", |r| {
+                    r.text("resource", 1, NAME_BYTES_MAX)
+                })?;
+                Self::Ask { nonce, resources }
+            }
+            found => return Err(before.error("kind", Fault::Kind { found })),
+        };
+        reader.end()?;
+        Ok(message)
+    }
+
+    /// Writes one.
+    pub fn encode(&self, writer: &mut Writer) {
+        match self {
+            Self::Hello {
+                nonce,
+                agent,
+                epoch,
+            } => {
+                writer.begin(1);
+                writer.array(3);
+                writer.u64(*nonce);
+                writer.text(agent);
+                writer.bytes(&epoch.to_be_bytes());
+            }
+            Self::Append {
+                id,
+                partition,
+                record,
+            } => {
+                writer.begin(2);
+                writer.array(3);
+                writer.u64(*id);
+                writer.u64(u64::from(*partition));
+                writer.bytes(record);
+            }
+            Self::Ask { nonce, resources } => {
+                writer.begin(3);
+                writer.array(2);
+                writer.u64(*nonce);
+                writer.array(resources.len());
+                for resource in resources {
+                    writer.text(resource);
+                }
+            }
+        }
+    }
+}
+
+impl FromAggregator {
+    /// Decodes one.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] for bytes that are not exactly one.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::of_message(bytes)?;
+        let before = reader;
+        let message = match reader.byte("kind")? {
+            65 => {
+                reader.fixed_array("welcome", 5, "5")?;
+                Self::Welcome {
+                    nonce: reader.u64("nonce")?,
+                    instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
+                    partitions: reader.u32("partitions")?,
+                    feeds: read_list(&mut reader, "feeds", |r| {
+                        Ok(r.text("feed", 1, NAME_BYTES_MAX)?.into())
+                    })?,
+                    clock: Span::from_micros(reader.u64("clock")?),
+                }
+            }
+            66 => {
+                reader.fixed_array("appended", 3, "3")?;
+                Self::Appended {
+                    id: reader.u64("id")?,
+                    partition: reader.u32("partition")?,
+                    offset: reader.u64("offset")?,
+                }
+            }
+            67 => {
+                reader.fixed_array("refused", 3, "3")?;
+                let id = reader.u64("id")?;
+                let before = reader;
+                let reason = match reader.u8("reason")? {
+                    0 => Refusal::Never,
+                    1 => Refusal::NotNow,
+                    found => return Err(before.error("reason", Fault::Kind { found })),
+                };
+                Self::Refused {
+                    id,
+                    reason,
+                    text: reader.text("text", 0, TEXT_BYTES_MAX)?.into(),
+                }
+            }
+            68 => Self::Snapshot(Snapshot::read(&mut reader)?),
+            found => return Err(before.error("kind", Fault::Kind { found })),
+        };
+        reader.end()?;
+        Ok(message)
+    }
+
+    /// Writes one. A refusal's text is cut at its bound.
+    pub fn encode(&self, writer: &mut Writer) {
+        match self {
+            Self::Welcome {
+                nonce,
+                instance,
+                partitions,
+                feeds,
+                clock,
+            } => {
+                writer.begin(65);
+                writer.array(5);
+                writer.u64(*nonce);
+                writer.bytes(&instance.to_be_bytes());
+                writer.u64(u64::from(*partitions));
+                writer.array(feeds.len());
+                for feed in feeds {
+                    writer.text(feed);
+                }
+                writer.u64(clock.as_micros());
+            }
+            Self::Appended {
+                id,
+                partition,
+                offset,
+            } => {
+                writer.begin(66);
+                writer.array(3);
+                writer.u64(*id);
+                writer.u64(u64::from(*partition));
+                writer.u64(*offset);
+            }
+            Self::Refused { id, reason, text } => {
+                writer.begin(67);
+                writer.array(3);
+                writer.u64(*id);
+                writer.u64(match reason {
+                    Refusal::Never => 0,
+                    Refusal::NotNow => 1,
+                });
+                writer.text(&text[..text.floor_char_boundary(TEXT_BYTES_MAX)]);
+            }
+            Self::Snapshot(snapshot) => snapshot.write(writer),
+        }
+    }
+}
+
+impl Snapshot {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.fixed_array("snapshot", 7, "7")?;
+        Ok(Self {
+            nonce: reader.u64("nonce")?,
+            more: reader.bool("more")?,
+            instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
+            clock: Span::from_micros(reader.u64("clock")?),
+            evidence: read_list(reader, "evidence", Evidence::read)?,
+            control_sequence: reader.u64("control sequence")?,
+            topics: read_list(reader, "topics", TopicSnapshot::read)?,
+        })
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.begin(68);
+        writer.array(7);
+        writer.u64(self.nonce);
+        writer.bool(self.more);
+        writer.bytes(&self.instance.to_be_bytes());
+        writer.u64(self.clock.as_micros());
+        writer.array(self.evidence.len());
+        for evidence in &self.evidence {
+            evidence.write(writer);
+        }
+        writer.u64(self.control_sequence);
+        writer.array(self.topics.len());
+        for topic in &self.topics {
+            topic.write(writer);
+        }
+    }
+}
+
+impl TopicSnapshot {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.fixed_array("topic", 4, "4")?;
+        Ok(Self {
+            resource: reader.text("resource", 1, NAME_BYTES_MAX)?.into(),
+            sequence: reader.u64("sequence")?,
+            public: Public::read(reader)?,
+            told: read_list(reader, "statements", Told::read)?,
+        })
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.array(4);
+        writer.text(&self.resource);
+        writer.u64(self.sequence);
+        self.public.write(writer);
+        writer.array(self.told.len());
+        for told in &self.told {
+            told.write(writer);
+        }
+    }
+}

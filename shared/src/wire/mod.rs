@@ -1,0 +1,32 @@
+//! The bytes of everything that crosses a process boundary: MessagePack behind a version byte.
+//!
+//! ```text
+//! log record   [version][kind][MessagePack array][16-byte tag, where only aggregators may write it]
+//! feed frame   [version][seal][MessagePack array]
+//! link message [version][kind][MessagePack array]
+//! ```
+//!
+//! Arrays are only ever appended to under a new version byte; a kind with its top bit set may be
+//! skipped by a build that does not know it. Decoding is total: it ends in a value that is
+//! well-formed in every part, or in a [`DecodeError`] that says where and why.
+
+pub mod denial;
+pub mod frame;
+pub mod hits;
+pub mod limits_chunk;
+pub mod link;
+pub mod public;
+mod reader;
+pub mod record;
+pub mod statement;
+mod writer;
+
+pub use reader::{DecodeError, Fault, Reader};
+pub use writer::Writer;
+
+/// The version that this build writes, and the only one that it reads.
+pub const VERSION: u8 = 1;
+
+/// The most bytes one log record, frame or link message may have. The broker's own default limit is
+/// a little above it.
+pub const MESSAGE_BYTES_MAX: usize = 1_000_000;

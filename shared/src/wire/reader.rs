@@ -1,0 +1,386 @@
+//! A cursor over MessagePack bytes that never allocates and knows where it is.
+//!
+//! Every fault carries the byte at which it was met and the name of the field that was expected, so
+//! that a refused record can be found with a hex dump. Reads through the `rmp` crate.
+
+use rmp::decode::{self, Bytes, NumValueReadError, ValueReadError};
+
+use super::{MESSAGE_BYTES_MAX, VERSION};
+
+/// Why bytes were refused: which field, where, and what was wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("byte {at}: {field}: {fault}")]
+pub struct DecodeError {
+    /// How many bytes into the message the field begins.
+    pub at: usize,
+    /// The field that was being read.
+    pub field: &'static str,
+    /// What was wrong.
+    pub fault: Fault,
+}
+
+/// What can be wrong with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The message ends before the field does.
+    #[error("cut off")]
+    Truncated,
+    /// Written by another version.
+    #[error("version {found}, expected {VERSION}")]
+    Version {
+        /// The version byte.
+        found: u8,
+    },
+    /// A kind that does not exist in this place.
+    #[error("unknown kind {found}")]
+    Kind {
+        /// The kind.
+        found: u8,
+    },
+    /// The whole message is larger than any may be.
+    #[error("{bytes} bytes, expected at most {MESSAGE_BYTES_MAX}")]
+    Oversized {
+        /// Its size.
+        bytes: usize,
+    },
+    /// Another MessagePack type.
+    #[error("another type, expected {expected}")]
+    Type {
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// A number outside its range.
+    #[error("outside its range, expected {expected}")]
+    Range {
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// An array or text of the wrong length.
+    #[error("length {found}, expected {expected}")]
+    Length {
+        /// The length found.
+        found: u64,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// A text that is not UTF-8.
+    #[error("not UTF-8")]
+    Utf8,
+    /// Bytes behind the end.
+    #[error("{bytes} bytes behind the end")]
+    Trailing {
+        /// How many.
+        bytes: usize,
+    },
+}
+
+/// A cursor over the bytes of one message.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    whole: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// A cursor at the start of a message, after checking its size and its version byte.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Oversized`], [`Fault::Truncated`] for no byte at all, [`Fault::Version`].
+    pub fn of_message(whole: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Self { whole, at: 0 };
+        if MESSAGE_BYTES_MAX < whole.len() {
+            return Err(reader.error("message", Fault::Oversized { bytes: whole.len() }));
+        }
+        let version = reader.byte("version")?;
+        if version != VERSION {
+            return Err(DecodeError {
+                at: 0,
+                field: "version",
+                fault: Fault::Version { found: version },
+            });
+        }
+        Ok(reader)
+    }
+
+    /// The same message cut off at `end` bytes, for what stands in front of a tag.
+    pub fn up_to(mut self, end: usize) -> Self {
+        self.whole = &self.whole[..end.min(self.whole.len())];
+        self
+    }
+
+    /// How many bytes in the cursor stands.
+    pub const fn position(&self) -> usize {
+        self.at
+    }
+
+    /// How many bytes are left.
+    pub const fn remaining(&self) -> usize {
+        self.whole.len() - self.at
+    }
+
+    /// An error about the field that begins here.
+    pub const fn error(&self, field: &'static str, fault: Fault) -> DecodeError {
+        DecodeError {
+            at: self.at,
+            field,
+            fault,
+        }
+    }
+
+    /// One raw byte.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Truncated`].
+    pub fn byte(&mut self, field: &'static str) -> Result<u8, DecodeError> {
+        let byte = *self
+            .whole
+            .get(self.at)
+            .ok_or(self.error(field, Fault::Truncated))?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    /// An array's head; `expected` says which lengths are allowed.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the head, and [`Fault::Length`] for a length that is not allowed.
+    pub fn fixed_array(
+        &mut self,
+        field: &'static str,
+        len: u32,
+        expected: &'static str,
+    ) -> Result<(), DecodeError> {
+        let before = *self;
+        let found = self.read(field, "an array", decode::read_array_len)?;
+        if found != len {
+            return Err(before.error(
+                field,
+                Fault::Length {
+                    found: u64::from(found),
+                    expected,
+                },
+            ));
+        }
+        Ok(())
+    }
+
+    /// The length of an array of elements of at least one byte each. What is promised is never more
+    /// than what there are bytes for, so that the length may be trusted for an allocation.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the head, and [`Fault::Truncated`] where the rest cannot hold that many.
+    pub fn array(&mut self, field: &'static str) -> Result<u32, DecodeError> {
+        let before = *self;
+        let found = self.read(field, "an array", decode::read_array_len)?;
+        if self.remaining() < found as usize {
+            return Err(before.error(field, Fault::Truncated));
+        }
+        Ok(found)
+    }
+
+    /// A whole number.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the number; [`Fault::Range`] where it does not fit 64 bits without a sign.
+    pub fn u64(&mut self, field: &'static str) -> Result<u64, DecodeError> {
+        self.number(field, "a whole number of at most 64 bits", |bytes| {
+            decode::read_int(bytes)
+        })
+    }
+
+    /// A whole number of 32 bits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::u64`].
+    pub fn u32(&mut self, field: &'static str) -> Result<u32, DecodeError> {
+        self.number(field, "a whole number of at most 32 bits", |bytes| {
+            decode::read_int(bytes)
+        })
+    }
+
+    /// A whole number of 8 bits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::u64`].
+    pub fn u8(&mut self, field: &'static str) -> Result<u8, DecodeError> {
+        self.number(field, "a whole number of at most 8 bits", |bytes| {
+            decode::read_int(bytes)
+        })
+    }
+
+    /// A number with a sign.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::u64`].
+    pub fn i64(&mut self, field: &'static str) -> Result<i64, DecodeError> {
+        self.number(field, "a number of at most 64 bits", |bytes| {
+            decode::read_int(bytes)
+        })
+    }
+
+    /// A truth value.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the value.
+    pub fn bool(&mut self, field: &'static str) -> Result<bool, DecodeError> {
+        self.read(field, "true or false", decode::read_bool)
+    }
+
+    /// A text of `min..=max` bytes, borrowed from the message.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the text; [`Fault::Length`], [`Fault::Utf8`].
+    pub fn text(
+        &mut self,
+        field: &'static str,
+        min: usize,
+        max: usize,
+    ) -> Result<&'a str, DecodeError> {
+        let before = *self;
+        let len = self.read(field, "a text", decode::read_str_len)? as usize;
+        if len < min || max < len {
+            return Err(before.error(
+                field,
+                Fault::Length {
+                    found: len as u64,
+                    expected: "a text within its bounds",
+                },
+            ));
+        }
+        let bytes = self.take(before, field, len)?;
+        std::str::from_utf8(bytes).map_err(|_| before.error(field, Fault::Utf8))
+    }
+
+    /// Raw bytes, at most `max`, borrowed from the message.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the field; [`Fault::Length`].
+    pub fn bytes(&mut self, field: &'static str, max: usize) -> Result<&'a [u8], DecodeError> {
+        let before = *self;
+        let len = self.read(field, "bytes", decode::read_bin_len)? as usize;
+        if max < len {
+            return Err(before.error(
+                field,
+                Fault::Length {
+                    found: len as u64,
+                    expected: "bytes within their bound",
+                },
+            ));
+        }
+        self.take(before, field, len)
+    }
+
+    /// Exactly `N` raw bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::bytes`].
+    pub fn array_of_bytes<const N: usize>(
+        &mut self,
+        field: &'static str,
+    ) -> Result<[u8; N], DecodeError> {
+        let before = *self;
+        let bytes = self.bytes(field, N)?;
+        bytes.try_into().map_err(|_| {
+            before.error(
+                field,
+                Fault::Length {
+                    found: bytes.len() as u64,
+                    expected: "bytes of one fixed length",
+                },
+            )
+        })
+    }
+
+    /// Whether the next value is nil; if so, it is consumed.
+    pub fn nil(&mut self) -> bool {
+        const NIL: u8 = 0xc0;
+        let nil = self.whole.get(self.at) == Some(&NIL);
+        if nil {
+            self.at += 1;
+        }
+        nil
+    }
+
+    /// Says that the message has to end here.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Trailing`].
+    pub fn end(&self) -> Result<(), DecodeError> {
+        match self.remaining() {
+            0 => Ok(()),
+            bytes => Err(self.error("end", Fault::Trailing { bytes })),
+        }
+    }
+
+    fn number<T, E: decode::RmpReadErr>(
+        &mut self,
+        field: &'static str,
+        expected: &'static str,
+        read: impl FnOnce(&mut Bytes<'a>) -> Result<T, NumValueReadError<E>>,
+    ) -> Result<T, DecodeError> {
+        let mut bytes = Bytes::new(&self.whole[self.at..]);
+        let value = read(&mut bytes).map_err(|error| {
+            self.error(
+                field,
+                match error {
+                    NumValueReadError::TypeMismatch(_) => Fault::Type { expected },
+                    NumValueReadError::OutOfRange => Fault::Range { expected },
+                    _ => Fault::Truncated,
+                },
+            )
+        })?;
+        self.at = self.whole.len() - bytes.remaining_slice().len();
+        Ok(value)
+    }
+
+    fn read<T, E>(
+        &mut self,
+        field: &'static str,
+        expected: &'static str,
+        read: impl FnOnce(&mut Bytes<'a>) -> Result<T, ValueReadError<E>>,
+    ) -> Result<T, DecodeError>
+    where
+        E: decode::RmpReadErr,
+    {
+        let mut bytes = Bytes::new(&self.whole[self.at..]);
+        let value = read(&mut bytes).map_err(|error| {
+            self.error(
+                field,
+                match error {
+                    ValueReadError::TypeMismatch(_) => Fault::Type { expected },
+                    _ => Fault::Truncated,
+                },
+            )
+        })?;
+        self.at = self.whole.len() - bytes.remaining_slice().len();
+        Ok(value)
+    }
+
+    fn take(
+        &mut self,
+        before: Self,
+        field: &'static str,
+        len: usize,
+    ) -> Result<&'a [u8], DecodeError> {
+        let end = self.at.saturating_add(len);
+        let bytes = self
+            .whole
+            .get(self.at..end)
+            .ok_or(before.error(field, Fault::Truncated))?;
+        self.at = end;
+        Ok(bytes)
+    }
+}

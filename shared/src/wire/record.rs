@@ -1,0 +1,331 @@
+//! Records of a partition: everything that its engine reads.
+//!
+//! ```text
+//! genesis  1  [generation, random]                                     tag
+//! hits     2  see `hits`
+//! tick     5  [generation, random, owner, instance (16 bytes), number] tag
+//! totals   6  [resource, source partition, source offset, nil | previous offset,
+//!              first millisecond, [[milliseconds later, granted], ...]] tag
+//! pointer  7  [version, digest (32 bytes)]                             tag
+//! ```
+//!
+//! Kinds 3 and 4 are kept for hold operations and beats. A kind with its top bit set may be skipped
+//! by a build that does not know it; any other unknown kind stops the partition.
+
+use super::hits::HitBatch;
+use super::reader::{DecodeError, Fault, Reader};
+use super::writer::Writer;
+use crate::mac::{MAC_BYTES, MacKey};
+use crate::names::NAME_BYTES_MAX;
+use crate::place::LogId;
+use crate::time::Timestamp;
+
+/// The numbers of kinds, as they stand behind the version byte.
+pub mod kind {
+    /// The log's identity.
+    pub const GENESIS: u8 = 1;
+    /// Hits of an agent.
+    pub const HITS: u8 = 2;
+    /// Time, brought in by an owner.
+    pub const TICK: u8 = 5;
+    /// Granted hits of a globally limited resource.
+    pub const TOTALS: u8 = 6;
+    /// The limits version that rules from here on.
+    pub const POINTER: u8 = 7;
+    /// Kinds with this bit may be skipped by those who do not know them.
+    pub const SKIPPABLE: u8 = 0x80;
+
+    /// Whether agents may append this kind.
+    pub const fn is_agents(kind: u8) -> bool {
+        kind == HITS
+    }
+}
+
+/// One record of a partition.
+#[derive(Clone, Debug)]
+pub enum Record<'a> {
+    /// The log's identity; the first record of a partition.
+    Genesis(LogId),
+    /// Hits of an agent.
+    Hits(HitBatch<'a>),
+    /// Time, brought in by an owner.
+    Tick(Tick<'a>),
+    /// Granted hits of a globally limited resource.
+    Totals(Totals<'a>),
+    /// The limits version that rules from here on.
+    Pointer(Pointer),
+    /// A kind that this build does not know.
+    Unknown {
+        /// Its number.
+        kind: u8,
+        /// Whether it may be skipped.
+        skippable: bool,
+    },
+}
+
+/// An owner's record that carries time into a partition and restates the log's identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tick<'a> {
+    /// The log that it was written to.
+    pub log: LogId,
+    /// The owner's name.
+    pub owner: &'a str,
+    /// Drawn at random when the owner started, so that it knows its own ticks again.
+    pub instance: u128,
+    /// Counted by the owner from 1.
+    pub number: u64,
+}
+
+/// What the owner of one partition granted of a globally limited resource in one hits record.
+#[derive(Clone, Debug)]
+pub struct Totals<'a> {
+    /// The resource.
+    pub resource: &'a str,
+    /// The partition whose hits record is totalled.
+    pub source_partition: u32,
+    /// That record's offset.
+    pub source_offset: u64,
+    /// The offset of the record totalled before it for this resource, if there was one.
+    pub previous: Option<u64>,
+    first_ms: u64,
+    granted: (u32, Reader<'a>),
+}
+
+/// The limits version that rules from here on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pointer {
+    /// The version: the offset of the limits record that brought it into being.
+    pub version: u64,
+    /// The digest of that version's text.
+    pub digest: [u8; 32],
+}
+
+impl<'a> Record<'a> {
+    /// Decodes a record. Tags are not checked here: see [`authentic`].
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] for bytes that are not exactly one record.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::of_message(bytes)?;
+        let kind = reader.byte("kind")?;
+        let tagged = matches!(
+            kind,
+            kind::GENESIS | kind::TICK | kind::TOTALS | kind::POINTER
+        );
+        if tagged {
+            let end = bytes
+                .len()
+                .checked_sub(MAC_BYTES)
+                .filter(|end| reader.position() <= *end)
+                .ok_or(reader.error("tag", Fault::Truncated))?;
+            reader = reader.up_to(end);
+        }
+        let record = match kind {
+            kind::GENESIS => {
+                reader.fixed_array("genesis", 2, "2")?;
+                Self::Genesis(read_log_id(&mut reader)?)
+            }
+            kind::HITS => Self::Hits(HitBatch::read(&mut reader)?),
+            kind::TICK => Self::Tick(Tick::read(&mut reader)?),
+            kind::TOTALS => Self::Totals(Totals::read(&mut reader)?),
+            kind::POINTER => {
+                reader.fixed_array("pointer", 2, "2")?;
+                Self::Pointer(Pointer {
+                    version: reader.u64("version")?,
+                    digest: reader.array_of_bytes("digest")?,
+                })
+            }
+            kind => {
+                return Ok(Self::Unknown {
+                    kind,
+                    skippable: kind & kind::SKIPPABLE != 0,
+                });
+            }
+        };
+        reader.end()?;
+        Ok(record)
+    }
+}
+
+/// Whether a record that only aggregators may write bears their tag. Others need none: true.
+pub fn authentic(bytes: &[u8], partition: u32, key: &MacKey) -> bool {
+    match bytes.get(1) {
+        Some(&(kind::GENESIS | kind::TICK | kind::TOTALS | kind::POINTER)) => {
+            let Some(end) = bytes.len().checked_sub(MAC_BYTES) else {
+                return false;
+            };
+            // Not secret-dependent in a way that helps anybody: the log shows no timing.
+            key.tag(partition, &bytes[..end]) == bytes[end..]
+        }
+        _ => true,
+    }
+}
+
+pub(super) fn read_log_id(reader: &mut Reader<'_>) -> Result<LogId, DecodeError> {
+    Ok(LogId {
+        generation: reader.u32("generation")?,
+        random: reader.u64("random")?,
+    })
+}
+
+pub(super) fn write_log_id(writer: &mut Writer, log: LogId) {
+    writer.u64(u64::from(log.generation));
+    writer.u64(log.random);
+}
+
+impl<'a> Tick<'a> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        reader.fixed_array("tick", 5, "5")?;
+        Ok(Self {
+            log: read_log_id(reader)?,
+            owner: reader.text("owner", 1, NAME_BYTES_MAX)?,
+            instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
+            number: reader.u64("number")?,
+        })
+    }
+}
+
+impl<'a> Totals<'a> {
+    /// Granted hits by instant: the start of their millisecond, which is lenient, and how many.
+    pub fn granted(&self) -> impl Iterator<Item = (Timestamp, u32)> + use<'a> {
+        let (len, mut reader) = self.granted;
+        let first_ms = self.first_ms;
+        (0..len).map_while(move |_| read_granted(&mut reader, first_ms).ok())
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        reader.fixed_array("totals", 6, "6")?;
+        let resource = reader.text("resource", 1, NAME_BYTES_MAX)?;
+        let source_partition = reader.u32("source partition")?;
+        let source_offset = reader.u64("source offset")?;
+        let before = *reader;
+        let previous = if reader.nil() {
+            None
+        } else {
+            Some(reader.u64("previous offset")?)
+        };
+        if previous.is_some_and(|previous| source_offset <= previous) {
+            return Err(before.error(
+                "previous offset",
+                Fault::Range {
+                    expected: "less than the source offset",
+                },
+            ));
+        }
+        let first_ms = reader.u64("first millisecond")?;
+        let granted = (reader.array("granted")?, *reader);
+        for _ in 0..granted.0 {
+            read_granted(reader, first_ms)?;
+        }
+        Ok(Self {
+            resource,
+            source_partition,
+            source_offset,
+            previous,
+            first_ms,
+            granted,
+        })
+    }
+}
+
+fn read_granted(reader: &mut Reader<'_>, first_ms: u64) -> Result<(Timestamp, u32), DecodeError> {
+    reader.fixed_array("granted", 2, "2")?;
+    let later = reader.u64("milliseconds later")?;
+    let before = *reader;
+    let copies = reader.u32("granted copies")?;
+    if copies == 0 {
+        return Err(before.error(
+            "granted copies",
+            Fault::Range {
+                expected: "at least 1",
+            },
+        ));
+    }
+    Ok((
+        Timestamp::from_millis(first_ms.saturating_add(later)),
+        copies,
+    ))
+}
+
+/// Writes records that only aggregators may write, each with its tag.
+#[derive(Debug)]
+pub struct OwnersPen<'k> {
+    key: &'k MacKey,
+    partition: u32,
+    writer: Writer,
+}
+
+impl<'k> OwnersPen<'k> {
+    /// A pen for one partition.
+    pub fn new(key: &'k MacKey, partition: u32) -> Self {
+        Self {
+            key,
+            partition,
+            writer: Writer::new(),
+        }
+    }
+
+    /// The record that gives a log its identity.
+    pub fn genesis(mut self, log: LogId) -> Vec<u8> {
+        self.writer.begin(kind::GENESIS);
+        self.writer.array(2);
+        write_log_id(&mut self.writer, log);
+        self.signed()
+    }
+
+    /// A tick.
+    pub fn tick(mut self, tick: &Tick<'_>) -> Vec<u8> {
+        self.writer.begin(kind::TICK);
+        self.writer.array(5);
+        write_log_id(&mut self.writer, tick.log);
+        self.writer.text(tick.owner);
+        self.writer.bytes(&tick.instance.to_be_bytes());
+        self.writer.u64(tick.number);
+        self.signed()
+    }
+
+    /// A pointer.
+    pub fn pointer(mut self, pointer: &Pointer) -> Vec<u8> {
+        self.writer.begin(kind::POINTER);
+        self.writer.array(2);
+        self.writer.u64(pointer.version);
+        self.writer.bytes(&pointer.digest);
+        self.signed()
+    }
+
+    /// Totals; `granted` is ordered by millisecond, each with its hits.
+    pub fn totals(
+        mut self,
+        resource: &str,
+        source: (u32, u64),
+        previous: Option<u64>,
+        granted: &[(u64, u32)],
+    ) -> Vec<u8> {
+        let first_ms = granted.first().map_or(0, |(ms, _)| *ms);
+        self.writer.begin(kind::TOTALS);
+        self.writer.array(6);
+        self.writer.text(resource);
+        self.writer.u64(u64::from(source.0));
+        self.writer.u64(source.1);
+        match previous {
+            Some(offset) => self.writer.u64(offset),
+            None => self.writer.nil(),
+        }
+        self.writer.u64(first_ms);
+        self.writer.array(granted.len());
+        for (ms, copies) in granted {
+            self.writer.array(2);
+            self.writer.u64(ms.saturating_sub(first_ms));
+            self.writer.u64(u64::from(*copies));
+        }
+        self.signed()
+    }
+
+    fn signed(self) -> Vec<u8> {
+        let tag = self.key.tag(self.partition, self.writer.as_slice());
+        let mut record = self.writer.as_slice().to_vec();
+        record.extend_from_slice(&tag);
+        record
+    }
+}

@@ -1,0 +1,235 @@
+//! Statements: what an owner says about a scope, at a place in the log.
+//!
+//! For one scope the greatest place wins, so statements may arrive twice, late, out of order or from
+//! two owners, and everybody ends with the same. Knows nothing of how they travel.
+
+use super::hits::{read_place, write_place};
+use super::reader::{DecodeError, Fault, Reader};
+use super::writer::Writer;
+use crate::names::NAME_BYTES_MAX;
+use crate::place::Place;
+use crate::time::{Span, Timestamp};
+
+/// What a statement is about, within one resource.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// One domain's use of the resource.
+    Pair(Box<str>),
+    /// Everybody's use of the resource (its global limit).
+    Resource,
+    /// The use of the resource by all domains of a group.
+    Group(Box<str>),
+}
+
+/// Why a scope is closed. Stable numbers: they stand in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The window of this tier is full, or there is no tier to climb to (0: no tier is current).
+    Tier(u8),
+    /// The hard limit: hits of the last second of one domain.
+    Hard,
+    /// The global limit: hits of the last second of all domains.
+    Global,
+    /// The resource is configured without tiers.
+    Inaccessible,
+    /// The resource is not configured, and its namespace does not allow that.
+    Unconfigured,
+    /// The agent heard nobody, and the resource's blind policy refused.
+    Blind,
+    /// Copies: the scope's limit is reached.
+    Full,
+    /// An operator banned the scope.
+    Banned,
+}
+
+/// A denial: the scope is refused until its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// When it ends by itself, in engine time; [`Timestamp::MAX`]: never.
+    pub end: Timestamp,
+    /// Which limit closed.
+    pub cause: Cause,
+    /// The limits version that ruled.
+    pub version: u64,
+    /// The limit that closed, in hits of its window.
+    pub limit: u64,
+    /// The window of that limit.
+    pub window: Span,
+}
+
+/// A pair close to its limit: how much is left, for as long as that is certain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Near {
+    /// Hits that could still be granted.
+    pub left: u64,
+    /// Until when that number is certain.
+    pub end: Timestamp,
+    /// The pair's time: only hits stamped at or after it count against `left`.
+    pub since: Timestamp,
+}
+
+/// What is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// Refused until its end.
+    Denied(Denial),
+    /// Open again before the end that was stated: a lift.
+    Open,
+    /// Close to the limit.
+    Near(Near),
+}
+
+/// What an owner says about a scope of a resource, at a place in the log of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// What it is about.
+    pub scope: Scope,
+    /// Where in the partition's log it was caused.
+    pub place: Place,
+    /// What is said.
+    pub says: Says,
+}
+
+impl Cause {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let before = *reader;
+        let number = reader.u32("cause")?;
+        Ok(match number {
+            1 => Self::Hard,
+            2 => Self::Global,
+            3 => Self::Inaccessible,
+            4 => Self::Unconfigured,
+            5 => Self::Blind,
+            6 => Self::Full,
+            7 => Self::Banned,
+            256..=511 => Self::Tier((number - 256) as u8),
+            _ => {
+                return Err(before.error(
+                    "cause",
+                    Fault::Range {
+                        expected: "1 to 7, or 256 plus a tier",
+                    },
+                ));
+            }
+        })
+    }
+
+    pub(super) fn write(self, writer: &mut Writer) {
+        writer.u64(match self {
+            Self::Hard => 1,
+            Self::Global => 2,
+            Self::Inaccessible => 3,
+            Self::Unconfigured => 4,
+            Self::Blind => 5,
+            Self::Full => 6,
+            Self::Banned => 7,
+            Self::Tier(tier) => 256 + u64::from(tier),
+        });
+    }
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tier(tier) => write!(f, "tier {tier}"),
+            Self::Hard => f.write_str("hard"),
+            Self::Global => f.write_str("global"),
+            Self::Inaccessible => f.write_str("inaccessible"),
+            Self::Unconfigured => f.write_str("unconfigured"),
+            Self::Blind => f.write_str("blind"),
+            Self::Full => f.write_str("full"),
+            Self::Banned => f.write_str("banned"),
+        }
+    }
+}
+
+impl Statement {
+    /// Reads `[scope kind, name, place, says kind, ...]`.
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.fixed_array("statement", 4, "4")?;
+        let before = *reader;
+        let kind = reader.u8("scope kind")?;
+        let name = reader.text("scope name", 0, NAME_BYTES_MAX)?;
+        let scope = match kind {
+            0 => Scope::Pair(name.into()),
+            1 => Scope::Resource,
+            2 => Scope::Group(name.into()),
+            found => return Err(before.error("scope kind", Fault::Kind { found })),
+        };
+        Ok(Self {
+            scope,
+            place: read_place(reader)?,
+            says: Says::read(reader)?,
+        })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer) {
+        writer.array(4);
+        let (kind, name) = match &self.scope {
+            Scope::Pair(domain) => (0, domain.as_ref()),
+            Scope::Resource => (1, ""),
+            Scope::Group(group) => (2, group.as_ref()),
+        };
+        writer.u64(kind);
+        writer.text(name);
+        write_place(writer, self.place);
+        self.says.write(writer);
+    }
+}
+
+impl Says {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let before = *reader;
+        let len = reader.array("says")?;
+        let kind = reader.u8("says kind")?;
+        match (kind, len) {
+            (0, 1) => Ok(Self::Open),
+            (1, 6) => Ok(Self::Denied(Denial {
+                end: Timestamp::from_micros(reader.u64("end")?),
+                cause: Cause::read(reader)?,
+                version: reader.u64("version")?,
+                limit: reader.u64("limit")?,
+                window: Span::from_micros(reader.u64("window")?),
+            })),
+            (2, 4) => Ok(Self::Near(Near {
+                left: reader.u64("left")?,
+                end: Timestamp::from_micros(reader.u64("end")?),
+                since: Timestamp::from_micros(reader.u64("since")?),
+            })),
+            (0..=2, found) => Err(before.error(
+                "says",
+                Fault::Length {
+                    found: u64::from(found),
+                    expected: "what its kind has",
+                },
+            )),
+            (found, _) => Err(before.error("says kind", Fault::Kind { found })),
+        }
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        match self {
+            Self::Open => {
+                writer.array(1);
+                writer.u64(0);
+            }
+            Self::Denied(denial) => {
+                writer.array(6);
+                writer.u64(1);
+                writer.u64(denial.end.as_micros());
+                denial.cause.write(writer);
+                writer.u64(denial.version);
+                writer.u64(denial.limit);
+                writer.u64(denial.window.as_micros());
+            }
+            Self::Near(near) => {
+                writer.array(4);
+                writer.u64(2);
+                writer.u64(near.left);
+                writer.u64(near.end.as_micros());
+                writer.u64(near.since.as_micros());
+            }
+        }
+    }
+}
