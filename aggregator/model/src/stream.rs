@@ -1,0 +1,163 @@
+//! The stream reading (section 3.3) of one pair: hits that were let through already.
+//!
+//! ```text
+//! tier 1   2 per 1s, active 20s
+//! entry    1 hit at 0.0     granted
+//! entry    5 hits at 0.0    1 granted, 4 excess: denied until 1.000001
+//! entry    1 hit at 0.9     late for nobody: excess, and the pair's time is 0.9
+//! entry    1 hit at 0.5     late: tier 1 is full at 0.9, so it is excess
+//! ```
+//!
+//! Knows nothing of agents, clocks or records: instants come corrected, in log order. What stays
+//! true: the pair's time is the greatest instant among its own entries and never runs backwards.
+
+use crate::limits::DomainLimits;
+use crate::rules::{Cause, End, PairState, Until};
+
+/// How long after its own time a pair stays at least, in microseconds. Older hits are only counted
+/// by then, so none can find its pair gone and its time forgotten.
+const STAYS_US: u64 = 600_000_000;
+
+/// "This pair is refused until then."
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// When it ends by itself.
+    pub end: End,
+    /// What closed the pair at the instant at which the denial was ruled.
+    pub cause: Cause,
+}
+
+/// What the ideal limiter would have granted of an entry, and how the pair stands at its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryOutcome {
+    /// Hits that occupy windows.
+    pub granted: u64,
+    /// Hits that an ideal limiter would have refused.
+    pub excess: u64,
+    /// Hits that came too late to say. The three add up to the entry's hits.
+    pub late: u64,
+    /// The current tier; 0 for none.
+    pub tier: usize,
+    /// Hits in the current tier's window.
+    pub tier_hits: u64,
+    /// Granted hits of the last second.
+    pub domain_last_second: u64,
+    /// The denial in force after the entry.
+    pub denied: Option<Denial>,
+}
+
+impl EntryOutcome {
+    /// The end of the denial in force after the entry.
+    pub fn denied_until(&self) -> Option<End> {
+        self.denied.map(|denial| denial.end)
+    }
+}
+
+/// One pair as the log's records leave it.
+#[derive(Clone, Debug)]
+pub struct StreamPair {
+    limits: DomainLimits,
+    state: PairState,
+    /// None before the first entry.
+    time_us: Option<u64>,
+    denied: Option<Denial>,
+}
+
+impl StreamPair {
+    /// A pair without entries. The limits are normalised here.
+    pub fn new(limits: &DomainLimits) -> Self {
+        let limits = limits.normalized();
+        Self {
+            state: PairState::new(&limits),
+            limits,
+            time_us: None,
+            denied: None,
+        }
+    }
+
+    /// One entry: `n` hits at `at_us`, with the `min` of a bulk call.
+    ///
+    /// A hit is late if its stamp is below the pair's time ("a stamp equal to the pair's time is
+    /// not late"). An entry that is not late moves the pair's time whatever becomes of its hits.
+    pub fn entry(&mut self, at_us: u64, n: u64, min: Option<u64>) -> EntryOutcome {
+        let min = min.unwrap_or(0);
+        let now_us = self.time_us.map_or(at_us, |time_us| time_us.max(at_us));
+        self.time_us = Some(now_us);
+        self.state.forget(&self.limits, now_us);
+        let (limits, state) = (&self.limits, &mut self.state);
+        // `None`: too late to say, only counted.
+        let granted = if at_us < now_us {
+            state.late_request(limits, now_us, at_us, n, min)
+        } else {
+            Some(state.request(limits, now_us, n, min, None).hits)
+        };
+        // "Whenever a scope is not open after an entry, there is a denial until it is open again":
+        // after any entry, a late one too.
+        self.denied = self.rule_denial(now_us);
+        let tier = self.state.current(&self.limits, now_us);
+        EntryOutcome {
+            granted: granted.unwrap_or(0),
+            excess: granted.map_or(0, |granted| n - granted),
+            late: if granted.is_none() { n } else { 0 },
+            tier,
+            tier_hits: self.state.tier_hits(&self.limits, tier, now_us),
+            domain_last_second: self.state.last_second(now_us),
+            denied: self.denied,
+        }
+    }
+
+    /// A new version whose record stands at `at_us`. Gives the denial that is still in force.
+    ///
+    /// A denial that has ended by then stays ended, and a version starts none.
+    pub fn new_limits(&mut self, at_us: u64, limits: &DomainLimits) -> Option<Denial> {
+        let limits = limits.normalized();
+        self.state.reshape(&self.limits, &limits);
+        self.limits = limits;
+        let now_us = self.time_us.unwrap_or(0).max(at_us);
+        if let Some(denial) = self.denied {
+            self.denied = match denial.end.is_after(now_us) {
+                true => self.rule_denial(now_us),
+                false => None,
+            };
+        }
+        self.denied
+    }
+
+    /// The pair's time, in microseconds; none before its first entry.
+    pub fn time_us(&self) -> Option<u64> {
+        self.time_us
+    }
+
+    /// The denial as it was ruled last; it may have ended by itself since.
+    pub fn denied(&self) -> Option<Denial> {
+        self.denied
+    }
+
+    /// Lifts whatever denies the pair, for a resource that is ruled no more.
+    pub fn lift(&mut self) {
+        self.denied = None;
+    }
+
+    /// The instant after which the pair may leave: "later than all its windows, active times,
+    /// cooldowns and denials, and 10 minutes later than its own time". None: never.
+    pub fn stays_until_us(&self) -> Option<u64> {
+        let stays_us = self.time_us.unwrap_or(0).saturating_add(STAYS_US);
+        let matters_us = self.state.last_matter_us(&self.limits);
+        let denied_us = match self.denied.map(|denial| denial.end) {
+            Some(End::Never) => return None,
+            Some(End::At(end_us)) => end_us,
+            None => 0,
+        };
+        Some(stays_us.max(matters_us).max(denied_us))
+    }
+
+    fn rule_denial(&self, now_us: u64) -> Option<Denial> {
+        let end = match self.state.open_again(&self.limits, now_us) {
+            Until::Now => return None,
+            Until::At(end_us) => End::At(end_us),
+            Until::Never => End::Never,
+        };
+        let cause = self.state.closed_by(&self.limits, now_us)?;
+        Some(Denial { end, cause })
+    }
+}
