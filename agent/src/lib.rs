@@ -1,0 +1,1 @@
+//! What services link: decides rate limits in-process and never waits.

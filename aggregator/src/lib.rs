@@ -1,0 +1,3 @@
+//! The aggregator: reads the log, rules it, announces denials; and the command line's rooms.
+
+pub mod log;

@@ -1,0 +1,116 @@
+//! The log: the ordered, partitioned record of everything that decides, behind one trait.
+//!
+//! Two implementations offer the same: the embedded journal and Kafka; the simulation has a third.
+//! A log is told what to do and answers by events, in whatever order its medium works; it never
+//! blocks its caller. It knows nothing of what records mean.
+//!
+//! What stays true, whatever lies behind it: offsets of a stream's partition rise by at least one from
+//! record to record; a record that was acknowledged as appended is delivered to whoever follows, once
+//! in each pass, in order; append times never decrease within a partition.
+
+use tollgate_shared::time::Timestamp;
+
+/// A family of partitions within the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stream {
+    /// Hits, totals, ticks, pointers: what engines read. `P` partitions.
+    Hits,
+    /// Limits documents and amendments. One partition, kept for ever.
+    Limits,
+    /// What was announced. As many partitions as `Hits`.
+    Denials,
+}
+
+/// One record as the log has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// Its offset in the partition.
+    pub offset: u64,
+    /// When the log took it, to the millisecond.
+    pub appended: Timestamp,
+    /// Its bytes.
+    pub bytes: bytes::Bytes,
+}
+
+/// Names an append until it is answered. Chosen by the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// Why a record was not appended. It may yet turn up in the log where the medium lost the answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// No such partition, or the record is larger than the log takes.
+    #[error("{0}")]
+    Never(String),
+    /// The log cannot be reached, has no room, or its disk is full. Later it may.
+    #[error("{0}")]
+    NotNow(String),
+}
+
+/// What a log tells its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogEvent {
+    /// Records of a followed partition, in order.
+    Delivered {
+        /// The stream.
+        stream: Stream,
+        /// The partition.
+        partition: u32,
+        /// The records; at least one.
+        records: Vec<Delivered>,
+    },
+    /// A followed partition has no more records at the moment: what existed when following began has
+    /// been delivered. Said once for each `follow`.
+    CaughtUp {
+        /// The stream.
+        stream: Stream,
+        /// The partition.
+        partition: u32,
+        /// The offset that the next record will have, at least.
+        next: u64,
+    },
+    /// Records that were to be delivered next are gone: retention overtook the reader. Delivery goes
+    /// on at `next`.
+    Gap {
+        /// The stream.
+        stream: Stream,
+        /// The partition.
+        partition: u32,
+        /// The offset that was wanted.
+        wanted: u64,
+        /// The first one that there is.
+        next: u64,
+    },
+    /// An append was answered.
+    Appended {
+        /// Which one.
+        ticket: Ticket,
+        /// The record's offset, as durable as configured.
+        result: Result<u64, AppendError>,
+    },
+    /// The log cannot be reached. It goes on trying.
+    Down {
+        /// Why, for people.
+        why: String,
+    },
+    /// The log can be reached (again).
+    Up,
+}
+
+/// A log that was opened. Events come by the channel that was given when it was opened.
+pub trait Log: Send {
+    /// How many partitions `Hits` has.
+    fn partitions(&self) -> u32;
+
+    /// Appends a record and answers with [`LogEvent::Appended`]. Appends to one partition by one
+    /// caller keep their order.
+    fn append(&mut self, stream: Stream, partition: u32, ticket: Ticket, record: Vec<u8>);
+
+    /// Delivers a partition's records from `from` on, and then each new one; replaces an earlier
+    /// follow of the same partition.
+    fn follow(&mut self, stream: Stream, partition: u32, from: u64);
+
+    /// Finishes what was accepted, makes it durable, and closes. Appends that come later are
+    /// answered with [`AppendError::NotNow`].
+    fn close(&mut self);
+}
