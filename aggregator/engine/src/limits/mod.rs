@@ -1,8 +1,30 @@
 //! Limits as checked types: what a limits document says, after everything wrong was refused.
 //!
-//! Text becomes a raw structure, which becomes these types; the rules see only these. Knows nothing
-//! of the state of any pair.
+//! Text becomes a tree with the place of every value, which becomes these types; the rules see only
+//! these. What is wrong is collected, so that one reading reports all faults of a file. Knows
+//! nothing of the state of any pair, of files, clocks or the log.
+//!
+//! ```text
+//! text ── source ──> tree with places ── read ──> Limits ── print ──> canonical text
+//!                                          │         ├── scale ──> Limits, N times as fast
+//!                                          │         └── public ─> what agents learn
+//!                                          └── normal, warn ──> warnings ──┐
+//!                                          └── fault ──> faults ───────────┴─ report
+//! ```
+//!
+//! What stays true: [`Limits`] never change once made; every tier in them is normalised; two
+//! documents that rule alike have equal classes.
 
+mod names;
 pub mod rate;
+mod resource;
+mod settings;
+mod version;
 
+pub use names::{NameTable, TABLE_BYTES_MAX};
 pub use rate::{RateClass, Tier};
+pub use resource::{
+    CopiesResource, Excess, Group, Mode, RateOverride, RateResource, Reserve, Resource, Stated,
+};
+pub use settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate, RateUnit};
+pub use version::{ClassId, Limits, RULES, ResourceIx};

@@ -1,0 +1,179 @@
+//! A table of names: many short strings, looked up by hash, walked in order.
+//!
+//! A million tenants may have limits of their own, and every pair that appears asks for them. A
+//! hash map of boxed strings would spend three allocations' worth of memory on each; here all names
+//! lie in one text, sorted, and a slot is eight bytes. The table is built once and never changes.
+//! Knows nothing of what a name stands for: it numbers names densely, in their order.
+
+use std::hash::Hasher as _;
+
+use siphasher::sip::SipHasher13;
+
+/// Names in ascending order of their bytes, each with its number.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct NameTable {
+    text: Box<str>,
+    ends: Box<[u32]>,
+    slots: Box<[Slot]>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Slot {
+    /// Half of the name's hash: tells most strangers apart without reading a name.
+    tag: u32,
+    /// The name's number plus one; zero: nobody here.
+    number: u32,
+}
+
+/// The most bytes that the names of one table may have together: offsets are 32 bits wide.
+pub const TABLE_BYTES_MAX: usize = u32::MAX as usize;
+
+impl NameTable {
+    /// A table of names that stand in ascending order, each once. Names beyond
+    /// [`TABLE_BYTES_MAX`] bytes are left out; documents are bounded far below it.
+    pub fn from_sorted<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let mut text = String::new();
+        let mut ends = Vec::new();
+        for name in names {
+            let Ok(end) = u32::try_from(text.len() + name.len()) else {
+                break;
+            };
+            text.push_str(name);
+            ends.push(end);
+        }
+        let mut table = Self {
+            text: text.into_boxed_str(),
+            ends: ends.into_boxed_slice(),
+            slots: Box::default(),
+        };
+        table.fill_slots();
+        table
+    }
+
+    /// The name's number, if it is here.
+    ///
+    /// One hash, and for a name that is not here mostly one memory access.
+    pub fn number_of(&self, name: &str) -> Option<usize> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let mask = self.slots.len() - 1;
+        let (mut at, tag) = self.home_of(name);
+        loop {
+            let slot = self.slots[at];
+            if slot.number == 0 {
+                return None;
+            }
+            let number = slot.number as usize - 1;
+            if slot.tag == tag && self.name(number) == name {
+                return Some(number);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// The name with this number. Panics where there is none: numbers come from this table.
+    pub fn name(&self, number: usize) -> &str {
+        let start = match number {
+            0 => 0,
+            _ => self.ends[number - 1] as usize,
+        };
+        &self.text[start..self.ends[number] as usize]
+    }
+
+    /// All names, ascending.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
+        (0..self.ends.len()).map(|number| self.name(number))
+    }
+
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.text.len() + size_of_val(&*self.ends) + size_of_val(&*self.slots)
+    }
+
+    fn fill_slots(&mut self) {
+        if self.ends.is_empty() {
+            return;
+        }
+        // At most three quarters full, so that a search for a stranger ends soon.
+        let wanted = self.ends.len() + self.ends.len() / 3 + 1;
+        self.slots = vec![Slot::default(); wanted.next_power_of_two()].into_boxed_slice();
+        let mask = self.slots.len() - 1;
+        for number in 0..self.ends.len() {
+            let (mut at, tag) = self.home_of(self.name(number));
+            while self.slots[at].number != 0 {
+                at = (at + 1) & mask;
+            }
+            self.slots[at] = Slot {
+                tag,
+                number: number as u32 + 1,
+            };
+        }
+    }
+
+    fn home_of(&self, name: &str) -> (usize, u32) {
+        // The key is fixed: what is in the table comes from an operator's document, so a caller who
+        // picks names can only pick the longest run that happens to be there.
+        let mut hasher = SipHasher13::new();
+        hasher.write(name.as_bytes());
+        let hash = hasher.finish();
+        (hash as usize & (self.slots.len() - 1), (hash >> 32) as u32)
+    }
+}
+
+impl std::fmt::Debug for NameTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_found_under_its_number_and_no_other_is() {
+        let names: Vec<String> = (0..10_000).map(|n| format!("tenant-{n:05}")).collect();
+        let table = NameTable::from_sorted(names.iter().map(String::as_str));
+        assert_eq!(table.len(), 10_000);
+        for (number, name) in names.iter().enumerate() {
+            assert_eq!(table.number_of(name), Some(number));
+            assert_eq!(table.name(number), name);
+        }
+        for n in 10_000..20_000 {
+            assert_eq!(table.number_of(&format!("tenant-{n}")), None);
+        }
+        assert!(table.iter().eq(names.iter().map(String::as_str)));
+    }
+
+    #[test]
+    fn an_empty_table_knows_nobody() {
+        let table = NameTable::default();
+        assert!(table.is_empty());
+        assert_eq!(table.number_of("acme"), None);
+        assert_eq!(NameTable::from_sorted([].into_iter()), table);
+    }
+
+    #[test]
+    fn a_million_names_take_modest_memory() {
+        let names: Vec<String> = (0..1_000_000).map(|n| format!("t{n:07}")).collect();
+        let table = NameTable::from_sorted(names.iter().map(String::as_str));
+        // Eight bytes of name, four of end, and at load 0.48 two slots of eight.
+        assert!(
+            table.heap_bytes() < 30 * 1_000_000,
+            "{}",
+            table.heap_bytes()
+        );
+        assert_eq!(table.number_of("t0999999"), Some(999_999));
+    }
+}

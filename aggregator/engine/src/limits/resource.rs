@@ -1,0 +1,267 @@
+//! What a document says of one resource, checked: who has which limits on it.
+//!
+//! An override keeps what it states apart from what it inherits, so that the document can be
+//! written down again and a changed default reaches those who did not speak against it. Domains
+//! that state the same share one [`RateOverride`]; a domain costs its name and four bytes.
+
+use std::collections::BTreeMap;
+
+use tollgate_shared::time::Span;
+
+use super::names::NameTable;
+use super::rate::Tier;
+use super::settings::BlindPolicy;
+use super::version::{ClassId, ResourceIx};
+
+/// Whether denials are announced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// Denials are announced and hold.
+    #[default]
+    Enforced,
+    /// Everything is ruled and counted, nothing is announced.
+    Shadow,
+}
+
+/// A resource that a document configures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// Limited in hits over time.
+    Rate(RateResource),
+    /// Limited in copies at a time.
+    Copies(CopiesResource),
+}
+
+impl Resource {
+    /// The resource's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Rate(rate) => rate.name(),
+            Self::Copies(copies) => copies.name(),
+        }
+    }
+
+    /// The resource's number within its version.
+    pub fn ix(&self) -> ResourceIx {
+        match self {
+            Self::Rate(rate) => rate.ix(),
+            Self::Copies(copies) => copies.ix(),
+        }
+    }
+
+    /// What agents do with it while blind.
+    pub fn blind(&self) -> BlindPolicy {
+        match self {
+            Self::Rate(rate) => rate.blind(),
+            Self::Copies(copies) => copies.blind,
+        }
+    }
+}
+
+/// What a domain, a plan or a candidate states itself; what is absent is inherited. The tiers are
+/// normalised.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stated {
+    /// Its own tiers, in place of the default's; an empty list makes the resource inaccessible.
+    pub tiers: Option<Box<[Tier]>>,
+    /// Its own hard limit in hits a second.
+    pub hard: Option<u64>,
+}
+
+impl Stated {
+    /// What it states, and where it is silent, what the other one states.
+    pub fn or(self, other: &Self) -> Self {
+        Self {
+            tiers: self.tiers.or_else(|| other.tiers.clone()),
+            hard: self.hard.or(other.hard),
+        }
+    }
+}
+
+/// What one or more domains state, and which limits that gives them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateOverride {
+    /// What is stated.
+    pub stated: Stated,
+    /// What rules them.
+    pub class: ClassId,
+    /// What rules them beside it, unannounced; present where the resource has a candidate.
+    pub candidate: Option<ClassId>,
+}
+
+/// A rate-limited resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateResource {
+    pub(super) name: Box<str>,
+    pub(super) ix: ResourceIx,
+    /// What rules a domain that has no override; `stated` has tiers.
+    pub(super) default: RateOverride,
+    /// What the candidate states in the default's place.
+    pub(super) candidate: Option<Stated>,
+    pub(super) global: Option<u64>,
+    pub(super) blind: BlindPolicy,
+    pub(super) mode: Mode,
+    pub(super) domains: NameTable,
+    /// For each domain by its number: the number of its override.
+    pub(super) override_of: Box<[u32]>,
+    pub(super) overrides: Box<[RateOverride]>,
+}
+
+impl RateResource {
+    /// The resource's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The resource's number within its version.
+    pub fn ix(&self) -> ResourceIx {
+        self.ix
+    }
+
+    /// The limits that rule a domain.
+    ///
+    /// One hash of the domain; for a domain without an override mostly one memory access beside it.
+    pub fn class_of(&self, domain: &str) -> ClassId {
+        self.override_for(domain).class
+    }
+
+    /// The limits that rule a domain beside the real ones, if the resource has a candidate.
+    pub fn candidate_class_of(&self, domain: &str) -> Option<ClassId> {
+        self.override_for(domain).candidate
+    }
+
+    /// The limits of a domain that has none of its own.
+    pub fn default_class(&self) -> ClassId {
+        self.default.class
+    }
+
+    /// What the resource states for all its domains.
+    pub fn stated(&self) -> &Stated {
+        &self.default.stated
+    }
+
+    /// What the candidate states in its place, if there is one.
+    pub fn candidate(&self) -> Option<&Stated> {
+        self.candidate.as_ref()
+    }
+
+    /// Hits a second of all domains together; none: unbounded.
+    pub fn global(&self) -> Option<u64> {
+        self.global
+    }
+
+    /// What agents do with it while blind.
+    pub fn blind(&self) -> BlindPolicy {
+        self.blind
+    }
+
+    /// Whether its denials are announced.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The domains that have an override, ascending, each with it.
+    pub fn overrides(&self) -> impl ExactSizeIterator<Item = (&str, &RateOverride)> {
+        self.domains
+            .iter()
+            .zip(&self.override_of)
+            .map(|(domain, &number)| (domain, &self.overrides[number as usize]))
+    }
+
+    /// Bytes on the heap, for a report.
+    pub fn heap_bytes(&self) -> usize {
+        self.domains.heap_bytes() + size_of_val(&*self.override_of) + size_of_val(&*self.overrides)
+    }
+
+    fn override_for(&self, domain: &str) -> &RateOverride {
+        match self.domains.number_of(domain) {
+            Some(number) => &self.overrides[self.override_of[number] as usize],
+            None => &self.default,
+        }
+    }
+}
+
+/// How copies are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reserve {
+    /// They are in use at once; what was too much is excess.
+    #[default]
+    Optimistic,
+    /// They are in use once the aggregator has granted them.
+    Strict,
+}
+
+/// What an agent does with copies that were too many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Excess {
+    /// Keeps them; only what comes next is refused.
+    #[default]
+    Keep,
+    /// Is told to give them back.
+    GiveBack,
+}
+
+/// A set of domains that share a limit on copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Copies of all members together, at most the resource's global limit.
+    pub limit: u64,
+    /// The members, ascending.
+    pub members: NameTable,
+}
+
+/// A copy-limited resource. Effective limits: each is at most the global one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopiesResource {
+    pub(super) name: Box<str>,
+    pub(super) ix: ResourceIx,
+    /// Copies of one domain that has no override.
+    pub limit: u64,
+    /// Copies of all domains together; none: unbounded.
+    pub global: Option<u64>,
+    /// How copies are taken.
+    pub reserve: Reserve,
+    /// What happens to copies that were too many.
+    pub on_excess: Excess,
+    /// How long a hold may last; none: without end.
+    pub max_age: Option<Span>,
+    /// What agents do with it while blind.
+    pub blind: BlindPolicy,
+    /// The groups by name.
+    pub groups: BTreeMap<Box<str>, Group>,
+    pub(super) domains: NameTable,
+    pub(super) limits: Box<[u64]>,
+}
+
+impl CopiesResource {
+    /// The resource's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The resource's number within its version.
+    pub fn ix(&self) -> ResourceIx {
+        self.ix
+    }
+
+    /// Copies that a domain may hold.
+    pub fn limit_of(&self, domain: &str) -> u64 {
+        match self.domains.number_of(domain) {
+            Some(number) => self.limits[number],
+            None => self.limit,
+        }
+    }
+
+    /// The groups that a domain belongs to, ascending.
+    pub fn groups_of<'a>(&'a self, domain: &'a str) -> impl Iterator<Item = (&'a str, &'a Group)> {
+        self.groups
+            .iter()
+            .filter(move |(_, group)| group.members.number_of(domain).is_some())
+            .map(|(name, group)| (&**name, group))
+    }
+
+    /// The domains that have a limit of their own, ascending, each with it.
+    pub fn overrides(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
+        self.domains.iter().zip(self.limits.iter().copied())
+    }
+}

@@ -1,0 +1,129 @@
+//! Settings beside the limits themselves: bounds of the engine, switches of namespaces, and what an
+//! agent does while it is blind.
+//!
+//! Everything here can change a ruling or an answer, which is why it stands in the limits document
+//! and is versioned with it. Windows of duplicates (128 sequences, 10 minutes), the correction of
+//! clocks (250 ms) and the stay of idle pairs (10 minutes) are laws of the rule set: another value
+//! of them is another number of `rules`, not a setting.
+
+use std::collections::BTreeMap;
+
+use tollgate_shared::names;
+use tollgate_shared::time::Span;
+
+/// Bounds and timeouts that the engine rules by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineSettings {
+    /// Pairs that one partition rules at once; further ones are only counted.
+    pub pairs_per_partition_max: u64,
+    /// How long after its last beat an agent counts as gone. A whole number of half seconds,
+    /// because silence is counted in ticks of that length.
+    pub agent_timeout: Span,
+    /// Agent epochs whose sequence numbers one partition remembers at once, for duplicates.
+    pub epochs_per_partition_max: u64,
+}
+
+impl Default for EngineSettings {
+    fn default() -> Self {
+        Self {
+            pairs_per_partition_max: 1_000_000,
+            agent_timeout: Span::from_secs(2),
+            epochs_per_partition_max: 100_000,
+        }
+    }
+}
+
+/// The unit of time of a [`Rate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RateUnit {
+    /// A second.
+    Second,
+    /// A minute.
+    Minute,
+    /// An hour.
+    Hour,
+    /// A day of 24 hours.
+    Day,
+}
+
+impl RateUnit {
+    /// The unit's length.
+    pub const fn span(self) -> Span {
+        Span::from_secs(match self {
+            Self::Second => 1,
+            Self::Minute => 60,
+            Self::Hour => 3_600,
+            Self::Day => 86_400,
+        })
+    }
+
+    /// How it is written behind the slash.
+    pub const fn symbol(self) -> &'static str {
+        match self {
+            Self::Second => "s",
+            Self::Minute => "m",
+            Self::Hour => "h",
+            Self::Day => "d",
+        }
+    }
+}
+
+/// So many hits in a unit of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate {
+    /// Hits in one unit.
+    pub hits: u64,
+    /// The unit.
+    pub unit: RateUnit,
+}
+
+/// What an agent does with calls on a resource while it hears of no denials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BlindPolicy {
+    /// Lets everything through.
+    #[default]
+    Open,
+    /// Refuses everything.
+    Closed,
+    /// Lets this rate through, per process and domain.
+    Local(Rate),
+}
+
+/// The switches of one namespace, after inheritance from `*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// Whether a resource without limits is let through (and recorded) or refused.
+    pub allow_unconfigured: bool,
+    /// Whether its limits are ruled and counted, but nobody is denied.
+    pub ignore_configured: bool,
+    /// What agents do while blind, where a resource does not say so itself.
+    pub blind: BlindPolicy,
+}
+
+impl Default for Namespace {
+    fn default() -> Self {
+        Self {
+            allow_unconfigured: true,
+            ignore_configured: false,
+            blind: BlindPolicy::Open,
+        }
+    }
+}
+
+/// All namespaces of a document: those it names, and the default of the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Namespaces {
+    /// What holds for a namespace that the document does not name; written `*`.
+    pub default: Namespace,
+    /// The namespaces that it names.
+    pub named: BTreeMap<Box<str>, Namespace>,
+}
+
+impl Namespaces {
+    /// The switches that hold for a resource, configured or not.
+    pub fn of_resource(&self, resource: &str) -> &Namespace {
+        self.named
+            .get(names::namespace(resource))
+            .unwrap_or(&self.default)
+    }
+}

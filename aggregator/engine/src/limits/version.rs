@@ -1,0 +1,139 @@
+//! One version of all limits, as the engine rules by it.
+//!
+//! ```text
+//! limits.rate("api.search")  -> the resource, or none: not configured
+//!   .class_of("acme")        -> a class: a number, the same for all domains limited alike
+//! limits.class(number)       -> tiers and hard limit
+//! ```
+//!
+//! Made once and shared behind an `Arc`. Numbers of classes and resources belong to one version;
+//! between versions compare the classes themselves.
+
+use super::names::NameTable;
+use super::rate::RateClass;
+use super::resource::{CopiesResource, RateResource, Resource};
+use super::settings::{EngineSettings, Namespace, Namespaces};
+
+/// The number of a class of limits within one version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClassId(pub u32);
+
+/// The number of a resource within one version: dense, in the order of names, over rates and copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceIx(pub u32);
+
+/// Everything that a limits document says, checked and normalised.
+///
+/// The default is the empty document: nothing is configured, and everything is let through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub(super) rules: u32,
+    pub(super) engine: EngineSettings,
+    pub(super) namespaces: Namespaces,
+    pub(super) names: NameTable,
+    pub(super) resources: Box<[Resource]>,
+    pub(super) classes: Box<[RateClass]>,
+}
+
+/// The rule set that this build implements.
+pub const RULES: u32 = 1;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            rules: RULES,
+            engine: EngineSettings::default(),
+            namespaces: Namespaces::default(),
+            names: NameTable::default(),
+            resources: Box::default(),
+            classes: Box::default(),
+        }
+    }
+}
+
+impl Limits {
+    /// The number of the rule set that the document asks for.
+    pub fn rules(&self) -> u32 {
+        self.rules
+    }
+
+    /// Bounds and timeouts of the engine.
+    pub fn engine(&self) -> &EngineSettings {
+        &self.engine
+    }
+
+    /// The switches of all namespaces.
+    pub fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
+    }
+
+    /// The switches that hold for a resource, configured or not.
+    pub fn namespace_of(&self, resource: &str) -> &Namespace {
+        self.namespaces.of_resource(resource)
+    }
+
+    /// A resource of either kind, if it is configured.
+    pub fn resource(&self, name: &str) -> Option<&Resource> {
+        self.names
+            .number_of(name)
+            .map(|number| &self.resources[number])
+    }
+
+    /// A rate-limited resource; none if it is not configured, or limited in copies.
+    pub fn rate(&self, name: &str) -> Option<&RateResource> {
+        match self.resource(name)? {
+            Resource::Rate(rate) => Some(rate),
+            Resource::Copies(_) => None,
+        }
+    }
+
+    /// A copy-limited resource; none if it is not configured, or limited in rate.
+    pub fn copies(&self, name: &str) -> Option<&CopiesResource> {
+        match self.resource(name)? {
+            Resource::Copies(copies) => Some(copies),
+            Resource::Rate(_) => None,
+        }
+    }
+
+    /// All resources, ascending by name; the position is the [`ResourceIx`].
+    pub fn resources(&self) -> &[Resource] {
+        &self.resources
+    }
+
+    /// The rate-limited resources, ascending by name.
+    pub fn rates(&self) -> impl Iterator<Item = &RateResource> {
+        self.resources.iter().filter_map(|resource| match resource {
+            Resource::Rate(rate) => Some(rate),
+            Resource::Copies(_) => None,
+        })
+    }
+
+    /// The class with this number. Panics for a number of another version.
+    pub fn class(&self, id: ClassId) -> &RateClass {
+        &self.classes[id.0 as usize]
+    }
+
+    /// All classes, ascending; the position is the [`ClassId`].
+    pub fn classes(&self) -> &[RateClass] {
+        &self.classes
+    }
+
+    /// The limits of a pair, if its resource is limited in rate.
+    pub fn class_of(&self, resource: &str, domain: &str) -> Option<&RateClass> {
+        let rate = self.rate(resource)?;
+        Some(self.class(rate.class_of(domain)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_document_nothing_is_configured_and_everything_is_let_through() {
+        let limits = Limits::default();
+        assert!(limits.rate("api.search").is_none());
+        assert!(limits.namespace_of("api.search").allow_unconfigured);
+        assert_eq!(limits.rules(), RULES);
+    }
+}
