@@ -1,0 +1,361 @@
+//! One message of each kind with the bytes that it has had since it exists, and every decoder.
+
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::denial::Announced;
+use tollgate_shared::wire::frame::{Evidence, Frame, Told};
+use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
+use tollgate_shared::wire::limits_chunk::LimitsChunk;
+use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal, Snapshot, TopicSnapshot};
+use tollgate_shared::wire::public::{BlindPolicy, Kind, Public, PublicTier};
+use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick};
+use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
+use tollgate_shared::wire::{DecodeError, Writer};
+
+/// A decoder, by the prefix of the names of what it decodes.
+pub struct Decoder {
+    pub name: &'static str,
+    pub decode: fn(&[u8]) -> Result<(), DecodeError>,
+}
+
+/// Every decoder there is. Lazy parts are iterated as well.
+pub fn decoders() -> Vec<Decoder> {
+    vec![
+        Decoder {
+            name: "record",
+            decode: |bytes| {
+                match Record::decode(bytes)? {
+                    Record::Hits(batch) => {
+                        assert_eq!(batch.hits().count(), batch.hits_len() as usize);
+                        batch.refused().for_each(drop);
+                    }
+                    Record::Totals(totals) => totals.granted().for_each(drop),
+                    _ => {}
+                }
+                Ok(())
+            },
+        },
+        Decoder {
+            name: "frame",
+            decode: |bytes| Frame::decode(bytes).map(drop),
+        },
+        Decoder {
+            name: "announced",
+            decode: |bytes| Announced::decode(bytes).map(drop),
+        },
+        Decoder {
+            name: "chunk",
+            decode: |bytes| LimitsChunk::decode(bytes).map(drop),
+        },
+        Decoder {
+            name: "agent",
+            decode: |bytes| FromAgent::decode(bytes).map(drop),
+        },
+        Decoder {
+            name: "aggregator",
+            decode: |bytes| FromAggregator::decode(bytes).map(drop),
+        },
+    ]
+}
+
+fn statement() -> Statement {
+    Statement {
+        scope: Scope::Pair("acme".into()),
+        place: Place {
+            generation: 1,
+            offset: 300,
+            entry: 2,
+        },
+        says: Says::Denied(Denial {
+            end: Timestamp::from_micros(1_000_001),
+            cause: Cause::Tier(1),
+            version: 7,
+            limit: 5,
+            window: Span::from_secs(1),
+        }),
+    }
+}
+
+fn told() -> Told {
+    Told {
+        partition: 3,
+        remaining: Span::from_millis(900),
+        statement: statement(),
+    }
+}
+
+fn evidence() -> Evidence {
+    Evidence {
+        partition: 3,
+        log: log(),
+        ruled: 301,
+        appended: Timestamp::from_millis(2),
+    }
+}
+
+const fn log() -> LogId {
+    LogId {
+        generation: 1,
+        random: 0xfeed,
+    }
+}
+
+/// Name, bytes as written by this build, bytes as they have always been (hexadecimal).
+pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
+    let key = MacKey::derive(b"golden");
+    let pen = || OwnersPen::new(&key, 3);
+    let encoded = |encode: &dyn Fn(&mut Writer)| {
+        let mut writer = Writer::new();
+        encode(&mut writer);
+        writer.as_slice().to_vec()
+    };
+    vec![
+        (
+            "record/genesis",
+            pen().genesis(log()),
+            include_str!("golden/genesis.hex").trim(),
+        ),
+        (
+            "record/hits",
+            encoded(&hits),
+            include_str!("golden/hits.hex").trim(),
+        ),
+        (
+            "record/tick",
+            pen().tick(&Tick {
+                log: log(),
+                owner: "agg-1",
+                instance: 9,
+                number: 4,
+            }),
+            include_str!("golden/tick.hex").trim(),
+        ),
+        (
+            "record/totals",
+            pen().totals("api.search", (2, 500), Some(490), &[(1000, 3), (1002, 1)]),
+            include_str!("golden/totals.hex").trim(),
+        ),
+        (
+            "record/pointer",
+            pen().pointer(&Pointer {
+                version: 7,
+                digest: [0xab; 32],
+            }),
+            include_str!("golden/pointer.hex").trim(),
+        ),
+        (
+            "frame",
+            encoded(&frame),
+            include_str!("golden/frame.hex").trim(),
+        ),
+        (
+            "announced",
+            encoded(&announced),
+            include_str!("golden/announced.hex").trim(),
+        ),
+        (
+            "chunk",
+            encoded(&chunk),
+            include_str!("golden/chunk.hex").trim(),
+        ),
+        (
+            "agent/hello",
+            encoded(&|w| {
+                FromAgent::Hello {
+                    nonce: 1,
+                    agent: "web-1",
+                    epoch: 2,
+                }
+                .encode(w)
+            }),
+            include_str!("golden/hello.hex").trim(),
+        ),
+        (
+            "agent/append",
+            encoded(&|w| {
+                FromAgent::Append {
+                    id: 1,
+                    partition: 3,
+                    record: b"xyz",
+                }
+                .encode(w)
+            }),
+            include_str!("golden/append.hex").trim(),
+        ),
+        (
+            "agent/ask",
+            encoded(&|w| {
+                FromAgent::Ask {
+                    nonce: 1,
+                    resources: vec!["api.search"],
+                }
+                .encode(w)
+            }),
+            include_str!("golden/ask.hex").trim(),
+        ),
+        (
+            "aggregator/welcome",
+            encoded(&welcome),
+            include_str!("golden/welcome.hex").trim(),
+        ),
+        (
+            "aggregator/appended",
+            encoded(&|w| {
+                FromAggregator::Appended {
+                    id: 1,
+                    partition: 3,
+                    offset: 300,
+                }
+                .encode(w)
+            }),
+            include_str!("golden/appended.hex").trim(),
+        ),
+        (
+            "aggregator/refused",
+            encoded(&|w| {
+                FromAggregator::Refused {
+                    id: 1,
+                    reason: Refusal::NotNow,
+                    text: "full".into(),
+                }
+                .encode(w)
+            }),
+            include_str!("golden/refused.hex").trim(),
+        ),
+        (
+            "aggregator/snapshot",
+            encoded(&snapshot),
+            include_str!("golden/snapshot.hex").trim(),
+        ),
+    ]
+}
+
+fn hits(writer: &mut Writer) {
+    let sent = Timestamp::from_micros(5_000_000);
+    let sender = Sender {
+        agent: "web-1",
+        epoch: 0x0102,
+        sequence: 1,
+        sent,
+    };
+    let at = Timestamp::from_micros(4_999_000);
+    let one = Hit {
+        resource: 0,
+        domain: "acme",
+        at,
+        copies: 3,
+        min: None,
+    };
+    let bulk = Hit {
+        resource: 0,
+        domain: "globex",
+        at: sent,
+        copies: 9,
+        min: Some(2),
+    };
+    let refused = Refused {
+        resource: 0,
+        domain: "acme",
+        calls: 4,
+        copies: 5,
+        first: at,
+        last: sent,
+        cause: Cause::Hard,
+        place: Some(Place {
+            generation: 1,
+            offset: 300,
+            entry: 2,
+        }),
+    };
+    write_hits(
+        writer,
+        &sender,
+        &["api.search"],
+        [one, bulk].into_iter(),
+        [refused].into_iter(),
+    );
+}
+
+fn frame(writer: &mut Writer) {
+    Frame {
+        instance: 9,
+        sequence: 12,
+        sent: Span::from_millis(77),
+        resource: "api.search".into(),
+        evidence: vec![evidence()],
+        told: vec![told()],
+    }
+    .encode(writer);
+}
+
+fn announced(writer: &mut Writer) {
+    Announced {
+        log: log(),
+        partition: 3,
+        resource: "api.search".into(),
+        statement: statement(),
+    }
+    .encode(writer);
+}
+
+fn chunk(writer: &mut Writer) {
+    LimitsChunk {
+        push: 5,
+        index: 0,
+        count: 1,
+        expected: 0,
+        digest: [0xcd; 32],
+        who: "ops",
+        why: "first",
+        at: Timestamp::from_micros(6),
+        bytes: b"version = 1\nrules = 1\n",
+    }
+    .encode(writer);
+}
+
+fn welcome(writer: &mut Writer) {
+    FromAggregator::Welcome {
+        nonce: 1,
+        instance: 9,
+        partitions: 16,
+        feeds: vec!["tcp://127.0.0.1:7402".into()],
+        clock: Span::from_millis(77),
+    }
+    .encode(writer);
+}
+
+fn snapshot(writer: &mut Writer) {
+    let public = Public {
+        version: 7,
+        kind: Kind::Rate,
+        tiers: vec![PublicTier {
+            limit: 5,
+            window: Span::from_secs(1),
+        }]
+        .into(),
+        hard: Some(200),
+        has_overrides: true,
+        blind: BlindPolicy::Local {
+            limit: 20,
+            window: Span::from_secs(1),
+        },
+        refused: false,
+        ignored: true,
+    };
+    FromAggregator::Snapshot(Snapshot {
+        nonce: 1,
+        more: false,
+        instance: 9,
+        clock: Span::from_millis(77),
+        evidence: vec![evidence()],
+        control_sequence: 40,
+        topics: vec![TopicSnapshot {
+            resource: "api.search".into(),
+            sequence: 12,
+            public,
+            told: vec![told()],
+        }],
+    })
+    .encode(writer);
+}

@@ -1,0 +1,428 @@
+//! Promises of the wire: what is written is read again; bytes never change between releases; whatever
+//! else arrives is refused with a place, without a panic and without much memory.
+
+mod support;
+
+use proptest::prelude::*;
+use support::{Decoder, decoders, golden};
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::denial::Announced;
+use tollgate_shared::wire::frame::{Evidence, Frame, Told};
+use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
+use tollgate_shared::wire::limits_chunk::LimitsChunk;
+use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal, Snapshot, TopicSnapshot};
+use tollgate_shared::wire::public::{BlindPolicy, Kind, Public, PublicTier};
+use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick, authentic};
+use tollgate_shared::wire::statement::{Cause, Denial, Near, Says, Scope, Statement};
+use tollgate_shared::wire::{Fault, MESSAGE_BYTES_MAX, Writer};
+
+#[test]
+fn golden_bytes_are_read_and_written_for_ever() {
+    for (name, bytes, expected) in golden() {
+        assert_eq!(
+            hex(&bytes),
+            expected,
+            "{name}: these bytes stand in logs; a change needs a new version byte"
+        );
+    }
+}
+
+#[test]
+fn every_cut_of_a_message_is_refused_with_its_place() {
+    for (name, bytes, _) in golden() {
+        let Decoder { decode, .. } = decoders()
+            .into_iter()
+            .find(|d| name.starts_with(d.name))
+            .expect("a decoder");
+        decode(&bytes).expect("whole");
+        for cut in 0..bytes.len() {
+            let error = decode(&bytes[..cut]).expect_err("cut");
+            assert!(error.at <= cut, "{name} cut at {cut}: {error}");
+        }
+        let mut longer = bytes.clone();
+        longer.push(0);
+        // A byte behind a tagged record is part of the tag's place, so its error may be another one.
+        assert!(decode(&longer).is_err(), "{name}: a byte behind the end");
+    }
+}
+
+#[test]
+fn other_versions_and_oversized_messages_are_refused() {
+    for Decoder { decode, .. } in decoders() {
+        let error = decode(&[9, 1, 0x90]).expect_err("version");
+        assert_eq!((error.at, error.fault), (0, Fault::Version { found: 9 }));
+        let error = decode(&vec![1; MESSAGE_BYTES_MAX + 1]).expect_err("size");
+        assert_eq!(
+            error.fault,
+            Fault::Oversized {
+                bytes: MESSAGE_BYTES_MAX + 1
+            }
+        );
+        let error = decode(&[]).expect_err("nothing");
+        assert_eq!(error.fault, Fault::Truncated);
+    }
+}
+
+#[test]
+fn an_array_that_promises_more_than_there_is_costs_nothing() {
+    // array32 of 2^32 - 1 elements where hits are expected.
+    let mut bytes = golden()
+        .into_iter()
+        .find(|(name, ..)| *name == "record/hits")
+        .expect("hits")
+        .1;
+    let head = bytes
+        .iter()
+        .rposition(|b| *b == 0x92)
+        .expect("the array of hits");
+    bytes.splice(head..=head, [0xdd, 0xff, 0xff, 0xff, 0xff]);
+    let error = Record::decode(&bytes).expect_err("too many");
+    assert_eq!((error.field, error.fault), ("hits", Fault::Truncated));
+}
+
+#[test]
+fn an_unknown_kind_says_whether_it_may_be_skipped() {
+    assert!(matches!(
+        Record::decode(&[1, 0x85, 0xc0]),
+        Ok(Record::Unknown {
+            kind: 0x85,
+            skippable: true
+        })
+    ));
+    assert!(matches!(
+        Record::decode(&[1, 0x45]),
+        Ok(Record::Unknown {
+            kind: 0x45,
+            skippable: false
+        })
+    ));
+}
+
+#[test]
+fn a_forged_or_moved_record_is_not_authentic() {
+    let key = MacKey::derive(b"fleet");
+    let log = LogId {
+        generation: 1,
+        random: 2,
+    };
+    let tick = OwnersPen::new(&key, 3).tick(&Tick {
+        log,
+        owner: "agg-1",
+        instance: 4,
+        number: 5,
+    });
+    assert!(authentic(&tick, 3, &key));
+    assert!(!authentic(&tick, 4, &key), "copied into another partition");
+    assert!(!authentic(&tick, 3, &MacKey::UNPROTECTED), "another key");
+    for index in 0..tick.len() {
+        let mut altered = tick.clone();
+        altered[index] ^= 1;
+        // A changed kind may make it a record that needs no tag; such a one is no tick any more.
+        let still_tick = matches!(Record::decode(&altered), Ok(Record::Tick(_)));
+        assert!(
+            !(still_tick && authentic(&altered, 3, &key)),
+            "byte {index}"
+        );
+    }
+}
+
+#[test]
+fn errors_say_where_and_what() {
+    let mut writer = Writer::new();
+    let sender = Sender {
+        agent: "a",
+        epoch: 1,
+        sequence: 1,
+        sent: Timestamp::from_micros(9),
+    };
+    let hit = Hit {
+        resource: 7,
+        domain: "d",
+        at: Timestamp::ZERO,
+        copies: 1,
+        min: None,
+    };
+    write_hits(
+        &mut writer,
+        &sender,
+        &["r"],
+        [hit].into_iter(),
+        std::iter::empty(),
+    );
+    let error = Record::decode(writer.as_slice()).expect_err("no such resource");
+    assert_eq!(
+        error.to_string(),
+        "byte 30: resource index: outside its range, expected an index into the batch's resources"
+    );
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+prop_compose! {
+    fn a_place()(generation: u32, offset: u64, entry: u32) -> Place {
+        Place { generation, offset, entry }
+    }
+}
+
+fn a_cause() -> impl Strategy<Value = Cause> {
+    prop_oneof![
+        any::<u8>().prop_map(Cause::Tier),
+        Just(Cause::Hard),
+        Just(Cause::Global),
+        Just(Cause::Inaccessible),
+        Just(Cause::Unconfigured),
+        Just(Cause::Blind),
+        Just(Cause::Full),
+        Just(Cause::Banned),
+    ]
+}
+
+fn a_name() -> impl Strategy<Value = String> {
+    "[a-zé.:0-9]{1,20}"
+}
+
+fn a_statement() -> impl Strategy<Value = Statement> {
+    let says = prop_oneof![
+        Just(Says::Open),
+        (
+            any::<u64>(),
+            a_cause(),
+            any::<u64>(),
+            any::<u64>(),
+            any::<u64>()
+        )
+            .prop_map(|(end, cause, version, limit, window)| Says::Denied(Denial {
+                end: Timestamp::from_micros(end),
+                cause,
+                version,
+                limit,
+                window: Span::from_micros(window),
+            })),
+        (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(left, end, since)| Says::Near(
+            Near {
+                left,
+                end: Timestamp::from_micros(end),
+                since: Timestamp::from_micros(since),
+            }
+        )),
+    ];
+    let scope = prop_oneof![
+        a_name().prop_map(|name| Scope::Pair(name.into())),
+        Just(Scope::Resource),
+        a_name().prop_map(|name| Scope::Group(name.into())),
+    ];
+    (scope, a_place(), says).prop_map(|(scope, place, says)| Statement { scope, place, says })
+}
+
+fn a_told() -> impl Strategy<Value = Told> {
+    (any::<u32>(), any::<u64>(), a_statement()).prop_map(|(partition, remaining, statement)| Told {
+        partition,
+        remaining: Span::from_micros(remaining),
+        statement,
+    })
+}
+
+prop_compose! {
+    fn an_evidence()(partition: u32, generation: u32, random: u64, ruled: u64, at: u64) -> Evidence {
+        let log = LogId { generation, random };
+        Evidence { partition, log, ruled, appended: Timestamp::from_micros(at) }
+    }
+}
+
+prop_compose! {
+    fn a_public()(
+        version: u64,
+        kind in prop_oneof![Just(Kind::Unconfigured), Just(Kind::Rate), Just(Kind::Copies)],
+        tiers in prop::collection::vec((any::<u64>(), any::<u64>()), 0..5),
+        hard: Option<u64>,
+        flags: (bool, bool, bool),
+        local: Option<(u64, u64)>,
+        closed: bool,
+    ) -> Public {
+        let tiers = tiers.into_iter().map(|(limit, w)| PublicTier { limit, window: Span::from_micros(w) }).collect();
+        let blind = match local {
+            Some((limit, window)) => BlindPolicy::Local { limit, window: Span::from_micros(window) },
+            None if closed => BlindPolicy::Closed,
+            None => BlindPolicy::Open,
+        };
+        Public { version, kind, tiers, hard, has_overrides: flags.0, blind, refused: flags.1, ignored: flags.2 }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_batch_of_hits_survives(
+        agent in a_name(), epoch: u128, sequence: u64, sent in 0u64..1 << 60,
+        resources in prop::collection::vec(a_name(), 1..4),
+        hits in prop::collection::vec((any::<prop::sample::Index>(), a_name(), 0u64..1 << 60, 1u32.., any::<Option<u32>>()), 0..20),
+        refused in prop::collection::vec((any::<prop::sample::Index>(), a_name(), any::<u64>(), 0u64..1 << 60, a_cause(), prop::option::of(a_place())), 0..5),
+    ) {
+        let sender = Sender { agent: &agent, epoch, sequence, sent: Timestamp::from_micros(sent) };
+        let names: Vec<&str> = resources.iter().map(String::as_str).collect();
+        let hits: Vec<Hit<'_>> = hits.iter().map(|(resource, domain, at, copies, min)| Hit {
+            resource: resource.index(names.len()) as u32,
+            domain,
+            at: Timestamp::from_micros(*at),
+            copies: *copies,
+            min: min.map(|min| min.clamp(1, *copies)),
+        }).collect();
+        let refused: Vec<Refused<'_>> = refused.iter().map(|(resource, domain, calls, at, cause, place)| Refused {
+            resource: resource.index(names.len()) as u32,
+            domain,
+            calls: *calls,
+            copies: *calls,
+            first: Timestamp::from_micros(*at),
+            last: Timestamp::from_micros(*at),
+            cause: *cause,
+            place: *place,
+        }).collect();
+        let mut writer = Writer::new();
+        write_hits(&mut writer, &sender, &names, hits.iter().copied(), refused.iter().copied());
+        let Record::Hits(batch) = Record::decode(writer.as_slice()).expect("a record") else { panic!("hits") };
+        prop_assert_eq!(batch.sender, sender);
+        prop_assert_eq!(batch.resources(), &names[..]);
+        prop_assert_eq!(batch.hits().collect::<Vec<_>>(), hits);
+        prop_assert_eq!(batch.refused().collect::<Vec<_>>(), refused);
+    }
+
+    #[test]
+    fn owners_records_survive(
+        generation: u32, random: u64, owner in a_name(), instance: u128, number: u64,
+        digest: [u8; 32], resource in a_name(), source: (u32, u64), previous: Option<u64>,
+        first in 0u64..1 << 50, granted in prop::collection::vec((0u64..1000, 1u32..), 0..20), partition: u32,
+    ) {
+        let key = MacKey::derive(b"fleet");
+        let pen = || OwnersPen::new(&key, partition);
+        let log = LogId { generation, random };
+
+        let bytes = pen().genesis(log);
+        prop_assert!(authentic(&bytes, partition, &key));
+        prop_assert!(matches!(Record::decode(&bytes), Ok(Record::Genesis(read)) if read == log));
+
+        let tick = Tick { log, owner: &owner, instance, number };
+        let bytes = pen().tick(&tick);
+        prop_assert!(matches!(Record::decode(&bytes), Ok(Record::Tick(read)) if read == tick));
+
+        let pointer = Pointer { version: number, digest };
+        let bytes = pen().pointer(&pointer);
+        prop_assert!(matches!(Record::decode(&bytes), Ok(Record::Pointer(read)) if read == pointer));
+
+        let previous = previous.filter(|previous| *previous < source.1);
+        let mut at = first;
+        let granted: Vec<(u64, u32)> = granted.into_iter().map(|(later, n)| { at += later; (at, n) }).collect();
+        let bytes = pen().totals(&resource, source, previous, &granted);
+        let Record::Totals(read) = Record::decode(&bytes).expect("totals") else { panic!("totals") };
+        prop_assert_eq!((read.resource, read.source_partition, read.source_offset, read.previous),
+            (resource.as_str(), source.0, source.1, previous));
+        let expected: Vec<_> = granted.iter().map(|(ms, n)| (Timestamp::from_millis(*ms), *n)).collect();
+        prop_assert_eq!(read.granted().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn frames_and_snapshots_survive(
+        instance: u128, sequence: u64, sent: u64, resource in a_name(), more: bool, public in a_public(),
+        evidence in prop::collection::vec(an_evidence(), 0..4), told in prop::collection::vec(a_told(), 0..6),
+    ) {
+        let mut writer = Writer::new();
+        let frame = Frame {
+            instance, sequence, sent: Span::from_micros(sent), resource: resource.clone().into(),
+            evidence: evidence.clone(), told: told.clone(),
+        };
+        frame.encode(&mut writer);
+        prop_assert_eq!(Frame::decode(writer.as_slice()), Ok(frame));
+        let topic = TopicSnapshot { resource: resource.into(), sequence, public, told };
+        let snapshot = FromAggregator::Snapshot(Snapshot {
+            nonce: sent, more, instance, clock: Span::from_micros(sent), evidence, control_sequence: sequence,
+            topics: vec![topic],
+        });
+        snapshot.encode(&mut writer);
+        prop_assert_eq!(FromAggregator::decode(writer.as_slice()), Ok(snapshot));
+    }
+
+    #[test]
+    fn the_rest_survives(
+        nonce: u64, agent in a_name(), epoch: u128, partition: u32, record: Vec<u8>, never: bool,
+        resources in prop::collection::vec(a_name(), 0..5), statement in a_statement(),
+        who in a_name(), count in 1u32.., index: u32, digest: [u8; 32],
+    ) {
+        let mut writer = Writer::new();
+        for message in [
+            FromAgent::Hello { nonce, agent: &agent, epoch },
+            FromAgent::Append { id: nonce, partition, record: &record },
+            FromAgent::Ask { nonce, resources: resources.iter().map(String::as_str).collect() },
+        ] {
+            message.encode(&mut writer);
+            prop_assert_eq!(FromAgent::decode(writer.as_slice()), Ok(message));
+        }
+        let reason = if never { Refusal::Never } else { Refusal::NotNow };
+        for message in [
+            FromAggregator::Welcome {
+                nonce, instance: epoch, partitions: partition,
+                feeds: resources.iter().map(|r| r.as_str().into()).collect(), clock: Span::from_micros(nonce),
+            },
+            FromAggregator::Appended { id: nonce, partition, offset: nonce },
+            FromAggregator::Refused { id: nonce, reason, text: who.as_str().into() },
+        ] {
+            message.encode(&mut writer);
+            prop_assert_eq!(FromAggregator::decode(writer.as_slice()), Ok(message));
+        }
+        let log = LogId { generation: partition, random: nonce };
+        let announced = Announced { log, partition, resource: agent.as_str().into(), statement };
+        announced.encode(&mut writer);
+        prop_assert_eq!(Announced::decode(writer.as_slice()), Ok(announced));
+        let chunk = LimitsChunk {
+            push: epoch, index: index % count, count, expected: nonce, digest, who: &who, why: "",
+            at: Timestamp::from_micros(nonce), bytes: &record,
+        };
+        chunk.encode(&mut writer);
+        prop_assert_eq!(LimitsChunk::decode(writer.as_slice()), Ok(chunk));
+    }
+
+    #[test]
+    fn decoding_allocates_a_small_multiple_of_its_input_at_most(
+        which: prop::sample::Index, at: prop::sample::Index, head in prop::sample::select(vec![
+            vec![0xdd, 0xff, 0xff, 0xff, 0xff], vec![0xdc, 0xff, 0xff], vec![0xdb, 0xff, 0xff, 0xff, 0xff],
+            vec![0xc6, 0xff, 0xff, 0xff, 0xff],
+        ]),
+    ) {
+        // Wherever a length stands, one that promises more than there is.
+        let golden = golden();
+        let mut bytes = golden[which.index(golden.len())].1.clone();
+        let at = at.index(bytes.len());
+        bytes.splice(at..=at, head);
+        for Decoder { decode, .. } in decoders() {
+            let mut outcome = Ok(());
+            let used = allocation_counter::measure(|| outcome = decode(&bytes));
+            prop_assert!(used.bytes_max <= 32 * bytes.len() as u64, "{} bytes for {}", used.bytes_max, bytes.len());
+        }
+    }
+
+    #[test]
+    fn random_bytes_are_refused_quietly(mut bytes: Vec<u8>, kind: u8, versioned: bool) {
+        if versioned {
+            bytes.splice(0..0, [1, kind]);
+        }
+        for Decoder { decode, .. } in decoders() {
+            if let Err(error) = decode(&bytes) {
+                prop_assert!(error.at <= bytes.len());
+            }
+        }
+    }
+
+    #[test]
+    fn altered_messages_are_read_or_refused_but_never_panic(at: prop::sample::Index, which: prop::sample::Index, value: u8) {
+        let golden = golden();
+        let mut bytes = golden[which.index(golden.len())].1.clone();
+        let at = at.index(bytes.len());
+        bytes[at] = value;
+        for Decoder { decode, .. } in decoders() {
+            if let Err(error) = decode(&bytes) {
+                prop_assert!(error.at <= bytes.len());
+            }
+        }
+    }
+}
