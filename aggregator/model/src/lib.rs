@@ -24,12 +24,12 @@ mod rules;
 pub mod ideal;
 pub mod inline;
 pub mod limits;
-//pub mod log;
+pub mod log;
 pub mod stream;
 
 pub use ideal::{Call, IdealCount, ideal};
 pub use inline::{InlineLimiter, LimitedBy, Outcome};
 pub use limits::{DomainLimits, DomainOverride, Limits, ResourceLimits, Tier, normalize};
-//pub use log::PartitionModel;
+pub use log::PartitionModel;
 pub use rules::{Cause, End, Until};
 pub use stream::{Denial, EntryOutcome, StreamPair};

@@ -16,7 +16,7 @@ use crate::rules::{Cause, End, PairState, Until};
 
 /// How long after its own time a pair stays at least, in microseconds. Older hits are only counted
 /// by then, so none can find its pair gone and its time forgotten.
-const STAYS_US: u64 = 600_000_000;
+pub(crate) const STAYS_US: u64 = 600_000_000;
 
 /// "This pair is refused until then."
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

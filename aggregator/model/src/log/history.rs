@@ -1,0 +1,56 @@
+//! Every statement about every scope, so that a refusal can be checked long after it.
+//!
+//! Knows nothing of rules. What stays true: a scope's statements stand in the order of their
+//! places, and none is ever forgotten.
+
+use std::collections::BTreeMap;
+
+use super::input::{Change, Place, Scope};
+use crate::stream::Denial;
+
+/// One statement about some scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// What caused it.
+    pub place: Place,
+    /// The denial; none is a lift.
+    pub denied: Option<Denial>,
+}
+
+/// The statements by scope.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    scopes: BTreeMap<Scope, Vec<Statement>>,
+}
+
+impl History {
+    pub fn add(&mut self, change: &Change) {
+        let statement = Statement {
+            place: change.place,
+            denied: change.denied,
+        };
+        match self.scopes.get_mut(&change.scope) {
+            Some(statements) => statements.push(statement),
+            None => {
+                self.scopes.insert(change.scope.clone(), vec![statement]);
+            }
+        }
+    }
+
+    pub fn of(&self, scope: &Scope) -> &[Statement] {
+        self.scopes.get(scope).map_or(&[], Vec::as_slice)
+    }
+
+    /// The newest statement about `scope` at or before `place`.
+    pub fn at(&self, scope: &Scope, place: Place) -> Option<Statement> {
+        let statements = self.of(scope);
+        let upto = statements.partition_point(|statement| statement.place <= place);
+        upto.checked_sub(1).map(|newest| statements[newest])
+    }
+
+    pub fn scopes(&self) -> impl Iterator<Item = (&Scope, &[Statement])> {
+        self.scopes
+            .iter()
+            .map(|(scope, all)| (scope, all.as_slice()))
+    }
+}

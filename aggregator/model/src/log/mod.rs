@@ -1,0 +1,419 @@
+//! One partition: records in log order go in, rulings and statements come out.
+//!
+//! ```text
+//! limits   version 1: "search" 2 per 1s
+//! tick     log time begins
+//! hits     agent a, seq 1: search/acme at 0.0 and 0.1   → granted, granted, denied until 1.000001
+//! hits     agent a, seq 1 again                         → a duplicate: nothing is ruled
+//! limits   version 2: "search" 5 per 1s                 → the denial is lifted
+//! ```
+//!
+//! This is design 3.3 and what section 4 says of duplicates and pointers, for rates. Knows nothing
+//! of copies, amendments, shadow modes or near-limit notices, and takes its inputs for verified
+//! (a forged pointer or total never gets here). What stays true: the answer is a function of the
+//! records in their order.
+
+use std::collections::BTreeMap;
+
+mod agents;
+mod history;
+mod input;
+mod table;
+mod whole;
+
+use crate::limits::Limits;
+use crate::rules::End;
+use crate::stream::{Denial, StreamPair};
+use agents::{Agents, Freshness};
+use history::History;
+pub use history::Statement;
+pub use input::{
+    Change, EntryRuling, HitEntry, HitsRecord, LogInput, NotRuled, Place, RecordOutcome, Scope,
+    Total, TotalRuling,
+};
+use table::Table;
+use whole::WholeResource;
+
+/// A tick's slot is its append time by this, in microseconds.
+const SLOT_US: u64 = 500_000;
+/// A hit stamped longer than this before its append is only counted, in microseconds.
+const TOO_OLD_US: u64 = 600_000_000;
+/// What an append time is known to, in microseconds.
+const APPEND_UNIT_US: u64 = 1_000;
+
+/// Counts of everything that was not ruled in the ordinary way, and of what was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Entries that were ruled.
+    pub entries_ruled: u64,
+    /// Granted hits.
+    pub hits_granted: u64,
+    /// Hits of excess.
+    pub hits_excess: u64,
+    /// Hits that came too late to say.
+    pub hits_late: u64,
+    /// Entries in batches seen before.
+    pub entries_duplicate: u64,
+    /// Entries in batches older than the window of duplicates.
+    pub entries_older: u64,
+    /// Entries stamped more than 10 minutes before their append.
+    pub entries_too_old: u64,
+    /// Entries on resources without limits.
+    pub entries_unconfigured: u64,
+    /// Entries of new pairs at the cap.
+    pub entries_at_cap: u64,
+    /// Totals that did not follow the last applied one.
+    pub totals_out_of_order: u64,
+    /// Ticks in a slot that had been counted.
+    pub ticks_ignored: u64,
+}
+
+/// The model of one partition.
+#[derive(Clone, Debug, Default)]
+pub struct PartitionModel {
+    /// None before the first pointer.
+    version: Option<u64>,
+    limits: Limits,
+    table: Table,
+    /// By (resource, source partition): the source offset of the last applied total.
+    last_totals: BTreeMap<(String, u32), u64>,
+    agents: Agents,
+    /// The append time of the last counted tick, in microseconds.
+    log_us: Option<u64>,
+    history: History,
+    counters: Counters,
+}
+
+impl PartitionModel {
+    /// A partition without records, and so without limits.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Applies the next record of the log.
+    pub fn apply(&mut self, record: &LogInput<'_>) -> RecordOutcome {
+        let outcome = match record {
+            LogInput::Hits(hits) => self.hits(hits),
+            LogInput::Tick { appended_us, .. } => self.tick(*appended_us),
+            LogInput::Totals { offset, totals } => self.totals(*offset, totals),
+            LogInput::Limits {
+                offset,
+                appended_us,
+                versions,
+            } => self.new_limits(*offset, *appended_us, versions),
+        };
+        for change in &outcome.changes {
+            self.history.add(change);
+        }
+        outcome
+    }
+
+    /// The end of the pair's denial as it was ruled last; it may have ended by itself since.
+    pub fn denied_until(&self, resource: &str, domain: &str) -> Option<End> {
+        let pair = self.table.pair(resource, domain)?;
+        pair.denied().map(|denial| denial.end)
+    }
+
+    /// The same for the whole resource.
+    pub fn whole_denied_until(&self, resource: &str) -> Option<End> {
+        let denied = self.table.whole(resource)?.denied();
+        denied.map(|denial| denial.end)
+    }
+
+    /// The pair's denial by the newest statement at or before a place.
+    pub fn denied_at_place(&self, place: Place, resource: &str, domain: &str) -> Option<Denial> {
+        self.history
+            .at(&Scope::new(resource, Some(domain)), place)?
+            .denied
+    }
+
+    /// The whole resource's denial by the newest statement at or before a place.
+    pub fn whole_denied_at_place(&self, place: Place, resource: &str) -> Option<Denial> {
+        self.history.at(&Scope::new(resource, None), place)?.denied
+    }
+
+    /// What justifies a refusal of the pair at `at_us` by someone who had heard the partition's
+    /// statements up to `place`: a denial of the pair or of its resource that ends later. None: the
+    /// refusal was unjustified.
+    pub fn justification(
+        &self,
+        place: Place,
+        resource: &str,
+        domain: &str,
+        at_us: u64,
+    ) -> Option<(Scope, Statement)> {
+        let scopes = [
+            Scope::new(resource, Some(domain)),
+            Scope::new(resource, None),
+        ];
+        scopes.into_iter().find_map(|scope| {
+            let statement = self.history.at(&scope, place)?;
+            let denial = statement.denied?;
+            denial.end.is_after(at_us).then_some((scope, statement))
+        })
+    }
+
+    /// Every statement about a scope, in order.
+    pub fn statements(&self, scope: &Scope) -> &[Statement] {
+        self.history.of(scope)
+    }
+
+    /// Every scope with its statements.
+    pub fn all_statements(&self) -> impl Iterator<Item = (&Scope, &[Statement])> {
+        self.history.scopes()
+    }
+
+    /// Pairs that are ruled at the moment, whole resources included.
+    pub fn pairs_count(&self) -> u64 {
+        self.table.count()
+    }
+
+    /// Log time, in microseconds; none before the first tick.
+    pub fn log_us(&self) -> Option<u64> {
+        self.log_us
+    }
+
+    /// The version in force.
+    pub fn version(&self) -> Option<u64> {
+        self.version
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn hits(&mut self, record: &HitsRecord<'_>) -> RecordOutcome {
+        let (name, epoch) = (record.agent, record.epoch);
+        let freshness = self.agents.batch(name, epoch, record.seq, self.log_us);
+        let unfresh = match freshness {
+            Freshness::Fresh => None,
+            Freshness::Duplicate => Some(NotRuled::Duplicate),
+            Freshness::OlderThanWindow => Some(NotRuled::OlderThanWindow),
+        };
+        let mut outcome = RecordOutcome::default();
+        if let Some(why) = unfresh {
+            for _ in &record.entries {
+                outcome.entries.push(self.not_ruled(why));
+            }
+            return outcome;
+        }
+        let (appended_us, sent_us) = (record.appended_us, record.sent_us);
+        let log_us = self.log_us;
+        let agents = &mut self.agents;
+        outcome.moved_us = agents.stamps_move_us(name, epoch, log_us, appended_us, sent_us);
+        for (i, entry) in record.entries.iter().enumerate() {
+            let place = Place {
+                offset: record.offset,
+                entry: u32::try_from(i).unwrap_or(u32::MAX),
+            };
+            let at_us = instant_us(entry.at_us, outcome.moved_us, appended_us);
+            let ruling = self.entry(place, appended_us, at_us, entry, &mut outcome);
+            outcome.entries.push(ruling);
+        }
+        outcome
+    }
+
+    fn entry(
+        &mut self,
+        place: Place,
+        appended_us: u64,
+        at_us: u64,
+        entry: &HitEntry<'_>,
+        outcome: &mut RecordOutcome,
+    ) -> EntryRuling {
+        let Some(limits) = self.limits.resources.get(entry.resource) else {
+            return self.not_ruled(NotRuled::Unconfigured);
+        };
+        let global = limits.global;
+        if global.is_some() {
+            outcome
+                .totals_due
+                .entry(entry.resource.to_owned())
+                .or_default();
+        }
+        if TOO_OLD_US < appended_us.saturating_sub(at_us) {
+            return self.not_ruled(NotRuled::TooOld);
+        }
+        let (resource, domain) = (entry.resource, entry.domain);
+        let (before, now_us, ruled);
+        if let Some(pair) = self.table.pair_mut(resource, domain) {
+            before = pair.denied();
+            ruled = pair.entry(at_us, entry.n, entry.min);
+            now_us = pair.time_us().unwrap_or(at_us);
+        } else if self.table.count() < self.limits.pairs_per_partition_max {
+            let mut pair = StreamPair::new(&limits.of(domain));
+            before = None;
+            ruled = pair.entry(at_us, entry.n, entry.min);
+            now_us = at_us;
+            self.table.add_pair(resource, domain, pair);
+        } else {
+            return self.not_ruled(NotRuled::AtCap);
+        }
+        // What had ended by itself at the pair's time needs no lift.
+        let before = before.filter(|denial| denial.end.is_after(now_us));
+        if ends_differ(before, ruled.denied) {
+            outcome.changes.push(Change {
+                scope: Scope::new(entry.resource, Some(entry.domain)),
+                place,
+                denied: ruled.denied,
+            });
+        }
+        if global.is_some() && 0 < ruled.granted {
+            let by_ms = outcome
+                .totals_due
+                .entry(entry.resource.to_owned())
+                .or_default();
+            *by_ms.entry(at_us / APPEND_UNIT_US).or_default() += ruled.granted;
+        }
+        self.counters.entries_ruled += 1;
+        self.counters.hits_granted = self.counters.hits_granted.saturating_add(ruled.granted);
+        self.counters.hits_excess = self.counters.hits_excess.saturating_add(ruled.excess);
+        self.counters.hits_late = self.counters.hits_late.saturating_add(ruled.late);
+        EntryRuling::Ruled {
+            at_us,
+            outcome: ruled,
+        }
+    }
+
+    fn not_ruled(&mut self, why: NotRuled) -> EntryRuling {
+        let counter = match why {
+            NotRuled::Duplicate => &mut self.counters.entries_duplicate,
+            NotRuled::OlderThanWindow => &mut self.counters.entries_older,
+            NotRuled::TooOld => &mut self.counters.entries_too_old,
+            NotRuled::Unconfigured => &mut self.counters.entries_unconfigured,
+            NotRuled::AtCap => &mut self.counters.entries_at_cap,
+        };
+        *counter += 1;
+        EntryRuling::NotRuled(why)
+    }
+
+    fn totals(&mut self, offset: u64, totals: &[Total<'_>]) -> RecordOutcome {
+        let mut outcome = RecordOutcome::default();
+        for (i, total) in totals.iter().enumerate() {
+            let place = Place {
+                offset,
+                entry: u32::try_from(i).unwrap_or(u32::MAX),
+            };
+            let ruling = self.total(place, total, &mut outcome);
+            outcome.totals.push(ruling);
+        }
+        outcome
+    }
+
+    fn total(
+        &mut self,
+        place: Place,
+        total: &Total<'_>,
+        outcome: &mut RecordOutcome,
+    ) -> TotalRuling {
+        // The chain goes on whatever the limits here say, or a limit that comes back would find it
+        // broken for ever.
+        let chain = (total.resource.to_owned(), total.source_partition);
+        if self.last_totals.get(&chain).copied() != total.previous_offset {
+            self.counters.totals_out_of_order += 1;
+            return TotalRuling::OutOfOrder;
+        }
+        self.last_totals.insert(chain, total.source_offset);
+        let limits = self.limits.resources.get(total.resource);
+        let Some(limit) = limits.and_then(|limits| limits.global) else {
+            return TotalRuling::Unlimited;
+        };
+        let (mut granted, mut excess, mut late) = (0, 0, 0);
+        if total.granted_by_ms.is_empty() {
+            return TotalRuling::Ruled {
+                granted,
+                excess,
+                late,
+            };
+        }
+        let is_new = self.table.whole(total.resource).is_none();
+        if is_new && self.limits.pairs_per_partition_max <= self.table.count() {
+            return TotalRuling::AtCap;
+        }
+        let mut fresh = WholeResource::default();
+        let whole = self.table.whole_mut(total.resource).unwrap_or(&mut fresh);
+        let before = whole.denied();
+        for (ms, n) in &total.granted_by_ms {
+            let at_us = ms.saturating_mul(APPEND_UNIT_US);
+            let count = whole.hits(limit, at_us, *n);
+            granted += count.granted;
+            excess += count.excess;
+            late += count.late;
+        }
+        whole.rule_denial(limit);
+        let before = before.filter(|denial| denial.end.is_after(whole.time_us()));
+        if ends_differ(before, whole.denied()) {
+            outcome.changes.push(Change {
+                scope: Scope::new(total.resource, None),
+                place,
+                denied: whole.denied(),
+            });
+        }
+        if is_new {
+            self.table.add_whole(total.resource, fresh);
+        }
+        TotalRuling::Ruled {
+            granted,
+            excess,
+            late,
+        }
+    }
+
+    fn tick(&mut self, appended_us: u64) -> RecordOutcome {
+        let mut outcome = RecordOutcome::default();
+        let last_slot = self.log_us.map(|log_us| log_us / SLOT_US);
+        if last_slot.is_some_and(|last_slot| appended_us / SLOT_US <= last_slot) {
+            self.counters.ticks_ignored += 1;
+            return outcome;
+        }
+        self.log_us = Some(appended_us);
+        self.agents.tick(appended_us);
+        self.table.leave(appended_us);
+        outcome.tick_counted = true;
+        outcome
+    }
+
+    fn new_limits(
+        &mut self,
+        offset: u64,
+        appended_us: u64,
+        versions: &[(u64, Limits)],
+    ) -> RecordOutcome {
+        let before = self.table.denials_in_force(appended_us);
+        for (version, limits) in versions {
+            if self.version.is_none_or(|known| known < *version) {
+                self.version = Some(*version);
+                self.limits = limits.clone();
+                self.table.new_limits(appended_us, limits);
+            }
+        }
+        let mut outcome = RecordOutcome::default();
+        let place = Place { offset, entry: 0 };
+        for (scope, denial) in before {
+            let denied = self.table.denied(&scope);
+            if ends_differ(Some(denial), denied) {
+                outcome.changes.push(Change {
+                    scope,
+                    place,
+                    denied,
+                });
+            }
+        }
+        outcome
+    }
+}
+
+/// The instant of a hit: its stamp, moved by what the agent's clock is wrong, and never later than
+/// the last microsecond of the append's millisecond.
+fn instant_us(stamp_us: u64, moved_us: i64, appended_us: u64) -> u64 {
+    let append_ms = appended_us / APPEND_UNIT_US;
+    let append_end_us = append_ms
+        .saturating_mul(APPEND_UNIT_US)
+        .saturating_add(APPEND_UNIT_US - 1);
+    stamp_us.saturating_add_signed(moved_us).min(append_end_us)
+}
+
+fn ends_differ(before: Option<Denial>, after: Option<Denial>) -> bool {
+    before.map(|denial| denial.end) != after.map(|denial| denial.end)
+}

@@ -1,0 +1,172 @@
+//! The pairs of one partition: which there are, which are denied, when they leave.
+//!
+//! A pair is a [`StreamPair`] or, for a whole resource, a [`WholeResource`]. Knows nothing of
+//! records. What stays true: `count` is the number of pairs of both kinds, and every pair that can
+//! leave stands in `leaving` once, under an instant that it does not leave before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::input::Scope;
+use super::whole::WholeResource;
+use crate::limits::{DomainLimits, Limits};
+use crate::stream::{Denial, StreamPair};
+
+/// All pairs of a partition.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    /// By resource, then domain.
+    pairs: BTreeMap<String, BTreeMap<String, StreamPair>>,
+    /// By resource.
+    wholes: BTreeMap<String, WholeResource>,
+    count: u64,
+    /// A pair is looked at again only at its instant here, since looking at all pairs at each tick
+    /// takes hours on a long log.
+    leaving: BTreeSet<(u64, Scope)>,
+}
+
+impl Table {
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub fn pair(&self, resource: &str, domain: &str) -> Option<&StreamPair> {
+        self.pairs.get(resource)?.get(domain)
+    }
+
+    pub fn pair_mut(&mut self, resource: &str, domain: &str) -> Option<&mut StreamPair> {
+        self.pairs.get_mut(resource)?.get_mut(domain)
+    }
+
+    /// Puts in a new pair, after its first entry.
+    pub fn add_pair(&mut self, resource: &str, domain: &str, pair: StreamPair) {
+        if let Some(stays_us) = pair.stays_until_us() {
+            let scope = Scope::new(resource, Some(domain));
+            self.leaving.insert((stays_us, scope));
+        }
+        let domains = self.pairs.entry(resource.to_owned()).or_default();
+        domains.insert(domain.to_owned(), pair);
+        self.count += 1;
+    }
+
+    pub fn whole(&self, resource: &str) -> Option<&WholeResource> {
+        self.wholes.get(resource)
+    }
+
+    pub fn whole_mut(&mut self, resource: &str) -> Option<&mut WholeResource> {
+        self.wholes.get_mut(resource)
+    }
+
+    /// Puts in a new whole resource, after its first hits.
+    pub fn add_whole(&mut self, resource: &str, whole: WholeResource) {
+        if let Some(stays_us) = whole.stays_until_us() {
+            self.leaving.insert((stays_us, Scope::new(resource, None)));
+        }
+        self.wholes.insert(resource.to_owned(), whole);
+        self.count += 1;
+    }
+
+    /// Lets go every pair whose time to stay is before `now_us`.
+    pub fn leave(&mut self, now_us: u64) {
+        while let Some((stays_us, scope)) = self.leaving.first().cloned()
+            && stays_us < now_us
+        {
+            self.leaving.pop_first();
+            match self.stays_until_us(&scope) {
+                // For ever, or until a version looks at all pairs again.
+                None => {}
+                Some(stays_us) if stays_us < now_us => self.remove(&scope),
+                Some(stays_us) => {
+                    self.leaving.insert((stays_us, scope));
+                }
+            }
+        }
+    }
+
+    /// Brings every pair under new limits, ruling again the denials in force at the greater of the
+    /// pair's time and `at_us`.
+    pub fn new_limits(&mut self, at_us: u64, limits: &Limits) {
+        for (resource, domains) in &mut self.pairs {
+            let limits = limits.resources.get(resource);
+            for (domain, pair) in domains {
+                match limits {
+                    Some(limits) => {
+                        pair.new_limits(at_us, &limits.of(domain));
+                    }
+                    None => {
+                        // Nothing rules the resource any more, so nothing denies it.
+                        pair.lift();
+                        pair.new_limits(at_us, &DomainLimits::default());
+                    }
+                }
+            }
+        }
+        for (resource, whole) in &mut self.wholes {
+            let limits = limits.resources.get(resource);
+            whole.new_limit(at_us, limits.and_then(|limits| limits.global));
+        }
+        // Under new limits a pair may go earlier than it could before.
+        let scopes = self.scopes().into_iter();
+        self.leaving = scopes
+            .filter_map(|scope| Some((self.stays_until_us(&scope)?, scope)))
+            .collect();
+    }
+
+    /// The denials in force at the greater of their pair's time and `at_us`, by scope.
+    pub fn denials_in_force(&self, at_us: u64) -> Vec<(Scope, Denial)> {
+        let mut denials = Vec::new();
+        for scope in self.scopes() {
+            if let Some(denial) = self.denied(&scope)
+                && denial.end.is_after(self.time_us(&scope).max(at_us))
+            {
+                denials.push((scope, denial));
+            }
+        }
+        denials
+    }
+
+    /// The scope's denial as it was ruled last.
+    pub fn denied(&self, scope: &Scope) -> Option<Denial> {
+        match &scope.domain {
+            Some(domain) => self.pair(&scope.resource, domain)?.denied(),
+            None => self.whole(&scope.resource)?.denied(),
+        }
+    }
+
+    fn time_us(&self, scope: &Scope) -> u64 {
+        match &scope.domain {
+            Some(domain) => self.pairs[&scope.resource][domain].time_us().unwrap_or(0),
+            None => self.wholes[&scope.resource].time_us(),
+        }
+    }
+
+    fn stays_until_us(&self, scope: &Scope) -> Option<u64> {
+        match &scope.domain {
+            Some(domain) => self.pairs[&scope.resource][domain].stays_until_us(),
+            None => self.wholes[&scope.resource].stays_until_us(),
+        }
+    }
+
+    fn remove(&mut self, scope: &Scope) {
+        self.count -= 1;
+        match &scope.domain {
+            Some(domain) => {
+                let domains = self.pairs.get_mut(&scope.resource);
+                domains.expect("it stood in `leaving`").remove(domain);
+            }
+            None => {
+                self.wholes.remove(&scope.resource);
+            }
+        }
+    }
+
+    /// All pairs, in the order of their scopes.
+    fn scopes(&self) -> BTreeSet<Scope> {
+        let wholes = self.wholes.keys();
+        let wholes = wholes.map(|resource| Scope::new(resource, None));
+        let pairs = self.pairs.iter().flat_map(|(resource, domains)| {
+            let domains = domains.keys();
+            domains.map(move |domain| Scope::new(resource, Some(domain)))
+        });
+        wholes.chain(pairs).collect()
+    }
+}
