@@ -69,8 +69,19 @@ pub enum LogEvent {
         /// The offset that the next record will have, at least.
         next: u64,
     },
-    /// Records that were to be delivered next are gone: retention overtook the reader. Delivery goes
-    /// on at `next`.
+    /// A `follow` begins. What was delivered of this partition before this event belongs to an earlier
+    /// `follow` of it; who follows again ignores everything until this. Said once for each `follow`.
+    Following {
+        /// The stream.
+        stream: Stream,
+        /// The partition.
+        partition: u32,
+        /// The offset that was asked for.
+        from: u64,
+    },
+    /// Records that were to be delivered next are not there. Delivery goes on at `next`: above `wanted`
+    /// where retention overtook the reader, below it where the log ends before it (it lost its unsynced
+    /// end in a power cut, or was made anew).
     Gap {
         /// The stream.
         stream: Stream,
@@ -78,8 +89,21 @@ pub enum LogEvent {
         partition: u32,
         /// The offset that was wanted.
         wanted: u64,
-        /// The first one that there is.
+        /// The one that delivery goes on at.
         next: u64,
+    },
+    /// A followed partition cannot be read any further: its medium is damaged, or does not let us.
+    /// Delivery of it has ended; what lies behind is neither skipped nor guessed. A new `follow` tries
+    /// again.
+    Broken {
+        /// The stream.
+        stream: Stream,
+        /// The partition.
+        partition: u32,
+        /// The offset of the record that cannot be read.
+        next: u64,
+        /// What was found and where, for people.
+        why: String,
     },
     /// An append was answered.
     Appended {
@@ -95,6 +119,9 @@ pub enum LogEvent {
     },
     /// The log can be reached (again).
     Up,
+    /// The log was closed: everything accepted before `close` has been answered and is durable, and
+    /// what it held (locks, connections) has been let go. The last event.
+    Closed,
 }
 
 /// A log that was opened. Events come by the channel that was given when it was opened.
@@ -110,7 +137,8 @@ pub trait Log: Send {
     /// follow of the same partition.
     fn follow(&mut self, stream: Stream, partition: u32, from: u64);
 
-    /// Finishes what was accepted, makes it durable, and closes. Appends that come later are
-    /// answered with [`AppendError::NotNow`].
+    /// Finishes what was accepted, makes it durable, and closes; [`LogEvent::Closed`] says when that
+    /// is done, so that the owner goes on taking events until then. Delivery ends. Appends that come
+    /// later are answered with [`AppendError::NotNow`].
     fn close(&mut self);
 }
