@@ -6,6 +6,8 @@
 
 #![allow(dead_code, reason = "each test file uses the part that it needs")]
 
+pub mod log;
+
 use proptest::prelude::*;
 use tollgate_model::{DomainLimits, End, Tier};
 
@@ -232,6 +234,27 @@ impl Plain {
         self.stamps[current - 1].push(at);
         self.all.push(at);
         Some(true)
+    }
+
+    /// The last instant at which the pair may not leave yet.
+    pub fn stays_until(&self) -> u64 {
+        let mut last = self.time + 600 * SECOND;
+        for (i, tier) in self.limits.tiers.iter().enumerate() {
+            for at in &self.stamps[i] {
+                last = last.max(at + tier.window_us);
+            }
+            if let Some(entered) = self.entered[i] {
+                last = last.max(entered + tier.active_us + tier.cooldown_us);
+            }
+        }
+        for at in &self.all {
+            last = last.max(at + SECOND);
+        }
+        match self.denied {
+            Some(End::At(end)) => last.max(end),
+            Some(End::Never) => u64::MAX,
+            None => last,
+        }
     }
 
     /// When it is not open, the first candidate instant at which a hit would be granted.

@@ -1,0 +1,180 @@
+//! A partition's log against plain pairs, over random records.
+//!
+//! The partition keeps a schedule of leaving, looks pairs up and routes statements; here the same
+//! log is ruled by [`support::Plain`] pairs in one map that is scanned at every tick.
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use support::log::{Log, START, hits, of_resource};
+use support::{Plain, SECOND, any_limits};
+use tollgate_model::log::{EntryRuling, HitEntry, NotRuled, Scope};
+use tollgate_model::{DomainLimits, End};
+
+#[derive(Clone, Debug)]
+enum Record {
+    /// (domain, microseconds before the append, hits, min)
+    Hits(u64, Vec<(usize, u64, u64, Option<u64>)>),
+    Tick,
+    Limits(usize),
+}
+
+fn any_record() -> impl Strategy<Value = (u64, Record)> {
+    let back = prop_oneof![3 => 0u64..1000, 1 => 0..20 * SECOND, 1 => 590 * SECOND..610 * SECOND];
+    let entry = (
+        0usize..6,
+        back,
+        1u64..5,
+        prop::option::weighted(0.2, 1u64..4),
+    );
+    let pause = prop_oneof![6 => 0u64..2 * SECOND, 1 => 0..700 * SECOND];
+    let record = prop_oneof![
+        5 => (1u64..200, prop::collection::vec(entry, 1..5))
+            .prop_map(|(seq, entries)| Record::Hits(seq, entries)),
+        3 => Just(Record::Tick),
+        1 => (0usize..2).prop_map(Record::Limits),
+    ];
+    (pause, record)
+}
+
+/// The partition as its rules read, without schedule or history.
+struct PlainLog {
+    limits: DomainLimits,
+    /// A pair, and until when its windows, active times and cooldowns matter.
+    pairs: BTreeMap<usize, Plain>,
+    cap: usize,
+    log_us: u64,
+    seen: BTreeSet<u64>,
+    seen_us: u64,
+}
+
+impl PlainLog {
+    fn entry(
+        &mut self,
+        append: u64,
+        entry: (usize, u64, u64, Option<u64>),
+    ) -> Option<(u64, u64, u64)> {
+        let (domain, back, n, min) = entry;
+        if 600 * SECOND < back {
+            return None;
+        }
+        if !self.pairs.contains_key(&domain) && self.pairs.len() == self.cap {
+            return None;
+        }
+        let limits = &self.limits;
+        let pair = self
+            .pairs
+            .entry(domain)
+            .or_insert_with(|| Plain::new(limits));
+        Some(pair.entry(append - back, n, min.unwrap_or(0)))
+    }
+
+    fn is_new(&mut self, seq: u64) -> bool {
+        let highest = self.seen.last().copied().unwrap_or(0);
+        if seq + 128 < highest || !self.seen.insert(seq) {
+            return false;
+        }
+        self.seen_us = self.log_us;
+        true
+    }
+
+    fn tick(&mut self, append: u64) {
+        if append / 500_000 <= self.log_us / 500_000 {
+            return;
+        }
+        self.log_us = append;
+        if self.seen_us + 600 * SECOND < append {
+            self.seen.clear();
+        }
+        self.pairs.retain(|_, pair| append <= pair.stays_until());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn a_partition_rules_as_plain_pairs_do(
+        versions in prop::collection::vec(any_limits(30 * SECOND, true), 2),
+        cap in 2usize..7,
+        records in prop::collection::vec(any_record(), 1..80),
+    ) {
+        let capped = |limits: &DomainLimits| {
+            let mut limits = of_resource(limits.clone(), None);
+            limits.pairs_per_partition_max = cap as u64;
+            limits
+        };
+        let mut log = Log::new(capped(&versions[0]));
+        let mut plain = PlainLog {
+            limits: versions[0].clone(),
+            pairs: BTreeMap::new(),
+            cap,
+            log_us: START,
+            seen: BTreeSet::new(),
+            seen_us: START,
+        };
+        let names = ["a", "b", "c", "d", "e", "f"];
+        let (mut now, mut version) = (START, 1);
+        let mut told: BTreeMap<Scope, Option<End>> = BTreeMap::new();
+        for (pause, record) in records {
+            // Whole milliseconds, so that no stamp lies after its append.
+            now += pause / 1000 * 1000;
+            let outcome = match record {
+                Record::Hits(seq, entries) => {
+                    let written: Vec<HitEntry<'_>> = entries
+                        .iter()
+                        .map(|(domain, back, n, min)| HitEntry {
+                            min: *min,
+                            ..hits(names[*domain], now - back, *n)
+                        })
+                        .collect();
+                    let got = log.batch("a", 1, seq, now, now, &written);
+                    let is_new = plain.is_new(seq);
+                    for (got, entry) in got.entries.iter().zip(entries) {
+                        let expected = if is_new { plain.entry(now, entry) } else { None };
+                        match got {
+                            EntryRuling::Ruled { outcome, .. } => prop_assert_eq!(
+                                Some((outcome.granted, outcome.excess, outcome.late)),
+                                expected
+                            ),
+                            EntryRuling::NotRuled(why) => {
+                                prop_assert_eq!(expected, None);
+                                prop_assert_ne!(*why, NotRuled::Unconfigured);
+                            }
+                        }
+                    }
+                    got
+                }
+                Record::Tick => {
+                    plain.tick(now);
+                    log.tick(now);
+                    prop_assert_eq!(log.model.log_us(), Some(plain.log_us));
+                    continue;
+                }
+                Record::Limits(which) => {
+                    version += 1;
+                    plain.limits = versions[which].clone();
+                    for pair in plain.pairs.values_mut() {
+                        pair.new_limits(now, &versions[which]);
+                    }
+                    log.version(now, version, capped(&versions[which]))
+                }
+            };
+            prop_assert_eq!(log.model.pairs_count(), plain.pairs.len() as u64);
+            for change in outcome.changes {
+                told.insert(change.scope, change.denied.map(|denial| denial.end));
+            }
+            for (domain, pair) in &plain.pairs {
+                // What the statements say is what holds, but for what ended by itself.
+                let scope = Scope::new("r", Some(names[*domain]));
+                let in_force = |end: &End| end.is_after(pair.time.max(now));
+                let told = told.get(&scope).copied().flatten().filter(in_force);
+                prop_assert_eq!(told, pair.denied.filter(in_force));
+                let current = log.model.denied_until("r", names[*domain]);
+                prop_assert_eq!(current, pair.denied);
+            }
+        }
+    }
+}
