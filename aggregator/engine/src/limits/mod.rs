@@ -15,16 +15,31 @@
 //! What stays true: [`Limits`] never change once made; every tier in them is normalised; two
 //! documents that rule alike have equal classes.
 
+mod assemble;
+mod fault;
+mod judge;
 mod names;
+mod normal;
+mod path;
 pub mod rate;
+mod read;
 mod resource;
 mod settings;
+mod source;
+mod units;
 mod version;
+mod warning;
 
+pub use fault::{FAULTS_MAX, Fault, FaultKind, Faults};
+pub use judge::{STATE_BYTES_WARN, hits_max_in, state_bytes_max};
 pub use names::{NameTable, TABLE_BYTES_MAX};
+pub use normal::{Change, normalise};
 pub use rate::{RateClass, Tier};
+pub use read::DOCUMENT_BYTES_MAX;
 pub use resource::{
     CopiesResource, Excess, Group, Mode, RateOverride, RateResource, Reserve, Resource, Stated,
 };
 pub use settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate, RateUnit};
+pub use units::{parse_rate, parse_span, print_rate, print_span};
 pub use version::{ClassId, Limits, RULES, ResourceIx};
+pub use warning::{WARNINGS_MAX, Warning, WarningKind, Warnings};

@@ -1,0 +1,204 @@
+//! From what resources state to one version: classes are found, numbered, and shared.
+//!
+//! ```text
+//! stated by the domain   tiers ──────────┐  hard ─── (silent)
+//! stated by the candidate     (silent)   │     │
+//! stated by the resource      tiers      │  hard 200/s ──┐
+//! class of the domain                 tiers            200/s
+//! ```
+//!
+//! Whoever has limits in another form (a document, limits at another speed) makes drafts and comes
+//! here. What stays true: the same statements give equal versions, in whatever order they stand.
+
+use std::collections::BTreeMap;
+
+use super::names::NameTable;
+use super::rate::RateClass;
+use super::resource::{CopiesResource, Mode, RateOverride, RateResource, Resource, Stated};
+use super::settings::{BlindPolicy, EngineSettings, Namespaces};
+use super::version::{ClassId, Limits, ResourceIx};
+
+/// A rate-limited resource before classes are numbered.
+#[derive(Clone, Debug)]
+pub(super) struct RateDraft {
+    pub(super) name: Box<str>,
+    pub(super) default: Stated,
+    pub(super) candidate: Option<Stated>,
+    pub(super) global: Option<u64>,
+    pub(super) blind: BlindPolicy,
+    pub(super) mode: Mode,
+    pub(super) overrides: OverridesDraft,
+}
+
+/// Who states what, in any order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OverridesDraft {
+    pub(super) domains: NameTable,
+    /// For each domain by its number: what it states, by its position in `stated`.
+    pub(super) stated_of: Vec<u32>,
+    pub(super) stated: Vec<Stated>,
+}
+
+/// Everything of a version before it is one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Draft {
+    pub(super) rules: u32,
+    pub(super) engine: EngineSettings,
+    pub(super) namespaces: Namespaces,
+    pub(super) rates: Vec<RateDraft>,
+    pub(super) copies: Vec<CopiesResource>,
+}
+
+/// The version that a draft makes. Names of resources are distinct.
+pub(super) fn assemble(mut draft: Draft) -> Limits {
+    for rate in &mut draft.rates {
+        rate.overrides.make_canonical();
+    }
+    let mut classes: Vec<RateClass> = draft.rates.iter().flat_map(classes_of).collect();
+    classes.sort_unstable();
+    classes.dedup();
+
+    let mut resources: Vec<Resource> = draft
+        .rates
+        .into_iter()
+        .map(|rate| Resource::Rate(finish_rate(rate, &classes)))
+        .chain(draft.copies.into_iter().map(Resource::Copies))
+        .collect();
+    resources.sort_unstable_by(|a, b| a.name().cmp(b.name()));
+    for (position, resource) in resources.iter_mut().enumerate() {
+        // Every resource takes bytes of a document that is bounded far below 2^32.
+        let ix = ResourceIx(position as u32);
+        match resource {
+            Resource::Rate(rate) => rate.ix = ix,
+            Resource::Copies(copies) => copies.ix = ix,
+        }
+    }
+    Limits {
+        rules: draft.rules,
+        engine: draft.engine,
+        namespaces: draft.namespaces,
+        names: NameTable::from_sorted(resources.iter().map(Resource::name)),
+        resources: resources.into_boxed_slice(),
+        classes: classes.into_boxed_slice(),
+    }
+}
+
+impl OverridesDraft {
+    /// Brings the statements into their order, each once, and leaves out those that nobody makes.
+    fn make_canonical(&mut self) {
+        let mut order = BTreeMap::new();
+        for &position in &self.stated_of {
+            order.insert(&self.stated[position as usize], 0);
+        }
+        for (number, (_, position)) in order.iter_mut().enumerate() {
+            *position = number as u32;
+        }
+        let stated_of = self
+            .stated_of
+            .iter()
+            .map(|&position| order[&self.stated[position as usize]])
+            .collect();
+        let stated = order.into_keys().cloned().collect();
+        self.stated_of = stated_of;
+        self.stated = stated;
+    }
+}
+
+/// The classes of a statement: the real one, and the one under the candidate.
+fn class_pair(rate: &RateDraft, stated: &Stated) -> (RateClass, Option<RateClass>) {
+    let class = |stated: Stated| RateClass {
+        tiers: stated.tiers.unwrap_or_default(),
+        hard: stated.hard,
+    };
+    let real = class(stated.clone().or(&rate.default));
+    let candidate = rate
+        .candidate
+        .as_ref()
+        .map(|candidate| class(stated.clone().or(candidate).or(&rate.default)));
+    (real, candidate)
+}
+
+fn classes_of(rate: &RateDraft) -> Vec<RateClass> {
+    let silent = Stated::default();
+    std::iter::once(&silent)
+        .chain(&rate.overrides.stated)
+        .flat_map(|stated| {
+            let (real, candidate) = class_pair(rate, stated);
+            std::iter::once(real).chain(candidate)
+        })
+        .collect()
+}
+
+fn finish_rate(rate: RateDraft, classes: &[RateClass]) -> RateResource {
+    let number = |class: &RateClass| {
+        let found = classes.binary_search(class);
+        // All classes of all resources were collected before; a miss is impossible, and would
+        // name a class that does not exist rather than another tenant's.
+        ClassId(found.map_or(u32::MAX, |position| position as u32))
+    };
+    let finish = |stated: &Stated| {
+        let (real, candidate) = class_pair(&rate, stated);
+        (number(&real), candidate.as_ref().map(number))
+    };
+    let (class, candidate_class) = finish(&Stated::default());
+    let overrides = rate
+        .overrides
+        .stated
+        .iter()
+        .map(|stated| {
+            let (class, candidate) = finish(stated);
+            RateOverride {
+                stated: stated.clone(),
+                class,
+                candidate,
+            }
+        })
+        .collect();
+    RateResource {
+        name: rate.name,
+        ix: ResourceIx(0),
+        default: RateOverride {
+            stated: rate.default,
+            class,
+            candidate: candidate_class,
+        },
+        candidate: rate.candidate,
+        global: rate.global,
+        blind: rate.blind,
+        mode: rate.mode,
+        domains: rate.overrides.domains,
+        override_of: rate.overrides.stated_of.into_boxed_slice(),
+        overrides,
+    }
+}
+
+impl Limits {
+    /// What this version was made of.
+    pub(super) fn to_draft(&self) -> Draft {
+        let mut draft = Draft {
+            rules: self.rules,
+            engine: self.engine,
+            namespaces: self.namespaces.clone(),
+            ..Draft::default()
+        };
+        for resource in &self.resources {
+            match resource {
+                Resource::Copies(copies) => draft.copies.push(copies.clone()),
+                Resource::Rate(rate) => draft.rates.push(RateDraft {
+                    name: rate.name.clone(),
+                    default: rate.default.stated.clone(),
+                    candidate: rate.candidate.clone(),
+                    global: rate.global,
+                    blind: rate.blind,
+                    mode: rate.mode,
+                    overrides: OverridesDraft {
+                        domains: rate.domains.clone(),
+                        stated_of: rate.override_of.to_vec(),
+                        stated: rate.overrides.iter().map(|o| o.stated.clone()).collect(),
+                    },
+                }),
+            }
+        }
+        draft
+    }
+}

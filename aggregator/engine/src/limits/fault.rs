@@ -1,0 +1,234 @@
+//! What is wrong with a limits document, said so that it can be put right.
+//!
+//! ```text
+//! limits.toml: resource "api.search": tier[1].window = "0s": expected a duration of at least 1ms (line 3)
+//! limits.toml: resource "api.search": tier[1].windwo: unknown field, did you mean `window`? (line 3)
+//! ```
+//!
+//! A fault is a place, what was found there, and what may stand there. Knows nothing of what limits
+//! mean. What stays true: one reading reports all faults, in the order of the document.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde::ser::SerializeStruct as _;
+use tollgate_shared::names::NameFault;
+
+/// The most faults that are reported one by one; the others are counted.
+pub const FAULTS_MAX: usize = 1_000;
+
+/// What is wrong at one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// It is not TOML; the parser's words.
+    Syntax {
+        /// What the parser says.
+        message: Box<str>,
+    },
+    /// The document is longer than this build reads.
+    TooLong {
+        /// The most bytes that it may have.
+        bytes_max: usize,
+    },
+    /// There is no such field.
+    UnknownField {
+        /// The field that is spelt most alike.
+        suggestion: Option<&'static str>,
+        /// All fields that there are.
+        known: &'static [&'static str],
+    },
+    /// Something has to stand here and does not.
+    Missing {
+        /// What has to.
+        expected: &'static str,
+    },
+    /// Something else stands here than may.
+    Value {
+        /// What may.
+        expected: &'static str,
+    },
+    /// The field exists, but not here.
+    OutOfPlace {
+        /// Why not.
+        reason: &'static str,
+    },
+    /// The name is refused.
+    Name(NameFault),
+    /// A namespace is what stands before the first dot, so this one has no resources.
+    NamespaceWithDot,
+    /// Stated beside another field that says the same in other words.
+    Beside {
+        /// The other field.
+        other: &'static str,
+    },
+    /// One name configured both as rate and as copies.
+    TwoKinds,
+    /// The domain is in two plans that both configure the resource.
+    TwoPlans {
+        /// One plan.
+        first: Box<str>,
+        /// The other one.
+        second: Box<str>,
+    },
+    /// The document has no such plan.
+    UnknownPlan {
+        /// The plan that is spelt most alike.
+        suggestion: Option<Box<str>>,
+    },
+    /// The same name stands in the list before.
+    Twice,
+}
+
+impl FaultKind {
+    /// A word for programs, stable from release to release.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Syntax { .. } => "syntax",
+            Self::TooLong { .. } => "too_long",
+            Self::UnknownField { .. } => "unknown_field",
+            Self::Missing { .. } => "missing",
+            Self::Value { .. } => "value",
+            Self::OutOfPlace { .. } => "out_of_place",
+            Self::Name(_) | Self::NamespaceWithDot => "name",
+            Self::Beside { .. } => "beside",
+            Self::TwoKinds => "two_kinds",
+            Self::TwoPlans { .. } => "two_plans",
+            Self::UnknownPlan { .. } => "unknown_plan",
+            Self::Twice => "twice",
+        }
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax { message } => f.write_str(message),
+            Self::TooLong { bytes_max } => write!(f, "expected at most {bytes_max} bytes"),
+            Self::UnknownField {
+                suggestion: Some(field),
+                ..
+            } => write!(f, "unknown field, did you mean `{field}`?"),
+            Self::UnknownField { known, .. } => {
+                f.write_str("unknown field, expected one of ")?;
+                for (index, field) in known.iter().enumerate() {
+                    let comma = if index == 0 { "" } else { ", " };
+                    write!(f, "{comma}`{field}`")?;
+                }
+                Ok(())
+            }
+            Self::Missing { expected } => write!(f, "missing, expected {expected}"),
+            Self::Value { expected } => write!(f, "expected {expected}"),
+            Self::OutOfPlace { reason } => write!(f, "not allowed here, {reason}"),
+            Self::Name(fault) => fault.fmt(f),
+            Self::NamespaceWithDot => f.write_str(
+                "contains a dot, expected what stands before the first dot of a resource's name",
+            ),
+            Self::Beside { other } => {
+                write!(f, "stands beside `{other}`, expected one of the two")
+            }
+            Self::TwoKinds => {
+                f.write_str("configured both as `rate` and as `copies`, expected one of the two")
+            }
+            Self::TwoPlans { first, second } => write!(
+                f,
+                "in the plans {first:?} and {second:?}, which both configure this resource, \
+                 expected one of the two"
+            ),
+            Self::UnknownPlan {
+                suggestion: Some(plan),
+            } => write!(f, "no such plan, did you mean {plan:?}?"),
+            Self::UnknownPlan { suggestion: None } => {
+                f.write_str("no such plan, expected one that `[plans]` lists")
+            }
+            Self::Twice => f.write_str("stands in this list twice"),
+        }
+    }
+}
+
+/// One thing that is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The path to the place, as in `resource "api.search": tier[1].window`; empty for the document.
+    pub path: Box<str>,
+    /// The value found there, where one was.
+    pub found: Option<Box<str>>,
+    /// What is wrong with it.
+    pub kind: FaultKind,
+    /// The line, from 1.
+    pub line: Option<u32>,
+    /// The column in characters, from 1.
+    pub column: Option<u32>,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path)?;
+        if let Some(found) = &self.found {
+            write!(f, " = {found}")?;
+        }
+        if !self.path.is_empty() {
+            f.write_str(": ")?;
+        }
+        self.kind.fmt(f)?;
+        match self.line {
+            Some(line) => write!(f, " (line {line})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Serialize for Fault {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Fault", 6)?;
+        fields.serialize_field("code", self.kind.code())?;
+        fields.serialize_field("path", &self.path)?;
+        fields.serialize_field("found", &self.found)?;
+        fields.serialize_field("message", &self.kind.to_string())?;
+        fields.serialize_field("line", &self.line)?;
+        fields.serialize_field("column", &self.column)?;
+        fields.end()
+    }
+}
+
+/// Everything that is wrong with a document, in its order. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Faults {
+    /// The first [`FAULTS_MAX`].
+    pub list: Vec<Fault>,
+    /// How many more there are.
+    pub omitted: u64,
+}
+
+impl Faults {
+    /// The faults for people, a line each, behind the name of the file.
+    pub fn in_file<'a>(&'a self, file: &'a str) -> impl fmt::Display + 'a {
+        InFile { faults: self, file }
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.in_file("limits").fmt(f)
+    }
+}
+
+impl std::error::Error for Faults {}
+
+struct InFile<'a> {
+    faults: &'a Faults,
+    file: &'a str,
+}
+
+impl fmt::Display for InFile<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, fault) in self.faults.list.iter().enumerate() {
+            let end = if index == 0 { "" } else { "\n" };
+            write!(f, "{end}{}: {fault}", self.file)?;
+        }
+        match self.faults.omitted {
+            0 => Ok(()),
+            more => write!(f, "\n{}: {more} more faults", self.file),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The path to a place in a limits document, as faults and warnings print it.
+//!
+//! ```text
+//! resource "api.search": domain "acme": tier[2].window
+//! namespace "api": blind.local
+//! engine: agent_timeout
+//! ```
+//!
+//! A path borrows from the one above it, so that a reading without faults builds no text at all.
+
+use std::fmt;
+
+/// The most characters of a name that a path shows.
+const NAME_CHARS_SHOWN: usize = 64;
+
+/// One step on the way to a place.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step<'a> {
+    /// The document itself.
+    Document,
+    /// A table of fixed name, as `engine`.
+    Section(&'static str),
+    /// The same, but unsaid in the paths through it: `domains` above `domain "acme"`.
+    Through(&'static str),
+    /// One of many, as `resource "api.search"`.
+    Named(&'static str, &'a str),
+    /// A field, as `window`.
+    Field(&'a str),
+    /// One of a list, from 1, under a name of its own, as `tier[1]`.
+    Item(&'static str, usize),
+    /// One of a list, from 1, behind the list's name, as in `members[1]`.
+    Nth(usize),
+}
+
+/// The steps to a place, the last first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path<'a> {
+    up: Option<&'a Path<'a>>,
+    step: Step<'a>,
+}
+
+impl<'a> Path<'a> {
+    pub(super) const DOCUMENT: Path<'static> = Path {
+        up: None,
+        step: Step::Document,
+    };
+
+    /// The path one step further.
+    pub(super) fn then(&'a self, step: Step<'a>) -> Self {
+        Self {
+            up: Some(self),
+            step,
+        }
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut up = self.up;
+        // A table that has no words of its own (`domains`) stands for the one above it.
+        while let Some(Path {
+            up: above,
+            step: Step::Through(_),
+        }) = up
+        {
+            up = *above;
+        }
+        if let Some(up) = up {
+            up.fmt(f)?;
+            let joint = match (up.step, self.step) {
+                (Step::Document, _) | (_, Step::Nth(_)) => "",
+                (Step::Item(..) | Step::Field(_), Step::Field(_) | Step::Item(..)) => ".",
+                _ => ": ",
+            };
+            f.write_str(joint)?;
+        }
+        match self.step {
+            Step::Document => Ok(()),
+            Step::Section(name) | Step::Through(name) => f.write_str(name),
+            Step::Named(kind, name) => write!(f, "{kind} {}", Quoted(name)),
+            Step::Field(name) => write!(f, "{}", Key(name)),
+            Step::Item(name, number) => write!(f, "{name}[{number}]"),
+            Step::Nth(number) => write!(f, "[{number}]"),
+        }
+    }
+}
+
+/// A name in quotes, cut where it is too long to be read.
+pub(super) struct Quoted<'a>(pub(super) &'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.char_indices().nth(NAME_CHARS_SHOWN) {
+            None => write!(f, "{:?}", self.0),
+            Some((cut, _)) => write!(f, "{:?}...", &self.0[..cut]),
+        }
+    }
+}
+
+/// A key as TOML has it: bare where it can be.
+struct Key<'a>(&'a str);
+
+impl fmt::Display for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bare = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+        if self.0.len() <= NAME_CHARS_SHOWN && !self.0.is_empty() && self.0.bytes().all(bare) {
+            f.write_str(self.0)
+        } else {
+            Quoted(self.0).fmt(f)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_reads_as_people_would_say_it() {
+        let document = Path::DOCUMENT;
+        let resource = document.then(Step::Named("resource", "api.search"));
+        let domain = resource.then(Step::Named("domain", "acme"));
+        let tier = domain.then(Step::Item("tier", 2));
+        assert_eq!(
+            tier.then(Step::Field("window")).to_string(),
+            r#"resource "api.search": domain "acme": tier[2].window"#
+        );
+        let engine = document.then(Step::Section("engine"));
+        assert_eq!(
+            engine.then(Step::Field("agent timeout")).to_string(),
+            r#"engine: "agent timeout""#
+        );
+        assert_eq!(document.to_string(), "");
+    }
+
+    #[test]
+    fn a_name_that_fills_the_screen_is_cut() {
+        let name = "é".repeat(400);
+        let shown = Path::DOCUMENT
+            .then(Step::Named("resource", &name))
+            .to_string();
+        assert!(shown.chars().count() < 90, "{shown}");
+    }
+}

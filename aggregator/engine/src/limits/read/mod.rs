@@ -1,0 +1,304 @@
+//! A limits document, read: settings, namespaces and plans here, resources in the rooms below.
+//!
+//! What stays true: without a fault the answer is complete; with one there is none, and all faults
+//! that can be told apart are in it.
+
+mod copies;
+#[cfg(test)]
+mod fault_tests;
+mod overrides;
+mod rate;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_shared::names::check_name;
+use tollgate_shared::time::Span;
+
+use crate::limits::assemble::{Draft, assemble};
+use crate::limits::fault::{FaultKind, Faults};
+use crate::limits::judge::judge;
+use crate::limits::path::{Path, Step};
+use crate::limits::settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate, RateUnit};
+use crate::limits::source::{Item, Notes, Section, nearest, parse};
+use crate::limits::version::{Limits, RULES};
+use crate::limits::warning::{Collector, Warnings};
+
+/// The most bytes of a document. Several million overrides fit; beyond that they belong into
+/// amendments, and every table made from it stays within 32 bits.
+pub const DOCUMENT_BYTES_MAX: usize = 1 << 30;
+
+/// The longest span that a document may state: ten years. Longer ones are mistakes, and sums of
+/// allowed ones stay far from where instants end.
+const SPAN_MAX: Span = Span::from_secs(3_650 * 86_400);
+
+/// The greatest limit: what TOML's whole numbers can say.
+const LIMIT_MAX: u64 = i64::MAX as u64;
+
+const DOCUMENT_FIELDS: &[&str] = &[
+    "version",
+    "rules",
+    "engine",
+    "namespace",
+    "plans",
+    "rate",
+    "copies",
+];
+
+impl Limits {
+    /// Reads a limits document.
+    ///
+    /// # Errors
+    ///
+    /// [`Faults`] lists everything that is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, Faults> {
+        Self::parse_with_warnings(text).map(|(limits, _)| limits)
+    }
+
+    /// Reads a limits document, and says what is right but worth a look: what normalisation
+    /// changed, what can never be reached, what takes much memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Faults`] lists everything that is wrong with it.
+    pub fn parse_with_warnings(text: &str) -> Result<(Self, Warnings), Faults> {
+        let notes = Notes::default();
+        if DOCUMENT_BYTES_MAX < text.len() {
+            let kind = FaultKind::TooLong {
+                bytes_max: DOCUMENT_BYTES_MAX,
+            };
+            notes.add(&Path::DOCUMENT, None, kind);
+            return Err(notes.into_faults(""));
+        }
+        let warnings = Collector::default();
+        let (tree, errors) = parse(text);
+        let draft = read_document(&Section::document(tree.get_ref(), &notes), &warnings);
+        notes.add_syntax(text, &errors);
+        if !notes.is_empty() {
+            return Err(notes.into_faults(text));
+        }
+        let limits = assemble(draft);
+        judge(&limits, &warnings);
+        Ok((limits, warnings.finish()))
+    }
+}
+
+fn read_document(document: &Section<'_, '_>, warnings: &Collector) -> Draft {
+    document.only(DOCUMENT_FIELDS);
+    if let Some(version) = document.get("version") {
+        version.number(1..=1, "1, the version of the format");
+    }
+    if let Some(rules) = document.get("rules") {
+        rules.number(
+            u64::from(RULES)..=u64::from(RULES),
+            "1, the rule set that this build implements",
+        );
+    }
+    let namespaces = read_namespaces(document);
+    let plans = read_plans(document);
+    let rates = rate::read_rates(document, &plans, &namespaces, warnings);
+    let copies = copies::read_copies(document, &plans, &namespaces, warnings);
+    refuse_two_kinds(document);
+    Draft {
+        rules: RULES,
+        engine: read_engine(document),
+        namespaces,
+        rates,
+        copies,
+    }
+}
+
+fn read_engine(document: &Section<'_, '_>) -> EngineSettings {
+    let mut engine = EngineSettings::default();
+    let Some(section) = document.section("engine", Step::Section("engine")) else {
+        return engine;
+    };
+    section.only(&[
+        "pairs_per_partition_max",
+        "agent_timeout",
+        "epochs_per_partition_max",
+    ]);
+    let count = |field: &str, into: &mut u64| {
+        if let Some(item) = section.get(field) {
+            // The upper bound is what a partition can number in 32 bits.
+            if let Some(n) = item.number(
+                1..=u64::from(u32::MAX),
+                "a whole number from 1 to 4294967295",
+            ) {
+                *into = n;
+            }
+        }
+    };
+    count(
+        "pairs_per_partition_max",
+        &mut engine.pairs_per_partition_max,
+    );
+    count(
+        "epochs_per_partition_max",
+        &mut engine.epochs_per_partition_max,
+    );
+    if let Some(item) = section.get("agent_timeout") {
+        const EXPECTED: &str = "a whole number of half seconds from 1s to 1h, as \"2s\"";
+        let bounds = Span::from_secs(1)..=Span::from_secs(3_600);
+        match item.span(bounds, EXPECTED) {
+            Some(span) if span.as_micros() % 500_000 == 0 => engine.agent_timeout = span,
+            Some(_) => item.expected(EXPECTED),
+            None => {}
+        }
+    }
+    engine
+}
+
+fn read_namespaces(document: &Section<'_, '_>) -> Namespaces {
+    let mut namespaces = Namespaces::default();
+    let Some(section) = document.section("namespace", Step::Through("namespace")) else {
+        return namespaces;
+    };
+    for (name, item) in section.named("namespace") {
+        if name == "*" {
+            namespaces.default = read_namespace(&item, namespaces.default);
+        }
+    }
+    for (name, item) in section.named("namespace").filter(|(name, _)| *name != "*") {
+        match check_name(name) {
+            Err(fault) => item.place_fault(FaultKind::Name(fault)),
+            Ok(()) if name.contains('.') => item.place_fault(FaultKind::NamespaceWithDot),
+            Ok(()) => {
+                let namespace = read_namespace(&item, namespaces.default);
+                namespaces.named.insert(name.into(), namespace);
+            }
+        }
+    }
+    namespaces
+}
+
+fn read_namespace(item: &Item<'_, '_>, inherited: Namespace) -> Namespace {
+    let mut namespace = inherited;
+    let Some(section) = item.table("a table of switches") else {
+        return namespace;
+    };
+    section.only(&["allow_unconfigured", "ignore_configured", "blind"]);
+    let switch = |field: &str| section.get(field).and_then(|item| item.boolean());
+    if let Some(allow) = switch("allow_unconfigured") {
+        namespace.allow_unconfigured = allow;
+    }
+    if let Some(ignore) = switch("ignore_configured") {
+        namespace.ignore_configured = ignore;
+    }
+    if let Some(blind) = section.get("blind").and_then(|item| read_blind(&item)) {
+        namespace.blind = blind;
+    }
+    namespace
+}
+
+/// `"open"`, `"closed"` or `{ local = "20/s" }`.
+fn read_blind(item: &Item<'_, '_>) -> Option<BlindPolicy> {
+    const EXPECTED: &str = "\"open\", \"closed\" or { local = \"20/s\" }";
+    if !item.is_table() {
+        let words = [("open", BlindPolicy::Open), ("closed", BlindPolicy::Closed)];
+        return item.word(&words, EXPECTED);
+    }
+    let section = item.table(EXPECTED)?;
+    section.only(&["local"]);
+    let rate = section
+        .require("local", "a rate as \"20/s\"")?
+        .rate(
+            // What an agent's own limiter counts in.
+            |rate| (1..=u64::from(u32::MAX)).contains(&rate.hits),
+            "a rate from \"1/s\" to \"4294967295/s\" (or /m, /h, /d); to refuse all, blind = \"closed\"",
+        )?;
+    Some(BlindPolicy::Local(rate))
+}
+
+/// Domains by plan.
+type Plans<'t> = BTreeMap<&'t str, Vec<&'t str>>;
+
+fn read_plans<'t>(document: &Section<'_, 't>) -> Plans<'t> {
+    let mut plans = Plans::new();
+    let Some(section) = document.section("plans", Step::Through("plans")) else {
+        return plans;
+    };
+    for (plan, item) in section.checked("plan") {
+        plans.insert(plan, read_names(&item));
+    }
+    plans
+}
+
+/// A list of domains' names, each once, ascending.
+fn read_names<'t>(list: &Item<'_, 't>) -> Vec<&'t str> {
+    let mut names = BTreeSet::new();
+    let values = list.list("a list of domains, as [\"acme\", \"globex\"]");
+    for (index, value) in values.into_iter().flatten().enumerate() {
+        let item = list.nth(value, index + 1);
+        if let Some(name) = item.name()
+            && !names.insert(name)
+        {
+            item.fault(FaultKind::Twice);
+        }
+    }
+    names.into_iter().collect()
+}
+
+/// What plans state about a resource, by domain, with the plan that states it.
+fn plan_of_domain<'t, T: Clone>(
+    resource: &Section<'_, 't>,
+    plans: &Plans<'t>,
+    read: impl Fn(&Item<'_, '_>) -> Option<T>,
+) -> BTreeMap<&'t str, (&'t str, T)> {
+    let mut of_domain: BTreeMap<&str, (&str, T)> = BTreeMap::new();
+    let stated_plans = resource.section("plans", Step::Through("plans"));
+    for (plan, item) in stated_plans.iter().flat_map(|plans| plans.checked("plan")) {
+        let stated = read(&item);
+        let Some(members) = plans.get(plan) else {
+            let suggestion = nearest(plan, plans.keys().copied()).map(Into::into);
+            item.place_fault(FaultKind::UnknownPlan { suggestion });
+            continue;
+        };
+        let Some(stated) = stated else {
+            continue;
+        };
+        for domain in members {
+            if let Some((other, _)) = of_domain.insert(domain, (plan, stated.clone())) {
+                let kind = FaultKind::TwoPlans {
+                    first: other.into(),
+                    second: plan.into(),
+                };
+                resource.place_fault_below(Step::Named("domain", domain), &item, kind);
+            }
+        }
+    }
+    of_domain
+}
+
+fn refuse_two_kinds(document: &Section<'_, '_>) {
+    let (Some(rates), Some(copies)) = (
+        document
+            .value("rate")
+            .and_then(|value| value.get_ref().as_table()),
+        document.section("copies", Step::Through("copies")),
+    ) else {
+        return;
+    };
+    for (name, item) in copies.named("resource") {
+        if rates.contains_key(name) {
+            item.place_fault(FaultKind::TwoKinds);
+        }
+    }
+}
+
+/// Hits a second, as hard and global limits are stated.
+fn read_per_second(item: &Item<'_, '_>) -> Option<u64> {
+    const EXPECTED: &str = "hits a second, as \"200/s\"";
+    let rate = item.rate(|rate| rate.hits <= LIMIT_MAX, EXPECTED)?;
+    match rate {
+        Rate {
+            hits,
+            unit: RateUnit::Second,
+        } => Some(hits),
+        _ => {
+            item.expected("hits a second, as \"200/s\": hard and global limits have no other unit");
+            None
+        }
+    }
+}

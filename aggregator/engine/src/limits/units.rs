@@ -1,0 +1,182 @@
+//! Quantities with units, as people write them: durations, rates.
+//!
+//! ```text
+//! 23h55m   500ms   100us   1d        durations: whole numbers, units descending, each once
+//! 100/s    6_000/m   10/h   5/d      rates: hits in one unit
+//! ```
+//!
+//! A reader of its own, because a limit must be read exactly and in one way: the crates for spans of
+//! time also take fractions, months of 30.44 days and `M`, and none knows rates. What stays true:
+//! what is printed reads as the same quantity.
+
+use std::fmt::Write as _;
+
+use tollgate_shared::time::Span;
+
+use super::settings::{Rate, RateUnit};
+
+/// Units of durations, greatest first, in microseconds.
+const UNITS: [(&str, u64); 6] = [
+    ("d", 86_400_000_000),
+    ("h", 3_600_000_000),
+    ("m", 60_000_000),
+    ("s", 1_000_000),
+    ("ms", 1_000),
+    ("us", 1),
+];
+
+/// The duration that a text says, if it says one that can be written in microseconds.
+pub fn parse_span(text: &str) -> Option<Span> {
+    let mut rest = text;
+    let mut units = UNITS.iter();
+    let mut total: u64 = 0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '_')?;
+        let number = parse_number(&rest[..digits])?;
+        rest = &rest[digits..];
+        let letters = rest
+            .find(|c: char| !c.is_ascii_lowercase())
+            .unwrap_or(rest.len());
+        // Descending: a unit that was used, or a greater one, is not found any more.
+        let (_, micros) = units.find(|(name, _)| *name == &rest[..letters])?;
+        rest = &rest[letters..];
+        total = total.checked_add(number.checked_mul(*micros)?)?;
+    }
+    (!text.is_empty()).then(|| Span::from_micros(total))
+}
+
+/// The duration as people write it: the shortest text that reads as the same.
+pub fn print_span(span: Span) -> String {
+    let mut rest = span.as_micros();
+    if rest == 0 {
+        return "0s".to_owned();
+    }
+    let mut text = String::new();
+    for (name, micros) in UNITS {
+        if micros <= rest {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{}{name}", rest / micros);
+            rest %= micros;
+        }
+    }
+    text
+}
+
+/// The rate that a text says, if it says one.
+pub fn parse_rate(text: &str) -> Option<Rate> {
+    let (hits, unit) = text.split_once('/')?;
+    let unit = match unit {
+        "s" => RateUnit::Second,
+        "m" => RateUnit::Minute,
+        "h" => RateUnit::Hour,
+        "d" => RateUnit::Day,
+        _ => return None,
+    };
+    Some(Rate {
+        hits: parse_number(hits)?,
+        unit,
+    })
+}
+
+/// The rate as people write it.
+pub fn print_rate(rate: Rate) -> String {
+    format!("{}/{}", rate.hits, rate.unit.symbol())
+}
+
+/// Digits, grouped by single underscores if at all, as TOML has it.
+fn parse_number(text: &str) -> Option<u64> {
+    let grouped_well = text.split('_').all(|group| !group.is_empty());
+    if !grouped_well || !text.bytes().all(|b| b.is_ascii_digit() || b == b'_') {
+        return None;
+    }
+    let mut number: u64 = 0;
+    for digit in text.bytes().filter(u8::is_ascii_digit) {
+        number = number
+            .checked_mul(10)?
+            .checked_add(u64::from(digit - b'0'))?;
+    }
+    Some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn durations_read_exactly() {
+        let cases = [
+            ("0s", 0),
+            ("100us", 100),
+            ("500ms", 500_000),
+            ("1s", 1_000_000),
+            ("1s500ms", 1_500_000),
+            ("5m", 300_000_000),
+            ("23h55m", 86_100_000_000),
+            ("1d", 86_400_000_000),
+            ("86_400s", 86_400_000_000),
+        ];
+        for (text, micros) in cases {
+            assert_eq!(parse_span(text), Some(Span::from_micros(micros)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_quite_a_duration_is_refused() {
+        let cases = [
+            "",
+            "1",
+            "s",
+            "1.5s",
+            "-1s",
+            "1 s",
+            "1S",
+            "1M",
+            "1s1h",
+            "1s1s",
+            "1_s",
+            "_1s",
+            "1__0s",
+            "1sec",
+            "213503983d",
+            "99999999999999999999s",
+            "1s ",
+            "١s",
+        ];
+        for text in cases {
+            assert_eq!(parse_span(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn rates_read_exactly() {
+        let rate = |hits, unit| Some(Rate { hits, unit });
+        assert_eq!(parse_rate("100/s"), rate(100, RateUnit::Second));
+        assert_eq!(parse_rate("6_000/m"), rate(6_000, RateUnit::Minute));
+        assert_eq!(parse_rate("0/h"), rate(0, RateUnit::Hour));
+        assert_eq!(parse_rate("5/d"), rate(5, RateUnit::Day));
+        for text in [
+            "", "100", "/s", "100/", "100/10s", "-1/s", "1.5/s", "1/s/s", " 1/s",
+        ] {
+            assert_eq!(parse_rate(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_reads_as_the_same(micros: u64, hits: u64) {
+            let span = Span::from_micros(micros);
+            prop_assert_eq!(parse_span(&print_span(span)), Some(span));
+            let rate = Rate { hits, unit: RateUnit::Minute };
+            prop_assert_eq!(parse_rate(&print_rate(rate)), Some(rate));
+        }
+
+        #[test]
+        fn no_text_is_too_odd_to_be_answered(text in "\\PC*", near in "[0-9_dhmsu/]{0,24}") {
+            for text in [text, near] {
+                let _ = (parse_span(&text), parse_rate(&text));
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What is right in a limits document, but worth a look.
+//!
+//! A warning never stops anything: the document rules as the warning says. Each names the place, and
+//! where something was changed, what it was and what rules. Knows nothing of how it was found out.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use serde::Serialize;
+use serde::ser::SerializeStruct as _;
+use tollgate_shared::time::Span;
+
+use super::normal::Change;
+use super::path::Path;
+use super::units::print_span;
+
+/// The most warnings that are reported one by one; the others are counted.
+pub const WARNINGS_MAX: usize = 1_000;
+
+/// What is worth a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WarningKind {
+    /// Normalisation changed a tier.
+    Normalised(Change),
+    /// Tiers were stated, but none is ever active.
+    NoTierLeft,
+    /// A limit on copies is above the global one.
+    LoweredToGlobal {
+        /// As it was written.
+        before: u64,
+        /// As it rules.
+        after: u64,
+    },
+    /// One domain may make more hits a second than all domains together.
+    HardAboveGlobal {
+        /// One domain's.
+        hard: u64,
+        /// All domains'.
+        global: u64,
+    },
+    /// The hard limit keeps a tier from ever being full.
+    NeverFull {
+        /// The tier's limit.
+        limit: u64,
+        /// The hard limit.
+        hard: u64,
+        /// What the hard limit lets through in one window.
+        hits_max: u64,
+    },
+    /// A tier below is never full and never passed over, so nothing climbs to this one.
+    NeverReached {
+        /// The number of the tier below, from 1.
+        below: usize,
+    },
+    /// Neither this tier nor any above it grants a hit, and a refused hit enters nothing.
+    NeverEntered,
+    /// A domain at its limit takes much memory.
+    ManyBytes {
+        /// How much.
+        bytes: u64,
+    },
+}
+
+impl WarningKind {
+    /// A word for programs, stable from release to release.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Normalised(Change::Dropped) => "tier_dropped",
+            Self::Normalised(Change::WindowCut { .. }) => "window_cut",
+            Self::Normalised(Change::ActiveTrimmed { .. }) => "active_trimmed",
+            Self::NoTierLeft => "no_tier_left",
+            Self::LoweredToGlobal { .. } => "lowered_to_global",
+            Self::HardAboveGlobal { .. } => "hard_above_global",
+            Self::NeverFull { .. } => "never_full",
+            Self::NeverReached { .. } => "never_reached",
+            Self::NeverEntered => "never_entered",
+            Self::ManyBytes { .. } => "many_bytes",
+        }
+    }
+
+    /// What was written and what rules, where the two differ.
+    pub fn before_and_after(&self) -> Option<(String, String)> {
+        match *self {
+            Self::Normalised(
+                Change::WindowCut { before, after } | Change::ActiveTrimmed { before, after },
+            ) => Some((print_span(before), print_span(after))),
+            Self::LoweredToGlobal { before, after } => {
+                Some((before.to_string(), after.to_string()))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for WarningKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quoted = |span: Span| format!("\"{}\"", print_span(span));
+        match *self {
+            Self::Normalised(Change::Dropped) => f.write_str("never active, left out"),
+            Self::Normalised(Change::WindowCut { before, after }) => write!(
+                f,
+                "{} is longer than the tier is active, rules as {}",
+                quoted(before),
+                quoted(after)
+            ),
+            Self::Normalised(Change::ActiveTrimmed { before, after }) => write!(
+                f,
+                "{} is not a whole number of windows, rules as {}",
+                quoted(before),
+                quoted(after)
+            ),
+            Self::NoTierLeft => f.write_str("no tier is ever active, so all hits are refused"),
+            Self::LoweredToGlobal { before, after } => {
+                write!(f, "{before} is above the global limit, rules as {after}")
+            }
+            Self::HardAboveGlobal { hard, global } => write!(
+                f,
+                "\"{hard}/s\" for one domain is above \"{global}/s\" for all together"
+            ),
+            Self::NeverFull {
+                limit,
+                hard,
+                hits_max,
+            } => write!(
+                f,
+                "{limit} is never reached: hard = \"{hard}/s\" lets at most {hits_max} through in a window"
+            ),
+            Self::NeverReached { below } => {
+                write!(f, "never reached, tier[{below}] below it is never full")
+            }
+            Self::NeverEntered => f.write_str(
+                "never entered: a refused hit enters nothing (a prison grants one: limit = 1)",
+            ),
+            Self::ManyBytes { bytes } => write!(
+                f,
+                "a domain at its limit takes up to {} of state, above 64 KiB",
+                Bytes(bytes)
+            ),
+        }
+    }
+}
+
+/// A number of bytes as people read it.
+pub(super) struct Bytes(pub(super) u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        if self.0 < 1_024 {
+            return write!(f, "{} B", self.0);
+        }
+        let mut tenths = u128::from(self.0) * 10 / 1_024;
+        let mut unit = 0;
+        while 10_240 <= tenths && unit + 1 < UNITS.len() {
+            tenths /= 1_024;
+            unit += 1;
+        }
+        write!(f, "{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
+    }
+}
+
+/// One thing worth a look, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The path to the place, as in `resource "api.search": tier[1].window`. Tiers are numbered as
+    /// written where normalisation speaks, and as they rule in all other warnings.
+    pub path: Box<str>,
+    /// What it is.
+    pub kind: WarningKind,
+    /// How many further domains of this resource it is the same for.
+    pub alike: u64,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.kind)?;
+        match self.alike {
+            0 => Ok(()),
+            1 => f.write_str(" (and 1 more domain)"),
+            more => write!(f, " (and {more} more domains)"),
+        }
+    }
+}
+
+impl Serialize for Warning {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let changed = self.kind.before_and_after();
+        let mut fields = serializer.serialize_struct("Warning", 6)?;
+        fields.serialize_field("code", self.kind.code())?;
+        fields.serialize_field("path", &self.path)?;
+        fields.serialize_field("message", &self.kind.to_string())?;
+        fields.serialize_field("before", &changed.as_ref().map(|(before, _)| before))?;
+        fields.serialize_field("after", &changed.as_ref().map(|(_, after)| after))?;
+        fields.serialize_field("further_domains", &self.alike)?;
+        fields.end()
+    }
+}
+
+/// All warnings about a document.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Warnings {
+    /// The first [`WARNINGS_MAX`].
+    pub list: Vec<Warning>,
+    /// How many more there are.
+    pub omitted: u64,
+}
+
+/// Collects warnings while a document is read and judged.
+#[derive(Default)]
+pub(super) struct Collector(RefCell<Warnings>);
+
+impl Collector {
+    pub(super) fn add(&self, path: &Path<'_>, kind: WarningKind) {
+        self.add_alike(path, kind, 0);
+    }
+
+    pub(super) fn add_alike(&self, path: &Path<'_>, kind: WarningKind, alike: u64) {
+        let mut warnings = self.0.borrow_mut();
+        if WARNINGS_MAX <= warnings.list.len() {
+            warnings.omitted += 1;
+            return;
+        }
+        warnings.list.push(Warning {
+            path: path.to_string().into_boxed_str(),
+            kind,
+            alike,
+        });
+    }
+
+    pub(super) fn finish(self) -> Warnings {
+        self.0.into_inner()
+    }
+}
