@@ -3,6 +3,18 @@
 //! One door: a record of the log goes in, rulings come out; plus snapshot and restore. No I/O, no
 //! clock, no randomness, no logging. Time enters on a record. What stays true: rulings are a
 //! function of the log alone, on any machine and in the next release.
+//!
+//! ```text
+//! limits    what is configured, checked
+//! rules     what one pair is granted, and until when it is closed
+//! inline    the rules asked before each request          (the paper's reading)
+//! stream    the rules over hits that were let through    (the log's reading)
+//! cases     test vectors played through both
+//! ```
 
+pub mod cases;
+pub mod inline;
 pub mod limits;
 pub mod rules;
+pub mod stream;
+mod varint;

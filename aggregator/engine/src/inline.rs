@@ -1,0 +1,127 @@
+//! The in-line reading: a limiter that is asked before each request, as in the Charon paper.
+//!
+//! ```text
+//! hard 2, global 3; domain d asks for 3: granted 2, limited by hard
+//! domain e asks for 3 at the same instant: granted 1, limited by global
+//! ```
+//!
+//! One limiter is one resource with all its domains. It is what `simulate --cases` and the
+//! comparison with an ideal limiter run on; the engine itself reads the log (see [`crate::stream`]).
+//! Knows nothing of logs or lateness. What stays true: requests come in time order, and an earlier
+//! instant is read as the latest one seen.
+
+use std::collections::BTreeMap;
+
+use tollgate_shared::time::Timestamp;
+
+use crate::limits::RateClass;
+use crate::rules::request::{self, LimitedBy, Request};
+use crate::rules::second::{self, SECOND};
+use crate::rules::{Stamps, State, Until, open_again, tiers};
+
+/// The answer to a request, and how things stand after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Hits granted; 0 if refused.
+    pub granted: u64,
+    /// Whether a granted hit moved into another tier.
+    pub burst: bool,
+    /// What kept `granted` below what was asked for.
+    pub limited_by: Option<LimitedBy>,
+    /// The current tier; 0 for none.
+    pub tier: usize,
+    /// The current tier's limit.
+    pub tier_limit: u64,
+    /// Hits in the current tier's window.
+    pub tier_hits: u64,
+    /// The domain's granted hits of the last second.
+    pub domain_last_second: u64,
+    /// All domains' granted hits of the last second.
+    pub global_last_second: u64,
+    /// When the domain's tiers and hard limit are open for one more hit.
+    pub domain_until: Until,
+    /// When the global limit is open for one more hit.
+    pub global_until: Until,
+}
+
+/// An ideal limiter of one resource.
+#[derive(Clone, Debug, Default)]
+pub struct Inline {
+    global: Option<u64>,
+    domains: BTreeMap<Box<str>, State>,
+    /// Granted hits of all domains.
+    second: Stamps,
+    latest: Timestamp,
+}
+
+impl Inline {
+    /// A limiter that has seen nothing yet.
+    pub fn new(global: Option<u64>) -> Self {
+        Self {
+            global,
+            ..Self::default()
+        }
+    }
+
+    /// Grants a domain under `class`, which is always the same for it, the largest number of hits
+    /// there is room for at `now`, or nothing if that is below the min.
+    pub fn request(
+        &mut self,
+        class: &RateClass,
+        now: Timestamp,
+        domain: &str,
+        request: Request,
+    ) -> Answer {
+        self.latest = self.latest.max(now);
+        let now = self.latest;
+        if !self.domains.contains_key(domain) {
+            self.domains.insert(domain.into(), State::of(class));
+        }
+        self.second.forget(SECOND, now);
+        let last_second = self.second.held(SECOND, now);
+        let global_room = match self.global {
+            Some(limit) => limit.saturating_sub(last_second),
+            None => u64::MAX,
+        };
+        let state = self.domains.entry(domain.into()).or_default();
+        state.forget(class, now);
+        let grant = request::request(class, state, now, request, global_room);
+        self.second.take(now, grant.hits);
+        let tier = tiers::current(class, state, now);
+        let (tier_limit, tier_hits) = tier_counts(class, state, tier, now);
+        Answer {
+            granted: grant.hits,
+            burst: grant.burst,
+            limited_by: grant.limited_by,
+            tier,
+            tier_limit,
+            tier_hits,
+            domain_last_second: second::held(state, now),
+            global_last_second: self.second.held(SECOND, now),
+            domain_until: open_again::open_again(class, state, now),
+            global_until: match self.global {
+                Some(limit) => open_again::global_open_again(limit, &self.second, now),
+                None => Until::Now,
+            },
+        }
+    }
+}
+
+/// The limit of a tier and the hits in its window; nothing for the fake tier zero.
+pub(crate) fn tier_counts(
+    class: &RateClass,
+    state: &State,
+    tier: usize,
+    now: Timestamp,
+) -> (u64, u64) {
+    match tier.checked_sub(1) {
+        Some(index) => {
+            let tier = &class.tiers[index];
+            (
+                tier.limit,
+                state.tiers()[index].window.held(tier.window, now),
+            )
+        }
+        None => (0, 0),
+    }
+}

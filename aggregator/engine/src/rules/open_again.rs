@@ -1,0 +1,153 @@
+//! Open again: the first instant at which one more hit would be granted if nobody did anything.
+//!
+//! ```text
+//! tier 1   1 per 1s, active 10s            tier 2   1 per 3s, active 3s, cooldown 6s
+//! hits     0.0 in tier 1, 0.1 in tier 2, which is active in [0.1, 3.1): both are full
+//! cut 0.1  tier 2 offers 3.100001 and, being active, hides tier 1: not before the next cut
+//! cut 3.1  tier 2 cools down: not offered; tier 1 offers 1.000001: open again at 3.1
+//! ```
+//!
+//! Between two ends of active or cooldown periods tiers stay as they are and windows only empty, so
+//! only the beginnings of such stretches (cuts) need a look. Knows nothing of requests. What stays
+//! true: the answer equals asking [`super::tiers`] and [`super::second`] at every instant in turn,
+//! which a test does.
+
+use tollgate_shared::time::{Span, Timestamp};
+
+use super::second::{self, SECOND};
+use super::state::State;
+use super::tiers::{self, Phase};
+use crate::limits::{RateClass, Tier};
+
+/// When something is open for one more hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// It is open.
+    Now,
+    /// At this instant and not before.
+    At(Timestamp),
+    /// Not as long as nobody changes its limits.
+    Never,
+}
+
+/// The smallest step of time: a hit has left a window one step after hit + window.
+const STEP: Span = Span::from_micros(1);
+
+/// What is never offered.
+const NEVER: Timestamp = Timestamp::MAX;
+
+/// When one more hit of the domain would be granted.
+pub fn open_again(class: &RateClass, state: &State, now: Timestamp) -> Until {
+    if second::room(class.hard, state, now) != 0 && tiers::have_room(class, state, now) {
+        return Until::Now;
+    }
+    let hard_opens = match class.hard {
+        None => now,
+        Some(0) => NEVER,
+        Some(hard) => second::nth_newest(state, now, hard).map_or(now, |at| leaves(at, SECOND)),
+    };
+    let mut cut = now.max(hard_opens);
+    while cut < NEVER {
+        let next = next_end(class, state, cut);
+        let opens = cut.max(offer(class, state, now, cut));
+        if opens < next {
+            return Until::At(opens);
+        }
+        cut = next;
+    }
+    Until::Never
+}
+
+/// When the global limit is open for one more hit, given the granted hits of all domains.
+pub fn global_open_again(limit: u64, second: &super::Stamps, now: Timestamp) -> Until {
+    if second.held(SECOND, now) < limit {
+        return Until::Now;
+    }
+    match second.nth_newest(limit).map(|at| leaves(at, SECOND)) {
+        Some(opens) if opens < NEVER => Until::At(opens),
+        _ => Until::Never,
+    }
+}
+
+/// The first instant at which a hit has left a window.
+fn leaves(at: Timestamp, span: Span) -> Timestamp {
+    at.saturating_add(span).saturating_add(STEP)
+}
+
+/// The first end of an active or cooldown period after `cut`.
+fn next_end(class: &RateClass, state: &State, cut: Timestamp) -> Timestamp {
+    let ends = class
+        .tiers
+        .iter()
+        .zip(state.tiers())
+        .flat_map(|(tier, state)| {
+            state.entered.into_iter().flat_map(|entered| {
+                let active_end = entered.saturating_add(tier.active);
+                [active_end, active_end.saturating_add(tier.cooldown)]
+            })
+        });
+    ends.filter(|end| cut < *end).min().unwrap_or(NEVER)
+}
+
+/// The best offer of the tiers that a climb could reach with the phases of `cut`.
+fn offer(class: &RateClass, state: &State, now: Timestamp, cut: Timestamp) -> Timestamp {
+    let mut best = NEVER;
+    for (tier, state) in class.tiers.iter().zip(state.tiers()).rev() {
+        match state.phase(tier, cut) {
+            Phase::Active => return best.min(has_room_at(tier, state, now)),
+            Phase::Inactive => best = best.min(has_room_at(tier, state, now)),
+            Phase::Cooling if tier.skippable => {}
+            // Nothing above can be reached past it.
+            Phase::Cooling => best = NEVER,
+        }
+    }
+    best
+}
+
+/// The first instant at which the tier's window has room.
+fn has_room_at(tier: &Tier, state: &super::TierState, now: Timestamp) -> Timestamp {
+    if tier.limit == 0 {
+        return NEVER;
+    }
+    match state.window.nth_newest(tier.limit) {
+        Some(at) => leaves(at, tier.window),
+        None => now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::picture::class;
+    use crate::rules::request::{Request, request};
+
+    fn at(micros: u64) -> Timestamp {
+        Timestamp::from_micros(micros)
+    }
+
+    #[test]
+    fn an_active_tier_hides_what_lies_below_it() {
+        let class = class("1/1s active 10s | 1/3s active 3s cooldown 6s");
+        let mut state = State::of(&class);
+        for now in [0, 100_000] {
+            let one = Request { copies: 1, min: 1 };
+            request(&class, &mut state, at(now), one, u64::MAX);
+        }
+        let until = open_again(&class, &state, at(100_000));
+        assert_eq!(until, Until::At(at(3_100_000)));
+    }
+
+    #[test]
+    fn a_prison_without_a_way_out_is_never_open_while_it_is_active() {
+        let class = class("0/1s active 5s");
+        let state = State::of(&class);
+        assert_eq!(open_again(&class, &state, at(0)), Until::Never);
+    }
+
+    #[test]
+    fn no_hits_a_second_is_never() {
+        let class = class("hard 0 | 5/1s");
+        let state = State::of(&class);
+        assert_eq!(open_again(&class, &state, at(0)), Until::Never);
+    }
+}

@@ -1,0 +1,322 @@
+//! Granted hits by stamp, and how many of them a sliding window still holds.
+//!
+//! ```text
+//! window 1 s, hits at 0.0 0.0 0.4
+//! at 1.0        3 in the window: a hit has left when now > hit + window
+//! at 1.000001   1 in the window
+//! ```
+//!
+//! Hits of one instant are one run; runs are bytes (see [`super::run`]), oldest first, so that a hit
+//! costs no heap object and about four bytes. Knows nothing of tiers or limits. What stays true:
+//! stamps rise along the bytes; `hits` and `sum` are those of all runs; the mark is only a memo, and
+//! no answer depends on where it stands.
+
+use tollgate_shared::time::{Span, Timestamp};
+
+use super::run::Run;
+
+/// Where counting may begin: everything before it is known to be older than some cut.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    /// Byte of the first run behind it.
+    at: usize,
+    /// Stamp of the last run before it.
+    before_us: u64,
+    /// Hits before it.
+    passed: u64,
+}
+
+/// Granted hits, oldest stamp first.
+#[derive(Clone, Debug, Default)]
+pub struct Stamps {
+    bytes: Vec<u8>,
+    /// Byte of the oldest run. What lies before it was forgotten.
+    head: usize,
+    /// Byte of the newest run.
+    tail: usize,
+    /// What the oldest run's distance counts from.
+    before_us: u64,
+    newest_us: u64,
+    hits: u64,
+    sum: u64,
+    mark: Mark,
+}
+
+/// The first stamp that is still in a window of `span` at `now`: what is stamped before it has left.
+fn cut_us(span: Span, now: Timestamp) -> u64 {
+    // `hit + span < now`, without a sum that could overflow.
+    now.as_micros().saturating_sub(span.as_micros())
+}
+
+/// A hit's part in [`Stamps::sum`]: any mixing that scatters neighbouring stamps over 64 bits.
+fn scatter(at_us: u64) -> u64 {
+    let mut x = at_us.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+impl Stamps {
+    /// No hits.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.head == self.bytes.len()
+    }
+
+    /// Hits remembered, those included that have left a window and were not forgotten.
+    pub fn hits(&self) -> u64 {
+        self.hits
+    }
+
+    /// A number that depends on the remembered hits alone, for a digest.
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// The oldest remembered stamp.
+    pub fn oldest(&self) -> Option<Timestamp> {
+        self.runs().next().map(|(at, _)| at)
+    }
+
+    /// The newest remembered stamp.
+    pub fn newest(&self) -> Option<Timestamp> {
+        (!self.is_empty()).then(|| Timestamp::from_micros(self.newest_us))
+    }
+
+    /// Every run: an instant and its hits, oldest first.
+    pub fn runs(&self) -> impl Iterator<Item = (Timestamp, u64)> + '_ {
+        Walk::at(&self.bytes, self.head, self.before_us)
+            .map(|(at_us, hits)| (Timestamp::from_micros(at_us), hits))
+    }
+
+    /// Remembers `hits` stamped `at`, which need not be the newest.
+    pub fn take(&mut self, at: Timestamp, hits: u64) {
+        if hits == 0 {
+            return;
+        }
+        let at_us = at.as_micros();
+        if self.is_empty() {
+            self.clear();
+            self.before_us = at_us;
+            self.push(at_us, hits);
+        } else if self.newest_us < at_us {
+            self.tail = self.bytes.len();
+            self.push(at_us, hits);
+        } else if self.newest_us == at_us {
+            self.add_to_newest(hits);
+        } else {
+            self.insert(at_us, hits);
+        }
+        self.hits = self.hits.saturating_add(hits);
+        self.sum = self.sum.wrapping_add(scatter(at_us).wrapping_mul(hits));
+    }
+
+    /// Forgets everything. Keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        (self.head, self.tail) = (0, 0);
+        (self.before_us, self.newest_us) = (0, 0);
+        (self.hits, self.sum) = (0, 0);
+        self.mark = Mark::default();
+    }
+
+    /// Forgets what has left a window of `span` at `now`, for a caller who will ask for neither an
+    /// earlier instant nor a longer window.
+    pub fn forget(&mut self, span: Span, now: Timestamp) {
+        let cut_us = cut_us(span, now);
+        let mut at = self.head;
+        while let Some(run) = Run::read(&self.bytes, &mut at) {
+            let at_us = self.before_us.saturating_add(run.delta_us);
+            if cut_us <= at_us {
+                break;
+            }
+            self.hits = self.hits.saturating_sub(run.hits);
+            self.sum = self.sum.wrapping_sub(scatter(at_us).wrapping_mul(run.hits));
+            self.mark.passed = self.mark.passed.saturating_sub(run.hits);
+            self.before_us = at_us;
+            self.head = at;
+        }
+        if self.is_empty() {
+            self.clear();
+            return;
+        }
+        if self.mark.at <= self.head {
+            self.mark = Mark::default();
+        }
+        self.reclaim();
+    }
+
+    /// How many hits a window of `span` holds at `now`.
+    pub fn held(&self, span: Span, now: Timestamp) -> u64 {
+        let cut_us = cut_us(span, now);
+        if self.newest_us < cut_us || self.is_empty() {
+            return 0;
+        }
+        let passed = self.passed(cut_us).passed;
+        self.hits.saturating_sub(passed)
+    }
+
+    /// Remembers where the window of `span` begins at `now`, so that the next count begins there.
+    /// Worth it for a window that is shorter than what is kept.
+    pub fn mark(&mut self, span: Span, now: Timestamp) {
+        self.mark = self.passed(cut_us(span, now));
+    }
+
+    /// The stamp of the `nth` newest hit, counted from 1; none if there are fewer.
+    pub fn nth_newest(&self, nth: u64) -> Option<Timestamp> {
+        let skip = self.hits.checked_sub(nth).filter(|_| nth != 0)?;
+        let from = match 0 < self.mark.passed && self.mark.passed <= skip {
+            true => self.mark,
+            false => self.front(),
+        };
+        let mut passed = from.passed;
+        for (at_us, hits) in Walk::at(&self.bytes, from.at, from.before_us) {
+            passed = passed.saturating_add(hits);
+            if skip < passed {
+                return Some(Timestamp::from_micros(at_us));
+            }
+        }
+        None
+    }
+
+    fn front(&self) -> Mark {
+        Mark {
+            at: self.head,
+            before_us: self.before_us,
+            passed: 0,
+        }
+    }
+
+    /// The mark before which everything is stamped before `cut_us`, and nothing behind it is.
+    fn passed(&self, cut_us: u64) -> Mark {
+        let mut mark = match 0 < self.mark.passed && self.mark.before_us < cut_us {
+            true => self.mark,
+            false => self.front(),
+        };
+        let mut at = mark.at;
+        while let Some(run) = Run::read(&self.bytes, &mut at) {
+            let at_us = mark.before_us.saturating_add(run.delta_us);
+            if cut_us <= at_us {
+                break;
+            }
+            mark = Mark {
+                at,
+                before_us: at_us,
+                passed: mark.passed.saturating_add(run.hits),
+            };
+        }
+        mark
+    }
+
+    fn push(&mut self, at_us: u64, hits: u64) {
+        let from_us = match self.is_empty() {
+            true => self.before_us,
+            false => self.newest_us,
+        };
+        let delta_us = at_us.saturating_sub(from_us);
+        Run { delta_us, hits }.write(&mut self.bytes);
+        self.newest_us = at_us;
+    }
+
+    /// Adds hits to the newest run.
+    fn add_to_newest(&mut self, hits: u64) {
+        let mut at = self.tail;
+        if let Some(run) = Run::read(&self.bytes, &mut at) {
+            self.bytes.truncate(self.tail);
+            let hits = run.hits.saturating_add(hits);
+            Run { hits, ..run }.write(&mut self.bytes);
+        }
+        if self.tail < self.mark.at {
+            self.mark = Mark::default();
+        }
+    }
+
+    /// Puts hits among newer ones: rare (a late entry), and linear in the runs.
+    fn insert(&mut self, at_us: u64, hits: u64) {
+        let (mut at, mut before_us) = (self.head, self.before_us);
+        // The first run that is not older; there is one, since the newest is not.
+        let (start, next_us, next) = loop {
+            let start = at;
+            let Some(run) = Run::read(&self.bytes, &mut at) else {
+                return;
+            };
+            let run_us = before_us.saturating_add(run.delta_us);
+            if at_us <= run_us {
+                break (start, run_us, run);
+            }
+            before_us = run_us;
+        };
+        if at_us < before_us {
+            // Only in front of the oldest run, whose distance then counts from here.
+            before_us = at_us;
+            self.before_us = at_us;
+        }
+        // Written behind the end and turned into place, so that no buffer is needed.
+        let end = self.bytes.len();
+        let delta_us = at_us - before_us;
+        let mut next_start = start;
+        if next_us == at_us {
+            let hits = next.hits.saturating_add(hits);
+            Run { delta_us, hits }.write(&mut self.bytes);
+        } else {
+            Run { delta_us, hits }.write(&mut self.bytes);
+            next_start += self.bytes.len() - end;
+            let delta_us = next_us - at_us;
+            Run { delta_us, ..next }.write(&mut self.bytes);
+        }
+        let grown = self.bytes.len() - end;
+        self.bytes[at..].rotate_right(grown);
+        self.bytes.drain(start..at);
+        self.tail = match start == self.tail {
+            true => next_start,
+            // What was between here and the tail has moved by as much as the bytes grew.
+            false => self.tail + grown - (at - start),
+        };
+        self.mark = Mark::default();
+    }
+
+    /// Gives back the bytes of forgotten runs once they are the greater part.
+    fn reclaim(&mut self) {
+        const WORTH_BYTES: usize = 64;
+        if WORTH_BYTES < self.head && self.bytes.len() / 2 < self.head {
+            self.bytes.drain(..self.head);
+            self.tail -= self.head;
+            self.mark.at = self.mark.at.saturating_sub(self.head);
+            self.head = 0;
+        }
+    }
+}
+
+/// The runs of some bytes with their instants.
+struct Walk<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    before_us: u64,
+}
+
+impl<'a> Walk<'a> {
+    fn at(bytes: &'a [u8], at: usize, before_us: u64) -> Self {
+        Self {
+            bytes,
+            at,
+            before_us,
+        }
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = (u64, u64);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let run = Run::read(self.bytes, &mut self.at)?;
+        self.before_us = self.before_us.saturating_add(run.delta_us);
+        Some((self.before_us, run.hits))
+    }
+}
+
+#[cfg(test)]
+mod tests;
