@@ -27,10 +27,10 @@ const HIT_BYTES: u64 = 4;
 /// Bytes of a domain at its limit from which on a warning is given.
 pub const STATE_BYTES_WARN: u64 = 64 * 1_024;
 
-/// The bytes of state that a pair may take at these limits, at most.
+/// About how many bytes of state a pair takes that is at its limits.
 ///
 /// Per tier the hits that fill it, and for the hard limit the hits of the last second.
-pub fn state_bytes_max(class: &RateClass) -> u64 {
+pub fn state_bytes_at_limit(class: &RateClass) -> u64 {
     let further = |hits: u64| HIT_BYTES.saturating_mul(hits.saturating_sub(1));
     let mut bytes: u64 = 0;
     let mut hits: u64 = 0;
@@ -84,23 +84,10 @@ struct Judgement<'a> {
 impl Judgement<'_> {
     /// Each override once, under the first domain that has it.
     fn judge_overrides(&self, resource: &Path<'_>) {
-        let mut seen: Vec<Option<(&str, u64)>> = vec![None; self.rate.overrides.len()];
-        for (domain, &number) in self.rate.domains.iter().zip(&self.rate.override_of) {
-            match &mut seen[number as usize] {
-                Some((_, further)) => *further += 1,
-                first => *first = Some((domain, 0)),
-            }
-        }
-        for (number, seen) in seen.into_iter().enumerate() {
-            let class = self.rate.overrides[number].class;
-            if let Some((domain, further)) = seen
-                && class != self.rate.default_class()
-            {
-                self.judge_class(
-                    &resource.then(Step::Named("domain", domain)),
-                    class,
-                    further,
-                );
+        for (domain, domains, class) in self.rate.override_uses() {
+            if class != self.rate.default_class() {
+                let path = resource.then(Step::Named("domain", domain));
+                self.judge_class(&path, class, domains as u64 - 1);
             }
         }
     }
@@ -127,7 +114,7 @@ impl Judgement<'_> {
                 warn(&path.then(Step::Field("limit")), kind);
             }
         }
-        let bytes = state_bytes_max(class);
+        let bytes = state_bytes_at_limit(class);
         if STATE_BYTES_WARN < bytes {
             warn(path, WarningKind::ManyBytes { bytes });
         }

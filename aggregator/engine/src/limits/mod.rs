@@ -21,9 +21,15 @@ mod judge;
 mod names;
 mod normal;
 mod path;
+mod print;
+#[cfg(test)]
+mod property_tests;
+mod public;
 pub mod rate;
 mod read;
+mod report;
 mod resource;
+mod scale;
 mod settings;
 mod source;
 mod units;
@@ -31,14 +37,16 @@ mod version;
 mod warning;
 
 pub use fault::{FAULTS_MAX, Fault, FaultKind, Faults};
-pub use judge::{STATE_BYTES_WARN, hits_max_in, state_bytes_max};
+pub use judge::{STATE_BYTES_WARN, hits_max_in, state_bytes_at_limit};
 pub use names::{NameTable, TABLE_BYTES_MAX};
 pub use normal::{Change, normalise};
 pub use rate::{RateClass, Tier};
 pub use read::DOCUMENT_BYTES_MAX;
+pub use report::{CheckReport, ResourceReport, SizeReport, check};
 pub use resource::{
     CopiesResource, Excess, Group, Mode, RateOverride, RateResource, Reserve, Resource, Stated,
 };
+pub use scale::{SCALED_WINDOW_MIN, ScaleFault};
 pub use settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate, RateUnit};
 pub use units::{parse_rate, parse_span, print_rate, print_span};
 pub use version::{ClassId, Limits, RULES, ResourceIx};

@@ -168,6 +168,21 @@ impl RateResource {
             .map(|(domain, &number)| (domain, &self.overrides[number as usize]))
     }
 
+    /// Each override once: the first domain that has it, how many have it, and what rules them.
+    pub(super) fn override_uses(&self) -> impl Iterator<Item = (&str, usize, ClassId)> {
+        let mut uses: Vec<Option<(&str, usize)>> = vec![None; self.overrides.len()];
+        for (domain, &number) in self.domains.iter().zip(&self.override_of) {
+            match &mut uses[number as usize] {
+                Some((_, domains)) => *domains += 1,
+                first => *first = Some((domain, 1)),
+            }
+        }
+        let classes = self.overrides.iter().map(|of| of.class);
+        uses.into_iter()
+            .zip(classes)
+            .filter_map(|(used, class)| used.map(|(domain, domains)| (domain, domains, class)))
+    }
+
     /// Bytes on the heap, for a report.
     pub fn heap_bytes(&self) -> usize {
         self.domains.heap_bytes() + size_of_val(&*self.override_of) + size_of_val(&*self.overrides)

@@ -134,7 +134,7 @@ impl fmt::Display for WarningKind {
             ),
             Self::ManyBytes { bytes } => write!(
                 f,
-                "a domain at its limit takes up to {} of state, above 64 KiB",
+                "a domain at its limit takes about {} of state, above 64 KiB",
                 Bytes(bytes)
             ),
         }

@@ -360,8 +360,8 @@ fn what_can_never_be_reached_is_said() {
     assert_eq!(
         said,
         [
-            r#"resource "big": a domain at its limit takes up to 64.0 KiB of state, above 64 KiB"#,
-            r#"resource "big": domain "b": a domain at its limit takes up to 78.1 KiB of state, above 64 KiB (and 1 more domain)"#,
+            r#"resource "big": a domain at its limit takes about 64.0 KiB of state, above 64 KiB"#,
+            r#"resource "big": domain "b": a domain at its limit takes about 78.1 KiB of state, above 64 KiB (and 1 more domain)"#,
             r#"resource "never": hard: "10/s" for one domain is above "9/s" for all together"#,
             r#"resource "never": tier[1].limit: 11 is never reached: hard = "10/s" lets at most 10 through in a window"#,
             r#"resource "never": tier[2]: never reached, tier[1] below it is never full"#,

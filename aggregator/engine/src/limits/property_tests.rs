@@ -1,0 +1,282 @@
+//! Promises about all documents: what is read can be written and read again, whatever stands
+//! anywhere is answered, and order and spelling change nothing.
+
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+
+use super::{Limits, check};
+
+/// One resource's table, as a person might write it: names and values are drawn, the shape is free.
+fn rate_resource() -> impl Strategy<Value = String> {
+    let overrides = prop::collection::btree_map(domain(), limits(), 0..6);
+    let blind = prop::sample::select(vec![
+        "",
+        "blind = \"open\"",
+        "blind = \"closed\"",
+        "blind = { local = \"7/m\" }",
+    ]);
+    let global = prop::option::of(0u64..99_999);
+    let shadow = prop::sample::select(vec!["", "shadow = true", "shadow = false"]);
+    (
+        tiers_or_rate(),
+        hard(),
+        overrides,
+        blind,
+        global,
+        shadow,
+        prop::option::of(limits()),
+    )
+        .prop_map(
+            |(tiers, hard, overrides, blind, global, shadow, candidate)| {
+                let mut text = format!("{tiers}\n{hard}\n{blind}\n{shadow}\n");
+                if let Some(global) = global {
+                    let _ = writeln!(text, "global = \"{global}/s\"");
+                }
+                if let Some(candidate) = candidate {
+                    let _ = writeln!(text, "candidate = {{ {candidate} }}");
+                }
+                for (domain, limits) in overrides {
+                    let _ = writeln!(text, "domains.{domain:?} = {{ {limits} }}");
+                }
+                text
+            },
+        )
+}
+
+fn copies_resource() -> impl Strategy<Value = String> {
+    let reserve =
+        prop::sample::select(vec!["", "reserve = \"strict\"", "reserve = \"optimistic\""]);
+    let members = prop::collection::btree_set(domain(), 0..4);
+    let domains = prop::collection::btree_map(domain(), 0u64..99, 0..4);
+    (
+        0u64..99,
+        prop::option::of(0u64..50),
+        reserve,
+        0u64..99,
+        members,
+        domains,
+    )
+        .prop_map(|(limit, global, reserve, group, members, domains)| {
+            let mut text = format!("limit = {limit}\n{reserve}\n");
+            if let Some(global) = global {
+                let _ = writeln!(text, "global = {global}\nmax_age = \"{}s\"", global + 1);
+            }
+            let members: Vec<String> = members.iter().map(|m| format!("{m:?}")).collect();
+            let members = members.join(", ");
+            let _ = writeln!(
+                text,
+                "groups.g = {{ limit = {group}, members = [{members}] }}"
+            );
+            for (domain, limit) in domains {
+                let _ = writeln!(text, "domains.{domain:?} = {limit}");
+            }
+            text
+        })
+}
+
+/// Fields for one line: rate or tiers, a hard limit, both or neither.
+fn limits() -> impl Strategy<Value = String> {
+    let both = (tiers_or_rate(), 0u64..999).prop_map(|(t, h)| format!("{t}, hard = \"{h}/s\""));
+    let hard = (0u64..999).prop_map(|h| format!("hard = \"{h}/s\""));
+    prop_oneof![tiers_or_rate(), both, hard, Just(String::new())]
+}
+
+fn hard() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        (0u64..9_999).prop_map(|hard| format!("hard = \"{hard}/s\"")),
+    ]
+}
+
+fn tiers_or_rate() -> impl Strategy<Value = String> {
+    let unit = prop::sample::select(vec!["s", "m", "h", "d"]);
+    let rate = (0u64..9_999, unit).prop_map(|(hits, unit)| format!("rate = \"{hits}/{unit}\""));
+    let tiers = prop::collection::vec(tier(), 0..4)
+        .prop_map(|tiers| format!("tiers = [{}]", tiers.join(", ")));
+    prop_oneof![rate, tiers]
+}
+
+fn tier() -> impl Strategy<Value = String> {
+    let span = || {
+        prop_oneof![
+            (1u64..9_999).prop_map(|ms| format!("{ms}ms")),
+            (1_000u64..9_999_999).prop_map(|us| format!("{us}us")),
+            (0u64..99, 0u64..99).prop_map(|(h, s)| format!("{h}h{}s", s + 1)),
+        ]
+    };
+    let active = prop_oneof![9 => span(), 1 => Just("0s".to_owned())];
+    (
+        0u64..9_999,
+        span(),
+        active,
+        prop::option::of(span()),
+        any::<bool>(),
+    )
+        .prop_map(|(limit, window, active, cooldown, skippable)| {
+            let cooldown = cooldown.map_or(String::new(), |c| format!(", cooldown = \"{c}\""));
+            format!(
+                "{{ limit = {limit}, window = \"{window}\", active = \"{active}\"{cooldown}, \
+                 skippable = {skippable} }}"
+            )
+        })
+}
+
+/// Names with everything in them that a name may have and a key must quote.
+fn domain() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-z]{1,3}",
+        "[a-z0-9._:/ '#=\\[\\]{}-]{1,12}",
+        // Escapes of Rust's Debug and of TOML's strings agree on these.
+        "[\"\\\\äß漢]{1,4}",
+    ]
+}
+
+fn document() -> impl Strategy<Value = String> {
+    let rates = prop::collection::btree_map("[a-c](\\.[a-c]){0,1}", rate_resource(), 0..4);
+    let copies = prop::collection::btree_map("[d-f](\\.[a-c]){0,1}", copies_resource(), 0..3);
+    let switches = (any::<bool>(), any::<bool>());
+    (rates, copies, switches, 1u64..9).prop_map(|(rates, copies, (allow, ignore), halves)| {
+        let mut text = format!(
+            "[engine]\nagent_timeout = \"{}ms\"\n[namespace.'*']\nallow_unconfigured = {allow}\n\
+             [namespace.a]\nignore_configured = {ignore}\nblind = \"closed\"\n",
+            1_000 + halves * 500
+        );
+        for (name, fields) in rates {
+            let _ = writeln!(text, "[rate.{name:?}]\n{fields}");
+        }
+        for (name, fields) in copies {
+            let _ = writeln!(text, "[copies.{name:?}]\n{fields}");
+        }
+        text
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn what_is_printed_reads_as_equal_limits(text in document()) {
+        let limits = Limits::parse(&text).map_err(|faults| {
+            TestCaseError::fail(format!("{faults}\n{text}"))
+        })?;
+        let printed = limits.normalised_text();
+        match Limits::parse_with_warnings(&printed) {
+            Err(faults) => prop_assert!(false, "{}\n{}", faults, printed),
+            Ok((again, _)) => {
+                prop_assert_eq!(again.normalised_text(), printed);
+                prop_assert_eq!(again, limits);
+            }
+        }
+    }
+
+    #[test]
+    fn a_report_on_a_good_document_is_itself_that_document(text in document()) {
+        let report = check(&text, "some.toml");
+        prop_assert!(report.good);
+        prop_assert_eq!(Limits::parse(&report.to_string()), Limits::parse(&text));
+    }
+
+    #[test]
+    fn classes_are_what_domains_have_and_no_more(text in document()) {
+        let limits = Limits::parse(&text).map_err(|f| TestCaseError::fail(f.to_string()))?;
+        let mut used = vec![false; limits.classes().len()];
+        for rate in limits.rates() {
+            let default = rate.stated();
+            for (domain, over) in rate.overrides() {
+                let class = limits.class(rate.class_of(domain));
+                let expected = over.stated.clone().or(default);
+                prop_assert_eq!(Some(&class.tiers), expected.tiers.as_ref());
+                prop_assert_eq!(class.hard, expected.hard);
+                prop_assert_eq!(rate.candidate_class_of(domain).is_some(), rate.candidate().is_some());
+                used[over.class.0 as usize] = true;
+                over.candidate.into_iter().for_each(|id| used[id.0 as usize] = true);
+            }
+            used[rate.default_class().0 as usize] = true;
+            let candidate = rate.candidate_class_of("nobody has this name");
+            candidate.into_iter().for_each(|id| used[id.0 as usize] = true);
+        }
+        prop_assert!(used.into_iter().all(|used| used));
+        prop_assert!(limits.classes().windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn a_broken_document_is_answered(
+        text in document(),
+        breaks in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..3), 1..6),
+    ) {
+        let mut bytes = text.into_bytes();
+        for (at, byte, how) in breaks {
+            if bytes.is_empty() {
+                break;
+            }
+            let at = at.index(bytes.len());
+            match how {
+                0 => bytes[at] = byte,
+                1 => drop(bytes.remove(at)),
+                _ => bytes.insert(at, byte),
+            }
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let report = check(&text, "broken.toml");
+        prop_assert_eq!(report.good, report.faults.is_empty());
+        prop_assert!(report.faults.iter().all(|fault| fault.line != Some(0)));
+        let _ = report.to_string();
+    }
+
+    #[test]
+    fn any_text_is_answered(text in "\\PC{0,200}", lines in "([a-z.=\"\\[\\]{} 0-9*\\\\]{0,20}\n){0,8}") {
+        let _ = (check(&text, "any").to_string(), check(&lines, "any").to_string());
+    }
+}
+
+#[test]
+fn order_and_spelling_change_nothing() {
+    let one = Limits::parse(
+        r#"
+        plans = { gold = ["b", "a"] }
+        [rate.y]
+        rate = "6/m"
+        [rate.x]
+        rate = "1/s"
+        plans.gold = { rate = "2/s" }
+        domains.c = { hard = "9/s" }
+        "#,
+    );
+    let other = Limits::parse(
+        r#"
+        [rate]
+        x = { rate = "1/s", domains = { a.rate = "2/s", c.hard = "9/s", b.rate = "2/s" } }
+        y.tiers = [{ limit = 6, window = "60s", active = "1m", cooldown = "0s" }]
+        "#,
+    );
+    assert!(one.is_ok());
+    assert_eq!(one, other);
+}
+
+#[test]
+fn deep_nesting_is_refused_and_not_followed() {
+    for nest in ["[", "{ a = "] {
+        let report = check(&format!("x = {}", nest.repeat(100_000)), "deep.toml");
+        assert!(!report.good);
+    }
+}
+
+#[test]
+fn a_million_overrides_are_carried() {
+    const DOMAINS: usize = 1_000_000;
+    let mut text = String::from("plans.gold = [\n");
+    for n in 0..DOMAINS {
+        let _ = writeln!(text, "\"tenant-{n}\",");
+    }
+    text.push_str("]\n[rate.x]\nrate = \"1/s\"\nplans.gold = { rate = \"9/s\" }\n");
+    let limits = Limits::parse(&text).expect("it is right");
+    let rate = limits.rate("x").expect("it is configured");
+    assert_eq!(rate.overrides().len(), DOMAINS);
+    assert_eq!(limits.classes().len(), 2);
+    // Thirteen bytes of name, four of its end, four of the override, and two slots of eight.
+    let per_domain = rate.heap_bytes() / DOMAINS;
+    assert!(per_domain < 40, "{per_domain} bytes");
+    assert_ne!(rate.class_of("tenant-999999"), rate.default_class());
+    assert_eq!(rate.class_of("tenant-1000000"), rate.default_class());
+}

@@ -1,0 +1,226 @@
+//! The same limits at another speed: for a replay of recorded traffic in less time than it took.
+//!
+//! ```text
+//! 60 times as fast   100 in 10s, hard 200/s   ->   100 in 166666us, hard 12000/s
+//! ```
+//!
+//! Durations shrink, what counts per second grows, limits of windows stay. What stays true: tiers
+//! stay normalised.
+
+use std::num::NonZeroU32;
+
+use tollgate_shared::time::Span;
+
+use super::assemble::{OverridesDraft, assemble};
+use super::path::{Path, Step};
+use super::rate::Tier;
+use super::resource::Stated;
+use super::settings::BlindPolicy;
+use super::units::print_span;
+use super::version::Limits;
+
+/// The shortest window that a replay may be limited by: below it the delay of a denial, some
+/// milliseconds, would be what is measured.
+pub const SCALED_WINDOW_MIN: Span = Span::from_millis(100);
+
+/// A window that would become too short.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{path} = \"{}\": at {speed} times the speed it is {}, expected at least {}",
+    print_span(*.window), print_span(*.scaled), print_span(SCALED_WINDOW_MIN)
+)]
+pub struct ScaleFault {
+    /// Whose it is, as in `resource "http.requests": tier[1].window`.
+    pub path: Box<str>,
+    /// The window as configured.
+    pub window: Span,
+    /// The window as it would be.
+    pub scaled: Span,
+    /// The speed that was asked for.
+    pub speed: NonZeroU32,
+}
+
+impl Limits {
+    /// These limits for a replay at `speed` times the speed.
+    ///
+    /// Durations are divided and rounded down to microseconds, hard, global and local limits
+    /// multiplied. The engine's own settings stay: its agents live in real time.
+    ///
+    /// # Errors
+    ///
+    /// [`ScaleFault`] names the first window that would be shorter than [`SCALED_WINDOW_MIN`].
+    pub fn scaled(&self, speed: NonZeroU32) -> Result<Self, ScaleFault> {
+        if speed.get() == 1 {
+            return Ok(self.clone());
+        }
+        let scale = Scale { speed };
+        let mut draft = self.to_draft();
+        for rate in &mut draft.rates {
+            let resource = Path::DOCUMENT.then(Step::Named("resource", &rate.name));
+            scale
+                .stated(&mut rate.default)
+                .map_err(|short| short.at(&resource))?;
+            if let Some(candidate) = &mut rate.candidate {
+                let path = resource.then(Step::Section("candidate"));
+                scale.stated(candidate).map_err(|short| short.at(&path))?;
+            }
+            let OverridesDraft {
+                domains,
+                stated_of,
+                stated,
+            } = &mut rate.overrides;
+            for (number, stated) in stated.iter_mut().enumerate() {
+                scale.stated(stated).map_err(|short| {
+                    let who = stated_of.iter().position(|&of| of as usize == number);
+                    let domain = who.map_or("", |domain| domains.name(domain));
+                    short.at(&resource.then(Step::Named("domain", domain)))
+                })?;
+            }
+            rate.global = rate.global.map(|global| scale.count(global));
+            rate.blind = scale.blind(rate.blind);
+        }
+        for copies in &mut draft.copies {
+            copies.max_age = copies.max_age.map(|age| scale.span(age));
+        }
+        draft.namespaces.default.blind = scale.blind(draft.namespaces.default.blind);
+        for namespace in draft.namespaces.named.values_mut() {
+            namespace.blind = scale.blind(namespace.blind);
+        }
+        Ok(assemble(draft))
+    }
+}
+
+/// A fault whose owner is not known yet.
+struct TooShort {
+    tier: usize,
+    window: Span,
+    scaled: Span,
+    speed: NonZeroU32,
+}
+
+impl TooShort {
+    fn at(self, owner: &Path<'_>) -> ScaleFault {
+        let tier = owner.then(Step::Item("tier", self.tier));
+        ScaleFault {
+            path: tier.then(Step::Field("window")).to_string().into(),
+            window: self.window,
+            scaled: self.scaled,
+            speed: self.speed,
+        }
+    }
+}
+
+struct Scale {
+    speed: NonZeroU32,
+}
+
+impl Scale {
+    fn span(&self, span: Span) -> Span {
+        Span::from_micros(span.as_micros() / u64::from(self.speed.get()))
+    }
+
+    fn count(&self, hits: u64) -> u64 {
+        hits.saturating_mul(u64::from(self.speed.get()))
+    }
+
+    fn blind(&self, blind: BlindPolicy) -> BlindPolicy {
+        match blind {
+            BlindPolicy::Local(mut rate) => {
+                // What an agent's own limiter counts in.
+                rate.hits = self.count(rate.hits).min(u64::from(u32::MAX));
+                BlindPolicy::Local(rate)
+            }
+            open_or_closed => open_or_closed,
+        }
+    }
+
+    fn stated(&self, stated: &mut Stated) -> Result<(), TooShort> {
+        stated.hard = stated.hard.map(|hard| self.count(hard));
+        for (index, tier) in stated.tiers.iter_mut().flatten().enumerate() {
+            *tier = self.tier(*tier).map_err(|scaled| TooShort {
+                tier: index + 1,
+                window: tier.window,
+                scaled,
+                speed: self.speed,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The tier, scaled; or its window, if that is too short.
+    fn tier(&self, tier: Tier) -> Result<Tier, Span> {
+        let window = self.span(tier.window);
+        if window < SCALED_WINDOW_MIN {
+            return Err(window);
+        }
+        // As many whole windows as before; dividing each by itself could leave a part of one.
+        let windows = tier.active.as_micros() / tier.window.as_micros().max(1);
+        Ok(Tier {
+            window,
+            active: Span::from_micros(window.as_micros().saturating_mul(windows)),
+            cooldown: self.span(tier.cooldown),
+            ..tier
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn speed(times: u32) -> NonZeroU32 {
+        NonZeroU32::new(times).expect("a speed is not zero")
+    }
+
+    const TEXT: &str = r#"
+        [rate.x]
+        hard = "200/s"
+        global = "1000/s"
+        blind = { local = "2/s" }
+        tiers = [{ limit = 100, window = "10s", active = "30s", cooldown = "1m" }]
+        candidate = { rate = "50/m" }
+        domains = { a = { rate = "9/m" }, b = { hard = "3/s" } }
+    "#;
+
+    #[test]
+    fn durations_shrink_and_what_counts_per_second_grows() {
+        let limits = Limits::parse(TEXT).expect("it is right");
+        let fast = limits.scaled(speed(60)).expect("no window gets too short");
+        let expected = Limits::parse(
+            r#"
+            [rate.x]
+            hard = "12000/s"
+            global = "60000/s"
+            blind = { local = "120/s" }
+            tiers = [{ limit = 100, window = "166666us", active = "499998us", cooldown = "1s" }]
+            candidate = { rate = "50/s" }
+            domains = { a = { rate = "9/s" }, b = { hard = "180/s" } }
+            "#,
+        );
+        assert_eq!(Ok(fast), expected);
+        assert_eq!(limits.scaled(speed(1)), Ok(limits));
+    }
+
+    #[test]
+    fn a_window_that_would_be_too_short_is_named() {
+        let limits = Limits::parse(TEXT).expect("it is right");
+        assert!(limits.scaled(speed(100)).is_ok());
+        let fault = limits.scaled(speed(101)).expect_err("10s by 101");
+        assert_eq!(
+            fault.to_string(),
+            "resource \"x\": tier[1].window = \"10s\": at 101 times the speed it is 99ms9us, \
+             expected at least 100ms"
+        );
+        let own = Limits::parse("rate.x = { rate = \"1/h\", domains.\"a.b\".rate = \"5/s\" }");
+        let fault = own
+            .expect("it is right")
+            .scaled(speed(60))
+            .expect_err("1s by 60");
+        assert!(
+            fault
+                .to_string()
+                .starts_with("resource \"x\": domain \"a.b\": tier[1].window"),
+            "{fault}"
+        );
+    }
+}
