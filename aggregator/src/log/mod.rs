@@ -8,6 +8,8 @@
 //! record to record; a record that was acknowledged as appended is delivered to whoever follows, once
 //! in each pass, in order; append times never decrease within a partition.
 
+pub mod journal;
+
 use tollgate_shared::time::Timestamp;
 
 /// A family of partitions within the log.

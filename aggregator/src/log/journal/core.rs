@@ -1,0 +1,378 @@
+//! The journal's thinking: commands and an instant in, reads, writes and events out, turn by turn.
+//!
+//! Has no thread, no channel and no clock, so that a simulation can drive it as the journal's thread
+//! does. In one turn the commands are taken, each partition's appends become one write (and one sync,
+//! where configured), tickets are answered, followers that are caught up get the records from memory,
+//! and those behind read a bounded piece from disk.
+//!
+//! What stays true: nothing is answered or delivered before it is as durable as configured; a follower
+//! gets each record once and in order, or is told why not.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tollgate_shared::time::Timestamp;
+
+use super::super::{AppendError, Delivered, LogEvent, Stream, Ticket};
+use super::disk::Disk;
+use super::error::OpenError;
+use super::layout;
+use super::opening::{self, OpenReport};
+use super::partition::{Cursor, Partition, Terms};
+use super::{JournalConfig, RECORD_BYTES_MAX};
+
+/// How much followers that are behind may read from disk in one turn, each, in bytes. More than a turn
+/// appends, so that they catch up however much is written.
+const CATCH_UP_BYTES: usize = 2 * super::TURN_BYTES;
+
+/// What the journal is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Append a record.
+    Append {
+        /// The stream.
+        stream: Stream,
+        /// The partition.
+        partition: u32,
+        /// What the answer is to name.
+        ticket: Ticket,
+        /// The record.
+        record: Vec<u8>,
+    },
+    /// Answer that there is no room for a record now.
+    Refuse {
+        /// What the answer is to name.
+        ticket: Ticket,
+    },
+    /// Deliver from an offset on.
+    Follow {
+        /// The stream.
+        stream: Stream,
+        /// The partition.
+        partition: u32,
+        /// The first offset that is wanted.
+        from: u64,
+    },
+}
+
+/// The journal without a thread.
+pub struct Core {
+    config: JournalConfig,
+    disk: Arc<dyn Disk>,
+    slots: Vec<Slot>,
+    /// Slots with appends in this turn.
+    touched: Vec<usize>,
+    buffer: Vec<u8>,
+    _lock: Box<dyn Send>,
+}
+
+struct Slot {
+    partition: Partition,
+    staged: Vec<(Ticket, Vec<u8>)>,
+    follower: Option<Follower>,
+}
+
+struct Follower {
+    cursor: Cursor,
+    /// The end when following began, until `CaughtUp` has been said.
+    target: Option<u64>,
+}
+
+impl Core {
+    /// Opens the journal, or makes it. `boot` names the boot of the machine, if it is known.
+    ///
+    /// # Errors
+    ///
+    /// Each [`OpenError`]: where the directory cannot be used, is in use, is not a journal that this
+    /// build reads, or is damaged.
+    pub fn open(
+        config: JournalConfig,
+        disk: Arc<dyn Disk>,
+        boot: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(Self, OpenReport), OpenError> {
+        let opened = opening::open(&config, &disk, boot, now)?;
+        let slots = opened.partitions.into_iter().map(|partition| Slot {
+            partition,
+            staged: Vec::new(),
+            follower: None,
+        });
+        let core = Self {
+            slots: slots.collect(),
+            config,
+            disk,
+            touched: Vec::new(),
+            buffer: Vec::new(),
+            _lock: opened.lock,
+        };
+        Ok((core, opened.report))
+    }
+
+    /// One turn. True where there is more to do without any command: followers that are behind.
+    pub fn turn(
+        &mut self,
+        commands: impl IntoIterator<Item = Command>,
+        now: Timestamp,
+        emit: &mut dyn FnMut(LogEvent),
+    ) -> bool {
+        for command in commands {
+            self.take(command, emit);
+        }
+        let mut touched = std::mem::take(&mut self.touched);
+        for at in touched.drain(..) {
+            self.commit(at, now, emit);
+        }
+        self.touched = touched;
+        let mut more = false;
+        for slot in &mut self.slots {
+            more |= slot.feed(emit);
+        }
+        more
+    }
+
+    /// Makes everything durable and says in the directory that the stop was a clean one. Every command
+    /// has been through a turn.
+    ///
+    /// # Errors
+    ///
+    /// Where something cannot be made durable: then the next opening sees a stop that was not clean.
+    pub fn close(mut self) -> Result<(), OpenError> {
+        for slot in &mut self.slots {
+            let dir: PathBuf = slot.partition.dir.clone();
+            slot.partition.sync().map_err(OpenError::io(dir))?;
+        }
+        let running = layout::running(&self.config.dir);
+        self.disk.remove(&running).map_err(OpenError::io(running))?;
+        let dir = &self.config.dir;
+        self.disk.sync_dir(dir).map_err(OpenError::io(dir))
+    }
+
+    fn take(&mut self, command: Command, emit: &mut dyn FnMut(LogEvent)) {
+        match command {
+            Command::Append {
+                stream,
+                partition,
+                ticket,
+                record,
+            } => match self.accept(stream, partition, &record) {
+                Ok(at) => {
+                    if let Some(slot) = self.slots.get_mut(at) {
+                        if slot.staged.is_empty() {
+                            self.touched.push(at);
+                        }
+                        slot.staged.push((ticket, record));
+                    }
+                }
+                Err(error) => emit(LogEvent::Appended {
+                    ticket,
+                    result: Err(error),
+                }),
+            },
+            Command::Refuse { ticket } => emit(LogEvent::Appended {
+                ticket,
+                result: Err(AppendError::NotNow(
+                    "the journal's queue is full".to_owned(),
+                )),
+            }),
+            Command::Follow {
+                stream,
+                partition,
+                from,
+            } => self.follow(stream, partition, from, emit),
+        }
+    }
+
+    fn accept(&self, stream: Stream, partition: u32, record: &[u8]) -> Result<usize, AppendError> {
+        let at = self.slot_of(stream, partition).ok_or_else(|| {
+            AppendError::Never(format!("{stream:?} has no partition {partition}"))
+        })?;
+        if RECORD_BYTES_MAX < record.len() {
+            return Err(AppendError::Never(format!(
+                "a record of {} bytes is above the limit of {RECORD_BYTES_MAX} bytes",
+                record.len()
+            )));
+        }
+        Ok(at)
+    }
+
+    fn slot_of(&self, stream: Stream, partition: u32) -> Option<usize> {
+        let mut before = 0;
+        for each in layout::STREAMS {
+            let count = layout::partitions_of(each, self.config.partitions);
+            if each == stream {
+                return (partition < count).then_some((before + partition) as usize);
+            }
+            before += count;
+        }
+        None
+    }
+
+    fn follow(
+        &mut self,
+        stream: Stream,
+        partition: u32,
+        from: u64,
+        emit: &mut dyn FnMut(LogEvent),
+    ) {
+        emit(LogEvent::Following {
+            stream,
+            partition,
+            from,
+        });
+        let Some(slot) = self
+            .slot_of(stream, partition)
+            .and_then(|at| self.slots.get_mut(at))
+        else {
+            emit(LogEvent::Broken {
+                stream,
+                partition,
+                next: from,
+                why: format!("{stream:?} has no partition {partition}"),
+            });
+            return;
+        };
+        let end = slot.partition.next;
+        if end < from {
+            emit(LogEvent::Gap {
+                stream,
+                partition,
+                wanted: from,
+                next: end,
+            });
+        }
+        slot.follower = Some(Follower {
+            cursor: Cursor::at(from.min(end)),
+            target: Some(end),
+        });
+    }
+
+    /// Writes what is staged for a partition, answers, and delivers to its follower.
+    fn commit(&mut self, at: usize, now: Timestamp, emit: &mut dyn FnMut(LogEvent)) {
+        let Some(slot) = self.slots.get_mut(at) else {
+            return;
+        };
+        let terms = Terms {
+            ack: self.config.ack,
+            segment_bytes: self.config.segment_bytes,
+        };
+        let staged = std::mem::take(&mut slot.staged);
+        let records = staged.iter().map(|(_, record)| record.as_slice());
+        let appended = slot
+            .partition
+            .append(records, now.as_millis(), terms, &mut self.buffer);
+        match appended {
+            Ok(appended) => {
+                let mut tickets = Vec::with_capacity(staged.len());
+                let mut records = Vec::with_capacity(staged.len());
+                for (offset, (ticket, record)) in (appended.base..).zip(staged) {
+                    tickets.push((ticket, offset));
+                    records.push(Delivered {
+                        offset,
+                        appended: Timestamp::from_millis(appended.append_ms),
+                        bytes: Bytes::from(record),
+                    });
+                }
+                // Delivered first: ruling is what somebody waits for.
+                slot.deliver_new(appended.base, records, emit);
+                for (ticket, offset) in tickets {
+                    emit(LogEvent::Appended {
+                        ticket,
+                        result: Ok(offset),
+                    });
+                }
+            }
+            Err(error) => {
+                let error =
+                    AppendError::NotNow(format!("{}: {error}", slot.partition.dir.display()));
+                for (ticket, _) in staged {
+                    emit(LogEvent::Appended {
+                        ticket,
+                        result: Err(error.clone()),
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Slot {
+    /// Delivers new records from memory to a follower that has all before them.
+    fn deliver_new(&mut self, base: u64, records: Vec<Delivered>, emit: &mut dyn FnMut(LogEvent)) {
+        let Some(follower) = &mut self.follower else {
+            return;
+        };
+        if follower.cursor.next == base {
+            follower.cursor.move_to(self.partition.next);
+            // A follower that was caught up is told so before it gets more.
+            follower.say_caught_up(&self.partition, base, emit);
+            emit(LogEvent::Delivered {
+                stream: self.partition.stream,
+                partition: self.partition.index,
+                records,
+            });
+        }
+    }
+
+    /// Reads a bounded piece for a follower that is behind. True where it still is.
+    fn feed(&mut self, emit: &mut dyn FnMut(LogEvent)) -> bool {
+        let Some(follower) = &mut self.follower else {
+            return false;
+        };
+        let (stream, partition) = (self.partition.stream, self.partition.index);
+        let first = self.partition.first();
+        if follower.cursor.next < first {
+            emit(LogEvent::Gap {
+                stream,
+                partition,
+                wanted: follower.cursor.next,
+                next: first,
+            });
+            follower.cursor.move_to(first);
+        }
+        let mut read_bytes = 0;
+        while follower.cursor.next < self.partition.next && read_bytes < CATCH_UP_BYTES {
+            let mut records = Vec::new();
+            let read = self.partition.read(&mut follower.cursor, &mut records);
+            read_bytes += records.iter().map(|r| r.bytes.len()).sum::<usize>();
+            if !records.is_empty() {
+                emit(LogEvent::Delivered {
+                    stream,
+                    partition,
+                    records,
+                });
+            }
+            if let Err(error) = read {
+                emit(LogEvent::Broken {
+                    stream,
+                    partition,
+                    next: follower.cursor.next,
+                    why: error.to_string(),
+                });
+                self.follower = None;
+                return false;
+            }
+        }
+        let reached = follower.cursor.next;
+        follower.say_caught_up(&self.partition, reached, emit);
+        reached < self.partition.next
+    }
+}
+
+impl Follower {
+    fn say_caught_up(
+        &mut self,
+        partition: &Partition,
+        reached: u64,
+        emit: &mut dyn FnMut(LogEvent),
+    ) {
+        if self.target.is_some_and(|target| target <= reached) {
+            self.target = None;
+            emit(LogEvent::CaughtUp {
+                stream: partition.stream,
+                partition: partition.index,
+                next: reached,
+            });
+        }
+    }
+}

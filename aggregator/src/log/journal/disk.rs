@@ -1,0 +1,172 @@
+//! What the journal asks of a file system, so that a simulation can stand in its place.
+//!
+//! Every access of the journal goes through [`Disk`] and [`DiskFile`]; a simulated one may tear or
+//! lose what was written and not synced, run out of space, or fail. Knows nothing of segments or
+//! records. What was written is seen by the next read; what was synced survives a power cut.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// A file system.
+pub trait Disk: Send + Sync {
+    /// Makes a directory and its parents; one that exists is well.
+    fn create_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// The names in a directory, in no order.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+
+    /// The whole of a small file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// Puts a small file in place as a whole and durably: after a crash there is the old or the new.
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    /// Takes a lock that nobody else can hold, until what is returned is dropped or the process is
+    /// gone; [`io::ErrorKind::WouldBlock`] where somebody holds it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>>;
+
+    /// A new, empty file for writing and reading; an old one of this name is emptied.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+
+    /// A file that exists, for writing and reading.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+
+    /// A file that exists, for reading alone.
+    fn open_for_reading(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Takes a file away.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes durable which files a directory has.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+}
+
+/// An open file.
+pub trait DiskFile: Send {
+    /// Its length in bytes.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Reads up to `into.len()` bytes at `position`; fewer at the end of the file alone.
+    fn read_at(&self, into: &mut [u8], position: u64) -> io::Result<usize>;
+
+    /// Writes all bytes at `position`. After a failure, any part of them may have been written.
+    fn write_at(&mut self, bytes: &[u8], position: u64) -> io::Result<()>;
+
+    /// Cuts the file to `len` bytes.
+    fn truncate(&mut self, len: u64) -> io::Result<()>;
+
+    /// Makes the content durable.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// The operating system's file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsDisk;
+
+impl Disk for OsDisk {
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::create_dir_all(dir)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            // A name that is not UTF-8 is none of ours.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut beside = PathBuf::from(path).into_os_string();
+        beside.push(".new");
+        let beside = PathBuf::from(beside);
+        let mut file = fs::File::create(&beside)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, path)?;
+        match path.parent() {
+            Some(dir) => self.sync_dir(dir),
+            None => Ok(()),
+        }
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {
+        let file = fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)?;
+        file.try_lock().map_err(io::Error::from)?;
+        Ok(Box::new(file))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let file = fs::OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .read(true)
+            .write(true)
+            .open(path)?;
+        Ok(Box::new(OsFile(file)))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Box::new(OsFile(file)))
+    }
+
+    fn open_for_reading(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(OsFile(fs::File::open(path)?)))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::File::open(dir)?.sync_all()
+    }
+}
+
+struct OsFile(fs::File);
+
+impl DiskFile for OsFile {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_at(&self, into: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < into.len() {
+            match self.0.read_at(&mut into[done..], position + done as u64) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&mut self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, position)
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        // The length is part of what fdatasync makes durable; the other metadata nobody reads.
+        self.0.sync_data()
+    }
+}

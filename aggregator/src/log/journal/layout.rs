@@ -1,0 +1,200 @@
+//! Where things lie in a journal's directory, and its two small files.
+//!
+//! ```text
+//! DIR/journal                       the description: version, partitions, generation (below)
+//! DIR/running                       there while a process writes, or was killed: boot id and durability
+//! DIR/lock                          locked while a process writes
+//! DIR/hits-00003/00000000000000018250.seg     a segment, named by the offset of its first record
+//! DIR/limits-00000/…  DIR/denials-00003/…
+//! ```
+//!
+//! The description is lines of words: `tollgate-journal 1`, `partitions 16`, `generation 2`, and for
+//! each partition that had records when the generation began `begins hits 3 18250`.
+//! Knows no disk: names and texts alone.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use super::super::Stream;
+use super::Ack;
+
+/// The version of the format that this build writes, and the newest that it reads.
+pub const VERSION: u32 = 1;
+
+/// The streams, in the order in which they are gone through.
+pub const STREAMS: [Stream; 3] = [Stream::Limits, Stream::Hits, Stream::Denials];
+
+/// The file that describes the journal.
+pub fn description(dir: &Path) -> PathBuf {
+    dir.join("journal")
+}
+
+/// The file that is there while somebody writes.
+pub fn running(dir: &Path) -> PathBuf {
+    dir.join("running")
+}
+
+/// The file that is locked while somebody writes.
+pub fn lock(dir: &Path) -> PathBuf {
+    dir.join("lock")
+}
+
+/// The directory of a partition.
+pub fn partition(dir: &Path, stream: Stream, partition: u32) -> PathBuf {
+    dir.join(format!("{}-{partition:05}", word(stream)))
+}
+
+/// The file of a segment, in its partition's directory.
+pub fn segment(partition_dir: &Path, base: u64) -> PathBuf {
+    partition_dir.join(format!("{base:020}.seg"))
+}
+
+/// The base offset of a segment file, from its name; nothing where it is another file.
+pub fn segment_base(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".seg")?;
+    (digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit()))
+        .then(|| digits.parse().ok())?
+}
+
+/// How many partitions a stream has.
+pub fn partitions_of(stream: Stream, partitions: u32) -> u32 {
+    match stream {
+        Stream::Limits => 1,
+        Stream::Hits | Stream::Denials => partitions,
+    }
+}
+
+fn word(stream: Stream) -> &'static str {
+    match stream {
+        Stream::Hits => "hits",
+        Stream::Limits => "limits",
+        Stream::Denials => "denials",
+    }
+}
+
+fn stream_of(word: &str) -> Option<Stream> {
+    STREAMS.into_iter().find(|s| self::word(*s) == word)
+}
+
+/// What the file `journal` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// How many partitions `hits` and `denials` have.
+    pub partitions: u32,
+    /// The generation of the log: grows when the end of the log may have been lost.
+    pub generation: u32,
+    /// Where that generation begins in each partition that had records then.
+    pub begins: Vec<(Stream, u32, u64)>,
+}
+
+/// What is wrong with a description.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DescriptionFault {
+    /// A later build has written it.
+    Newer(u32),
+    /// It does not read; says what was expected.
+    Unreadable(String),
+}
+
+impl Description {
+    /// Where the present generation begins in a partition.
+    pub fn begin_of(&self, stream: Stream, partition: u32) -> u64 {
+        let found = self
+            .begins
+            .iter()
+            .find(|(s, p, _)| (*s, *p) == (stream, partition));
+        found.map_or(0, |(_, _, begin)| *begin)
+    }
+
+    /// Its text.
+    pub fn to_text(&self) -> String {
+        let mut text = format!(
+            "tollgate-journal {VERSION}\npartitions {}\ngeneration {}\n",
+            self.partitions, self.generation
+        );
+        for (stream, partition, begin) in &self.begins {
+            // Writing to a String does not fail.
+            let _ = writeln!(text, "begins {} {partition} {begin}", word(*stream));
+        }
+        text.push_str("end\n");
+        text
+    }
+
+    /// Reads its text.
+    pub fn from_text(text: &str) -> Result<Self, DescriptionFault> {
+        let fault = |what: &str| DescriptionFault::Unreadable(what.to_owned());
+        let mut lines = text.lines();
+        let version: u32 = lines
+            .next()
+            .and_then(|line| line.strip_prefix("tollgate-journal "))
+            .and_then(|number| number.parse().ok())
+            .ok_or_else(|| fault("file `journal`: expected `tollgate-journal` and a version"))?;
+        if version > VERSION {
+            return Err(DescriptionFault::Newer(version));
+        }
+        let mut read = Self {
+            partitions: 0,
+            generation: 0,
+            begins: Vec::new(),
+        };
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            let understood = match words.as_slice() {
+                ["partitions", n] => n.parse().map(|n| read.partitions = n).is_ok(),
+                ["generation", n] => n.parse().map(|n| read.generation = n).is_ok(),
+                ["begins", s, p, o] => match (stream_of(s), p.parse(), o.parse()) {
+                    (Some(s), Ok(p), Ok(o)) => {
+                        read.begins.push((s, p, o));
+                        true
+                    }
+                    _ => false,
+                },
+                ["end"] if 0 < read.partitions && 0 < read.generation => return Ok(read),
+                _ => false,
+            };
+            if !understood {
+                return Err(DescriptionFault::Unreadable(format!(
+                    "file `journal`: line `{line}` is not understood"
+                )));
+            }
+        }
+        Err(fault("file `journal`: it is cut short, expected an `end`"))
+    }
+}
+
+/// What the file `running` says: who writes, or wrote when it was killed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// The boot of the machine that it ran in; nothing where that was not known.
+    pub boot: Option<String>,
+    /// How durable its acknowledgements were.
+    pub ack: Ack,
+}
+
+impl Running {
+    /// Its text.
+    pub fn to_text(&self) -> String {
+        let ack = match self.ack {
+            Ack::Written => "written",
+            Ack::Synced => "synced",
+        };
+        format!("{ack} {}\n", self.boot.as_deref().unwrap_or("-"))
+    }
+
+    /// Reads its text. What does not read is taken for the worst case: durability `written`, another boot.
+    pub fn from_text(text: &str) -> Self {
+        match text.trim_end().split_once(' ') {
+            Some((ack, boot)) => Self {
+                boot: (boot != "-").then(|| boot.to_owned()),
+                ack: match ack {
+                    "synced" => Ack::Synced,
+                    _ => Ack::Written,
+                },
+            },
+            None => Self {
+                boot: None,
+                ack: Ack::Written,
+            },
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! One partition on disk: its segments, the end that is appended to, and reading from any offset.
+//!
+//! Knows no commands, tickets or followers. What stays true: `next` counts exactly the records that
+//! lie whole in the segments; an append that failed has changed nothing that can be read, and what it
+//! may have left behind is cut off before the next; append times never decrease.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::super::{Delivered, Stream};
+use super::Ack;
+use super::disk::{Disk, DiskFile};
+use super::error::{Corruption, ReadError};
+use super::frame::{self, SEGMENT_HEADER_BYTES, SegmentHeader, Tag};
+use super::layout;
+use super::segment::{Ended, SegmentReader};
+
+/// A segment that is full, or old, and is not written to any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Closed {
+    pub base: u64,
+    /// The append time of the record before its first.
+    pub floor_ms: u64,
+    pub bytes: u64,
+    pub unsynced: bool,
+}
+
+/// The segment that is appended to.
+pub(super) struct Active {
+    pub file: Box<dyn DiskFile>,
+    pub base: u64,
+    pub floor_ms: u64,
+    /// The append time of its first record.
+    pub first_ms: Option<u64>,
+    /// How many bytes of it are whole records.
+    pub bytes: u64,
+    /// A write failed: what lies behind `bytes` is to be cut off before anything is written again.
+    pub spoiled: bool,
+    pub unsynced: bool,
+}
+
+/// One partition.
+pub(super) struct Partition {
+    pub disk: Arc<dyn Disk>,
+    pub stream: Stream,
+    pub index: u32,
+    pub tag: Tag,
+    pub dir: PathBuf,
+    pub closed: VecDeque<Closed>,
+    pub active: Option<Active>,
+    /// The offset that the next record will have.
+    pub next: u64,
+    /// The append time of the last record.
+    pub last_ms: u64,
+    /// Files were made or removed since the directory was last synced.
+    pub dir_unsynced: bool,
+}
+
+/// How appends are to be written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub ack: Ack,
+    pub segment_bytes: u64,
+}
+
+/// What an append came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Appended {
+    /// The offset of the first record.
+    pub base: u64,
+    /// The append time of all of them.
+    pub append_ms: u64,
+}
+
+impl Partition {
+    /// A partition that has no records yet. Nothing is made on disk before the first.
+    pub fn empty(disk: Arc<dyn Disk>, root: &Path, stream: Stream, index: u32) -> Self {
+        Self {
+            disk,
+            stream,
+            index,
+            tag: Tag::of(stream, index),
+            dir: layout::partition(root, stream, index),
+            closed: VecDeque::new(),
+            active: None,
+            next: 0,
+            last_ms: 0,
+            dir_unsynced: false,
+        }
+    }
+
+    /// The first offset that there is.
+    pub fn first(&self) -> u64 {
+        match (self.closed.front(), &self.active) {
+            (Some(segment), _) => segment.base,
+            (None, Some(active)) => active.base,
+            (None, None) => self.next,
+        }
+    }
+
+    /// Appends records as one write, and makes them durable where the terms ask for it.
+    ///
+    /// After an error nothing of them counts.
+    pub fn append<'a>(
+        &mut self,
+        records: impl Iterator<Item = &'a [u8]>,
+        now_ms: u64,
+        terms: Terms,
+        buffer: &mut Vec<u8>,
+    ) -> io::Result<Appended> {
+        let base = self.next;
+        let append_ms = now_ms.max(self.last_ms);
+        buffer.clear();
+        let mut count = 0;
+        for record in records {
+            frame::encode(buffer, self.tag, base + count, append_ms, record);
+            count += 1;
+        }
+        self.make_room(buffer.len() as u64, terms)?;
+        let Some(active) = &mut self.active else {
+            return Err(io::Error::other("no segment to write to"));
+        };
+        let written = active.file.write_at(buffer, active.bytes);
+        let durable = match terms.ack {
+            Ack::Synced => written.and_then(|()| active.file.sync()),
+            Ack::Written => written,
+        };
+        if let Err(error) = durable {
+            active.spoiled = true;
+            // If this fails too, it is tried again before the next append.
+            let _ = active.mend(terms.ack);
+            return Err(error);
+        }
+        active.bytes += buffer.len() as u64;
+        active.unsynced |= terms.ack == Ack::Written;
+        active.first_ms.get_or_insert(append_ms);
+        self.next = base + count;
+        self.last_ms = append_ms;
+        Ok(Appended { base, append_ms })
+    }
+
+    /// Sees to it that there is an active segment that takes `bytes` more.
+    fn make_room(&mut self, bytes: u64, terms: Terms) -> io::Result<()> {
+        if let Some(active) = &mut self.active {
+            active.mend(terms.ack)?;
+            let fits = active.bytes + bytes <= terms.segment_bytes;
+            if fits || active.base == self.next {
+                return Ok(());
+            }
+        }
+        self.roll(terms.ack)
+    }
+
+    /// Closes the active segment, if there is one, and begins the next.
+    pub fn roll(&mut self, ack: Ack) -> io::Result<()> {
+        if self.active.is_none() {
+            self.disk.create_dir(&self.dir)?;
+        }
+        if let Some(active) = &mut self.active {
+            // After a power cut only the last segment can lack something: a hole in an earlier one
+            // would be damage.
+            active.sync()?;
+        }
+        let path = layout::segment(&self.dir, self.next);
+        let header = SegmentHeader {
+            tag: self.tag,
+            base: self.next,
+            floor_ms: self.last_ms,
+        };
+        let begun = self.begin_segment(&path, &header, ack);
+        let file = match begun {
+            Ok(file) => file,
+            Err(error) => {
+                // A file with half a header is none; opening would cut it off as well.
+                let _ = self.disk.remove(&path);
+                return Err(error);
+            }
+        };
+        let begun = Active {
+            file,
+            base: self.next,
+            floor_ms: self.last_ms,
+            first_ms: None,
+            bytes: SEGMENT_HEADER_BYTES as u64,
+            spoiled: false,
+            unsynced: ack == Ack::Written,
+        };
+        if let Some(full) = self.active.replace(begun) {
+            self.closed.push_back(Closed {
+                base: full.base,
+                floor_ms: full.floor_ms,
+                bytes: full.bytes,
+                unsynced: full.unsynced,
+            });
+        }
+        Ok(())
+    }
+
+    fn begin_segment(
+        &mut self,
+        path: &Path,
+        header: &SegmentHeader,
+        ack: Ack,
+    ) -> io::Result<Box<dyn DiskFile>> {
+        let mut file = self.disk.create(path)?;
+        file.write_at(&header.encode(), 0)?;
+        self.dir_unsynced = true;
+        if ack == Ack::Synced {
+            file.sync()?;
+            self.sync_dir()?;
+        }
+        Ok(file)
+    }
+
+    /// Makes everything durable.
+    pub fn sync(&mut self) -> io::Result<()> {
+        for segment in &mut self.closed {
+            if segment.unsynced {
+                let path = layout::segment(&self.dir, segment.base);
+                self.disk.open(&path)?.sync()?;
+                segment.unsynced = false;
+            }
+        }
+        if let Some(active) = &mut self.active {
+            active.mend(Ack::Written)?;
+            active.sync()?;
+        }
+        self.sync_dir()
+    }
+
+    fn sync_dir(&mut self) -> io::Result<()> {
+        if self.dir_unsynced {
+            self.disk.sync_dir(&self.dir)?;
+            if let Some(root) = self.dir.parent() {
+                self.disk.sync_dir(root)?;
+            }
+            self.dir_unsynced = false;
+        }
+        Ok(())
+    }
+
+    /// How many bytes of the segment with this base are whole records; nothing where there is none.
+    fn readable(&self, base: u64) -> Option<u64> {
+        match &self.active {
+            Some(active) if active.base == base => Some(active.bytes),
+            _ => {
+                let at = self.closed.binary_search_by_key(&base, |s| s.base).ok()?;
+                self.closed.get(at).map(|segment| segment.bytes)
+            }
+        }
+    }
+
+    /// The base of the segment in which the record `offset` lies.
+    fn holding(&self, offset: u64) -> Option<u64> {
+        match &self.active {
+            Some(active) if active.base <= offset => Some(active.base),
+            _ => {
+                let behind = self.closed.partition_point(|s| s.base <= offset);
+                self.closed.get(behind.checked_sub(1)?).map(|s| s.base)
+            }
+        }
+    }
+
+    /// Reads about one chunk of records from the cursor on; the cursor lies between the first offset and
+    /// the next.
+    pub fn read(&self, cursor: &mut Cursor, into: &mut Vec<Delivered>) -> Result<(), ReadError> {
+        while cursor.next < self.next && into.is_empty() {
+            let reader = match &mut cursor.reader {
+                Some(reader) => reader,
+                none => {
+                    let base = self
+                        .holding(cursor.next)
+                        .ok_or_else(|| self.missing(cursor.next))?;
+                    let path = layout::segment(&self.dir, base);
+                    none.insert(SegmentReader::open(&*self.disk, &path, self.tag, base)?)
+                }
+            };
+            // A segment that retention removed can still be read through the open file.
+            let end = match self.readable(reader.header().base) {
+                Some(bytes) => bytes,
+                None => reader.size()?,
+            };
+            let ended = match reader.skip_to(cursor.next, end)? {
+                Ended::More => reader.batch(end, into)?,
+                short => short,
+            };
+            cursor.next = match into.last() {
+                Some(last) => last.offset + 1,
+                None => cursor.next,
+            };
+            match ended {
+                Ended::More => {}
+                Ended::Torn => return Err(reader.corrupt("the record is cut short").into()),
+                Ended::AtEnd
+                    if self.active.as_ref().map(|a| a.base) == Some(reader.header().base) =>
+                {
+                    if cursor.next < self.next {
+                        return Err(reader.corrupt("the record is missing").into());
+                    }
+                }
+                Ended::AtEnd => {
+                    let gone = self.holding(cursor.next) == Some(reader.header().base);
+                    if gone || reader.next() < cursor.next {
+                        return Err(reader.corrupt("the record is missing").into());
+                    }
+                    cursor.reader = None;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn missing(&self, offset: u64) -> Corruption {
+        Corruption {
+            file: layout::segment(&self.dir, offset),
+            position: 0,
+            offset,
+            what: "no segment has this record",
+        }
+    }
+}
+
+impl Active {
+    /// Cuts off what a failed write may have left.
+    fn mend(&mut self, ack: Ack) -> io::Result<()> {
+        if self.spoiled {
+            self.file.truncate(self.bytes)?;
+            if ack == Ack::Synced {
+                // What a failed sync leaves in memory may be taken for clean; a length that is durable
+                // again makes all of it void.
+                self.file.sync()?;
+            }
+            self.spoiled = false;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        if self.unsynced {
+            self.file.sync()?;
+            self.unsynced = false;
+        }
+        Ok(())
+    }
+}
+
+/// Where a reader of a partition is.
+#[derive(Default)]
+pub(super) struct Cursor {
+    /// The offset that is read next.
+    pub next: u64,
+    reader: Option<SegmentReader>,
+}
+
+impl Cursor {
+    /// A cursor at `offset`.
+    pub fn at(offset: u64) -> Self {
+        Self {
+            next: offset,
+            reader: None,
+        }
+    }
+
+    /// Goes to another offset.
+    pub fn move_to(&mut self, offset: u64) {
+        *self = Self::at(offset);
+    }
+}

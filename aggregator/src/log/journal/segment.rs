@@ -1,0 +1,189 @@
+//! Reading one segment file, front to back, in bounded batches.
+//!
+//! Knows no neighbours and no writers: up to which byte the file may be read is told on each call.
+//! What stays true: records come out whole, sound and in order, or not at all.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use tollgate_shared::time::Timestamp;
+
+use super::super::Delivered;
+use super::disk::{Disk, DiskFile};
+use super::error::{Corruption, ReadError};
+use super::frame::{self, Parsed, SEGMENT_HEADER_BYTES, SegmentHeader, Tag};
+
+/// How many bytes one read asks for, unless a record is longer. Large enough that the call's cost
+/// vanishes beside the copying, small enough that a follower's batch stays small.
+pub const CHUNK_BYTES: usize = 256 * 1024;
+
+/// Why a batch ended where it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// There is more.
+    More,
+    /// All that may be read has been read.
+    AtEnd,
+    /// The next record begins before the end and reaches beyond it.
+    Torn,
+}
+
+/// A place in a segment file from which records are read.
+pub struct SegmentReader {
+    path: PathBuf,
+    file: Box<dyn DiskFile>,
+    tag: Tag,
+    header: SegmentHeader,
+    next: u64,
+    position: u64,
+}
+
+impl SegmentReader {
+    /// Opens a segment for reading and checks its header.
+    pub fn open(disk: &dyn Disk, path: &Path, tag: Tag, base: u64) -> Result<Self, ReadError> {
+        let file = disk.open_for_reading(path).map_err(read_io(path))?;
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
+        let read = file.read_at(&mut bytes, 0).map_err(read_io(path))?;
+        let corrupt = |what| Corruption {
+            file: path.to_owned(),
+            position: 0,
+            offset: base,
+            what,
+        };
+        let header = SegmentHeader::decode(&bytes[..read]).map_err(corrupt)?;
+        if (header.tag, header.base) != (tag, base) {
+            return Err(
+                corrupt("the segment's header names another place than the file does").into(),
+            );
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            tag,
+            header,
+            next: base,
+            position: SEGMENT_HEADER_BYTES as u64,
+        })
+    }
+
+    /// The segment's header.
+    pub fn header(&self) -> SegmentHeader {
+        self.header
+    }
+
+    /// The offset of the record that is read next.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Where that record begins, in bytes.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// How long the file is now, in bytes.
+    pub fn size(&self) -> Result<u64, ReadError> {
+        self.file.size().map_err(read_io(&self.path))
+    }
+
+    /// Goes to the record `offset` by headers alone, as far as `end` bytes allow.
+    pub fn skip_to(&mut self, offset: u64, end: u64) -> Result<Ended, ReadError> {
+        while self.next < offset {
+            let chunk = self.chunk(CHUNK_BYTES, end)?;
+            let mut at = 0;
+            while self.next < offset && at < chunk.len() {
+                match frame::parse(&chunk[at..], self.tag, self.next, true) {
+                    Parsed::Frame { payload, .. } => {
+                        if end < self.position + payload.end as u64 {
+                            return Ok(Ended::Torn);
+                        }
+                        self.step(payload.end);
+                        at += payload.end;
+                    }
+                    Parsed::Short { needed } if end < self.position + needed as u64 => {
+                        return Ok(Ended::Torn);
+                    }
+                    Parsed::Short { .. } => break,
+                    Parsed::Bad(what) => return Err(self.corrupt(what).into()),
+                }
+            }
+            if chunk.is_empty() {
+                return Ok(Ended::AtEnd);
+            }
+        }
+        Ok(Ended::More)
+    }
+
+    /// Reads about one chunk of records, up to byte `end`, behind what `into` has.
+    pub fn batch(&mut self, end: u64, into: &mut Vec<Delivered>) -> Result<Ended, ReadError> {
+        let mut wanted = CHUNK_BYTES;
+        loop {
+            let chunk = Bytes::from(self.chunk(wanted, end)?);
+            if chunk.is_empty() {
+                return Ok(Ended::AtEnd);
+            }
+            let mut at = 0;
+            loop {
+                match frame::parse(&chunk[at..], self.tag, self.next, false) {
+                    Parsed::Frame { append_ms, payload } => {
+                        into.push(Delivered {
+                            offset: self.next,
+                            appended: Timestamp::from_millis(append_ms),
+                            bytes: chunk.slice(at + payload.start..at + payload.end),
+                        });
+                        self.step(payload.end);
+                        at += payload.end;
+                    }
+                    Parsed::Short { .. } if self.position == end => return Ok(Ended::AtEnd),
+                    Parsed::Short { needed } if end < self.position + needed as u64 => {
+                        return Ok(Ended::Torn);
+                    }
+                    Parsed::Short { .. } if 0 < at => return Ok(Ended::More),
+                    Parsed::Short { needed } => {
+                        // The first record is longer than the chunk: read it alone.
+                        wanted = needed;
+                        break;
+                    }
+                    Parsed::Bad(what) => return Err(self.corrupt(what).into()),
+                }
+            }
+        }
+    }
+
+    /// What is said of damage at the record that is read next.
+    pub fn corrupt(&self, what: &'static str) -> Corruption {
+        Corruption {
+            file: self.path.clone(),
+            position: self.position,
+            offset: self.next,
+            what,
+        }
+    }
+
+    fn step(&mut self, frame_bytes: usize) {
+        self.next += 1;
+        self.position += frame_bytes as u64;
+    }
+
+    fn chunk(&self, wanted: usize, end: u64) -> Result<Vec<u8>, ReadError> {
+        let left = end.saturating_sub(self.position);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(wanted);
+        let mut chunk = vec![0; len];
+        let read = self
+            .file
+            .read_at(&mut chunk, self.position)
+            .map_err(read_io(&self.path))?;
+        if read < len {
+            return Err(self
+                .corrupt("the file is shorter than what was written")
+                .into());
+        }
+        Ok(chunk)
+    }
+}
+
+pub(super) fn read_io(path: &Path) -> impl FnOnce(io::Error) -> ReadError {
+    let path = path.to_owned();
+    move |source| ReadError::Io { path, source }
+}

@@ -1,0 +1,130 @@
+//! Appending and following, while all is well.
+
+use super::*;
+
+#[test]
+fn what_is_acknowledged_is_delivered_in_order_and_stays() {
+    let kit = Kit::new();
+    let mut open = kit.open();
+    open.log.follow(Stream::Hits, 1, 0);
+    for n in 0..5 {
+        let said = open.append(Stream::Hits, 1, format!("r{n}").as_bytes());
+        assert_eq!(said, Ok(n));
+    }
+    let mut delivered = Vec::new();
+    while delivered.len() < 5 {
+        delivered.extend(open.find(|event| match event {
+            LogEvent::Delivered { records, .. } => Some(records.clone()),
+            _ => None,
+        }));
+    }
+    assert_eq!(texts(&delivered), ["r0", "r1", "r2", "r3", "r4"]);
+    open.close();
+
+    let mut open = kit.open();
+    assert_eq!(open.read_all(Stream::Hits, 1, 0), delivered);
+    assert_eq!(texts(&open.read_all(Stream::Hits, 1, 3)), ["r3", "r4"]);
+    assert_eq!(open.append(Stream::Hits, 1, b"r5"), Ok(5));
+    open.close();
+}
+
+#[test]
+fn append_times_never_decrease_when_the_clock_does() {
+    let kit = Kit::new();
+    let mut open = kit.open();
+    for at in [5_000, 4_000, 6_000, 1] {
+        kit.at(at);
+        open.append(Stream::Hits, 0, b"x").expect("appended");
+    }
+    open.close();
+    kit.at(2);
+    let (mut open, report) = kit.try_open().expect("opens");
+    assert_eq!(report.clock_behind.as_millis(), 5_998);
+    open.append(Stream::Hits, 0, b"x").expect("appended");
+    let times: Vec<u64> = open
+        .read_all(Stream::Hits, 0, 0)
+        .iter()
+        .map(|record| record.appended.as_millis())
+        .collect();
+    assert_eq!(times, [5_000, 5_000, 6_000, 6_000, 6_000]);
+    open.close();
+}
+
+#[test]
+fn following_goes_through_all_segments_and_says_that_it_is_caught_up_once() {
+    let mut kit = Kit::new();
+    kit.config.segment_bytes = 200;
+    let mut open = kit.open();
+    for n in 0..40 {
+        open.append(Stream::Denials, 0, format!("record {n}").as_bytes())
+            .expect("appended");
+    }
+    assert!(5 < kit.segments(Stream::Denials, 0).len());
+    for from in 0..=40 {
+        let read = open.read_all(Stream::Denials, 0, from);
+        let offsets: Vec<u64> = read.iter().map(|record| record.offset).collect();
+        assert_eq!(offsets, (from..40).collect::<Vec<_>>());
+        assert!(
+            read.iter()
+                .all(|r| r.bytes == format!("record {}", r.offset))
+        );
+    }
+    assert_eq!(open.append(Stream::Denials, 0, b"last"), Ok(40));
+    let next = open.find(|event| match event {
+        LogEvent::CaughtUp { .. } => panic!("said twice"),
+        LogEvent::Delivered { records, .. } => Some(records[0].offset),
+        _ => None,
+    });
+    assert_eq!(next, 40);
+    open.close();
+}
+
+#[test]
+fn following_beyond_the_end_is_a_gap_back_to_it() {
+    let kit = Kit::new();
+    let mut open = kit.open();
+    open.append(Stream::Hits, 0, b"x").expect("appended");
+    open.log.follow(Stream::Hits, 0, 9);
+    let gap = open.find(|event| match event {
+        LogEvent::Gap { wanted, next, .. } => Some((*wanted, *next)),
+        _ => None,
+    });
+    assert_eq!(gap, (9, 1));
+    open.append(Stream::Hits, 0, b"y").expect("appended");
+    let offset = open.find(|event| match event {
+        LogEvent::Delivered { records, .. } => Some(records[0].offset),
+        _ => None,
+    });
+    assert_eq!(offset, 1);
+    open.close();
+}
+
+#[test]
+fn what_the_log_never_takes_is_refused_at_once() {
+    let kit = Kit::new();
+    let mut open = kit.open();
+    let no_partition = open.append(Stream::Hits, 2, b"x");
+    assert!(matches!(no_partition, Err(AppendError::Never(_))));
+    let too_long = open.append(Stream::Hits, 0, &vec![0; RECORD_BYTES_MAX + 1]);
+    assert!(matches!(too_long, Err(AppendError::Never(_))));
+    assert_eq!(
+        open.append(Stream::Hits, 0, &vec![7; RECORD_BYTES_MAX]),
+        Ok(0)
+    );
+    assert_eq!(
+        open.read_all(Stream::Hits, 0, 0)[0].bytes.len(),
+        RECORD_BYTES_MAX
+    );
+    open.close();
+}
+
+#[test]
+fn after_close_appends_are_answered_not_now() {
+    let kit = Kit::new();
+    let mut open = kit.open();
+    let before = open.send(Stream::Hits, 0, b"before");
+    open.log.close();
+    let after = open.send(Stream::Hits, 0, b"after");
+    assert_eq!(open.answer(before), Ok(0));
+    assert!(matches!(open.answer(after), Err(AppendError::NotNow(_))));
+}

@@ -1,0 +1,176 @@
+//! The journal's promises, one file per kind: what is appended and followed, how it ends and opens
+//! again, what a disk that fails does to it, and what is kept.
+//!
+//! The helper [`Kit`] alone touches the API.
+
+mod following;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc::{Receiver, channel};
+use tollgate_shared::time::Timestamp;
+
+use super::super::{AppendError, Delivered, Log, LogEvent, Stream, Ticket};
+use super::disk::{Disk, OsDisk};
+use super::*;
+
+/// How long an event may take before a test fails: far above what a loaded machine needs.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A directory, a clock that is moved by hand, a boot id and a disk.
+struct Kit {
+    dir: tempfile::TempDir,
+    now_ms: Arc<AtomicU64>,
+    boot: Option<String>,
+    disk: Arc<dyn Disk>,
+    config: JournalConfig,
+}
+
+impl Kit {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let mut config = JournalConfig::new(dir.path().join("journal"));
+        config.partitions = 2;
+        Self {
+            dir,
+            now_ms: Arc::new(AtomicU64::new(1_000)),
+            boot: Some("first-boot".to_owned()),
+            disk: Arc::new(OsDisk),
+            config,
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn at(&self, ms: u64) {
+        self.now_ms.store(ms, Ordering::SeqCst);
+    }
+
+    fn try_open(&self) -> Result<(Open, OpenReport), OpenError> {
+        let (events, inbox) = channel(64);
+        let now_ms = Arc::clone(&self.now_ms);
+        let ground = Ground {
+            disk: Arc::clone(&self.disk),
+            clock: Arc::new(move || Timestamp::from_millis(now_ms.load(Ordering::SeqCst))),
+            boot: self.boot.clone(),
+        };
+        let (log, report) = Journal::open(self.config.clone(), ground, events)?;
+        let open = Open {
+            log,
+            inbox,
+            held: Vec::new(),
+            tickets: 0,
+        };
+        Ok((open, report))
+    }
+
+    fn open(&self) -> Open {
+        self.try_open().expect("opens").0
+    }
+
+    fn open_report(&self) -> OpenReport {
+        let (open, report) = self.try_open().expect("opens");
+        open.close();
+        report
+    }
+
+    /// The segment files of a partition, in order.
+    fn segments(&self, stream: Stream, partition: u32) -> Vec<PathBuf> {
+        let dir = layout::partition(&self.config.dir, stream, partition);
+        let mut names = OsDisk.list(&dir).unwrap_or_default();
+        names.sort();
+        names.into_iter().map(|name| dir.join(name)).collect()
+    }
+}
+
+/// An open journal and its events.
+struct Open {
+    log: Journal,
+    inbox: Receiver<LogEvent>,
+    held: Vec<LogEvent>,
+    tickets: u64,
+}
+
+impl Open {
+    fn event(&mut self) -> LogEvent {
+        let waiting = async { tokio::time::timeout(DEADLINE, self.inbox.recv()).await };
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime")
+            .block_on(waiting)
+            .expect("an event within the deadline")
+            .expect("the journal's thread")
+    }
+
+    /// The next event that passes, looking first at those that were passed over before.
+    fn find<T>(&mut self, mut pick: impl FnMut(&LogEvent) -> Option<T>) -> T {
+        if let Some(at) = self.held.iter().position(|event| pick(event).is_some()) {
+            let event = self.held.remove(at);
+            return pick(&event).expect("as before");
+        }
+        loop {
+            let event = self.event();
+            match pick(&event) {
+                Some(found) => return found,
+                None => self.held.push(event),
+            }
+        }
+    }
+
+    fn send(&mut self, stream: Stream, partition: u32, record: &[u8]) -> Ticket {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.log.append(stream, partition, ticket, record.to_vec());
+        ticket
+    }
+
+    fn answer(&mut self, ticket: Ticket) -> Result<u64, AppendError> {
+        self.find(|event| match event {
+            LogEvent::Appended { ticket: t, result } if *t == ticket => Some(result.clone()),
+            _ => None,
+        })
+    }
+
+    fn append(
+        &mut self,
+        stream: Stream,
+        partition: u32,
+        record: &[u8],
+    ) -> Result<u64, AppendError> {
+        let ticket = self.send(stream, partition, record);
+        self.answer(ticket)
+    }
+
+    /// Everything of a partition from an offset on, until it is caught up.
+    fn read_all(&mut self, stream: Stream, partition: u32, from: u64) -> Vec<Delivered> {
+        self.held.clear();
+        self.log.follow(stream, partition, from);
+        let mut all = Vec::new();
+        loop {
+            match self.event() {
+                LogEvent::Delivered { records, .. } => all.extend(records),
+                LogEvent::CaughtUp { .. } => return all,
+                LogEvent::Following { .. } => all.clear(),
+                LogEvent::Broken { why, .. } => panic!("{why}"),
+                _ => {}
+            }
+        }
+    }
+
+    fn close(mut self) {
+        self.log.close();
+        self.find(|event| (*event == LogEvent::Closed).then_some(()));
+    }
+}
+
+/// The payloads of records, as text.
+fn texts(records: &[Delivered]) -> Vec<String> {
+    let text = |record: &Delivered| String::from_utf8_lossy(&record.bytes).into_owned();
+    records.iter().map(text).collect()
+}
