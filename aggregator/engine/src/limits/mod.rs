@@ -31,6 +31,8 @@ mod report;
 mod resource;
 mod scale;
 mod settings;
+#[cfg(test)]
+mod shipped_tests;
 mod source;
 mod units;
 mod version;

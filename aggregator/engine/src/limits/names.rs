@@ -1,8 +1,8 @@
 //! A table of names: many short strings, looked up by hash, walked in order.
 //!
 //! A million tenants may have limits of their own, and every pair that appears asks for them. A
-//! hash map of boxed strings would spend three allocations' worth of memory on each; here all names
-//! lie in one text, sorted, and a slot is eight bytes. The table is built once and never changes.
+//! hash map of boxed strings would spend an allocation and some eighty bytes on each; here all names
+//! lie in one text, sorted, and a name costs its bytes and about twenty. Built once, never changed.
 //! Knows nothing of what a name stands for: it numbers names densely, in their order.
 
 use std::hash::Hasher as _;

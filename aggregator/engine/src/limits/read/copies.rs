@@ -13,7 +13,7 @@ use crate::limits::source::{Item, Section};
 use crate::limits::version::ResourceIx;
 use crate::limits::warning::{Collector, WarningKind};
 
-const RESOURCE_FIELDS: &[&str] = &[
+pub(super) const RESOURCE_FIELDS: &[&str] = &[
     "limit",
     "global",
     "reserve",
@@ -24,6 +24,8 @@ const RESOURCE_FIELDS: &[&str] = &[
     "domains",
     "groups",
 ];
+
+pub(super) const GROUP_FIELDS: &[&str] = &["limit", "members"];
 
 /// All copy-limited resources of a document.
 pub(super) fn read_copies(
@@ -142,7 +144,7 @@ fn read_groups(section: &Section<'_, '_>, cap: &Cap<'_>) -> BTreeMap<Box<str>, G
         .checked("group")
         .filter_map(|(name, item)| {
             let section = item.table("a table as { limit = 4, members = [\"new-1\"] }")?;
-            section.only(&["limit", "members"]);
+            section.only(GROUP_FIELDS);
             let limit = section
                 .require("limit", "copies of all members together, as 4")
                 .and_then(|item| Some(cap.apply(read_count(&item)?, &item.path)));

@@ -46,6 +46,32 @@ const DOCUMENT_FIELDS: &[&str] = &[
     "copies",
 ];
 
+const ENGINE_FIELDS: &[&str] = &[
+    "pairs_per_partition_max",
+    "agent_timeout",
+    "epochs_per_partition_max",
+];
+
+const NAMESPACE_FIELDS: &[&str] = &["allow_unconfigured", "ignore_configured", "blind"];
+
+/// Every field that a document may have anywhere, for the test that the shipped one shows them.
+#[cfg(test)]
+pub(super) fn all_fields() -> impl Iterator<Item = &'static str> {
+    [
+        DOCUMENT_FIELDS,
+        ENGINE_FIELDS,
+        NAMESPACE_FIELDS,
+        rate::RESOURCE_FIELDS,
+        rate::TIER_FIELDS,
+        copies::RESOURCE_FIELDS,
+        copies::GROUP_FIELDS,
+        &["local"],
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
+}
+
 impl Limits {
     /// Reads a limits document.
     ///
@@ -114,11 +140,7 @@ fn read_engine(document: &Section<'_, '_>) -> EngineSettings {
     let Some(section) = document.section("engine", Step::Section("engine")) else {
         return engine;
     };
-    section.only(&[
-        "pairs_per_partition_max",
-        "agent_timeout",
-        "epochs_per_partition_max",
-    ]);
+    section.only(ENGINE_FIELDS);
     let count = |field: &str, into: &mut u64| {
         if let Some(item) = section.get(field) {
             // The upper bound is what a partition can number in 32 bits.
@@ -178,7 +200,7 @@ fn read_namespace(item: &Item<'_, '_>, inherited: Namespace) -> Namespace {
     let Some(section) = item.table("a table of switches") else {
         return namespace;
     };
-    section.only(&["allow_unconfigured", "ignore_configured", "blind"]);
+    section.only(NAMESPACE_FIELDS);
     let switch = |field: &str| section.get(field).and_then(|item| item.boolean());
     if let Some(allow) = switch("allow_unconfigured") {
         namespace.allow_unconfigured = allow;

@@ -17,7 +17,7 @@ use crate::limits::warning::{Collector, WarningKind};
 /// The most tiers of one domain: agents learn them with every snapshot, and a climb visits them all.
 const TIERS_MAX: usize = tollgate_shared::wire::public::TIERS_MAX as usize;
 
-const RESOURCE_FIELDS: &[&str] = &[
+pub(super) const RESOURCE_FIELDS: &[&str] = &[
     "algorithm",
     "rate",
     "tiers",
@@ -32,7 +32,7 @@ const RESOURCE_FIELDS: &[&str] = &[
 
 const STATED_FIELDS: &[&str] = &["rate", "tiers", "hard"];
 
-const TIER_FIELDS: &[&str] = &["limit", "window", "active", "cooldown", "skippable"];
+pub(super) const TIER_FIELDS: &[&str] = &["limit", "window", "active", "cooldown", "skippable"];
 
 /// All rate-limited resources of a document.
 pub(super) fn read_rates(
