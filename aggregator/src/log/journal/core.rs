@@ -20,11 +20,15 @@ use super::error::OpenError;
 use super::layout;
 use super::opening::{self, OpenReport};
 use super::partition::{Cursor, Partition, Terms};
+use super::retention::{self, Bounds};
 use super::{JournalConfig, RECORD_BYTES_MAX};
 
 /// How much followers that are behind may read from disk in one turn, each, in bytes. More than a turn
 /// appends, so that they catch up however much is written.
 const CATCH_UP_BYTES: usize = 2 * super::TURN_BYTES;
+
+/// How often segments are looked after. Retention is counted in hours; a second is nothing beside it.
+const TIDY_EVERY_MS: u64 = 1_000;
 
 /// What the journal is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +68,8 @@ pub struct Core {
     /// Slots with appends in this turn.
     touched: Vec<usize>,
     buffer: Vec<u8>,
+    /// When old segments were last looked for, in milliseconds of the clock.
+    tidied_ms: u64,
     _lock: Box<dyn Send>,
 }
 
@@ -104,6 +110,7 @@ impl Core {
             disk,
             touched: Vec::new(),
             buffer: Vec::new(),
+            tidied_ms: now.as_millis(),
             _lock: opened.lock,
         };
         Ok((core, opened.report))
@@ -124,6 +131,7 @@ impl Core {
             self.commit(at, now, emit);
         }
         self.touched = touched;
+        self.tidy(now.as_millis());
         let mut more = false;
         for slot in &mut self.slots {
             more |= slot.feed(emit);
@@ -245,6 +253,39 @@ impl Core {
             cursor: Cursor::at(from.min(end)),
             target: Some(end),
         });
+    }
+
+    /// Closes segments that have grown old, and removes those that are overdue, once in a while.
+    fn tidy(&mut self, now_ms: u64) {
+        // A clock that was set back must not stop this.
+        if now_ms.abs_diff(self.tidied_ms) < TIDY_EVERY_MS {
+            return;
+        }
+        self.tidied_ms = now_ms;
+        let retention_ms = self.config.retention.as_millis();
+        for slot in &mut self.slots {
+            if let Err(error) =
+                slot.partition
+                    .roll_if_older(now_ms, retention_ms / 4, self.config.ack)
+            {
+                tracing::warn!(%error, dir = %slot.partition.dir.display(), "a segment cannot be begun");
+            }
+        }
+        let kept: Vec<_> = self
+            .slots
+            .iter()
+            .map(|slot| slot.partition.kept())
+            .collect();
+        let bounds = Bounds {
+            retention_ms,
+            bytes: self.config.retention_bytes,
+        };
+        let overdue = retention::overdue(&kept, now_ms, bounds);
+        for (slot, count) in self.slots.iter_mut().zip(overdue) {
+            if let Err(error) = slot.partition.remove_first(count) {
+                tracing::warn!(%error, dir = %slot.partition.dir.display(), "a segment cannot be removed");
+            }
+        }
     }
 
     /// Writes what is staged for a partition, answers, and delivers to its follower.

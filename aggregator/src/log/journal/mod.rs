@@ -27,6 +27,9 @@ pub mod frame;
 mod layout;
 mod opening;
 mod partition;
+pub mod reader;
+mod recovery;
+mod retention;
 mod segment;
 #[cfg(test)]
 mod tests;
@@ -43,6 +46,7 @@ use super::{Log, LogEvent, Stream, Ticket};
 
 pub use self::error::{Corruption, OpenError, ReadError};
 pub use self::opening::{LastStop, OpenReport, Torn};
+pub use self::reader::{JournalReader, PartitionReader};
 
 /// The most bytes that one record may have: what the wire allows.
 pub const RECORD_BYTES_MAX: usize = tollgate_shared::wire::MESSAGE_BYTES_MAX;

@@ -15,6 +15,7 @@ use super::disk::{Disk, DiskFile};
 use super::error::{Corruption, ReadError};
 use super::frame::{self, SEGMENT_HEADER_BYTES, SegmentHeader, Tag};
 use super::layout;
+use super::retention::{Kept, KeptSegment};
 use super::segment::{Ended, SegmentReader};
 
 /// A segment that is full, or old, and is not written to any more.
@@ -194,6 +195,59 @@ impl Partition {
                 bytes: full.bytes,
                 unsynced: full.unsynced,
             });
+        }
+        Ok(())
+    }
+
+    /// Begins a new segment where the active one's first record is older than `age_ms`, so that it can
+    /// be removed in time. `limits` are not removed.
+    pub fn roll_if_older(&mut self, now_ms: u64, age_ms: u64, ack: Ack) -> io::Result<()> {
+        let first_ms = self.active.as_ref().and_then(|active| active.first_ms);
+        let old = first_ms.is_some_and(|first_ms| first_ms.saturating_add(age_ms) < now_ms);
+        if !old || self.stream == Stream::Limits {
+            return Ok(());
+        }
+        if let Some(active) = &mut self.active {
+            active.mend(ack)?;
+        }
+        self.roll(ack)
+    }
+
+    /// What retention has to know.
+    pub fn kept(&self) -> Kept {
+        let active_floor_ms = self.active.as_ref().map(|active| active.floor_ms);
+        let ends = self.closed.iter().skip(1).map(|segment| segment.floor_ms);
+        let ends = ends.chain([active_floor_ms.unwrap_or(self.last_ms)]);
+        Kept {
+            stream: self.stream,
+            closed: self
+                .closed
+                .iter()
+                .zip(ends)
+                .map(|(segment, last_ms)| KeptSegment {
+                    floor_ms: segment.floor_ms,
+                    last_ms,
+                    bytes: segment.bytes,
+                })
+                .collect(),
+            active_floor_ms,
+            active_bytes: self.active.as_ref().map_or(0, |active| active.bytes),
+        }
+    }
+
+    /// Removes so many segments from the beginning.
+    pub fn remove_first(&mut self, count: usize) -> io::Result<()> {
+        for _ in 0..count {
+            let Some(first) = self.closed.front() else {
+                break;
+            };
+            let removed = self.disk.remove(&layout::segment(&self.dir, first.base));
+            match removed {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            self.closed.pop_front();
+            self.dir_unsynced = true;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use super::super::Delivered;
 use super::disk::{Disk, DiskFile};
 use super::error::{Corruption, ReadError};
 use super::frame::{self, Parsed, SEGMENT_HEADER_BYTES, SegmentHeader, Tag};
+use super::layout;
 
 /// How many bytes one read asks for, unless a record is longer. Large enough that the call's cost
 /// vanishes beside the copying, small enough that a follower's batch stays small.
@@ -136,10 +137,11 @@ impl SegmentReader {
                         at += payload.end;
                     }
                     Parsed::Short { .. } if self.position == end => return Ok(Ended::AtEnd),
+                    // What is sound comes out first; damage is told by the batch that begins at it.
+                    Parsed::Short { .. } | Parsed::Bad(_) if 0 < at => return Ok(Ended::More),
                     Parsed::Short { needed } if end < self.position + needed as u64 => {
                         return Ok(Ended::Torn);
                     }
-                    Parsed::Short { .. } if 0 < at => return Ok(Ended::More),
                     Parsed::Short { needed } => {
                         // The first record is longer than the chunk: read it alone.
                         wanted = needed;
@@ -181,6 +183,21 @@ impl SegmentReader {
         }
         Ok(chunk)
     }
+}
+
+/// The base offsets of the segments in a partition's directory, in order; none where there is none.
+pub fn bases(disk: &dyn Disk, dir: &Path) -> Result<Vec<u64>, ReadError> {
+    let names = match disk.list(dir) {
+        Ok(names) => names,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(read_io(dir)(error)),
+    };
+    let mut bases: Vec<u64> = names
+        .iter()
+        .filter_map(|name| layout::segment_base(name))
+        .collect();
+    bases.sort_unstable();
+    Ok(bases)
 }
 
 pub(super) fn read_io(path: &Path) -> impl FnOnce(io::Error) -> ReadError {

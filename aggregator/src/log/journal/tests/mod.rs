@@ -3,7 +3,11 @@
 //!
 //! The helper [`Kit`] alone touches the API.
 
+mod ending;
+mod failing;
+mod faulty;
 mod following;
+mod keeping;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -152,11 +156,20 @@ impl Open {
         self.held.clear();
         self.log.follow(stream, partition, from);
         let mut all = Vec::new();
+        let mut begun = false;
         loop {
             match self.event() {
-                LogEvent::Delivered { records, .. } => all.extend(records),
+                LogEvent::Following { .. } => begun = true,
+                _ if !begun => {}
+                LogEvent::Delivered {
+                    stream: s,
+                    partition: p,
+                    records,
+                } => {
+                    assert_eq!((s, p), (stream, partition));
+                    all.extend(records);
+                }
                 LogEvent::CaughtUp { .. } => return all,
-                LogEvent::Following { .. } => all.clear(),
                 LogEvent::Broken { why, .. } => panic!("{why}"),
                 _ => {}
             }

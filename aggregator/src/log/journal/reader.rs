@@ -1,0 +1,251 @@
+//! Reading a journal without writing it: no lock, no trace, whether or not somebody writes it.
+//!
+//! For commands on logs (`audit`, `explain`). What stays true: nothing in the directory is changed;
+//! records come out whole and in order; the end of what is written at the moment is an end and not an
+//! error, and reading may go on from there later. Records are seen when they are written, which under
+//! `synced` may be a moment before they are acknowledged.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::super::{Delivered, Stream};
+use super::disk::Disk;
+use super::error::{OpenError, ReadError};
+use super::frame::{SEGMENT_HEADER_BYTES, Tag};
+use super::layout::{self, Description};
+use super::opening;
+use super::segment::{Ended, SegmentReader, bases, read_io};
+
+/// How often something that looks damaged is read again before it is called so. A writer whose disk
+/// failed cuts its end off and writes it anew; who reads in between sees a mixture for microseconds.
+const LOOKS: usize = 32;
+
+/// A journal that is only read.
+pub struct JournalReader {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    description: Description,
+}
+
+impl JournalReader {
+    /// Opens a journal for reading.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] where there is no journal, or none that this build reads.
+    pub fn open(dir: impl Into<PathBuf>, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
+        let dir = dir.into();
+        let Some(description) = opening::read_description(&*disk, &dir)? else {
+            return Err(OpenError::NotAJournal {
+                dir,
+                what: "it has no file `journal`: expected a journal's directory".to_owned(),
+            });
+        };
+        Ok(Self {
+            disk,
+            dir,
+            description,
+        })
+    }
+
+    /// How many partitions `hits` and `denials` have.
+    pub fn partitions(&self) -> u32 {
+        self.description.partitions
+    }
+
+    /// The generation of the log when this was opened.
+    pub fn generation(&self) -> u32 {
+        self.description.generation
+    }
+
+    /// A reader of one partition, from an offset on. A partition that does not exist is empty.
+    pub fn read(&self, stream: Stream, partition: u32, from: u64) -> PartitionReader {
+        PartitionReader {
+            disk: Arc::clone(&self.disk),
+            dir: layout::partition(&self.dir, stream, partition),
+            tag: Tag::of(stream, partition),
+            next: from,
+            segment: None,
+            unread_bytes: 0,
+        }
+    }
+}
+
+/// What reading on came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// Records, at least one, in order.
+    Records(Vec<Delivered>),
+    /// Retention has removed what was to be read. Reading goes on at `first`.
+    Gone {
+        /// The offset that was wanted.
+        wanted: u64,
+        /// The first one that there is.
+        first: u64,
+    },
+    /// That is all at the moment.
+    End,
+}
+
+/// Reads one partition.
+pub struct PartitionReader {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    tag: Tag,
+    next: u64,
+    segment: Option<SegmentReader>,
+    unread_bytes: u64,
+}
+
+impl PartitionReader {
+    /// The offset that is read next.
+    pub fn next_offset(&self) -> u64 {
+        self.next
+    }
+
+    /// How many bytes of an unfinished record stood behind the last whole one, when the end was reached.
+    /// Where nobody writes, that is a torn end, which the next writer cuts off.
+    pub fn unread_bytes(&self) -> u64 {
+        self.unread_bytes
+    }
+
+    /// Reads on: about a quarter of a MiB.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`] where something is damaged or cannot be read; reading again tries again.
+    pub fn read(&mut self) -> Result<Read, ReadError> {
+        let mut looks = 0;
+        loop {
+            match self.look() {
+                Ok(Some(read)) => return Ok(read),
+                Ok(None) => {}
+                Err(error) if looks == LOOKS => return Err(error),
+                Err(_) => {
+                    looks += 1;
+                    self.segment = None;
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    /// Reads on within a segment, or goes to the next: then there is nothing yet.
+    fn look(&mut self) -> Result<Option<Read>, ReadError> {
+        let Some(segment) = &mut self.segment else {
+            return self.enter();
+        };
+        let end = segment.size()?;
+        let mut records = Vec::new();
+        let ended = match segment.skip_to(self.next, end)? {
+            Ended::More => segment.batch(end, &mut records)?,
+            short => short,
+        };
+        if let Some(last) = records.last() {
+            self.next = last.offset + 1;
+            return Ok(Some(Read::Records(records)));
+        }
+        self.unread_bytes = end.saturating_sub(segment.position());
+        let (base, reached) = (segment.header().base, segment.next());
+        let following = bases(&*self.disk, &self.dir)?
+            .into_iter()
+            .find(|b| base < *b);
+        match (ended, following) {
+            (Ended::More, _) => Ok(None),
+            (_, None) => Ok(Some(Read::End)),
+            // It grew while its successor was begun: there is more to read.
+            (_, Some(_)) if segment.size()? != end => Ok(None),
+            (Ended::AtEnd, Some(following)) if following == reached => {
+                self.segment = None;
+                self.next = self.next.max(reached);
+                Ok(None)
+            }
+            (Ended::Torn, Some(_)) => Err(segment.corrupt("the record is cut short").into()),
+            (Ended::AtEnd, Some(_)) => Err(segment.corrupt("the record is missing").into()),
+        }
+    }
+
+    /// Opens the segment in which the next record lies.
+    fn enter(&mut self) -> Result<Option<Read>, ReadError> {
+        let bases = bases(&*self.disk, &self.dir)?;
+        let Some(first) = bases.first().copied() else {
+            return Ok(Some(Read::End));
+        };
+        if self.next < first {
+            let wanted = std::mem::replace(&mut self.next, first);
+            return Ok(Some(Read::Gone { wanted, first }));
+        }
+        let behind = bases.partition_point(|base| *base <= self.next);
+        let Some(base) = behind.checked_sub(1).and_then(|at| bases.get(at)).copied() else {
+            return Ok(Some(Read::End));
+        };
+        let path = layout::segment(&self.dir, base);
+        match self.size_of(&path)? {
+            // Retention was faster: look at what there is now.
+            None => Ok(None),
+            // The writer is about to begin it, or was killed when it did.
+            Some(size) if size < SEGMENT_HEADER_BYTES as u64 && behind == bases.len() => {
+                self.unread_bytes = size;
+                Ok(Some(Read::End))
+            }
+            Some(_) => {
+                let segment = SegmentReader::open(&*self.disk, &path, self.tag, base)?;
+                self.segment = Some(segment);
+                Ok(None)
+            }
+        }
+    }
+
+    fn size_of(&self, path: &Path) -> Result<Option<u64>, ReadError> {
+        let opened = self.disk.open_for_reading(path);
+        match opened.and_then(|file| file.size()) {
+            Ok(size) => Ok(Some(size)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(read_io(path)(error)),
+        }
+    }
+}
+
+/// Record by record, up to the end of what is there; what retention has removed is passed over.
+impl IntoIterator for PartitionReader {
+    type Item = Result<Delivered, ReadError>;
+    type IntoIter = Records;
+
+    fn into_iter(self) -> Records {
+        Records {
+            reader: self,
+            batch: Vec::new().into_iter(),
+            failed: false,
+        }
+    }
+}
+
+/// A partition's records, one by one.
+pub struct Records {
+    reader: PartitionReader,
+    batch: std::vec::IntoIter<Delivered>,
+    failed: bool,
+}
+
+impl Iterator for Records {
+    type Item = Result<Delivered, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.failed {
+            if let Some(record) = self.batch.next() {
+                return Some(Ok(record));
+            }
+            match self.reader.read() {
+                Ok(Read::Records(records)) => self.batch = records.into_iter(),
+                Ok(Read::Gone { .. }) => {}
+                Ok(Read::End) => return None,
+                Err(error) => {
+                    self.failed = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,313 @@
+//! How a journal ends, and what is there when it is opened again.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use super::faulty::edit;
+use super::*;
+
+/// Makes a journal that was stopped in order look as if its writer had been killed.
+fn as_if_killed(kit: &Kit) {
+    let running = layout::Running {
+        boot: kit.boot.clone(),
+        ack: kit.config.ack,
+    };
+    std::fs::write(layout::running(&kit.config.dir), running.to_text()).expect("writes");
+}
+
+fn kit_with(records: &[&[u8]]) -> Kit {
+    let kit = Kit::new();
+    let mut open = kit.open();
+    for record in records {
+        open.append(Stream::Hits, 0, record).expect("appended");
+    }
+    open.close();
+    kit
+}
+
+fn segment(kit: &Kit) -> PathBuf {
+    kit.segments(Stream::Hits, 0)[0].clone()
+}
+
+/// Where the three records of [`THREE`] begin, and where the file ends.
+const BEGINS: [usize; 4] = [32, 32 + 25, 32 + 25 + 26, 32 + 25 + 26 + 25];
+const THREE: [&[u8]; 3] = [b"first", b"second", b"third"];
+
+#[test]
+fn a_record_that_is_torn_at_any_byte_is_cut_off_and_reported() {
+    for cut in BEGINS[2]..BEGINS[3] {
+        let kit = kit_with(&THREE);
+        as_if_killed(&kit);
+        edit(&segment(&kit), |bytes| bytes.truncate(cut));
+        let (mut open, report) = kit.try_open().expect("opens");
+        let torn = Torn {
+            file: segment(&kit),
+            position: BEGINS[2] as u64,
+            cut_bytes: (cut - BEGINS[2]) as u64,
+            next: 2,
+        };
+        let expected = if cut == BEGINS[2] { vec![] } else { vec![torn] };
+        assert_eq!(report.torn, expected);
+        assert_eq!(report.last_stop, LastStop::Killed);
+        assert_eq!(report.generation, 1, "nothing acknowledged was lost");
+        assert_eq!(open.append(Stream::Hits, 0, b"again"), Ok(2));
+        let all = open.read_all(Stream::Hits, 0, 0);
+        assert_eq!(texts(&all), ["first", "second", "again"]);
+        open.close();
+        assert_eq!(kit.open_report().torn, []);
+    }
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_reported_with_file_and_position() {
+    for killed in [false, true] {
+        for at in 0..BEGINS[3] {
+            let kit = kit_with(&THREE);
+            if killed {
+                as_if_killed(&kit);
+            }
+            edit(&segment(&kit), |bytes| bytes[at] ^= 1 << (at % 8));
+            let Err(OpenError::Corrupt(found)) = kit.try_open() else {
+                panic!("a flipped bit in byte {at} was not noticed");
+            };
+            assert_eq!(found.file, segment(&kit));
+            let begin = BEGINS.iter().rposition(|begin| *begin <= at);
+            let position = begin.map_or(0, |record| BEGINS[record]);
+            assert_eq!(found.position, position as u64, "byte {at}");
+            assert_eq!(found.offset, begin.unwrap_or(0) as u64, "byte {at}");
+        }
+    }
+}
+
+#[test]
+fn damage_in_an_earlier_segment_ends_delivery_there_and_is_not_skipped() {
+    let mut kit = Kit::new();
+    kit.config.segment_bytes = 100;
+    let mut open = kit.open();
+    for n in 0..9 {
+        open.append(Stream::Hits, 0, format!("record {n}").as_bytes())
+            .expect("appended");
+    }
+    open.close();
+    let file = kit.segments(Stream::Hits, 0)[1].clone();
+    edit(&file, |bytes| *bytes.last_mut().expect("has bytes") ^= 4);
+
+    let mut open = kit.open();
+    open.log.follow(Stream::Hits, 0, 0);
+    let mut read = 0;
+    let (next, why) = open.find(|event| match event {
+        LogEvent::Delivered { records, .. } => {
+            read += records.len() as u64;
+            None
+        }
+        LogEvent::Broken { next, why, .. } => Some((*next, why.clone())),
+        _ => None,
+    });
+    assert_eq!(read, next);
+    assert_eq!(next, 3);
+    assert!(why.contains(&file.display().to_string()), "{why}");
+    assert!(why.contains("byte 60"), "{why}");
+    open.close();
+}
+
+#[test]
+fn a_segment_that_is_missing_is_damage() {
+    let mut kit = Kit::new();
+    kit.config.segment_bytes = 60;
+    let mut open = kit.open();
+    for _ in 0..5 {
+        open.append(Stream::Hits, 0, b"record").expect("appended");
+    }
+    open.close();
+    std::fs::remove_file(&kit.segments(Stream::Hits, 0)[2]).expect("removes");
+    let mut open = kit.open();
+    open.log.follow(Stream::Hits, 0, 0);
+    let next = open.find(|event| match event {
+        LogEvent::Broken { next, .. } => Some(*next),
+        _ => None,
+    });
+    assert_eq!(next, 2);
+    open.close();
+}
+
+#[test]
+fn a_power_cut_begins_a_generation_where_records_were_only_written() {
+    let mut kit = kit_with(&THREE);
+    as_if_killed(&kit);
+    assert_eq!(kit.open_report().generation, 1, "the machine went on");
+    as_if_killed(&kit);
+    // The last record's pages never reached the disk.
+    edit(&segment(&kit), |bytes| bytes[BEGINS[2]..].fill(0));
+    kit.boot = Some("second-boot".to_owned());
+    let report = kit.open_report();
+    assert_eq!(report.last_stop, LastStop::PowerCut);
+    assert_eq!(report.generation, 2);
+    assert_eq!(report.torn.len(), 1);
+    assert_eq!(report.torn[0].next, 2);
+    assert!(report.unbegun.contains(&(Stream::Hits, 0)));
+
+    // Nothing was appended: it is said again, and the generation stays.
+    let (mut open, report) = kit.try_open().expect("opens");
+    assert_eq!((report.last_stop, report.generation), (LastStop::Clean, 2));
+    assert!(report.unbegun.contains(&(Stream::Hits, 0)));
+    assert_eq!(open.append(Stream::Hits, 0, b"generation 2"), Ok(2));
+    open.close();
+    let report = kit.open_report();
+    assert!(!report.unbegun.contains(&(Stream::Hits, 0)));
+    assert!(report.unbegun.contains(&(Stream::Hits, 1)), "has none yet");
+}
+
+#[test]
+fn a_power_cut_keeps_the_generation_where_records_were_synced() {
+    let mut kit = Kit::new();
+    kit.config.ack = Ack::Synced;
+    let mut open = kit.open();
+    open.append(Stream::Hits, 0, b"x").expect("appended");
+    open.close();
+    as_if_killed(&kit);
+    edit(&segment(&kit), |bytes| bytes.extend([0; 4096]));
+    kit.boot = None;
+    let report = kit.open_report();
+    assert_eq!(
+        (report.last_stop, report.generation),
+        (LastStop::PowerCut, 1)
+    );
+    assert_eq!(report.torn.len(), 1);
+
+    // More than one turn writes cannot have been on its way: what is wrong there was acknowledged.
+    as_if_killed(&kit);
+    edit(&segment(&kit), |bytes| bytes.extend(vec![0; 3_000_000]));
+    assert!(matches!(kit.try_open(), Err(OpenError::Corrupt(_))));
+}
+
+#[test]
+fn a_machine_without_a_boot_id_is_taken_to_have_gone_down() {
+    let mut kit = kit_with(&THREE);
+    kit.boot = None;
+    as_if_killed(&kit);
+    assert_eq!(kit.open_report().last_stop, LastStop::PowerCut);
+}
+
+#[test]
+fn after_a_power_cut_what_follows_a_torn_segment_goes_too() {
+    let mut kit = Kit::new();
+    kit.config.segment_bytes = 60;
+    let mut open = kit.open();
+    for _ in 0..5 {
+        open.append(Stream::Hits, 0, b"record").expect("appended");
+    }
+    open.close();
+    as_if_killed(&kit);
+    kit.boot = Some("second-boot".to_owned());
+    let segments = kit.segments(Stream::Hits, 0);
+    edit(&segments[3], |bytes| bytes.truncate(40));
+    let (mut open, report) = kit.try_open().expect("opens");
+    assert_eq!(report.torn.len(), 2);
+    assert_eq!(open.append(Stream::Hits, 0, b"genesis"), Ok(3));
+    assert_eq!(open.read_all(Stream::Hits, 0, 0).len(), 4);
+    open.close();
+
+    // The one before those was synced before the last was begun: there it is damage.
+    as_if_killed(&kit);
+    kit.boot = Some("third-boot".to_owned());
+    let segments = kit.segments(Stream::Hits, 0);
+    edit(&segments[0], |bytes| bytes.truncate(40));
+    let mut open = kit.open();
+    open.log.follow(Stream::Hits, 0, 0);
+    let next = open.find(|event| match event {
+        LogEvent::Broken { next, .. } => Some(*next),
+        _ => None,
+    });
+    assert_eq!(next, 0);
+    open.close();
+}
+
+#[test]
+fn a_segment_whose_header_is_cut_short_had_no_records() {
+    for length in 0..32 {
+        let mut kit = Kit::new();
+        kit.config.segment_bytes = 60;
+        let mut open = kit.open();
+        open.append(Stream::Hits, 0, b"record").expect("appended");
+        open.append(Stream::Hits, 0, b"record").expect("appended");
+        open.close();
+        as_if_killed(&kit);
+        edit(&kit.segments(Stream::Hits, 0)[1], |bytes| {
+            bytes.truncate(length)
+        });
+        let (mut open, report) = kit.try_open().expect("opens");
+        assert_eq!(report.torn.len(), 1);
+        assert_eq!(open.append(Stream::Hits, 0, b"again"), Ok(1));
+        open.close();
+    }
+}
+
+#[test]
+fn an_end_that_was_cut_by_hand_begins_a_generation() {
+    let kit = kit_with(&THREE);
+    edit(&segment(&kit), |bytes| bytes.truncate(BEGINS[3] - 1));
+    let report = kit.open_report();
+    assert_eq!((report.last_stop, report.generation), (LastStop::Clean, 2));
+    assert_eq!(report.torn.len(), 1);
+}
+
+const CHILD_DIR: &str = "TOLLGATE_TEST_JOURNAL_CHILD_DIR";
+
+/// Appends and says on its output what was acknowledged, until it is killed.
+fn write_until_killed(dir: PathBuf) {
+    let mut kit = Kit::new();
+    kit.config.dir = dir;
+    kit.config.segment_bytes = 1024 * 1024;
+    let mut open = kit.open();
+    for n in 0.. {
+        // Several at once, long enough that a kill finds a write on its way.
+        let tickets: Vec<Ticket> = (0..8)
+            .map(|_| open.send(Stream::Hits, 0, &vec![n as u8; 100_000]))
+            .collect();
+        for ticket in tickets {
+            println!("acknowledged {}", open.answer(ticket).expect("appended"));
+        }
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_kill_9() {
+    if let Ok(dir) = std::env::var(CHILD_DIR) {
+        return write_until_killed(PathBuf::from(dir));
+    }
+    for acknowledged in [1, 40, 99, 200] {
+        let mut kit = Kit::new();
+        kit.config.segment_bytes = 1024 * 1024;
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "--nocapture", "--test-threads=1"])
+            .arg("log::journal::tests::ending::what_was_acknowledged_is_there_after_kill_9")
+            .env(CHILD_DIR, &kit.config.dir)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("starts");
+        let mut last = None;
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut killed = false;
+        for line in lines {
+            let Ok(line) = line else { break };
+            if let Some((_, offset)) = line.split_once("acknowledged ") {
+                last = offset.parse::<u64>().ok().or(last);
+            }
+            if !killed && last.is_some_and(|last| acknowledged <= last) {
+                child.kill().expect("kills");
+                killed = true;
+            }
+        }
+        child.wait().expect("ends");
+        let last = last.expect("the child acknowledged something");
+        let (mut open, report) = kit.try_open().expect("opens");
+        assert_eq!(report.last_stop, LastStop::Killed);
+        assert_eq!(report.generation, 1);
+        let all = open.read_all(Stream::Hits, 0, 0);
+        assert!(last < all.len() as u64, "{last} of {}", all.len());
+        let right = |(n, record): (usize, &Delivered)| record.bytes == vec![(n / 8) as u8; 100_000];
+        assert!(all.iter().enumerate().all(right));
+        open.close();
+    }
+}

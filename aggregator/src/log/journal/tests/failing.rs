@@ -1,0 +1,175 @@
+//! A disk that is full or fails: nothing acknowledged is lost, and the journal goes on when it can.
+
+use super::faulty::{Faults, FaultyDisk};
+use super::*;
+
+fn kit_on(disk: &FaultyDisk) -> Kit {
+    let mut kit = Kit::new();
+    kit.disk = Arc::new(disk.clone());
+    kit
+}
+
+fn is_not_now(answer: Result<u64, AppendError>) -> bool {
+    matches!(answer, Err(AppendError::NotNow(_)))
+}
+
+#[test]
+fn wherever_the_disk_becomes_full_the_journal_stays_whole_and_goes_on() {
+    for ack in [Ack::Written, Ack::Synced] {
+        for room in 0..40 {
+            let disk = FaultyDisk::default();
+            let mut kit = kit_on(&disk);
+            kit.config.ack = ack;
+            let mut open = kit.open();
+            assert_eq!(open.append(Stream::Hits, 0, b"before, and longer"), Ok(0));
+            disk.set(Faults {
+                room_bytes: Some(room),
+                ..Faults::default()
+            });
+            assert!(is_not_now(open.append(
+                Stream::Hits,
+                0,
+                b"does not fit, being long"
+            )));
+            let whole = std::fs::read(&kit.segments(Stream::Hits, 0)[0]).expect("reads");
+            assert_eq!(whole.len(), 32 + 20 + 18, "the rest was cut off");
+            assert!(is_not_now(open.append(Stream::Hits, 0, &[7; 100])));
+            disk.set(Faults::default());
+            assert_eq!(open.append(Stream::Hits, 0, b"after"), Ok(1));
+            let all = open.read_all(Stream::Hits, 0, 0);
+            assert_eq!(texts(&all), ["before, and longer", "after"]);
+            open.close();
+            assert_eq!(kit.open_report().torn, []);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_cut_off_at_once_is_cut_off_before_the_next_append() {
+    let disk = FaultyDisk::default();
+    let kit = kit_on(&disk);
+    let mut open = kit.open();
+    assert_eq!(open.append(Stream::Hits, 0, b"before"), Ok(0));
+    let full = Faults {
+        room_bytes: Some(30),
+        truncate: true,
+        ..Faults::default()
+    };
+    disk.set(full);
+    assert!(is_not_now(open.append(
+        Stream::Hits,
+        0,
+        b"a long record that is torn"
+    )));
+    // There is room again, but a short record over a torn long one would leave rubbish behind it.
+    disk.set(Faults {
+        truncate: true,
+        ..Faults::default()
+    });
+    assert!(is_not_now(open.append(Stream::Hits, 0, b"short")));
+    disk.set(Faults::default());
+    assert_eq!(open.append(Stream::Hits, 0, b"short"), Ok(1));
+    let length = std::fs::metadata(&kit.segments(Stream::Hits, 0)[0])
+        .expect("there")
+        .len();
+    assert_eq!(length, 32 + 26 + 25);
+    open.close();
+}
+
+#[test]
+fn a_record_that_was_not_synced_is_neither_acknowledged_nor_delivered() {
+    let disk = FaultyDisk::default();
+    let mut kit = kit_on(&disk);
+    kit.config.ack = Ack::Synced;
+    let mut open = kit.open();
+    open.log.follow(Stream::Hits, 0, 0);
+    assert_eq!(open.append(Stream::Hits, 0, b"first"), Ok(0));
+    disk.set(Faults {
+        sync: true,
+        ..Faults::default()
+    });
+    assert!(is_not_now(open.append(Stream::Hits, 0, b"lost")));
+    disk.set(Faults::default());
+    assert_eq!(open.append(Stream::Hits, 0, b"second"), Ok(1));
+    let mut delivered = Vec::new();
+    while delivered.len() < 2 {
+        delivered.extend(open.find(|event| match event {
+            LogEvent::Delivered { records, .. } => Some(records.clone()),
+            _ => None,
+        }));
+    }
+    assert_eq!(texts(&delivered), ["first", "second"]);
+    open.close();
+}
+
+#[test]
+fn a_segment_that_cannot_be_begun_is_begun_later() {
+    let disk = FaultyDisk::default();
+    let mut kit = kit_on(&disk);
+    kit.config.segment_bytes = 80;
+    let mut open = kit.open();
+    assert_eq!(open.append(Stream::Hits, 0, &[1; 20]), Ok(0));
+    disk.set(Faults {
+        create: true,
+        ..Faults::default()
+    });
+    assert!(is_not_now(open.append(Stream::Hits, 0, &[2; 20])));
+    disk.set(Faults {
+        room_bytes: Some(31),
+        ..Faults::default()
+    });
+    assert!(is_not_now(open.append(Stream::Hits, 0, &[2; 20])));
+    disk.set(Faults::default());
+    assert_eq!(open.append(Stream::Hits, 0, &[3; 20]), Ok(1));
+    assert_eq!(kit.segments(Stream::Hits, 0).len(), 2);
+    open.close();
+    let mut open = kit.open();
+    assert_eq!(open.read_all(Stream::Hits, 0, 0).len(), 2);
+    open.close();
+}
+
+#[test]
+fn synced_syncs_once_for_all_that_wait_and_written_does_not_sync() {
+    for ack in [Ack::Written, Ack::Synced] {
+        let disk = FaultyDisk::default();
+        let mut kit = kit_on(&disk);
+        kit.config.ack = ack;
+        let (mut core, _) = core::Core::open(
+            kit.config.clone(),
+            Arc::clone(&kit.disk),
+            Some("boot"),
+            Timestamp::ZERO,
+        )
+        .expect("opens");
+        let mut turn = || {
+            let commands = (0..100).map(|n| core::Command::Append {
+                stream: Stream::Hits,
+                partition: 0,
+                ticket: Ticket(n),
+                record: vec![0; 10],
+            });
+            core.turn(commands, Timestamp::ZERO, &mut |_| {});
+        };
+        turn();
+        let before = disk.counts();
+        turn();
+        let after = disk.counts();
+        assert_eq!(after.writes - before.writes, 1);
+        assert_eq!(after.syncs - before.syncs, u64::from(ack == Ack::Synced));
+    }
+}
+
+#[test]
+fn a_follower_that_is_caught_up_gets_records_from_memory() {
+    let disk = FaultyDisk::default();
+    let kit = kit_on(&disk);
+    let mut open = kit.open();
+    open.append(Stream::Hits, 0, b"x").expect("appended");
+    open.read_all(Stream::Hits, 0, 0);
+    let before = disk.counts().reads_opened;
+    for _ in 0..10 {
+        open.append(Stream::Hits, 0, b"y").expect("appended");
+    }
+    assert_eq!(disk.counts().reads_opened, before);
+    open.close();
+}

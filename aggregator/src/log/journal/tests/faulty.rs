@@ -1,0 +1,143 @@
+//! A disk that fails when it is told to.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use super::super::disk::{Disk, DiskFile, OsDisk};
+
+/// What is to fail.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Faults {
+    /// So many bytes can still be written; then the disk is full, in the middle of a write.
+    pub room_bytes: Option<u64>,
+    pub sync: bool,
+    pub truncate: bool,
+    pub create: bool,
+}
+
+/// What has been done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub writes: u64,
+    pub syncs: u64,
+    /// Files that were opened to be read.
+    pub reads_opened: u64,
+}
+
+#[derive(Default)]
+struct State {
+    faults: Faults,
+    counts: Counts,
+}
+
+/// The machine's disk, with faults.
+#[derive(Clone, Default)]
+pub(super) struct FaultyDisk(Arc<Mutex<State>>);
+
+impl FaultyDisk {
+    pub fn set(&self, faults: Faults) {
+        self.0.lock().expect("no panic").faults = faults;
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.0.lock().expect("no panic").counts
+    }
+
+    fn wrap(&self, file: Box<dyn DiskFile>) -> Box<dyn DiskFile> {
+        Box::new(FaultyFile {
+            file,
+            state: Arc::clone(&self.0),
+        })
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        OsDisk.create_dir(dir)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        OsDisk.list(dir)
+    }
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        OsDisk.read(path)
+    }
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        OsDisk.replace(path, bytes)
+    }
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {
+        OsDisk.lock(path)
+    }
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        if self.0.lock().expect("no panic").faults.create {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(self.wrap(OsDisk.create(path)?))
+    }
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(self.wrap(OsDisk.open(path)?))
+    }
+    fn open_for_reading(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.0.lock().expect("no panic").counts.reads_opened += 1;
+        OsDisk.open_for_reading(path)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        OsDisk.remove(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        OsDisk.sync_dir(dir)
+    }
+}
+
+struct FaultyFile {
+    file: Box<dyn DiskFile>,
+    state: Arc<Mutex<State>>,
+}
+
+impl DiskFile for FaultyFile {
+    fn size(&self) -> io::Result<u64> {
+        self.file.size()
+    }
+
+    fn read_at(&self, into: &mut [u8], position: u64) -> io::Result<usize> {
+        self.file.read_at(into, position)
+    }
+
+    fn write_at(&mut self, bytes: &[u8], position: u64) -> io::Result<()> {
+        let mut state = self.state.lock().expect("no panic");
+        state.counts.writes += 1;
+        if let Some(room) = &mut state.faults.room_bytes {
+            let fits = bytes.len().min(usize::try_from(*room).expect("small"));
+            *room -= fits as u64;
+            self.file.write_at(&bytes[..fits], position)?;
+            if fits < bytes.len() {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            return Ok(());
+        }
+        self.file.write_at(bytes, position)
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        if self.state.lock().expect("no panic").faults.truncate {
+            return Err(io::Error::other("truncate fails"));
+        }
+        self.file.truncate(len)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let mut state = self.state.lock().expect("no panic");
+        state.counts.syncs += 1;
+        if state.faults.sync {
+            return Err(io::Error::other("sync fails"));
+        }
+        self.file.sync()
+    }
+}
+
+/// Changes the bytes of a file.
+pub(super) fn edit(path: &PathBuf, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = std::fs::read(path).expect("reads");
+    change(&mut bytes);
+    std::fs::write(path, bytes).expect("writes");
+}

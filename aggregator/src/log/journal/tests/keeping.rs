@@ -1,0 +1,224 @@
+//! What is kept and what is not, who may open a journal, and reading it from beside.
+
+use super::super::reader::Read;
+use super::faulty::edit;
+use super::*;
+
+#[test]
+fn old_segments_go_limits_stay_and_a_follower_behind_is_told_of_the_gap() {
+    let mut kit = Kit::new();
+    kit.config.segment_bytes = 60;
+    kit.config.retention = Span::from_secs(100);
+    let mut open = kit.open();
+    for at in [1_000, 11_000, 21_000, 31_000] {
+        kit.at(at);
+        for stream in layout::STREAMS {
+            open.append(stream, 0, b"record").expect("appended");
+        }
+    }
+    kit.at(112_000);
+    open.append(Stream::Hits, 1, b"moves time")
+        .expect("appended");
+    open.log.follow(Stream::Hits, 0, 0);
+    let gap = open.find(|event| match event {
+        LogEvent::Gap { wanted, next, .. } => Some((*wanted, *next)),
+        _ => None,
+    });
+    assert_eq!(gap, (0, 2));
+    let rest = open.read_all(Stream::Hits, 0, 2);
+    assert_eq!(rest.len(), 2);
+    assert_eq!(open.read_all(Stream::Limits, 0, 0).len(), 4);
+    open.close();
+    assert_eq!(kit.open_report().torn, []);
+    let mut open = kit.open();
+    assert_eq!(open.append(Stream::Hits, 0, b"next"), Ok(4));
+    open.close();
+}
+
+#[test]
+fn a_partition_that_is_written_slowly_does_not_keep_its_records_for_ever() {
+    let mut kit = Kit::new();
+    kit.config.retention = Span::from_secs(100);
+    let mut open = kit.open();
+    for second in 0..300 {
+        kit.at(1_000 * second);
+        open.append(Stream::Hits, 0, b"tick").expect("appended");
+    }
+    let first = open.read_all(Stream::Hits, 0, 0)[0].clone();
+    assert!(165_000 < first.appended.as_millis(), "{first:?}");
+    assert!(first.appended.as_millis() <= 200_000, "{first:?}");
+    open.close();
+}
+
+#[test]
+fn above_the_bound_on_bytes_the_oldest_segments_go() {
+    let mut kit = Kit::new();
+    kit.config.segment_bytes = 10_000;
+    kit.config.retention_bytes = 50_000;
+    let mut open = kit.open();
+    for n in 0..200 {
+        kit.at(1_000 * n);
+        open.append(Stream::Hits, (n % 2) as u32, &[0; 1_000])
+            .expect("appended");
+    }
+    let bytes: u64 = [0, 1]
+        .iter()
+        .flat_map(|partition| kit.segments(Stream::Hits, *partition))
+        .map(|path| std::fs::metadata(path).expect("there").len())
+        .sum();
+    assert!((40_000..=51_100).contains(&bytes), "{bytes}");
+    open.close();
+}
+
+#[test]
+fn a_second_writer_is_turned_away_and_a_reader_disturbs_nobody() {
+    let kit = Kit::new();
+    let mut open = kit.open();
+    open.append(Stream::Hits, 0, b"r0").expect("appended");
+    assert!(matches!(kit.try_open(), Err(OpenError::InUse { .. })));
+
+    let reader = JournalReader::open(&kit.config.dir, Arc::clone(&kit.disk)).expect("opens");
+    assert_eq!((reader.partitions(), reader.generation()), (2, 1));
+    let mut records = reader.read(Stream::Hits, 0, 0);
+    let next = |records: &mut PartitionReader| match records.read().expect("reads") {
+        Read::Records(records) => texts(&records),
+        Read::End => vec![],
+        Read::Gone { .. } => panic!("nothing has gone"),
+    };
+    assert_eq!(next(&mut records), ["r0"]);
+    assert!(next(&mut records).is_empty());
+    assert_eq!(open.append(Stream::Hits, 0, b"r1"), Ok(1));
+    assert_eq!(next(&mut records), ["r1"]);
+    open.close();
+}
+
+#[test]
+fn a_reader_goes_through_segments_and_takes_a_torn_end_for_the_end() {
+    let mut kit = Kit::new();
+    kit.config.segment_bytes = 100;
+    let mut open = kit.open();
+    for n in 0..9 {
+        open.append(Stream::Hits, 0, format!("record {n}").as_bytes())
+            .expect("appended");
+    }
+    open.close();
+    let segments = kit.segments(Stream::Hits, 0);
+    let last = segments.last().expect("has some");
+    edit(last, |bytes| bytes.truncate(bytes.len() - 3));
+    let reader = JournalReader::open(&kit.config.dir, Arc::clone(&kit.disk)).expect("opens");
+    for from in 0..9 {
+        let all: Result<Vec<_>, _> = reader.read(Stream::Hits, 0, from).into_iter().collect();
+        let offsets: Vec<u64> = all.expect("reads").iter().map(|r| r.offset).collect();
+        assert_eq!(offsets, (from..8).collect::<Vec<_>>());
+    }
+    std::fs::remove_file(&segments[0]).expect("removes");
+    let mut records = reader.read(Stream::Hits, 0, 0);
+    let gone = records.read().expect("reads");
+    assert_eq!(
+        gone,
+        Read::Gone {
+            wanted: 0,
+            first: 2
+        }
+    );
+    edit(&segments[1], |bytes| bytes[40] ^= 1);
+    assert!(matches!(records.read(), Err(ReadError::Corrupt(_))));
+}
+
+#[test]
+fn a_reader_beside_a_writer_sees_whole_records_in_order() {
+    let mut kit = Kit::new();
+    kit.config.segment_bytes = 20_000;
+    let mut open = kit.open();
+    let dir = kit.config.dir.clone();
+    let reader = JournalReader::open(&dir, Arc::clone(&kit.disk)).expect("opens");
+    let reading = std::thread::spawn(move || {
+        let mut records = reader.read(Stream::Hits, 0, 0);
+        let mut next = 0;
+        while next < 3_000 {
+            if let Read::Records(batch) = records.read().expect("reads") {
+                for record in batch {
+                    assert_eq!(record.offset, next);
+                    assert_eq!(*record.bytes, vec![next as u8; (next % 700) as usize]);
+                    next += 1;
+                }
+            }
+        }
+    });
+    for n in 0..3_000_u64 {
+        open.append(Stream::Hits, 0, &vec![n as u8; (n % 700) as usize])
+            .expect("appended");
+    }
+    reading.join().expect("read well");
+    open.close();
+}
+
+#[test]
+fn a_journal_of_a_newer_version_is_refused_naming_both() {
+    let kit = Kit::new();
+    kit.open().close();
+    edit(&layout::description(&kit.config.dir), |bytes| {
+        *bytes = b"tollgate-journal 2\nsomething new\n".to_vec();
+    });
+    let Err(error) = kit.try_open() else {
+        panic!("opened");
+    };
+    assert!(matches!(
+        error,
+        OpenError::Newer {
+            found: 2,
+            supported: 1,
+            ..
+        }
+    ));
+    assert!(error.to_string().contains("version 2"), "{error}");
+    assert!(error.to_string().contains("version 1"), "{error}");
+}
+
+#[test]
+fn a_description_that_is_cut_short_anywhere_is_refused() {
+    let text = layout::Description {
+        partitions: 12,
+        generation: 34,
+        begins: vec![(Stream::Hits, 3, 18_250)],
+    }
+    .to_text();
+    assert_eq!(
+        layout::Description::from_text(&text)
+            .expect("reads")
+            .to_text(),
+        text
+    );
+    for end in 0..text.len() - 1 {
+        assert!(
+            layout::Description::from_text(&text[..end]).is_err(),
+            "{end}"
+        );
+    }
+}
+
+#[test]
+fn other_partitions_other_things_and_no_directory_are_told_apart() {
+    let mut kit = Kit::new();
+    kit.open().close();
+    kit.config.partitions = 3;
+    let other = kit.try_open().map(|_| ());
+    assert!(matches!(
+        other,
+        Err(OpenError::OtherPartitions {
+            found: 2,
+            wanted: 3,
+            ..
+        })
+    ));
+
+    kit.config.dir = kit.path().join("photos");
+    std::fs::create_dir(&kit.config.dir).expect("creates");
+    std::fs::write(kit.config.dir.join("cat.jpg"), "x").expect("writes");
+    let strange = kit.try_open().map(|_| ());
+    assert!(matches!(strange, Err(OpenError::NotAJournal { .. })));
+
+    kit.config.dir = kit.path().join("photos/cat.jpg/journal");
+    let none = kit.try_open().map(|_| ());
+    assert!(matches!(none, Err(OpenError::CannotCreate { .. })));
+}
