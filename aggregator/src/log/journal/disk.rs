@@ -41,6 +41,15 @@ pub trait Disk: Send + Sync {
 
     /// Makes durable which files a directory has.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Begins to make a file's content durable, while its owner goes on with something else.
+    fn sync_later(&self, file: Box<dyn DiskFile>) -> Box<dyn Syncing>;
+}
+
+/// A file that is being made durable.
+pub trait Syncing: Send {
+    /// Waits until that is done.
+    fn wait(self: Box<Self>) -> io::Result<()>;
 }
 
 /// An open file.
@@ -134,6 +143,21 @@ impl Disk for OsDisk {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         fs::File::open(dir)?.sync_all()
+    }
+
+    fn sync_later(&self, mut file: Box<dyn DiskFile>) -> Box<dyn Syncing> {
+        // A thread for each: once for every full segment, which takes some 100 ms to be synced.
+        let thread = std::thread::Builder::new().name("journal-sync".to_owned());
+        Box::new(OsSyncing(thread.spawn(move || file.sync())))
+    }
+}
+
+struct OsSyncing(io::Result<std::thread::JoinHandle<io::Result<()>>>);
+
+impl Syncing for OsSyncing {
+    fn wait(self: Box<Self>) -> io::Result<()> {
+        let ended = self.0?.join();
+        ended.unwrap_or_else(|_| Err(io::Error::other("the syncing thread panicked")))
     }
 }
 

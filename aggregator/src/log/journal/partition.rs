@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::super::{Delivered, Stream};
 use super::Ack;
-use super::disk::{Disk, DiskFile};
+use super::disk::{Disk, DiskFile, Syncing};
 use super::error::{Corruption, ReadError};
 use super::frame::{self, SEGMENT_HEADER_BYTES, SegmentHeader, Tag};
 use super::layout;
@@ -51,6 +51,8 @@ pub(super) struct Partition {
     pub dir: PathBuf,
     pub closed: VecDeque<Closed>,
     pub active: Option<Active>,
+    /// The last closed segment, while it is being made durable.
+    pub syncing: Option<Box<dyn Syncing>>,
     /// The offset that the next record will have.
     pub next: u64,
     /// The append time of the last record.
@@ -86,6 +88,7 @@ impl Partition {
             dir: layout::partition(root, stream, index),
             closed: VecDeque::new(),
             active: None,
+            syncing: None,
             next: 0,
             last_ms: 0,
             dir_unsynced: false,
@@ -159,11 +162,7 @@ impl Partition {
         if self.active.is_none() {
             self.disk.create_dir(&self.dir)?;
         }
-        if let Some(active) = &mut self.active {
-            // After a power cut only the last segment can lack something: a hole in an earlier one
-            // would be damage.
-            active.sync()?;
-        }
+        self.settle()?;
         let path = layout::segment(&self.dir, self.next);
         let header = SegmentHeader {
             tag: self.tag,
@@ -195,6 +194,25 @@ impl Partition {
                 bytes: full.bytes,
                 unsynced: full.unsynced,
             });
+            if full.unsynced {
+                self.syncing = Some(self.disk.sync_later(full.file));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the last closed segment is durable. After a power cut only the last two segments
+    /// can lack something then; in an earlier one it would be damage.
+    fn settle(&mut self) -> io::Result<()> {
+        let waited = self.syncing.take().map(Syncing::wait);
+        if let Some(last) = self.closed.back_mut()
+            && last.unsynced
+        {
+            if !matches!(waited, Some(Ok(()))) {
+                let path = layout::segment(&self.dir, last.base);
+                self.disk.open(&path)?.sync()?;
+            }
+            last.unsynced = false;
         }
         Ok(())
     }
@@ -270,6 +288,7 @@ impl Partition {
 
     /// Makes everything durable.
     pub fn sync(&mut self) -> io::Result<()> {
+        self.settle()?;
         for segment in &mut self.closed {
             if segment.unsynced {
                 let path = layout::segment(&self.dir, segment.base);

@@ -173,3 +173,24 @@ fn a_follower_that_is_caught_up_gets_records_from_memory() {
     assert_eq!(disk.counts().reads_opened, before);
     open.close();
 }
+
+#[test]
+fn a_segment_that_cannot_be_synced_holds_the_one_after_the_next_back() {
+    let disk = FaultyDisk::default();
+    let mut kit = kit_on(&disk);
+    kit.config.segment_bytes = 60;
+    let mut open = kit.open();
+    assert_eq!(open.append(Stream::Hits, 0, b"in the first"), Ok(0));
+    disk.set(Faults {
+        sync: true,
+        ..Faults::default()
+    });
+    assert_eq!(open.append(Stream::Hits, 0, b"in the second"), Ok(1));
+    // Begun now, a power cut could lose part of the first, which opening would take for damage.
+    assert!(is_not_now(open.append(Stream::Hits, 0, b"in the third")));
+    assert_eq!(kit.segments(Stream::Hits, 0).len(), 2);
+    disk.set(Faults::default());
+    assert_eq!(open.append(Stream::Hits, 0, b"in the third"), Ok(2));
+    assert_eq!(open.read_all(Stream::Hits, 0, 0).len(), 3);
+    open.close();
+}

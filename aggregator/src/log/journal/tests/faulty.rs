@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::super::disk::{Disk, DiskFile, OsDisk};
+use super::super::disk::{Disk, DiskFile, OsDisk, Syncing};
 
 /// What is to fail.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,6 +86,9 @@ impl Disk for FaultyDisk {
     }
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         OsDisk.sync_dir(dir)
+    }
+    fn sync_later(&self, file: Box<dyn DiskFile>) -> Box<dyn Syncing> {
+        OsDisk.sync_later(file)
     }
 }
 
