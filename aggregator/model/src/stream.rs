@@ -4,7 +4,7 @@
 //! tier 1   2 per 1s, active 20s
 //! entry    1 hit at 0.0     granted
 //! entry    5 hits at 0.0    1 granted, 4 excess: denied until 1.000001
-//! entry    1 hit at 0.9     late for nobody: excess, and the pair's time is 0.9
+//! entry    1 hit at 0.9     excess, and it moves the pair's time to 0.9
 //! entry    1 hit at 0.5     late: tier 1 is full at 0.9, so it is excess
 //! ```
 //!

@@ -278,6 +278,7 @@ fn a_global_denial_is_ruled_again_by_a_version() {
     assert_eq!(changes(&raised), [change(None, 4, 0, None)]);
     let closes = log.version(START + 600 * MS, 4, global(1));
     assert!(closes.changes.is_empty(), "a version starts no denial");
+    assert_eq!(log.model.whole_denied_until("r"), None);
 }
 
 #[test]

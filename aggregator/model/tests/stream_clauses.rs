@@ -6,8 +6,8 @@ mod support;
 
 use support::{MS, SECOND, limits, limits_hard, skippable, tier};
 use tollgate_model::{
-    Cause, DomainLimits, DomainOverride, End, EntryOutcome, InlineLimiter, ResourceLimits,
-    StreamPair, Tier, Until, normalize,
+    Cause, DomainOverride, End, EntryOutcome, InlineLimiter, ResourceLimits, StreamPair, Tier,
+    Until, normalize,
 };
 
 /// (granted, excess, late)
@@ -345,12 +345,12 @@ fn a_field_that_a_domain_does_not_state_is_inherited() {
 fn what_cannot_be_written_down_never_comes() {
     let for_ever = tier(1, u64::MAX, u64::MAX, 0);
     assert_eq!(normalize(&[for_ever]), [for_ever]);
-    let mut limiter = InlineLimiter::new(ResourceLimits {
-        default: DomainLimits {
-            tiers: vec![for_ever],
-            hard: None,
-        },
-        ..ResourceLimits::default()
-    });
-    assert_eq!(limiter.request(5, "d", 2, 1).domain_until, Until::Never);
+    for never_again in [for_ever, tier(1, 1, 1, u64::MAX)] {
+        let mut limiter = InlineLimiter::new(ResourceLimits {
+            default: limits(&[never_again]),
+            ..ResourceLimits::default()
+        });
+        let outcome = limiter.request(5, "d", 2, 1);
+        assert_eq!(outcome.domain_until, Until::Never, "{never_again:?}");
+    }
 }
