@@ -28,6 +28,8 @@ mod public;
 pub mod rate;
 mod read;
 mod report;
+#[cfg(test)]
+mod report_tests;
 mod resource;
 mod scale;
 mod settings;

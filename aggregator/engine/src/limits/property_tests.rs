@@ -234,19 +234,23 @@ proptest! {
 fn order_and_spelling_change_nothing() {
     let one = Limits::parse(
         r#"
-        plans = { gold = ["b", "a"] }
+        plans = { gold = ["b", "a"], silver = ["d"] }
         [rate.y]
         rate = "6/m"
         [rate.x]
         rate = "1/s"
-        plans.gold = { rate = "2/s" }
-        domains.c = { hard = "9/s" }
+        plans.gold = { rate = "9/s" }
+        plans.silver = { rate = "3/s" }
+        domains.c = { rate = "2/s" }
+        domains.d = { rate = "4/s" }
         "#,
     );
+    // Other statements come first here, and one that only the plan made is not made at all.
     let other = Limits::parse(
         r#"
+        plans = { lead = ["d"], gold = ["c"] }
         [rate]
-        x = { rate = "1/s", domains = { a.rate = "2/s", c.hard = "9/s", b.rate = "2/s" } }
+        x = { rate = "1/s", domains = { a.rate = "9/s", b.rate = "9/s" }, plans = { gold.rate = "2/s", lead.rate = "4/s" } }
         y.tiers = [{ limit = 6, window = "60s", active = "1m", cooldown = "0s" }]
         "#,
     );

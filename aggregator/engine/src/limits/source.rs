@@ -445,3 +445,28 @@ fn cut(number: &str) -> String {
 pub(super) fn parse(text: &str) -> (Spanned<DeTable<'_>>, Vec<toml::de::Error>) {
     DeTable::parse_recoverable(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_spelt_alike_is_suggested() {
+        let known = ["window", "limit", "hard"];
+        let near = |name| nearest(name, known.into_iter());
+        assert_eq!(near("windwo"), Some("window"));
+        assert_eq!(near("limits"), Some("limit"));
+        assert_eq!(near("Hard"), Some("hard"));
+        assert_eq!(near("hxyz"), None);
+        assert_eq!(near(""), None);
+    }
+
+    #[test]
+    fn places_count_lines_and_characters_from_one() {
+        let text = "a\nää = 1\n";
+        let lines = Lines::of(text);
+        assert_eq!(lines.place(text, 0), (1, 1));
+        assert_eq!(lines.place(text, text.find('=').unwrap_or(0)), (2, 4));
+        assert_eq!(lines.place(text, text.len()), (3, 1));
+    }
+}

@@ -160,7 +160,7 @@ fn read_groups(section: &Section<'_, '_>, cap: &Cap<'_>) -> BTreeMap<Box<str>, G
 }
 
 fn read_count(item: &Item<'_, '_>) -> Option<u64> {
-    item.number(0..=LIMIT_MAX, "a whole number of copies, at least 0")
+    item.number(0..=LIMIT_MAX, "a whole number of copies, from 0 to 2^63-1")
 }
 
 /// The global limit, to which all others are lowered (Charon, section 4.1).

@@ -38,7 +38,7 @@ global = "5/s"
         limits.toml: resource "api.search": hard = "600/m": expected hits a second, as "200/s": hard and global limits have no other unit (line 8)
         limits.toml: resource "api.search": tier[1].window = "0s": expected a duration of at least 1ms (line 10)
         limits.toml: resource "api.search": tier[2].window: missing, expected a duration, as "1s" (line 11)
-        limits.toml: resource "api.search": tier[2].limit = -1: expected a whole number of hits, at least 0 (line 11)
+        limits.toml: resource "api.search": tier[2].limit = -1: expected a whole number of hits, from 0 to 2^63-1 (line 11)
         limits.toml: resource "api.search": tier[2].windwo: unknown field, did you mean `window`? (line 11)
         limits.toml: resource "api.search": tier[2].active = "1.5s": expected "0s" (never active) or a duration from 1ms to 3650d (line 11)
         limits.toml: resource "api.search": domain "acme": global = "5/s": not allowed here, a global limit is of all domains together (line 14)
@@ -135,7 +135,7 @@ fn values_of_another_kind_are_refused_where_they_stand() {
         limits.toml: resource "d": domains = [...]: expected a table (line 7)
         limits.toml: resource "e": candidate: global = "1/s": not allowed here, a candidate stands beside limits of one domain (line 8)
         limits.toml: resource "e": candidate: colour: unknown field, expected one of `rate`, `tiers`, `hard` (line 8)
-        limits.toml: resource "f": limit = "10": expected a whole number of copies, at least 0 (line 9)
+        limits.toml: resource "f": limit = "10": expected a whole number of copies, from 0 to 2^63-1 (line 9)
         limits.toml: resource "f": reserve = "maybe": expected "optimistic" or "strict" (line 9)
         limits.toml: resource "f": on_excess = "drop": expected "keep" or "give-back" (line 9)
         limits.toml: resource "f": max_age = "1ms": expected a duration from 500ms to 3650d, as "1h" (line 9)
@@ -170,4 +170,41 @@ fn too_many_faults_are_counted() {
     let faults = Limits::parse(&text).expect_err("no such fields");
     assert_eq!((faults.list.len(), faults.omitted), (1_000, 500));
     assert!(faults.to_string().ends_with("500 more faults"));
+}
+
+#[test]
+fn bounds_are_kept_to_the_last_one() {
+    let tier = r#"{ limit = 1, window = "1ms", active = "1ms", cooldown = "3650d" }"#;
+    let tiers = |count: usize| format!("rate.x.tiers = [{}]", vec![tier; count].join(", "));
+    assert!(Limits::parse(&tiers(64)).is_ok());
+    refused(
+        &tiers(65),
+        r#"limits.toml: resource "x": tiers = [...]: expected at most 64 tiers (line 1)"#,
+    );
+    refused(
+        r#"rate.x.tiers = [{ limit = 9223372036854775808, window = "999us", active = "999us", cooldown = "3651d" }]"#,
+        r#"
+        limits.toml: resource "x": tier[1].limit = 9223372036854775808: expected a whole number of hits, from 0 to 2^63-1 (line 1)
+        limits.toml: resource "x": tier[1].window = "999us": expected a duration of at least 1ms (line 1)
+        limits.toml: resource "x": tier[1].active = "999us": expected "0s" (never active) or a duration from 1ms to 3650d (line 1)
+        limits.toml: resource "x": tier[1].cooldown = "3651d": expected a duration, as "5m", at most 3650d (line 1)
+        "#,
+    );
+    let engine = |timeout: &str| Limits::parse(&format!("engine.agent_timeout = {timeout:?}"));
+    for (timeout, good) in [
+        ("1s", true),
+        ("1500ms", true),
+        ("1h", true),
+        ("999ms", false),
+        ("1600ms", false),
+        ("1h500ms", false),
+    ] {
+        assert_eq!(engine(timeout).is_ok(), good, "{timeout}");
+    }
+}
+
+#[test]
+fn a_document_beyond_the_bound_is_refused_unread() {
+    let text = " ".repeat(crate::limits::DOCUMENT_BYTES_MAX + 1);
+    refused(&text, "limits.toml: expected at most 268435456 bytes");
 }

@@ -25,9 +25,9 @@ use crate::limits::source::{Item, Notes, Section, nearest, parse};
 use crate::limits::version::{Limits, RULES};
 use crate::limits::warning::{Collector, Warnings};
 
-/// The most bytes of a document. Several million overrides fit; beyond that they belong into
-/// amendments, and every table made from it stays within 32 bits.
-pub const DOCUMENT_BYTES_MAX: usize = 1 << 30;
+/// The most bytes of a document. Millions of overrides fit; reading takes some fifty times its size
+/// for a moment, so more than that belongs into amendments. Every table stays within 32 bits.
+pub const DOCUMENT_BYTES_MAX: usize = 1 << 28;
 
 /// The longest span that a document may state: ten years. Longer ones are mistakes, and sums of
 /// allowed ones stay far from where instants end.

@@ -197,7 +197,7 @@ fn read_tier(item: &Item<'_, '_>) -> Option<Tier> {
     section.only(TIER_FIELDS);
     let limit = section
         .require("limit", "hits in one window, as 100")
-        .and_then(|item| item.number(0..=LIMIT_MAX, "a whole number of hits, at least 0"));
+        .and_then(|item| item.number(0..=LIMIT_MAX, "a whole number of hits, from 0 to 2^63-1"));
     let window = section
         .require("window", "a duration, as \"1s\"")
         .and_then(|item| {

@@ -261,7 +261,7 @@ fn copies_are_lowered_to_the_global_limit_and_it_is_said() {
         limit = 50
         global = 20
         plans.gold = 40
-        domains = { small = 3, big = 30 }
+        domains = { small = 3, big = 30, even = 20 }
         groups.all = { limit = 21, members = ["small"] }
         "#,
     )
@@ -343,6 +343,20 @@ fn what_can_never_be_reached_is_said() {
           { limit = 11, window = "1s", active = "1s", cooldown = "1s", skippable = true },
           { limit = 5, window = "1s", active = "1s" },
         ]
+        [rate.over_in_name_only]
+        hard = "10/s"
+        tiers = [
+          { limit = 11, window = "1s", active = "1s", skippable = true },
+          { limit = 5, window = "1s", active = "1s" },
+        ]
+        [rate.passed_through]
+        hard = "10/s"
+        global = "10/s"
+        tiers = [
+          { limit = 10, window = "1s", active = "1s" },
+          { limit = 0, window = "1s", active = "1s" },
+          { limit = 1, window = "1s", active = "1s" },
+        ]
         [rate.prison]
         tiers = [
           { limit = 5, window = "1s", active = "1s" },
@@ -366,6 +380,8 @@ fn what_can_never_be_reached_is_said() {
             r#"resource "never": tier[1].limit: 11 is never reached: hard = "10/s" lets at most 10 through in a window"#,
             r#"resource "never": tier[2]: never reached, tier[1] below it is never full"#,
             r#"resource "over": tier[1].limit: 11 is never reached: hard = "10/s" lets at most 10 through in a window"#,
+            r#"resource "over_in_name_only": tier[1].limit: 11 is never reached: hard = "10/s" lets at most 10 through in a window"#,
+            r#"resource "over_in_name_only": tier[2]: never reached, tier[1] below it is never full"#,
             r#"resource "prison": tier[2]: never entered: a refused hit enters nothing (a prison grants one: limit = 1)"#,
         ]
     );
