@@ -9,12 +9,17 @@
 //! rules     what one pair is granted, and until when it is closed
 //! inline    the rules asked before each request          (the paper's reading)
 //! stream    the rules over hits that were let through    (the log's reading)
-//! cases     test vectors played through both
+//! engine    one partition: records in, rulings out
+//! cases     test vectors played through both readings
 //! ```
 
 pub mod cases;
+pub mod engine;
 pub mod inline;
 pub mod limits;
+mod pairs;
 pub mod rules;
 pub mod stream;
 mod varint;
+
+pub use engine::{Engine, Fate, Rulings, Stop, Versions};

@@ -9,7 +9,7 @@
 //! and [`read`] takes no other.
 
 /// The most bytes a number has.
-pub(crate) const BYTES_MAX: usize = 10;
+const BYTES_MAX: usize = 10;
 
 /// Appends `value`.
 #[inline]

@@ -183,6 +183,71 @@ impl Stamps {
         None
     }
 
+    /// Bytes of the runs.
+    pub(crate) fn run_bytes(&self) -> usize {
+        self.bytes.len() - self.head
+    }
+
+    /// Writes the remembered hits, none of which is stamped after `time`.
+    ///
+    /// `0` for none, else one more than the bytes behind the oldest run, that run by its distance
+    /// before `time`, and the others as they are.
+    pub(crate) fn write(&self, time: Timestamp, bytes: &mut Vec<u8>) {
+        let mut at = self.head;
+        let Some(oldest) = Run::read(&self.bytes, &mut at) else {
+            crate::varint::write(bytes, 0);
+            return;
+        };
+        let oldest_us = self.before_us.saturating_add(oldest.delta_us);
+        let rest = &self.bytes[at..];
+        crate::varint::write(bytes, rest.len() as u64 + 1);
+        let oldest = Run {
+            delta_us: time.as_micros().saturating_sub(oldest_us),
+            ..oldest
+        };
+        oldest.write(bytes);
+        bytes.extend_from_slice(rest);
+    }
+
+    /// Reads in place of what is remembered what [`Stamps::write`] wrote. None for other bytes.
+    pub(crate) fn read(&mut self, time: Timestamp, bytes: &[u8], at: &mut usize) -> Option<()> {
+        self.clear();
+        let len = usize::try_from(crate::varint::read(bytes, at)?).ok()?;
+        let Some(rest) = len.checked_sub(1) else {
+            return Some(());
+        };
+        let oldest = Run::read(bytes, at)?;
+        let end = at.checked_add(rest).filter(|end| *end <= bytes.len())?;
+        self.before_us = time.as_micros().checked_sub(oldest.delta_us)?;
+        self.newest_us = self.before_us;
+        let first = Run {
+            delta_us: 0,
+            ..oldest
+        };
+        first.write(&mut self.bytes);
+        self.count(self.before_us, oldest.hits)?;
+        let shift = self.bytes.len();
+        let start = *at;
+        self.bytes.extend_from_slice(&bytes[start..end]);
+        while *at < end {
+            self.tail = shift + (*at - start);
+            let run = Run::read(&bytes[..end], at)?;
+            self.newest_us = self.newest_us.checked_add(run.delta_us)?;
+            // One instant has one run.
+            if run.delta_us == 0 || time.as_micros() < self.newest_us {
+                return None;
+            }
+            self.count(self.newest_us, run.hits)?;
+        }
+        Some(())
+    }
+
+    fn count(&mut self, at_us: u64, hits: u64) -> Option<()> {
+        self.hits = self.hits.checked_add(hits)?;
+        self.sum = self.sum.wrapping_add(scatter(at_us).wrapping_mul(hits));
+        Some(())
+    }
+
     fn front(&self) -> Mark {
         Mark {
             at: self.head,

@@ -1,0 +1,326 @@
+//! What a partition knows of agents: the sequence numbers of their batches, and their clocks.
+//!
+//! ```text
+//! highest 200   199 … 72 are told apart one by one; 71 is older than the window: not ruled
+//! clock         append − sent: 900 ms, 400 ms, 650 ms within a minute: stamps move by 400 ms
+//! ```
+//!
+//! An agent here is a process: a name and an epoch, known by a keyed hash of both. Knows nothing of
+//! hits. What stays true: time is log time, so that a stalled log forgets nobody; an agent is
+//! forgotten at the first counted tick more than ten minutes of log time after its last fresh batch.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_shared::time::{Span, Timestamp};
+
+use crate::pairs::{Identity, mix};
+
+/// Sequences below the highest that are told apart.
+const WINDOW: u64 = 128;
+/// Log time for which an agent is remembered after its last fresh batch.
+const KEPT: Span = Span::from_secs(600);
+/// The unit of log time over which the least append − sent is kept.
+const MINUTE: Span = Span::from_secs(60);
+/// The least append − sent that is still no clock error, in microseconds.
+const TOLERATED_US: u64 = 250_000;
+
+/// Whether a batch is to be ruled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Freshness {
+    /// It was not seen; its stamps move by this.
+    Fresh {
+        /// Microseconds to add to its stamps.
+        move_us: i64,
+    },
+    /// It was.
+    Duplicate,
+    /// Nobody can say any more.
+    OlderThanWindow,
+    /// It is of a new agent, and there are as many as are remembered.
+    TooMany,
+}
+
+/// One agent's process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Epoch {
+    pub highest: u64,
+    /// Bit n: the sequence n + 1 below the highest was seen.
+    pub below: u128,
+    /// Log time at the last fresh batch; none until a tick was counted.
+    pub last: Option<Timestamp>,
+    /// The minute of log time of the last fresh batch.
+    pub minute: u64,
+    /// The least append − sent in that minute, in microseconds.
+    pub least_us: i64,
+    /// The same of the minute before it, if there was a batch in it.
+    pub least_before_us: Option<i64>,
+}
+
+/// All agents that wrote to the partition lately.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Epochs {
+    epochs: BTreeMap<Identity, Epoch>,
+    /// When they were heard last, so that a tick need not look at all of them. Those without a
+    /// counted tick come first.
+    silent_since: BTreeSet<(Option<Timestamp>, Identity)>,
+    digest: u128,
+}
+
+/// A batch as far as it matters here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Batch {
+    pub sequence: u64,
+    pub appended: Timestamp,
+    pub sent: Timestamp,
+}
+
+impl Epochs {
+    /// Takes note of a batch. `log` is log time, `epochs_max` how many agents are remembered.
+    pub fn batch(
+        &mut self,
+        who: Identity,
+        batch: Batch,
+        log: Option<Timestamp>,
+        epochs_max: u64,
+    ) -> Freshness {
+        let known = self.epochs.get(&who).copied();
+        if known.is_none() && epochs_max <= self.epochs.len() as u64 {
+            return Freshness::TooMany;
+        }
+        let mut epoch = known.unwrap_or(Epoch {
+            highest: batch.sequence,
+            ..Epoch::default()
+        });
+        if let Some(freshness) = epoch.seen(batch.sequence, known.is_some()) {
+            return freshness;
+        }
+        epoch.last = log;
+        let move_us = epoch.clock(batch, log, known.is_some());
+        self.put(who, epoch);
+        Freshness::Fresh { move_us }
+    }
+
+    /// A tick was counted: forgets agents that have been silent for too long.
+    pub fn tick(&mut self, log: Timestamp) {
+        while let Some((last, who)) = self.silent_since.first().copied() {
+            match last {
+                None => {
+                    // Heard before the first counted tick: its ten minutes begin here.
+                    if let Some(epoch) = self.epochs.get(&who).copied() {
+                        let last = Some(log);
+                        self.put(who, Epoch { last, ..epoch });
+                    }
+                }
+                Some(last) if last.saturating_add(KEPT) < log => self.remove(who),
+                Some(_) => return,
+            }
+        }
+    }
+
+    /// A number that depends on what is remembered alone.
+    pub fn digest(&self) -> u128 {
+        self.digest
+    }
+
+    /// How many agents are remembered.
+    pub fn len(&self) -> usize {
+        self.epochs.len()
+    }
+
+    /// Every agent, in the order of their hashes.
+    pub fn iter(&self) -> impl Iterator<Item = (Identity, Epoch)> + '_ {
+        self.epochs.iter().map(|(who, epoch)| (*who, *epoch))
+    }
+
+    /// Puts in an agent in place of what was known of it.
+    pub fn put(&mut self, who: Identity, epoch: Epoch) {
+        self.remove(who);
+        self.digest = self.digest.wrapping_add(epoch.digest(who));
+        self.silent_since.insert((epoch.last, who));
+        self.epochs.insert(who, epoch);
+    }
+
+    fn remove(&mut self, who: Identity) {
+        if let Some(epoch) = self.epochs.remove(&who) {
+            self.silent_since.remove(&(epoch.last, who));
+            self.digest = self.digest.wrapping_sub(epoch.digest(who));
+        }
+    }
+}
+
+impl Epoch {
+    /// Marks a sequence as seen; what to do with its batch if it is not fresh, and then nothing has
+    /// changed.
+    fn seen(&mut self, sequence: u64, known: bool) -> Option<Freshness> {
+        if !known {
+            return None;
+        }
+        if let Some(above) = sequence
+            .checked_sub(self.highest)
+            .filter(|above| *above != 0)
+        {
+            // The highest so far becomes one of those below; the rest moves down with it.
+            let moved = |bits: u128, by: u64| match u32::try_from(by) {
+                Ok(by) => bits.checked_shl(by).unwrap_or(0),
+                Err(_) => 0,
+            };
+            self.below = moved(self.below, above) | moved(1, above - 1);
+            self.highest = sequence;
+            return None;
+        }
+        let below = self.highest - sequence;
+        if below == 0 {
+            return Some(Freshness::Duplicate);
+        }
+        if WINDOW < below {
+            return Some(Freshness::OlderThanWindow);
+        }
+        let bit = 1 << (below - 1);
+        if self.below & bit != 0 {
+            return Some(Freshness::Duplicate);
+        }
+        self.below |= bit;
+        None
+    }
+
+    /// Takes note of a batch's clock and says by how much, in microseconds, its stamps move: by the
+    /// least append − sent over the last whole minute of log time and the current one, this batch
+    /// included, if that exceeds 250 ms either way.
+    fn clock(&mut self, batch: Batch, log: Option<Timestamp>, known: bool) -> i64 {
+        let minute = log.unwrap_or_default().as_micros() / MINUTE.as_micros();
+        let behind_us = batch.appended.signed_micros_since(batch.sent);
+        if !known {
+            (self.minute, self.least_us) = (minute, behind_us);
+        } else if minute == self.minute {
+            self.least_us = self.least_us.min(behind_us);
+        } else {
+            let was_the_last_one = self.minute.checked_add(1) == Some(minute);
+            self.least_before_us = was_the_last_one.then_some(self.least_us);
+            (self.minute, self.least_us) = (minute, behind_us);
+        }
+        let least_us = self
+            .least_before_us
+            .map_or(self.least_us, |before_us| before_us.min(self.least_us));
+        match TOLERATED_US < least_us.unsigned_abs() {
+            true => least_us,
+            false => 0,
+        }
+    }
+
+    fn digest(&self, who: Identity) -> u128 {
+        let mut digest = mix(who.0, self.highest);
+        digest = mix(digest, self.below as u64);
+        digest = mix(digest, (self.below >> 64) as u64);
+        digest = mix(digest, self.last.map_or(u64::MAX, Timestamp::as_micros));
+        digest = mix(digest, self.minute);
+        digest = mix(digest, self.least_us as u64);
+        mix(
+            digest,
+            self.least_before_us.map_or(u64::MAX, |us| us as u64),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHO: Identity = Identity(7);
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_micros(seconds * 1_000_000)
+    }
+
+    fn send(
+        epochs: &mut Epochs,
+        sequence: u64,
+        behind_ms: i64,
+        log: Option<Timestamp>,
+    ) -> Freshness {
+        let appended = at(1_000_000);
+        let batch = Batch {
+            sequence,
+            appended,
+            sent: appended.saturating_offset(-behind_ms * 1_000),
+        };
+        epochs.batch(WHO, batch, log, 10)
+    }
+
+    const FRESH: Freshness = Freshness::Fresh { move_us: 0 };
+
+    #[test]
+    fn a_hundred_and_twenty_eight_below_the_highest_are_told_apart() {
+        let mut epochs = Epochs::default();
+        assert_eq!(send(&mut epochs, 200, 0, None), FRESH);
+        assert_eq!(send(&mut epochs, 200, 0, None), Freshness::Duplicate);
+        assert_eq!(send(&mut epochs, 72, 0, None), FRESH);
+        assert_eq!(send(&mut epochs, 72, 0, None), Freshness::Duplicate);
+        assert_eq!(send(&mut epochs, 71, 0, None), Freshness::OlderThanWindow);
+        assert_eq!(send(&mut epochs, 201, 0, None), FRESH);
+        assert_eq!(send(&mut epochs, 200, 0, None), Freshness::Duplicate);
+        assert_eq!(send(&mut epochs, 72, 0, None), Freshness::OlderThanWindow);
+        assert_eq!(send(&mut epochs, 1_000_000, 0, None), FRESH);
+        assert_eq!(send(&mut epochs, 1_000_000 - 128, 0, None), FRESH);
+        assert_eq!(send(&mut epochs, 201, 0, None), Freshness::OlderThanWindow);
+    }
+
+    #[test]
+    fn sequences_are_kept_for_ten_minutes_of_log_time() {
+        let mut epochs = Epochs::default();
+        assert_eq!(send(&mut epochs, 5, 0, None), FRESH);
+        epochs.tick(at(100));
+        epochs.tick(at(700));
+        assert_eq!(send(&mut epochs, 5, 0, Some(at(700))), Freshness::Duplicate);
+        epochs.tick(Timestamp::from_micros(700_000_001));
+        assert_eq!((epochs.len(), epochs.digest()), (0, 0));
+        assert_eq!(send(&mut epochs, 5, 0, Some(at(701))), FRESH);
+    }
+
+    #[test]
+    fn the_least_delay_of_two_minutes_is_the_clocks_error() {
+        let mut epochs = Epochs::default();
+        let moved = |epochs: &mut Epochs, sequence, behind_ms, seconds| match send(
+            epochs,
+            sequence,
+            behind_ms,
+            Some(at(seconds)),
+        ) {
+            Freshness::Fresh { move_us } => move_us / 1_000,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(moved(&mut epochs, 1, 900, 60), 900);
+        assert_eq!(moved(&mut epochs, 2, 400, 61), 400);
+        assert_eq!(moved(&mut epochs, 3, 650, 119), 400);
+        assert_eq!(
+            moved(&mut epochs, 4, 650, 120),
+            400,
+            "the last whole minute"
+        );
+        assert_eq!(moved(&mut epochs, 5, 700, 180), 650, "no longer");
+        assert_eq!(
+            moved(&mut epochs, 6, 250, 181),
+            0,
+            "within what is tolerated"
+        );
+        assert_eq!(moved(&mut epochs, 7, -251, 182), -251);
+        assert_eq!(
+            moved(&mut epochs, 8, 300, 600),
+            300,
+            "a minute without batches"
+        );
+    }
+
+    #[test]
+    fn at_the_bound_a_new_agent_is_turned_away_and_a_known_one_is_not() {
+        let mut epochs = Epochs::default();
+        assert_eq!(send(&mut epochs, 1, 0, None), FRESH);
+        let batch = Batch {
+            sequence: 1,
+            appended: at(1),
+            sent: at(1),
+        };
+        let stranger = epochs.batch(Identity(8), batch, None, 1);
+        assert_eq!(stranger, Freshness::TooMany);
+        assert_eq!(send(&mut epochs, 2, 0, None), FRESH);
+    }
+}

@@ -1,0 +1,373 @@
+//! A record of hits: each entry is ruled on its pair, in the order of the record.
+//!
+//! ```text
+//! batch of agent a, sequence 7, sent 12:00:00.010, appended 12:00:00.012
+//!   fresh? by how much is its clock wrong?
+//!   entry 0   api.search, acme, 12:00:00.004   -> its pair is opened, ruled, closed; a statement
+//!                                                 if that changed until when it is denied
+//!   at the end, one total for each globally limited resource with granted hits
+//! ```
+//!
+//! Knows nothing of other kinds of records. What stays true: no entry of a known pair allocates
+//! anything unless there is something to say about it.
+
+use std::collections::BTreeMap;
+
+use tollgate_shared::names;
+use tollgate_shared::place::Place;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::hits::{Hit, HitBatch};
+use tollgate_shared::wire::statement::{Cause, Denial};
+
+use super::Engine;
+use super::denials::LiveDenial;
+use super::epochs::{Batch, Freshness};
+use super::rulings::{Correction, Counts, Fate, ResourceCounts, Rulings, TotalDue};
+use crate::limits::{Limits, Mode, RateClass, RateResource};
+use crate::pairs::{Opened, Prefix, slot_of};
+use crate::rules::request::Request;
+use crate::stream::{Closed, Closure, Ruled};
+
+/// A hit stamped longer than this before its append is only counted.
+const TOO_OLD: Span = Span::from_secs(600);
+
+/// Blocks that a record sweeps at least, and for each of its entries. A new pair takes one block, so
+/// that what has left is found again before one in sixteen pairs too many are kept.
+const SWEEP_MIN: u32 = 64;
+const SWEEP_PER_ENTRY: u32 = 32;
+
+/// How a resource is ruled.
+#[derive(Clone, Copy)]
+pub(super) enum Rule<'l> {
+    /// By its limits.
+    Limited {
+        /// The resource.
+        rate: &'l RateResource,
+        /// Whether its denials are stated: not in a shadow, nor where the namespace ignores them.
+        stated: bool,
+    },
+    /// It has no limits, and its namespace refuses that.
+    Refused {
+        /// Whether its denials are stated.
+        stated: bool,
+    },
+    /// It has no limits, and is let through.
+    Free,
+}
+
+/// One resource of a batch.
+struct Context<'l, 'a> {
+    name: &'a str,
+    rule: Rule<'l>,
+    prefix: Prefix,
+    counts: Counts,
+    /// Granted hits by millisecond, in the order of the entries; only under a global limit.
+    granted: Vec<(u64, u64)>,
+}
+
+/// What all entries of a batch have in common.
+struct Common<'l> {
+    limits: &'l Limits,
+    /// The class of a resource without limits.
+    nothing: RateClass,
+    appended: Timestamp,
+    move_us: i64,
+    place: Place,
+}
+
+impl<'l> Rule<'l> {
+    /// How a resource is ruled under a version.
+    pub fn of(limits: &'l Limits, resource: &str) -> Self {
+        let namespace = limits.namespace_of(resource);
+        let stated = !namespace.ignore_configured;
+        match limits.rate(resource) {
+            Some(rate) => Self::Limited {
+                rate,
+                stated: stated && rate.mode() == Mode::Enforced,
+            },
+            None if namespace.allow_unconfigured => Self::Free,
+            None => Self::Refused { stated },
+        }
+    }
+
+    /// The limits of one of its domains, and whether its denials are stated; none if it is free.
+    /// `nothing` is what a resource without limits has.
+    pub fn class_of(
+        self,
+        limits: &'l Limits,
+        nothing: &'l RateClass,
+        domain: &str,
+    ) -> Option<(&'l RateClass, bool)> {
+        match self {
+            Self::Limited { rate, stated } => Some((limits.class(rate.class_of(domain)), stated)),
+            Self::Refused { stated } => Some((nothing, stated)),
+            Self::Free => None,
+        }
+    }
+
+    /// The denial that a closure of one of its pairs is stated as.
+    pub fn denial(self, class: &RateClass, closure: Closure, version: u64) -> Denial {
+        let (limit, window) = closure.by.limit(class);
+        let cause = match (self, closure.by) {
+            (Self::Refused { .. }, _) => Cause::Unconfigured,
+            (_, Closed::Hard) => Cause::Hard,
+            (_, Closed::Tier(tier)) => Cause::Tier(u8::try_from(tier).unwrap_or(u8::MAX)),
+            (_, Closed::Inaccessible) => Cause::Inaccessible,
+        };
+        Denial {
+            end: closure.end,
+            cause,
+            version,
+            limit,
+            window,
+        }
+    }
+
+    fn has_global(self) -> bool {
+        matches!(self, Self::Limited { rate, .. } if rate.global().is_some())
+    }
+}
+
+impl Engine {
+    /// Applies a record of hits.
+    pub(super) fn hits(
+        &mut self,
+        offset: u64,
+        appended: Timestamp,
+        batch: &HitBatch<'_>,
+        rulings: &mut Rulings,
+    ) -> Fate {
+        let entries = batch.hits_len();
+        let limits = self.steps.newest().limits.clone();
+        let sender = &batch.sender;
+        let who = self.identities.of_agent(sender.agent, sender.epoch);
+        let sent = Batch {
+            sequence: sender.sequence,
+            appended,
+            sent: sender.sent,
+        };
+        let epochs_max = limits.engine().epochs_per_partition_max;
+        let move_us = match self.epochs.batch(who, sent, self.log_time, epochs_max) {
+            Freshness::Fresh { move_us } => move_us,
+            Freshness::Duplicate => return Fate::Duplicate { entries },
+            Freshness::OlderThanWindow => return Fate::OlderThanWindow { entries },
+            Freshness::TooMany => return Fate::TooManyAgents { entries },
+        };
+        if move_us != 0 {
+            rulings.corrections.push(Correction {
+                agent: sender.agent.into(),
+                moved_us: move_us,
+            });
+        }
+        let common = Common {
+            limits: &limits,
+            nothing: RateClass::default(),
+            appended,
+            move_us,
+            place: Place::of_record(self.log.unwrap_or_default(), offset),
+        };
+        let (numbers, mut contexts) = self.contexts(&limits, batch);
+        for (number, hit) in (0..).zip(batch.hits()) {
+            let context = &mut contexts[numbers[hit.resource as usize]];
+            self.entry(&common, context, number, &hit, rulings);
+        }
+        for refused in batch.refused() {
+            let counts = &mut contexts[numbers[refused.resource as usize]].counts;
+            counts.refused_calls = counts.refused_calls.saturating_add(refused.calls);
+            counts.refused_copies = counts.refused_copies.saturating_add(refused.copies);
+        }
+        for context in contexts {
+            self.conclude(offset, context, rulings);
+        }
+        self.table.sweep(SWEEP_MIN + entries * SWEEP_PER_ENTRY);
+        Fate::Applied
+    }
+
+    /// A context for each resource that a batch names, and for each index of the batch its context:
+    /// a batch may name a resource twice.
+    fn contexts<'l, 'a>(
+        &self,
+        limits: &'l Limits,
+        batch: &HitBatch<'a>,
+    ) -> (Vec<usize>, Vec<Context<'l, 'a>>) {
+        let names = batch.resources();
+        let mut contexts: Vec<Context<'l, 'a>> = Vec::with_capacity(names.len());
+        let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
+        let numbers = names.iter().map(|name| {
+            *by_name.entry(name).or_insert_with(|| {
+                contexts.push(Context {
+                    name,
+                    rule: Rule::of(limits, name),
+                    prefix: self.identities.of_resource(name),
+                    counts: Counts::default(),
+                    granted: Vec::new(),
+                });
+                contexts.len() - 1
+            })
+        });
+        (numbers.collect(), contexts)
+    }
+
+    /// Rules one entry.
+    fn entry(
+        &mut self,
+        common: &Common<'_>,
+        context: &mut Context<'_, '_>,
+        number: u32,
+        hit: &Hit<'_>,
+        rulings: &mut Rulings,
+    ) {
+        let counts = &mut context.counts;
+        let copies = u64::from(hit.copies);
+        counts.entries += 1;
+        let (limits, nothing) = (common.limits, &common.nothing);
+        let Some((class, stated)) = context.rule.class_of(limits, nothing, hit.domain) else {
+            counts.unconfigured += copies;
+            return;
+        };
+        let at = common.instant(hit.at);
+        if TOO_OLD < common.appended.since(at) {
+            counts.too_old += copies;
+            return;
+        }
+        let identity = context.prefix.of(hit.domain);
+        match self.table.open(identity) {
+            Opened::Known => {
+                let working = self.table.working();
+                if working.ordinal != self.steps.newest().ordinal {
+                    self.steps.migrate(working, context.name, hit.domain);
+                }
+            }
+            Opened::New => {
+                if self.is_misrouted(context.name, hit.domain) {
+                    self.table.abandon();
+                    counts.misrouted += copies;
+                    return;
+                }
+                if limits.engine().pairs_per_partition_max <= self.table.alive().count() {
+                    self.table.abandon();
+                    counts.at_cap += copies;
+                    return;
+                }
+                let ordinal = self.steps.newest().ordinal;
+                self.table.working().begin(class.tiers.len(), ordinal);
+            }
+        }
+        let working = self.table.working();
+        let request = Request {
+            copies,
+            min: u64::from(hit.min.unwrap_or(0)),
+        };
+        let Ruled {
+            granted,
+            excess,
+            late,
+        } = working.pair.entry(class, at, request);
+        let now = working.pair.now();
+        let closure = match stated {
+            true => working.pair.closure(class, now),
+            false => None,
+        };
+        let before = working.stated;
+        working.stated = closure.map(|closure| closure.end);
+        let after = working.stated;
+        let stays = working
+            .pair
+            .stays_until(class)
+            .max(after.unwrap_or_default());
+        working.leaves = slot_of(stays);
+        if !self.table.close() {
+            counts.at_cap += copies;
+            return;
+        }
+        counts.granted += granted;
+        counts.excess += excess;
+        counts.late += late;
+        if context.rule.has_global() && 0 < granted {
+            context.granted.push((at.as_millis(), granted));
+        }
+        // What had ended by itself at the pair's time needs no lift.
+        let in_force = before.filter(|end| now < *end);
+        if in_force == after {
+            if before.is_some() && after.is_none() {
+                self.denials.end(identity);
+            }
+            return;
+        }
+        let place = Place {
+            entry: number,
+            ..common.place
+        };
+        match closure {
+            Some(closure) => {
+                let version = self.steps.newest().version;
+                let live = LiveDenial {
+                    resource: context.name.into(),
+                    domain: Some(hit.domain.into()),
+                    place,
+                    denial: context.rule.denial(class, closure, version),
+                };
+                self.denials.deny(identity, live, rulings);
+            }
+            None => self.denials.lift(identity, place, rulings),
+        }
+    }
+
+    /// Whether a pair belongs to another partition. Asked of new pairs alone: whoever is known
+    /// belongs here.
+    fn is_misrouted(&self, resource: &str, domain: &str) -> bool {
+        1 < self.partitions
+            && names::partition_of_pair(resource, domain, self.partitions) != self.partition
+    }
+
+    /// Gives the counts of one resource of a batch, and the total that is due.
+    fn conclude(&mut self, offset: u64, context: Context<'_, '_>, rulings: &mut Rulings) {
+        if context.counts != Counts::default() {
+            rulings.counts.push(ResourceCounts {
+                resource: context.name.into(),
+                counts: context.counts,
+            });
+        }
+        if context.granted.is_empty() {
+            return;
+        }
+        let previous = self.chains.total(&self.identities, context.name, offset);
+        rulings.totals_due.push(TotalDue {
+            resource: context.name.into(),
+            source_partition: self.partition,
+            source_offset: offset,
+            previous_offset: previous,
+            granted: by_millisecond(context.granted),
+        });
+    }
+}
+
+impl Common<'_> {
+    /// The instant of a hit: its stamp, moved by what the agent's clock is wrong, and never later
+    /// than the last microsecond of the append's millisecond.
+    fn instant(&self, stamp: Timestamp) -> Timestamp {
+        let moved = stamp.saturating_offset(self.move_us);
+        moved.min(self.appended.end_of_millisecond())
+    }
+}
+
+/// Sums up hits by millisecond, ascending. A sum that does not fit is given in parts.
+fn by_millisecond(mut granted: Vec<(u64, u64)>) -> Vec<(u64, u32)> {
+    granted.sort_unstable_by_key(|(ms, _)| *ms);
+    let mut sums: Vec<(u64, u32)> = Vec::new();
+    for (ms, mut hits) in granted {
+        if let Some((last_ms, sum)) = sums.last_mut()
+            && *last_ms == ms
+        {
+            let part = hits.min(u64::from(u32::MAX - *sum));
+            *sum += part as u32;
+            hits -= part;
+        }
+        while 0 < hits {
+            let part = hits.min(u64::from(u32::MAX));
+            sums.push((ms, part as u32));
+            hits -= part;
+        }
+    }
+    sums
+}

@@ -1,0 +1,159 @@
+//! The engine of one partition: records of its log go in, rulings come out.
+//!
+//! ```text
+//! engine.needs(&record)                    which limits versions a pointer brings in
+//! engine.apply(offset, appended, …)        what the record means; cannot fail
+//! engine.digest()                          equal for whoever was fed the same records
+//! engine.snapshot() / Engine::restore(…)   the same engine elsewhere, or later
+//! ```
+//!
+//! One file for each kind of record and each thing that is remembered:
+//!
+//! ```text
+//! hits  totals  pointers  ticks            kinds of records
+//! epochs  versions  denials  chains        what is remembered beside the pairs
+//! rulings                                  what comes out
+//! snapshot  query                          looking at it
+//! ```
+//!
+//! Knows no clock, no feed and no I/O. What stays true: everything in it is a function of the
+//! records in their order.
+
+mod chains;
+mod denials;
+mod epochs;
+mod hits;
+mod pointers;
+mod query;
+mod rulings;
+mod snapshot;
+mod ticks;
+mod totals;
+mod versions;
+
+use std::ops::RangeInclusive;
+
+use tollgate_shared::place::LogId;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::record::Record;
+
+use crate::pairs::{Identities, Table, mix};
+use chains::Chains;
+use denials::Denials;
+use epochs::Epochs;
+use versions::Steps;
+
+pub use denials::LiveDenial;
+pub use query::PairView;
+pub use rulings::{Correction, Counts, Fate, ResourceCounts, Rulings, Said, Stop, TotalDue};
+pub use snapshot::{CHUNK_BYTES_MAX, Frozen, SnapshotFault};
+pub use versions::Versions;
+
+/// The engine of one partition.
+pub struct Engine {
+    partition: u32,
+    partitions: u32,
+    /// The log's id; none until a genesis or a tick says it.
+    log: Option<LogId>,
+    /// Keyed by the first id that the log had, for its whole life.
+    identities: Identities,
+    /// Whether the log was read from its first record on.
+    began: bool,
+    /// The offset of the last applied record.
+    applied_upto: Option<u64>,
+    /// The append time of the last counted tick.
+    log_time: Option<Timestamp>,
+    steps: Steps,
+    table: Table,
+    denials: Denials,
+    epochs: Epochs,
+    chains: Chains,
+    stopped: Option<Stop>,
+}
+
+impl Engine {
+    /// The engine of a partition whose log is read from its beginning.
+    pub fn new(partition: u32, partitions: u32) -> Self {
+        Self {
+            partition,
+            partitions,
+            log: None,
+            identities: Identities::new(LogId::default()),
+            began: false,
+            applied_upto: None,
+            log_time: None,
+            steps: Steps::new(),
+            table: Table::new(),
+            denials: Denials::default(),
+            epochs: Epochs::default(),
+            chains: Chains::default(),
+            stopped: None,
+        }
+    }
+
+    /// Which versions a record brings in: the caller has those among them that exist at hand when
+    /// it applies the record.
+    pub fn needs(&self, record: &Record<'_>) -> Option<RangeInclusive<u64>> {
+        match record {
+            Record::Pointer(pointer) => self.steps.needs(pointer.version),
+            _ => None,
+        }
+    }
+
+    /// Applies the next record of the log, which was appended at `appended`, and adds what it means
+    /// to `rulings`: exactly one fate, and whatever there is to say.
+    ///
+    /// A record whose offset was applied before does nothing. Once the engine has stopped it
+    /// applies nothing any more.
+    pub fn apply(
+        &mut self,
+        offset: u64,
+        appended: Timestamp,
+        record: &Record<'_>,
+        versions: &dyn Versions,
+        rulings: &mut Rulings,
+    ) {
+        if let Some(stop) = self.stopped {
+            return rulings.fates.push(Fate::Stopped(stop));
+        }
+        if self.applied_upto.is_some_and(|upto| offset <= upto) {
+            return rulings.fates.push(Fate::AlreadyApplied);
+        }
+        let fate = match record {
+            Record::Genesis(log) => self.genesis(offset, *log, rulings),
+            Record::Hits(batch) => self.hits(offset, appended, batch, rulings),
+            Record::Tick(tick) => self.tick(offset, appended, tick, rulings),
+            Record::Totals(totals) => self.totals(offset, totals, rulings),
+            Record::Pointer(pointer) => self.pointer(offset, appended, pointer, versions, rulings),
+            Record::Unknown { kind, skippable } => match skippable {
+                true => Fate::UnknownSkipped { kind: *kind },
+                false => Fate::Stopped(Stop::UnknownKind {
+                    kind: *kind,
+                    offset,
+                }),
+            },
+        };
+        match fate {
+            // Not applied: another build may go on from here.
+            Fate::Stopped(stop) => self.stopped = Some(stop),
+            _ => self.applied_upto = Some(offset),
+        }
+        rulings.fates.push(fate);
+    }
+
+    /// A number that depends on what the log says alone: equal for all engines that were fed the
+    /// same records, whatever they were restored from.
+    pub fn digest(&self) -> u128 {
+        let wide = |digest: u128, part: u128| mix(mix(digest, part as u64), (part >> 64) as u64);
+        let log = self.log.unwrap_or_default();
+        let mut digest = mix(u128::from(log.random), u64::from(log.generation));
+        digest = mix(digest, self.identities.key().random);
+        digest = mix(digest, self.log_time.map_or(u64::MAX, Timestamp::as_micros));
+        digest = mix(digest, self.steps.newest().version);
+        digest = mix(digest, u64::from(self.steps.newest().ordinal));
+        digest = mix(digest, self.table.alive().count());
+        digest = wide(digest, self.table.alive().digest());
+        digest = wide(digest, self.epochs.digest());
+        wide(digest, self.chains.digest())
+    }
+}

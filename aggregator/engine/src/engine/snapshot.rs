@@ -1,0 +1,195 @@
+//! Snapshots: an engine as bytes, in chunks.
+//!
+//! ```text
+//! chunk   54 47 53 4E  version  kind  number   what the kind says
+//! kinds   1 head   2 pairs   3 denials   4 agents   5 chains   6 end (how many chunks, digest)
+//! ```
+//!
+//! `freeze` takes a copy that shares the pairs' memory with the engine, so that chunks can be
+//! written elsewhere while the engine goes on. Names are only those of denials and chains. Knows
+//! nothing of where chunks are kept. What stays true: a restored engine has the digest that its
+//! original had, or it is not restored.
+
+mod read;
+mod write;
+
+use tollgate_shared::place::LogId;
+use tollgate_shared::time::Timestamp;
+
+use super::Engine;
+use super::denials::LiveDenial;
+use super::epochs::Epoch;
+use super::versions::{Step, Versions};
+use crate::pairs::{FrozenTable, Identity};
+
+/// The most bytes that a chunk has: it fits a record of the log with room to spare.
+pub const CHUNK_BYTES_MAX: usize = 512 * 1024;
+
+const MAGIC: [u8; 4] = *b"TGSN";
+const FORMAT: u8 = 1;
+
+mod kind {
+    pub const HEAD: u8 = 1;
+    pub const PAIRS: u8 = 2;
+    pub const DENIALS: u8 = 3;
+    pub const AGENTS: u8 = 4;
+    pub const CHAINS: u8 = 5;
+    pub const END: u8 = 6;
+}
+
+/// Why chunks are not restored from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotFault {
+    /// It does not begin as a chunk does.
+    #[error("chunk {chunk}: not a chunk of a snapshot")]
+    NotAChunk {
+        /// Which chunk, from 0.
+        chunk: usize,
+    },
+    /// It was written by another version.
+    #[error("chunk {chunk}: format {found}, expected {FORMAT}")]
+    Format {
+        /// Which chunk, from 0.
+        chunk: usize,
+        /// The format found.
+        found: u8,
+    },
+    /// It is not the chunk that belongs here.
+    #[error("chunk {chunk}: out of order, or one is missing before it")]
+    Order {
+        /// Which chunk, from 0.
+        chunk: usize,
+    },
+    /// Its content is broken.
+    #[error("chunk {chunk}: byte {at}: {field} is broken")]
+    Broken {
+        /// Which chunk, from 0.
+        chunk: usize,
+        /// Where in it.
+        at: usize,
+        /// What was expected there.
+        field: &'static str,
+    },
+    /// The last chunk is missing.
+    #[error("cut off after {chunks} chunks")]
+    CutOff {
+        /// How many there were.
+        chunks: usize,
+    },
+    /// It was written for another partition.
+    #[error("of partition {found} of {found_of}, expected {partition} of {partitions}")]
+    Partition {
+        /// The partition found.
+        found: u32,
+        /// Of how many.
+        found_of: u32,
+        /// The partition expected.
+        partition: u32,
+        /// Of how many.
+        partitions: u32,
+    },
+    /// A limits version that it needs is not at hand.
+    #[error("limits version {version} is not at hand")]
+    MissingVersion {
+        /// The version.
+        version: u64,
+    },
+    /// What was read does not have the digest that was written.
+    #[error("digest {found:032x}, expected {expected:032x}")]
+    Digest {
+        /// Of what was read.
+        found: u128,
+        /// As it was written.
+        expected: u128,
+    },
+}
+
+/// A copy of an engine at one moment, which later records do not change. Can be sent to another
+/// thread.
+pub struct Frozen {
+    partition: u32,
+    partitions: u32,
+    log: Option<LogId>,
+    key: LogId,
+    began: bool,
+    applied_upto: Option<u64>,
+    log_time: Option<Timestamp>,
+    /// Version, ordinal and instant of those kept, oldest first; the last is the newest.
+    steps: Vec<(u64, u32, Timestamp)>,
+    table: FrozenTable,
+    denials: Vec<(Identity, LiveDenial)>,
+    epochs: Vec<(Identity, Epoch)>,
+    due: Vec<(Box<str>, u64)>,
+    applied: Vec<(Box<str>, u32, u64)>,
+    digest: u128,
+}
+
+impl Frozen {
+    /// The offset of the last record that it has applied.
+    pub fn applied_upto(&self) -> Option<u64> {
+        self.applied_upto
+    }
+
+    /// The digest of the engine at that moment.
+    pub fn digest(&self) -> u128 {
+        self.digest
+    }
+
+    /// Writes the chunks, one after the other.
+    pub fn write(&self, mut chunk: impl FnMut(Vec<u8>)) {
+        write::write(self, &mut chunk);
+    }
+}
+
+impl Engine {
+    /// A copy of this moment. Shares the memory of pairs until either side changes it.
+    pub fn freeze(&mut self) -> Frozen {
+        let step = |step: &Step| (step.version, step.ordinal, step.at);
+        let denials = self.denials.after(self.log_time.unwrap_or_default());
+        Frozen {
+            partition: self.partition,
+            partitions: self.partitions,
+            log: self.log,
+            key: self.identities.key(),
+            began: self.began,
+            applied_upto: self.applied_upto,
+            log_time: self.log_time,
+            steps: self.steps.iter().map(step).collect(),
+            denials: denials.map(|(who, live)| (who, live.clone())).collect(),
+            epochs: self.epochs.iter().collect(),
+            due: self
+                .chains
+                .due()
+                .map(|(name, offset)| (name.into(), offset))
+                .collect(),
+            applied: self
+                .chains
+                .applied()
+                .map(|(name, partition, offset)| (name.into(), partition, offset))
+                .collect(),
+            digest: self.digest(),
+            table: self.table.freeze(),
+        }
+    }
+
+    /// All chunks of this moment.
+    pub fn snapshot(&mut self) -> Vec<Vec<u8>> {
+        let mut chunks = Vec::new();
+        self.freeze().write(|chunk| chunks.push(chunk));
+        chunks
+    }
+
+    /// The engine that a partition's snapshot is of. `versions` has the limits that it was ruled by.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotFault`] for anything but the whole of what [`Frozen::write`] wrote.
+    pub fn restore<B: AsRef<[u8]>>(
+        partition: u32,
+        partitions: u32,
+        chunks: impl IntoIterator<Item = B>,
+        versions: &dyn Versions,
+    ) -> Result<Self, SnapshotFault> {
+        read::read(Self::new(partition, partitions), chunks, versions)
+    }
+}

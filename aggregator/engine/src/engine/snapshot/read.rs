@@ -1,0 +1,306 @@
+//! Reads the chunks of a snapshot.
+//!
+//! Knows nothing of writing them. What stays true: whatever the bytes, this ends in an engine or in a
+//! fault, and allocates no more than a small multiple of the bytes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::statement::{Cause, Denial};
+
+use super::super::Engine;
+use super::super::denials::LiveDenial;
+use super::super::epochs::Epoch;
+use super::super::versions::{Step, Steps, Versions};
+use super::{FORMAT, MAGIC, SnapshotFault, kind};
+use crate::pairs::{Identities, Identity, Opened, slot_of};
+use crate::varint;
+
+/// A cursor over one chunk.
+struct Cursor<'b> {
+    bytes: &'b [u8],
+    at: usize,
+    chunk: usize,
+}
+
+pub(super) fn read<B: AsRef<[u8]>>(
+    mut engine: Engine,
+    chunks: impl IntoIterator<Item = B>,
+    versions: &dyn Versions,
+) -> Result<Engine, SnapshotFault> {
+    let (mut count, mut last) = (0, 0);
+    let mut expected = None;
+    for (chunk, bytes) in chunks.into_iter().enumerate() {
+        let mut cursor = Cursor {
+            bytes: bytes.as_ref(),
+            at: 0,
+            chunk,
+        };
+        let kind = cursor.begin()?;
+        let follows = kind == last || kind == last + 1;
+        // Of the first and the last kind there is one chunk each.
+        let alone = kind != kind::HEAD && kind != kind::END;
+        if expected.is_some() || !follows || (kind == last && !alone) {
+            return Err(SnapshotFault::Order { chunk });
+        }
+        (count, last) = (chunk + 1, kind);
+        match kind {
+            kind::HEAD => cursor.head(&mut engine, versions)?,
+            kind::PAIRS => cursor.pairs(&mut engine)?,
+            kind::DENIALS => cursor.denials(&mut engine)?,
+            kind::AGENTS => cursor.agents(&mut engine)?,
+            kind::CHAINS => cursor.chains(&mut engine)?,
+            kind::END => expected = Some(u128::from_le_bytes(cursor.array("digest")?)),
+            _ => return Err(SnapshotFault::Order { chunk }),
+        }
+        if cursor.at != cursor.bytes.len() {
+            return Err(cursor.broken("end"));
+        }
+    }
+    let Some(expected) = expected else {
+        return Err(SnapshotFault::CutOff { chunks: count });
+    };
+    let found = engine.digest();
+    match found == expected {
+        true => Ok(engine),
+        false => Err(SnapshotFault::Digest { found, expected }),
+    }
+}
+
+impl Cursor<'_> {
+    fn begin(&mut self) -> Result<u8, SnapshotFault> {
+        let chunk = self.chunk;
+        let not_a_chunk = SnapshotFault::NotAChunk { chunk };
+        if self.array("magic").map_err(|_| not_a_chunk)? != MAGIC {
+            return Err(not_a_chunk);
+        }
+        match self.byte("format")? {
+            FORMAT => {}
+            found => return Err(SnapshotFault::Format { chunk, found }),
+        }
+        let kind = self.byte("kind")?;
+        if self.number("number")? != chunk as u64 {
+            return Err(SnapshotFault::Order { chunk });
+        }
+        Ok(kind)
+    }
+
+    fn head(&mut self, engine: &mut Engine, versions: &dyn Versions) -> Result<(), SnapshotFault> {
+        let (partition, partitions) = (engine.partition, engine.partitions);
+        let (found, found_of) = (self.small("partition")?, self.small("partitions")?);
+        if (found, found_of) != (partition, partitions) {
+            return Err(SnapshotFault::Partition {
+                found,
+                found_of,
+                partition,
+                partitions,
+            });
+        }
+        engine.log = match self.flag("log")? {
+            true => Some(self.log()?),
+            false => None,
+        };
+        engine.identities = Identities::new(self.log()?);
+        engine.began = self.flag("began")?;
+        engine.applied_upto = self.optional("applied up to")?;
+        engine.log_time = self.optional("log time")?.map(Timestamp::from_micros);
+        if let Some(log) = engine.log_time {
+            engine.table.advance(slot_of(log));
+        }
+        let mut steps: VecDeque<Step> = VecDeque::new();
+        for _ in 0..self.number("versions")? {
+            let step = Step {
+                version: self.number("version")?,
+                ordinal: self.small("ordinal")?,
+                at: Timestamp::from_micros(self.number("version's instant")?),
+                limits: Arc::default(),
+            };
+            let follows = |last: &Step| last.ordinal.checked_add(1) == Some(step.ordinal);
+            if !steps.back().is_none_or(follows) {
+                return Err(self.broken("ordinal"));
+            }
+            let limits = match step.ordinal {
+                0 => Arc::default(),
+                _ => versions
+                    .limits(step.version)
+                    .ok_or(SnapshotFault::MissingVersion {
+                        version: step.version,
+                    })?,
+            };
+            steps.push_back(Step { limits, ..step });
+        }
+        let Some(newest) = steps.back().cloned() else {
+            return Err(self.broken("versions"));
+        };
+        engine.steps = Steps::of(steps, newest);
+        Ok(())
+    }
+
+    fn pairs(&mut self, engine: &mut Engine) -> Result<(), SnapshotFault> {
+        let newest = engine.steps.newest().ordinal;
+        while self.at < self.bytes.len() {
+            let identity = self.identity()?;
+            let opened = engine.table.open(identity);
+            let working = engine.table.working();
+            let read = working.read(self.bytes, &mut self.at);
+            if read.is_none() || newest < working.ordinal || opened == Opened::Known {
+                return Err(self.broken("pair"));
+            }
+            if !engine.table.close() {
+                return Err(self.broken("pair"));
+            }
+        }
+        Ok(())
+    }
+
+    fn denials(&mut self, engine: &mut Engine) -> Result<(), SnapshotFault> {
+        while self.at < self.bytes.len() {
+            let identity = self.identity()?;
+            let resource = self.text("resource")?.into();
+            let domain = match self.flag("domain")? {
+                true => Some(self.text("domain")?.into()),
+                false => None,
+            };
+            let place = Place {
+                generation: self.small("generation")?,
+                offset: self.number("offset")?,
+                entry: self.small("entry")?,
+            };
+            let denial = Denial {
+                end: Timestamp::from_micros(self.number("end")?),
+                cause: self.cause()?,
+                version: self.number("version")?,
+                limit: self.number("limit")?,
+                window: Span::from_micros(self.number("window")?),
+            };
+            let live = LiveDenial {
+                resource,
+                domain,
+                place,
+                denial,
+            };
+            engine.denials.put(identity, live);
+        }
+        Ok(())
+    }
+
+    fn agents(&mut self, engine: &mut Engine) -> Result<(), SnapshotFault> {
+        while self.at < self.bytes.len() {
+            let who = self.identity()?;
+            let epoch = Epoch {
+                highest: self.number("highest sequence")?,
+                below: u128::from_le_bytes(self.array("sequences below")?),
+                last: self.optional("last batch")?.map(Timestamp::from_micros),
+                minute: self.number("minute")?,
+                least_us: self.number("least delay")? as i64,
+                least_before_us: self.optional("least delay before")?.map(|us| us as i64),
+            };
+            engine.epochs.put(who, epoch);
+        }
+        Ok(())
+    }
+
+    fn chains(&mut self, engine: &mut Engine) -> Result<(), SnapshotFault> {
+        while self.at < self.bytes.len() {
+            let resource = self.text("resource")?;
+            let identities = engine.identities;
+            if self.flag("end of chain")? {
+                let source = (
+                    self.small("source partition")?,
+                    self.number("source offset")?,
+                );
+                let taken = engine
+                    .chains
+                    .apply(&identities, resource, source, None, true);
+                if !taken {
+                    return Err(self.broken("chain"));
+                }
+            } else {
+                let offset = self.number("source offset")?;
+                if engine.chains.total(&identities, resource, offset).is_some() {
+                    return Err(self.broken("chain"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'b> Cursor<'b> {
+    fn broken(&self, field: &'static str) -> SnapshotFault {
+        SnapshotFault::Broken {
+            chunk: self.chunk,
+            at: self.at,
+            field,
+        }
+    }
+
+    fn byte(&mut self, field: &'static str) -> Result<u8, SnapshotFault> {
+        let [byte] = self.array(field)?;
+        Ok(byte)
+    }
+
+    fn flag(&mut self, field: &'static str) -> Result<bool, SnapshotFault> {
+        match self.byte(field)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(self.broken(field)),
+        }
+    }
+
+    fn number(&mut self, field: &'static str) -> Result<u64, SnapshotFault> {
+        varint::read(self.bytes, &mut self.at).ok_or(self.broken(field))
+    }
+
+    fn small(&mut self, field: &'static str) -> Result<u32, SnapshotFault> {
+        u32::try_from(self.number(field)?).map_err(|_| self.broken(field))
+    }
+
+    fn optional(&mut self, field: &'static str) -> Result<Option<u64>, SnapshotFault> {
+        match self.flag(field)? {
+            true => self.number(field).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], SnapshotFault> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let array = *rest.first_chunk().ok_or(self.broken(field))?;
+        self.at += N;
+        Ok(array)
+    }
+
+    fn identity(&mut self) -> Result<Identity, SnapshotFault> {
+        self.array("identity")
+            .map(|bytes| Identity(u128::from_le_bytes(bytes)))
+    }
+
+    fn text(&mut self, field: &'static str) -> Result<&'b str, SnapshotFault> {
+        let len = usize::try_from(self.number(field)?).unwrap_or(usize::MAX);
+        let end = self.at.saturating_add(len);
+        let bytes = self.bytes.get(self.at..end).ok_or(self.broken(field))?;
+        let text = std::str::from_utf8(bytes).map_err(|_| self.broken(field))?;
+        self.at = end;
+        Ok(text)
+    }
+
+    fn log(&mut self) -> Result<LogId, SnapshotFault> {
+        Ok(LogId {
+            generation: self.small("generation")?,
+            random: u64::from_le_bytes(self.array("random")?),
+        })
+    }
+
+    fn cause(&mut self) -> Result<Cause, SnapshotFault> {
+        Ok(match self.number("cause")? {
+            1 => Cause::Hard,
+            2 => Cause::Global,
+            3 => Cause::Inaccessible,
+            4 => Cause::Unconfigured,
+            number @ 256..=511 => Cause::Tier((number - 256) as u8),
+            _ => return Err(self.broken("cause")),
+        })
+    }
+}

@@ -1,0 +1,169 @@
+//! Writes the chunks of a snapshot.
+//!
+//! Knows nothing of reading them. What stays true: no chunk is larger than it may be, and one item
+//! is never cut in two.
+
+use tollgate_shared::place::LogId;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::statement::Cause;
+
+use super::{CHUNK_BYTES_MAX, FORMAT, Frozen, MAGIC, kind};
+use crate::varint;
+
+/// Chunks under construction.
+struct Chunks<'s> {
+    sink: &'s mut dyn FnMut(Vec<u8>),
+    number: u64,
+    kind: u8,
+    bytes: Vec<u8>,
+    /// Bytes of the chunk without any item.
+    empty: usize,
+    item: Vec<u8>,
+}
+
+pub(super) fn write(frozen: &Frozen, sink: &mut dyn FnMut(Vec<u8>)) {
+    let mut chunks = Chunks {
+        sink,
+        number: 0,
+        kind: kind::HEAD,
+        bytes: Vec::new(),
+        empty: 0,
+        item: Vec::new(),
+    };
+    chunks.begin(kind::HEAD);
+    chunks.item(|bytes| write_head(frozen, bytes));
+    chunks.begin(kind::PAIRS);
+    for (identity, stored) in frozen.table.pairs() {
+        chunks.item(|bytes| {
+            bytes.extend_from_slice(&identity.0.to_le_bytes());
+            stored.write(bytes);
+        });
+    }
+    chunks.begin(kind::DENIALS);
+    for (identity, live) in &frozen.denials {
+        chunks.item(|bytes| {
+            bytes.extend_from_slice(&identity.0.to_le_bytes());
+            write_text(&live.resource, bytes);
+            bytes.push(u8::from(live.domain.is_some()));
+            if let Some(domain) = &live.domain {
+                write_text(domain, bytes);
+            }
+            varint::write(bytes, u64::from(live.place.generation));
+            varint::write(bytes, live.place.offset);
+            varint::write(bytes, u64::from(live.place.entry));
+            varint::write(bytes, live.denial.end.as_micros());
+            varint::write(bytes, cause_number(live.denial.cause));
+            varint::write(bytes, live.denial.version);
+            varint::write(bytes, live.denial.limit);
+            varint::write(bytes, live.denial.window.as_micros());
+        });
+    }
+    chunks.begin(kind::AGENTS);
+    for (who, epoch) in &frozen.epochs {
+        chunks.item(|bytes| {
+            bytes.extend_from_slice(&who.0.to_le_bytes());
+            varint::write(bytes, epoch.highest);
+            bytes.extend_from_slice(&epoch.below.to_le_bytes());
+            write_optional(epoch.last.map(Timestamp::as_micros), bytes);
+            varint::write(bytes, epoch.minute);
+            varint::write(bytes, epoch.least_us as u64);
+            write_optional(epoch.least_before_us.map(|us| us as u64), bytes);
+        });
+    }
+    chunks.begin(kind::CHAINS);
+    for (resource, offset) in &frozen.due {
+        chunks.item(|bytes| {
+            write_text(resource, bytes);
+            bytes.push(0);
+            varint::write(bytes, *offset);
+        });
+    }
+    for (resource, partition, offset) in &frozen.applied {
+        chunks.item(|bytes| {
+            write_text(resource, bytes);
+            bytes.push(1);
+            varint::write(bytes, u64::from(*partition));
+            varint::write(bytes, *offset);
+        });
+    }
+    chunks.begin(kind::END);
+    chunks.item(|bytes| bytes.extend_from_slice(&frozen.digest.to_le_bytes()));
+    chunks.finish();
+}
+
+fn write_head(frozen: &Frozen, bytes: &mut Vec<u8>) {
+    varint::write(bytes, u64::from(frozen.partition));
+    varint::write(bytes, u64::from(frozen.partitions));
+    bytes.push(u8::from(frozen.log.is_some()));
+    if let Some(log) = frozen.log {
+        write_log(log, bytes);
+    }
+    write_log(frozen.key, bytes);
+    bytes.push(u8::from(frozen.began));
+    write_optional(frozen.applied_upto, bytes);
+    write_optional(frozen.log_time.map(Timestamp::as_micros), bytes);
+    varint::write(bytes, frozen.steps.len() as u64);
+    for (version, ordinal, at) in &frozen.steps {
+        varint::write(bytes, *version);
+        varint::write(bytes, u64::from(*ordinal));
+        varint::write(bytes, at.as_micros());
+    }
+}
+
+fn write_log(log: LogId, bytes: &mut Vec<u8>) {
+    varint::write(bytes, u64::from(log.generation));
+    bytes.extend_from_slice(&log.random.to_le_bytes());
+}
+
+fn write_optional(value: Option<u64>, bytes: &mut Vec<u8>) {
+    bytes.push(u8::from(value.is_some()));
+    if let Some(value) = value {
+        varint::write(bytes, value);
+    }
+}
+
+fn write_text(text: &str, bytes: &mut Vec<u8>) {
+    varint::write(bytes, text.len() as u64);
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+/// The number of a cause that an engine states; 0 for one that it never does.
+pub(super) fn cause_number(cause: Cause) -> u64 {
+    match cause {
+        Cause::Hard => 1,
+        Cause::Global => 2,
+        Cause::Inaccessible => 3,
+        Cause::Unconfigured => 4,
+        Cause::Tier(tier) => 256 + u64::from(tier),
+        _ => 0,
+    }
+}
+
+impl Chunks<'_> {
+    /// Begins the chunks of a kind. There is at least one of each, so that a missing one is missed.
+    fn begin(&mut self, kind: u8) {
+        if !self.bytes.is_empty() {
+            self.finish();
+        }
+        self.kind = kind;
+        self.bytes.extend_from_slice(&MAGIC);
+        self.bytes.extend_from_slice(&[FORMAT, kind]);
+        varint::write(&mut self.bytes, self.number);
+        self.empty = self.bytes.len();
+        self.number += 1;
+    }
+
+    fn item(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.item.clear();
+        write(&mut self.item);
+        let full = CHUNK_BYTES_MAX < self.bytes.len() + self.item.len();
+        if full && self.empty < self.bytes.len() {
+            self.begin(self.kind);
+        }
+        self.bytes.extend_from_slice(&self.item);
+    }
+
+    fn finish(&mut self) {
+        (self.sink)(std::mem::take(&mut self.bytes));
+    }
+}

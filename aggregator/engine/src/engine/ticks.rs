@@ -1,0 +1,93 @@
+//! The log's identity and its time: genesis and ticks.
+//!
+//! ```text
+//! ticks appended at   10.3 s (slot 20)   10.4 s (slot 20)   10.6 s (slot 21)
+//!                     counted            ignored            counted: log time is 10.6 s
+//! ```
+//!
+//! Nothing else brings time in. Knows nothing of hits. What stays true: log time only rises, and
+//! what leaves at a tick has left at once, whenever its memory is taken back.
+
+use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::record::Tick;
+use tollgate_shared::wire::statement::{Says, Statement};
+
+use super::Engine;
+use super::rulings::{Fate, Rulings, Said};
+use crate::pairs::{Identities, slot_of};
+
+/// Blocks and denials that a counted tick sweeps: some tenths of a millisecond.
+const SWEEP_BLOCKS: u32 = 8_192;
+const SWEEP_DENIALS: usize = 1_024;
+
+impl Engine {
+    /// Applies a genesis: the log's identity, or after an unclean stop its next generation.
+    pub(super) fn genesis(&mut self, offset: u64, log: LogId, rulings: &mut Rulings) -> Fate {
+        if self.log.is_none() && self.applied_upto.is_none() {
+            self.began = true;
+        }
+        self.identify(offset, log, rulings)
+    }
+
+    /// Applies a tick.
+    pub(super) fn tick(
+        &mut self,
+        offset: u64,
+        appended: Timestamp,
+        tick: &Tick<'_>,
+        rulings: &mut Rulings,
+    ) -> Fate {
+        match self.identify(offset, tick.log, rulings) {
+            Fate::Applied => {}
+            other => return other,
+        }
+        if self
+            .log_time
+            .is_some_and(|log| slot_of(appended) <= slot_of(log))
+        {
+            return Fate::TickIgnored;
+        }
+        self.log_time = Some(appended);
+        self.epochs.tick(appended);
+        self.table.advance(slot_of(appended));
+        self.table.sweep(SWEEP_BLOCKS);
+        self.denials.sweep(appended, SWEEP_DENIALS);
+        self.steps.trim(self.table.oldest_ordinal());
+        Fate::Applied
+    }
+
+    /// Takes note of the log's id.
+    ///
+    /// A higher generation voids all that was said before, so what is in force is said again.
+    fn identify(&mut self, offset: u64, log: LogId, rulings: &mut Rulings) -> Fate {
+        let Some(ours) = self.log else {
+            self.log = Some(log);
+            if self.applied_upto.is_none() {
+                self.identities = Identities::new(log);
+            }
+            return Fate::Applied;
+        };
+        if log == ours {
+            return Fate::Applied;
+        }
+        if log.generation <= ours.generation {
+            return Fate::OfAnotherLog;
+        }
+        self.log = Some(log);
+        let mut place = Place::of_record(log, offset);
+        let now = self.log_time.unwrap_or_default();
+        for (_, live) in self.denials.after(now) {
+            rulings.statements.push(Said {
+                resource: (&*live.resource).into(),
+                statement: Statement {
+                    scope: live.scope(),
+                    place,
+                    says: Says::Denied(live.denial),
+                },
+            });
+            place.entry = place.entry.saturating_add(1);
+        }
+        Fate::Applied
+    }
+}

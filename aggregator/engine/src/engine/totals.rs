@@ -1,0 +1,148 @@
+//! Totals: what other partitions granted of a resource that is limited globally.
+//!
+//! ```text
+//! total of partition 3, record 17, previous 10: 40 hits in ms 500, 7 in ms 501
+//!   10 was the last applied of that source: the hits count on (api.search, *)
+//!   afterwards one statement, if that changed until when everybody is denied
+//! ```
+//!
+//! Knows nothing of pairs of domains. What stays true: a resource's own pair has no tiers; its hits
+//! of the last second are all that it remembers.
+
+use tollgate_shared::names::EVERYBODY;
+use tollgate_shared::place::Place;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::record::Totals;
+use tollgate_shared::wire::statement::{Cause, Denial};
+
+use super::Engine;
+use super::denials::LiveDenial;
+use super::hits::Rule;
+use super::rulings::{Counts, Fate, ResourceCounts, Rulings};
+use crate::limits::RateClass;
+use crate::pairs::{Opened, Stored, slot_of};
+use crate::rules::second::SECOND;
+use crate::rules::{Until, open_again, whole};
+
+/// The denial of everybody under a global limit at `now`, if it is closed.
+pub(super) fn global_denial(
+    limit: u64,
+    stored: &Stored,
+    now: Timestamp,
+    version: u64,
+) -> Option<Denial> {
+    let second = &stored.pair.state.loose;
+    let end = match open_again::global_open_again(limit, second, now) {
+        Until::Now => return None,
+        Until::At(end) => end,
+        Until::Never => Timestamp::MAX,
+    };
+    Some(Denial {
+        end,
+        cause: Cause::Global,
+        version,
+        limit,
+        window: SECOND,
+    })
+}
+
+impl Engine {
+    /// Applies a total.
+    pub(super) fn totals(
+        &mut self,
+        offset: u64,
+        totals: &Totals<'_>,
+        rulings: &mut Rulings,
+    ) -> Fate {
+        let source = (totals.source_partition, totals.source_offset);
+        let (resource, previous) = (totals.resource, totals.previous);
+        // The chain goes on whatever the limits say, or a limit that comes back would find it broken.
+        if !self
+            .chains
+            .apply(&self.identities, resource, source, previous, self.began)
+        {
+            return Fate::TotalOutOfOrder;
+        }
+        let limits = self.steps.newest().limits.clone();
+        let (limit, stated) = match Rule::of(&limits, resource) {
+            Rule::Limited { rate, stated } => match rate.global() {
+                Some(limit) => (limit, stated),
+                None => return Fate::TotalUnlimited,
+            },
+            Rule::Refused { .. } | Rule::Free => return Fate::TotalUnlimited,
+        };
+        if totals.granted().next().is_none() {
+            return Fate::Applied;
+        }
+        let identity = self.identities.of_resource(resource).of(EVERYBODY);
+        match self.table.open(identity) {
+            Opened::Known => self.steps.migrate_whole(self.table.working()),
+            Opened::New => {
+                if limits.engine().pairs_per_partition_max <= self.table.alive().count() {
+                    self.table.abandon();
+                    return Fate::TotalAtCap;
+                }
+                let ordinal = self.steps.newest().ordinal;
+                self.table.working().begin(0, ordinal);
+            }
+        }
+        let working = self.table.working();
+        let counts = count(limit, working, totals);
+        let now = working.pair.now();
+        let version = self.steps.newest().version;
+        let denial = match stated {
+            true => global_denial(limit, working, now, version),
+            false => None,
+        };
+        let before = working.stated;
+        working.stated = denial.map(|denial| denial.end);
+        let after = working.stated;
+        let stays = working.pair.stays_until(&RateClass::default());
+        working.leaves = slot_of(stays.max(after.unwrap_or_default()));
+        if !self.table.close() {
+            return Fate::TotalAtCap;
+        }
+        rulings.global_counts.push(ResourceCounts {
+            resource: resource.into(),
+            counts,
+        });
+        let in_force = before.filter(|end| now < *end);
+        if in_force == after {
+            if before.is_some() && after.is_none() {
+                self.denials.end(identity);
+            }
+            return Fate::Applied;
+        }
+        let place = Place::of_record(self.log.unwrap_or_default(), offset);
+        match denial {
+            Some(denial) => {
+                let live = LiveDenial {
+                    resource: resource.into(),
+                    domain: None,
+                    place,
+                    denial,
+                };
+                self.denials.deny(identity, live, rulings);
+            }
+            None => self.denials.lift(identity, place, rulings),
+        }
+        Fate::Applied
+    }
+}
+
+/// Counts a total's hits on the resource's own pair.
+fn count(limit: u64, working: &mut Stored, totals: &Totals<'_>) -> Counts {
+    let mut counts = Counts::default();
+    for (at, hits) in totals.granted() {
+        let now = working.pair.time.map_or(at, |time| time.max(at));
+        working.pair.time = Some(now);
+        let second = &mut working.pair.state.loose;
+        second.forget(SECOND, now);
+        let share = whole::count(limit, second, now, at, u64::from(hits));
+        counts.entries += 1;
+        counts.granted += share.granted;
+        counts.excess += share.excess;
+        counts.late += share.late;
+    }
+    counts
+}

@@ -1,0 +1,199 @@
+//! The versions of the limits that this log has seen, and how a pair that slept through some of them
+//! comes under the newest.
+//!
+//! ```text
+//! versions 4, 9, 12     a pair ruled by 4 last: from 4 to 9, then from 9 to 12, when it is next met
+//! ```
+//!
+//! No version makes a walk over all pairs: only denials in force are ruled again at once (they have
+//! their names); every other pair follows at its next entry, one version after the other, with the
+//! same result. What stays true: a pair that slept through more than [`STEPS_MAX`] versions keeps its
+//! last second and starts with empty tiers, which is lenient, bounds what has to be kept, and depends
+//! on the log alone.
+
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use tollgate_shared::time::Timestamp;
+
+use crate::limits::Limits;
+use crate::pairs::Stored;
+use crate::rules::carry_over;
+
+/// The texts of versions, checked, as the caller has them. Each was verified against the digest of
+/// the pointer that brings it in.
+pub trait Versions {
+    /// The limits of a version, if it is one and is at hand.
+    fn limits(&self, version: u64) -> Option<Arc<Limits>>;
+
+    /// The lowest version above this one (the lowest of all for none) that is at hand.
+    fn next_after(&self, version: Option<u64>) -> Option<u64>;
+}
+
+impl Versions for std::collections::BTreeMap<u64, Arc<Limits>> {
+    fn limits(&self, version: u64) -> Option<Arc<Limits>> {
+        self.get(&version).cloned()
+    }
+
+    fn next_after(&self, version: Option<u64>) -> Option<u64> {
+        let mut above = match version {
+            None => self.range(..),
+            Some(version) => self.range((
+                std::ops::Bound::Excluded(version),
+                std::ops::Bound::Unbounded,
+            )),
+        };
+        above.next().map(|(version, _)| *version)
+    }
+}
+
+/// No version at all.
+impl Versions for () {
+    fn limits(&self, _: u64) -> Option<Arc<Limits>> {
+        None
+    }
+
+    fn next_after(&self, _: Option<u64>) -> Option<u64> {
+        None
+    }
+}
+
+/// Versions that a pair may sleep through with its tiers kept.
+pub(super) const STEPS_MAX: u32 = 255;
+
+/// One version, in the order in which pointers brought them in.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    /// Its number; 0 for none, before the first pointer.
+    pub version: u64,
+    /// Counted from 0, which is before the first pointer.
+    pub ordinal: u32,
+    /// When its pointer was appended, and not before log time.
+    pub at: Timestamp,
+    /// What it says.
+    pub limits: Arc<Limits>,
+}
+
+/// The versions from the oldest that some pair may need on.
+#[derive(Clone, Debug)]
+pub(super) struct Steps {
+    /// Ascending and without gaps in their ordinals; never empty.
+    steps: VecDeque<Step>,
+    newest: Step,
+}
+
+impl Steps {
+    /// Nothing is configured yet.
+    pub fn new() -> Self {
+        let none = Step {
+            version: 0,
+            ordinal: 0,
+            at: Timestamp::ZERO,
+            limits: Arc::default(),
+        };
+        Self::of(VecDeque::from([none.clone()]), none)
+    }
+
+    /// Steps as a snapshot has them.
+    pub fn of(steps: VecDeque<Step>, newest: Step) -> Self {
+        Self { steps, newest }
+    }
+
+    /// The version in force.
+    pub fn newest(&self) -> &Step {
+        &self.newest
+    }
+
+    /// The number of the version in force, if there is one.
+    pub fn version(&self) -> Option<u64> {
+        (self.newest.ordinal != 0).then_some(self.newest.version)
+    }
+
+    /// All that are kept, oldest first.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Step> {
+        self.steps.iter()
+    }
+
+    /// Which versions a pointer to `version` brings in; none if it is known.
+    pub fn needs(&self, version: u64) -> Option<RangeInclusive<u64>> {
+        match self.version() {
+            Some(known) if version <= known => None,
+            Some(known) => Some(known + 1..=version),
+            None => Some(0..=version),
+        }
+    }
+
+    /// Puts a version in force.
+    pub fn push(&mut self, version: u64, at: Timestamp, limits: Arc<Limits>) {
+        self.newest = Step {
+            version,
+            ordinal: self.newest.ordinal.saturating_add(1),
+            at,
+            limits,
+        };
+        self.steps.push_back(self.newest.clone());
+    }
+
+    /// Drops versions that no pair needs any more; `oldest` is the lowest one that ruled a pair.
+    pub fn trim(&mut self, oldest: Option<u32>) {
+        let newest = self.newest.ordinal;
+        let needed = oldest
+            .unwrap_or(newest)
+            .max(newest.saturating_sub(STEPS_MAX));
+        while self.steps.front().is_some_and(|step| step.ordinal < needed) {
+            self.steps.pop_front();
+        }
+    }
+
+    /// Brings a domain's pair under the version in force.
+    pub fn migrate(&self, stored: &mut Stored, resource: &str, domain: &str) {
+        let class_at = |step: &Step| step.limits.class_of(resource, domain).cloned();
+        self.migrate_by(stored, |old, new, stored| {
+            let old = class_at(old).unwrap_or_default();
+            let new = class_at(new).unwrap_or_default();
+            stored.pair.new_limits(&old, &new);
+        });
+        if self.newest.ordinal.saturating_sub(stored.ordinal) != 0 {
+            let class = class_at(&self.newest).unwrap_or_default();
+            let time = stored.pair.now();
+            carry_over::start_anew(&class, &mut stored.pair.state, time);
+            self.settle(stored);
+        }
+    }
+
+    /// Brings a resource's own pair under the version in force. It has no tiers that could change.
+    pub fn migrate_whole(&self, stored: &mut Stored) {
+        self.migrate_by(stored, |_, _, _| {});
+        if self.newest.ordinal != stored.ordinal {
+            self.settle(stored);
+        }
+    }
+
+    /// Takes the pair through the versions that it slept through, if all of them are kept.
+    fn migrate_by(&self, stored: &mut Stored, step: impl Fn(&Step, &Step, &mut Stored)) {
+        if STEPS_MAX < self.newest.ordinal.saturating_sub(stored.ordinal) {
+            return;
+        }
+        let slept = |step: &&Step| stored.ordinal < step.ordinal;
+        let first = self.steps.len() - self.steps.iter().filter(slept).count();
+        for index in first.max(1)..self.steps.len() {
+            let (old, new) = (&self.steps[index - 1], &self.steps[index]);
+            step(old, new, stored);
+            end_by(stored, new.at);
+            stored.ordinal = new.ordinal;
+        }
+    }
+
+    /// The pair has slept for too long to be taken through every version.
+    fn settle(&self, stored: &mut Stored) {
+        end_by(stored, self.newest.at);
+        stored.ordinal = self.newest.ordinal;
+    }
+}
+
+/// A denial that was over at a version's record stays over: a version starts none.
+fn end_by(stored: &mut Stored, at: Timestamp) {
+    let now = stored.pair.now().max(at);
+    stored.stated = stored.stated.filter(|end| now < *end);
+}

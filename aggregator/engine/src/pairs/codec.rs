@@ -1,0 +1,309 @@
+//! A pair's state as bytes: what lies in a block.
+//!
+//! ```text
+//! [flags][time, 8 bytes][slots beyond the ten minutes][version][tiers if many][stated denial]
+//! for each tier  [0 inactive | 1 + us since its entry][window]
+//! [hits of tiers that are gone]
+//! one tier, one hit   01 ·······t· 00 03 01 01 00                 14 bytes, 30 with the identity
+//! ```
+//!
+//! Equal states have equal bytes. Knows nothing of blocks or limits. What stays true: reading takes
+//! exactly what writing gives, and nothing else, so that a broken snapshot is found and not ruled by.
+
+use tollgate_shared::time::Timestamp;
+
+use super::alive::slot_of;
+use super::identity::{Identity, mix};
+use crate::stream::{Pair, STAYS};
+use crate::varint;
+
+/// A pair as it is stored: its state, and what the engine knows beside it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stored {
+    /// What the rules remember.
+    pub pair: Pair,
+    /// Which of the versions that this log has seen it was ruled by last.
+    pub ordinal: u32,
+    /// The end of the denial that was stated, if that has not passed at the pair's time.
+    pub stated: Option<Timestamp>,
+    /// The slot up to which it stays.
+    pub leaves: u64,
+}
+
+/// Flags in the first byte. The top bit is never set, so no state begins with FF.
+const TIERS: u8 = 0x0f;
+const LOOSE: u8 = 0x10;
+const STATED: u8 = 0x20;
+const LARGE: u8 = 0x40;
+
+/// Tiers from which on their number stands apart.
+const MANY: usize = TIERS as usize;
+
+/// The most tiers that a pair has.
+const TIERS_MAX: u64 = 1 << 16;
+
+/// What a block says without being read as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    /// The slot up to which the pair stays.
+    pub leaves: u64,
+    /// Which version it was ruled by last.
+    pub ordinal: u32,
+    /// Where the state is, if it outgrew blocks.
+    pub large: Option<u32>,
+}
+
+fn leaves_at_least(time: Timestamp) -> u64 {
+    slot_of(time.saturating_add(STAYS))
+}
+
+impl Stored {
+    /// Makes this a new pair with `tiers` tiers under a version.
+    pub fn begin(&mut self, tiers: usize, ordinal: u32) {
+        self.pair.state.reset(tiers);
+        self.pair.time = None;
+        self.ordinal = ordinal;
+        self.stated = None;
+        self.leaves = 0;
+    }
+
+    /// Bytes of the windows' runs alone: how long writing will take.
+    pub fn run_bytes(&self) -> usize {
+        let state = &self.pair.state;
+        let tiers = state.tiers().iter().map(|tier| tier.window.run_bytes());
+        tiers.sum::<usize>() + state.loose.run_bytes()
+    }
+
+    /// Appends the state.
+    pub fn write(&self, bytes: &mut Vec<u8>) {
+        let state = &self.pair.state;
+        let time = self.pair.now();
+        let tiers = state.tiers();
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let flags = flag(!state.loose.is_empty(), LOOSE) | flag(self.stated.is_some(), STATED);
+        self.write_head(flags | tiers.len().min(MANY) as u8, bytes);
+        if MANY <= tiers.len() {
+            varint::write(bytes, tiers.len() as u64);
+        }
+        if let Some(end) = self.stated {
+            // Never is written as 0, since no denial in force ends at the pair's time.
+            let distance = end.since(time).as_micros();
+            varint::write(bytes, if end == Timestamp::MAX { 0 } else { distance });
+        }
+        for tier in tiers {
+            let since = |entered| time.since(entered).as_micros().saturating_add(1);
+            varint::write(bytes, tier.entered.map_or(0, since));
+            tier.window.write(time, bytes);
+        }
+        if flags & LOOSE != 0 {
+            state.loose.write(time, bytes);
+        }
+    }
+
+    /// Appends what stands in a block for a state that lies elsewhere.
+    pub fn write_large(&self, number: u32, bytes: &mut Vec<u8>) {
+        self.write_head(LARGE, bytes);
+        varint::write(bytes, u64::from(number));
+    }
+
+    fn write_head(&self, flags: u8, bytes: &mut Vec<u8>) {
+        let time = self.pair.now();
+        bytes.push(flags);
+        bytes.extend_from_slice(&time.as_micros().to_le_bytes());
+        varint::write(bytes, self.leaves.saturating_sub(leaves_at_least(time)));
+        varint::write(bytes, u64::from(self.ordinal));
+    }
+
+    /// Reads a state in place of this one, and moves `at` behind it. None for other bytes.
+    pub fn read(&mut self, bytes: &[u8], at: &mut usize) -> Option<()> {
+        let flags = *bytes.get(*at)?;
+        if flags & !(TIERS | LOOSE | STATED) != 0 {
+            return None;
+        }
+        let (time, head) = read_head(bytes, at)?;
+        (self.leaves, self.ordinal) = (head.leaves, head.ordinal);
+        self.pair.time = Some(time);
+        let mut tiers = u64::from(flags & TIERS);
+        if tiers == MANY as u64 {
+            tiers =
+                varint::read(bytes, at).filter(|tiers| (MANY as u64..TIERS_MAX).contains(tiers))?;
+        }
+        self.stated = match flags & STATED {
+            0 => None,
+            _ => Some(match varint::read(bytes, at)? {
+                0 => Timestamp::MAX,
+                distance => Timestamp::from_micros(time.as_micros().checked_add(distance)?),
+            }),
+        };
+        let state = &mut self.pair.state;
+        state.reset(tiers as usize);
+        for tier in state.tiers_mut() {
+            tier.entered = match varint::read(bytes, at)? {
+                0 => None,
+                since => Some(Timestamp::from_micros(
+                    time.as_micros().checked_sub(since - 1)?,
+                )),
+            };
+            tier.window.read(time, bytes, at)?;
+        }
+        if flags & LOOSE != 0 {
+            state.loose.read(time, bytes, at)?;
+            if state.loose.is_empty() {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// What the state adds to the digest of all pairs.
+    pub fn digest(&self, identity: Identity) -> u128 {
+        let state = &self.pair.state;
+        let mut digest = mix(identity.0, self.pair.now().as_micros());
+        digest = mix(digest, self.leaves ^ (u64::from(self.ordinal) << 40));
+        digest = mix(digest, self.stated.map_or(0, Timestamp::as_micros));
+        for tier in state.tiers() {
+            let entered = tier.entered.map_or(u64::MAX, Timestamp::as_micros);
+            digest = mix(digest, entered);
+            digest = mix(
+                digest,
+                tier.window.sum() ^ tier.window.hits().rotate_left(32),
+            );
+        }
+        mix(
+            digest,
+            state.loose.sum() ^ state.loose.hits().rotate_left(32),
+        )
+    }
+}
+
+impl Head {
+    /// Reads the head of a state.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let mut at = 0;
+        let (_, mut head) = read_head(bytes, &mut at)?;
+        if bytes.first()? & LARGE != 0 {
+            head.large = Some(u32::try_from(varint::read(bytes, &mut at)?).ok()?);
+        }
+        Some(head)
+    }
+}
+
+fn read_head(bytes: &[u8], at: &mut usize) -> Option<(Timestamp, Head)> {
+    let time = bytes.get(*at + 1..)?.first_chunk::<8>()?;
+    let time = Timestamp::from_micros(u64::from_le_bytes(*time));
+    *at += 9;
+    let beyond = varint::read(bytes, at)?;
+    let ordinal = u32::try_from(varint::read(bytes, at)?).ok()?;
+    let head = Head {
+        leaves: leaves_at_least(time).checked_add(beyond)?,
+        ordinal,
+        large: None,
+    };
+    Some((time, head))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tollgate_shared::time::Span;
+
+    use super::*;
+    use crate::limits::{RateClass, Tier};
+    use crate::rules::request::Request;
+
+    fn stored() -> impl Strategy<Value = Stored> {
+        let hits = prop::collection::vec((0u64..3_000_000, 1u64..4), 1..40);
+        let tiers = 0usize..18;
+        (hits, tiers, any::<bool>(), 0u64..3, 0u32..400).prop_map(
+            |(hits, tiers, loose, stated, ordinal)| {
+                let tier = Tier {
+                    limit: 5,
+                    window: Span::from_secs(2),
+                    active: Span::from_secs(2),
+                    cooldown: Span::ZERO,
+                    skippable: true,
+                };
+                let class = RateClass {
+                    tiers: vec![tier; tiers].into(),
+                    hard: None,
+                };
+                let mut pair = Pair::of(&class);
+                for (at, copies) in hits {
+                    let request = Request { copies, min: 0 };
+                    pair.entry(&class, Timestamp::from_micros(1 << 40 | at), request);
+                }
+                if loose {
+                    pair.new_limits(&class, &RateClass::default());
+                }
+                let leaves = leaves_at_least(pair.now()) + stated * 7;
+                let stated = [
+                    None,
+                    Some(Timestamp::MAX),
+                    Some(Timestamp::from_micros(1 << 41)),
+                ];
+                let stated = stated[leaves as usize % 3];
+                Stored {
+                    pair,
+                    ordinal,
+                    stated,
+                    leaves,
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_state_survives_being_stored(stored in stored()) {
+            let mut bytes = Vec::new();
+            stored.write(&mut bytes);
+            let (mut read, mut at) = (Stored::default(), 0);
+            prop_assert!(read.read(&bytes, &mut at).is_some());
+            prop_assert_eq!(at, bytes.len());
+            prop_assert_eq!(read.digest(Identity(5)), stored.digest(Identity(5)));
+            let mut again = Vec::new();
+            read.write(&mut again);
+            prop_assert_eq!(&again, &bytes);
+            let head = Head::read(&bytes).expect("a head");
+            prop_assert_eq!((head.leaves, head.ordinal), (stored.leaves, stored.ordinal));
+            for cut in 0..bytes.len() {
+                prop_assert!(Stored::default().read(&bytes[..cut], &mut 0).is_none());
+            }
+        }
+
+        #[test]
+        fn broken_bytes_are_read_as_a_state_that_is_written_as_they_are_or_not_at_all(
+            stored in stored(),
+            at in any::<prop::sample::Index>(),
+            to in any::<u8>(),
+        ) {
+            let mut bytes = Vec::new();
+            stored.write(&mut bytes);
+            let at = at.index(bytes.len());
+            bytes[at] = to;
+            let (mut read, mut end) = (Stored::default(), 0);
+            if read.read(&bytes, &mut end).is_some() {
+                let mut again = Vec::new();
+                read.write(&mut again);
+                prop_assert_eq!(&again[..], &bytes[..end]);
+            }
+        }
+    }
+
+    #[test]
+    fn one_tier_with_one_hit_fits_the_smallest_block() {
+        let class = crate::rules::picture::class("5/10s");
+        let mut pair = Pair::of(&class);
+        let now = Timestamp::from_micros(1_795_000_000_000_000);
+        pair.entry(&class, now, Request { copies: 1, min: 0 });
+        let stored = Stored {
+            leaves: leaves_at_least(now),
+            pair,
+            ordinal: 3,
+            stated: None,
+        };
+        let mut bytes = Vec::new();
+        stored.write(&mut bytes);
+        assert!(bytes.len() <= 16, "{}", bytes.len());
+    }
+}

@@ -1,0 +1,128 @@
+//! Who a pair is: a 128-bit keyed hash of its names.
+//!
+//! ```text
+//! SipHash-1-3-128( resource, FF, domain )   keyed by the log's id
+//! ```
+//!
+//! Keyed, so that nobody who only picks domains can aim at two of them falling together; by the
+//! log's id, so that it is a function of the log. With ten million pairs two fall together with a
+//! chance of 10^-25. Knows nothing of what is remembered of a pair.
+
+use std::hash::Hasher as _;
+
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
+use tollgate_shared::names::PAIR_SEPARATOR;
+use tollgate_shared::place::LogId;
+
+/// A pair, or whatever else is known by a keyed hash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Identity(pub u128);
+
+/// Identities within one log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identities {
+    key: LogId,
+}
+
+/// The identities of all pairs of one resource.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prefix(SipHasher13);
+
+impl Identities {
+    /// Identities keyed by a log's id.
+    pub fn new(key: LogId) -> Self {
+        Self { key }
+    }
+
+    /// The key.
+    pub fn key(&self) -> LogId {
+        self.key
+    }
+
+    /// What is common to all pairs of a resource, hashed once.
+    pub fn of_resource(&self, resource: &str) -> Prefix {
+        let mut hasher = self.hasher();
+        hasher.write(resource.as_bytes());
+        hasher.write(&[PAIR_SEPARATOR]);
+        Prefix(hasher)
+    }
+
+    /// The identity of an agent's process: its name and its epoch.
+    pub fn of_agent(&self, agent: &str, epoch: u128) -> Identity {
+        let mut hasher = self.hasher();
+        hasher.write(&epoch.to_le_bytes());
+        hasher.write(agent.as_bytes());
+        Identity(hasher.finish128().as_u128())
+    }
+
+    /// The identity of a name with a number.
+    pub fn of_numbered(&self, name: &str, number: u64) -> Identity {
+        self.of_agent(name, u128::from(number))
+    }
+
+    fn hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_keys(self.key.random, u64::from(self.key.generation))
+    }
+}
+
+impl Prefix {
+    /// The identity of the resource's pair with `domain`.
+    #[inline]
+    pub fn of(&self, domain: &str) -> Identity {
+        let mut hasher = self.0;
+        hasher.write(domain.as_bytes());
+        Identity(hasher.finish128().as_u128())
+    }
+}
+
+/// Mixes a word into a digest. Two rounds of folded multiplication: every bit of both reaches every
+/// bit of the result; what matters here is that unequal states differ, not that nobody could make
+/// two that do not.
+#[inline]
+pub(crate) fn mix(digest: u128, word: u64) -> u128 {
+    const A: u64 = 0x9e37_79b9_7f4a_7c15;
+    const B: u64 = 0xd6e8_feb8_6659_fd93;
+    let (low, high) = (digest as u64, (digest >> 64) as u64);
+    let first = fold(low ^ word ^ A, high ^ B);
+    let second = fold(high.wrapping_add(word) ^ B, first ^ A);
+    (u128::from(second) << 64) | u128::from(first ^ low.rotate_left(23))
+}
+
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn log(random: u64) -> Identities {
+        Identities::new(LogId {
+            generation: 1,
+            random,
+        })
+    }
+
+    #[test]
+    fn a_pair_is_told_apart_by_every_part_of_it() {
+        let of =
+            |log: &Identities, resource: &str, domain: &str| log.of_resource(resource).of(domain);
+        let one = log(1);
+        assert_eq!(of(&one, "ab", "c"), of(&one, "ab", "c"));
+        assert_ne!(of(&one, "ab", "c"), of(&one, "a", "bc"));
+        assert_ne!(of(&one, "ab", "c"), of(&log(2), "ab", "c"));
+    }
+
+    #[test]
+    fn mixing_tells_neighbours_and_orders_apart() {
+        let mut seen = BTreeSet::new();
+        for a in 0..100 {
+            for b in 0..100 {
+                assert!(seen.insert(mix(mix(0, a), b)), "{a} {b}");
+            }
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! The pairs of one partition: open one, let the rules work on it, close it.
+//!
+//! ```text
+//! open(identity)    its state is read from its block (or is new) into the working copy
+//! close()           the working copy goes back, into the same block if it still suits it
+//! sweep(n)          looks at the next n blocks and takes back those of pairs that have left
+//! ```
+//!
+//! There is one working copy, filled again and again, so that a known pair costs no allocation.
+//! A state that outgrew blocks is kept apart as it is and only changes places with the working copy.
+//! Knows nothing of limits and rules. What stays true: a pair that has left is never opened as known,
+//! whether or not its memory was taken back.
+
+use std::collections::BTreeMap;
+
+use super::alive::Alive;
+use super::arena::{Arena, STATE_BYTES_MAX};
+use super::codec::{Head, Stored};
+use super::identity::Identity;
+use super::index::{Handle, Index, Slot};
+
+/// States above this many bytes are kept apart: reading and writing them byte by byte would cost
+/// more than the rules themselves.
+const LARGE_BYTES: usize = STATE_BYTES_MAX;
+/// A state that is kept apart comes back to a block at this many bytes, and not at one less than
+/// sent it away, so that a pair at the edge does not go to and fro.
+const SMALL_AGAIN_BYTES: usize = LARGE_BYTES / 2;
+
+/// Whether a pair was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// It was.
+    Known,
+    /// It was not, or it has left.
+    New,
+}
+
+/// What was opened, and must be closed or dropped before anything else is opened.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    identity: Identity,
+    /// Where it lies; none if it is new.
+    place: Option<(Slot, Handle)>,
+    /// Where its state lies, if apart.
+    large: Option<u32>,
+    /// What it stands for among those alive: its slot and digest; none if it is new or has left.
+    alive: Option<(u64, u128)>,
+    /// The version by which it was ruled last, if it was in memory.
+    ordinal: Option<u32>,
+}
+
+/// States that outgrew blocks, by number.
+#[derive(Clone, Default)]
+struct Large {
+    states: Vec<Box<Stored>>,
+    free: Vec<u32>,
+}
+
+/// All pairs of a partition.
+pub(crate) struct Table {
+    index: Index,
+    arena: Arena,
+    large: Large,
+    alive: Alive,
+    /// Pairs in memory by the version that ruled them last.
+    by_ordinal: BTreeMap<u32, u64>,
+    working: Stored,
+    open: Option<Open>,
+    bytes: Vec<u8>,
+    /// Where the sweep goes on.
+    hand: Handle,
+}
+
+impl Table {
+    pub fn new() -> Self {
+        Self {
+            index: Index::new(),
+            arena: Arena::new(),
+            large: Large::default(),
+            alive: Alive::new(),
+            by_ordinal: BTreeMap::new(),
+            working: Stored::default(),
+            open: None,
+            bytes: Vec::new(),
+            hand: Handle(0),
+        }
+    }
+
+    /// The pairs that have not left.
+    pub fn alive(&self) -> &Alive {
+        &self.alive
+    }
+
+    /// Pairs in memory, those included that have left and were not swept yet.
+    pub fn in_memory(&self) -> usize {
+        self.index.len()
+    }
+
+    /// The lowest version by which a pair in memory was ruled last.
+    pub fn oldest_ordinal(&self) -> Option<u32> {
+        self.by_ordinal.keys().next().copied()
+    }
+
+    /// A tick of this slot was counted: pairs that stay up to an earlier one have left.
+    pub fn advance(&mut self, slot: u64) {
+        self.alive.advance(slot);
+    }
+
+    /// Opens a pair. What was open before is forgotten unless it was closed.
+    pub fn open(&mut self, identity: Identity) -> Opened {
+        let arena = &self.arena;
+        let found = self
+            .index
+            .find(identity, |handle| arena.identity(handle) == identity);
+        let mut open = Open {
+            identity,
+            place: found,
+            large: None,
+            alive: None,
+            ordinal: None,
+        };
+        let head = found.and_then(|(_, handle)| Head::read(self.arena.state(handle)));
+        if let (Some((_, handle)), Some(head)) = (found, head) {
+            open.ordinal = Some(head.ordinal);
+            open.large = head.large;
+            if self.alive.is(head.leaves) {
+                match head.large {
+                    Some(number) => self.large.swap(number, &mut self.working),
+                    None => {
+                        let state = self.arena.state(handle);
+                        // Blocks hold only what was written, so this cannot fail.
+                        let _ = self.working.read(state, &mut 0);
+                    }
+                }
+                open.alive = Some((head.leaves, self.working.digest(identity)));
+            }
+        }
+        let opened = match open.alive {
+            Some(_) => Opened::Known,
+            None => Opened::New,
+        };
+        self.open = Some(open);
+        opened
+    }
+
+    /// The state of what is open. Of a new pair it is anything.
+    pub fn working(&mut self) -> &mut Stored {
+        &mut self.working
+    }
+
+    /// Puts back what is open, as it is now. False, and it is not there, if there is no room for it.
+    pub fn close(&mut self) -> bool {
+        let Some(open) = self.open.take() else {
+            return false;
+        };
+        self.working.leaves = self.working.leaves.max(self.alive.now());
+        let digest = self.working.digest(open.identity);
+        let (leaves, ordinal) = (self.working.leaves, self.working.ordinal);
+        let bound = match open.large {
+            Some(_) => SMALL_AGAIN_BYTES,
+            None => LARGE_BYTES,
+        };
+        self.bytes.clear();
+        if self.working.run_bytes() <= bound {
+            self.working.write(&mut self.bytes);
+        }
+        let fits = !self.bytes.is_empty() && self.bytes.len() <= bound;
+        let apart = (!fits).then(|| self.put_apart(open));
+        if !self.store(open) {
+            apart
+                .into_iter()
+                .for_each(|number| self.large.remove(number));
+            return false;
+        }
+        if let (None, Some(number)) = (apart, open.large) {
+            self.large.remove(number);
+        }
+        if let Some((slot, digest)) = open.alive {
+            self.alive.take_out(slot, digest);
+        }
+        self.alive.enter(leaves, digest);
+        self.count_ordinal(open.ordinal, Some(ordinal));
+        true
+    }
+
+    /// Leaves what is open as it was.
+    pub fn abandon(&mut self) {
+        if let Some(open) = self.open.take()
+            && let (Some(number), Some(_)) = (open.large, open.alive)
+        {
+            self.large.swap(number, &mut self.working);
+        }
+    }
+
+    /// A copy of a pair's state, if it is there.
+    pub fn peek(&self, identity: Identity) -> Option<Stored> {
+        let of = |handle: Handle| self.arena.identity(handle) == identity;
+        let (_, handle) = self.index.find(identity, of)?;
+        self.read_at(handle)
+    }
+
+    /// Takes back the memory of pairs that have left among the next `blocks` blocks.
+    pub fn sweep(&mut self, mut blocks: u32) {
+        if self.index.len() as u64 == self.alive.count() {
+            return;
+        }
+        while 0 < blocks {
+            let Some((handle, next)) = self.arena.next_in_use(self.hand, &mut blocks) else {
+                self.hand = Handle(0);
+                return;
+            };
+            self.hand = next;
+            if let Some(handle) = handle {
+                self.take_back_if_left(handle);
+            }
+        }
+    }
+
+    /// A copy of all pairs that later changes do not reach, for a snapshot written meanwhile.
+    pub fn freeze(&mut self) -> FrozenTable {
+        FrozenTable {
+            arena: self.arena.freeze(),
+            large: self.large.clone(),
+            alive: self.alive.clone(),
+        }
+    }
+
+    /// What the pair that comes soon needs of memory, so that it is there when it is opened. Gives a
+    /// byte of it, which the caller keeps the compiler from leaving out.
+    #[inline]
+    pub fn read_ahead(&self, identity: Identity) -> u8 {
+        match self.index.guess(identity) {
+            Some(handle) => self.arena.state(handle)[0],
+            None => 0,
+        }
+    }
+
+    fn take_back_if_left(&mut self, handle: Handle) {
+        let Some(head) = Head::read(self.arena.state(handle)) else {
+            return;
+        };
+        if self.alive.is(head.leaves) {
+            return;
+        }
+        let identity = self.arena.identity(handle);
+        if let Some((slot, _)) = self.index.find(identity, |found| found == handle) {
+            self.index.remove(identity, slot);
+        }
+        self.arena.remove(handle);
+        if let Some(number) = head.large {
+            self.large.remove(number);
+        }
+        self.count_ordinal(Some(head.ordinal), None);
+    }
+
+    /// Moves the working copy to where large states are; the block gets a reference.
+    fn put_apart(&mut self, open: Open) -> u32 {
+        let number = match open.large {
+            Some(number) => number,
+            None => self.large.insert(),
+        };
+        self.bytes.clear();
+        self.working.write_large(number, &mut self.bytes);
+        self.large.swap(number, &mut self.working);
+        number
+    }
+
+    /// Writes `bytes` into the pair's block or into a better one.
+    fn store(&mut self, open: Open) -> bool {
+        if let Some((_, handle)) = open.place
+            && Arena::suits(handle, self.bytes.len())
+        {
+            self.arena.write(handle, &self.bytes);
+            return true;
+        }
+        let Some(handle) = self.arena.insert(open.identity, &self.bytes) else {
+            return false;
+        };
+        match open.place {
+            Some((slot, old)) => {
+                self.index.set(slot, handle);
+                self.arena.remove(old);
+                true
+            }
+            None => {
+                let arena = &self.arena;
+                let of = |handle| arena.identity(handle);
+                let stored = self.index.insert(open.identity, handle, of).is_some();
+                if !stored {
+                    self.arena.remove(handle);
+                }
+                stored
+            }
+        }
+    }
+
+    fn count_ordinal(&mut self, before: Option<u32>, after: Option<u32>) {
+        if before == after {
+            return;
+        }
+        if let Some(ordinal) = before
+            && let Some(count) = self.by_ordinal.get_mut(&ordinal)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.by_ordinal.remove(&ordinal);
+            }
+        }
+        if let Some(ordinal) = after {
+            *self.by_ordinal.entry(ordinal).or_default() += 1;
+        }
+    }
+
+    fn read_at(&self, handle: Handle) -> Option<Stored> {
+        read_at(&self.arena, &self.large, &self.alive, handle)
+    }
+}
+
+/// A copy of a table at one moment.
+pub(crate) struct FrozenTable {
+    arena: Arena,
+    large: Large,
+    alive: Alive,
+}
+
+impl FrozenTable {
+    /// Every pair that had not left.
+    pub fn pairs(&self) -> impl Iterator<Item = (Identity, Stored)> + '_ {
+        let mut at = Handle(0);
+        std::iter::from_fn(move || {
+            loop {
+                let mut blocks = u32::MAX;
+                let (handle, next) = self.arena.next_in_use(at, &mut blocks)?;
+                at = next;
+                let Some(handle) = handle else { continue };
+                if let Some(stored) = read_at(&self.arena, &self.large, &self.alive, handle) {
+                    return Some((self.arena.identity(handle), stored));
+                }
+            }
+        })
+    }
+}
+
+fn read_at(arena: &Arena, large: &Large, alive: &Alive, handle: Handle) -> Option<Stored> {
+    let head = Head::read(arena.state(handle)).filter(|head| alive.is(head.leaves))?;
+    match head.large {
+        Some(number) => large
+            .states
+            .get(number as usize)
+            .map(|state| (**state).clone()),
+        None => {
+            let mut stored = Stored::default();
+            stored.read(arena.state(handle), &mut 0)?;
+            Some(stored)
+        }
+    }
+}
+
+impl Large {
+    fn insert(&mut self) -> u32 {
+        if let Some(number) = self.free.pop() {
+            return number;
+        }
+        self.states.push(Box::default());
+        self.states.len() as u32 - 1
+    }
+
+    fn remove(&mut self, number: u32) {
+        if let Some(state) = self.states.get_mut(number as usize) {
+            **state = Stored::default();
+            self.free.push(number);
+        }
+    }
+
+    fn swap(&mut self, number: u32, working: &mut Stored) {
+        if let Some(state) = self.states.get_mut(number as usize) {
+            std::mem::swap(&mut **state, working);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use tollgate_shared::time::Timestamp;
+
+    use super::*;
+    use crate::pairs::{mix, slot_of};
+    use crate::rules::picture::class;
+    use crate::rules::request::Request;
+    use crate::stream::{Pair, STAYS};
+
+    fn identity(n: u64) -> Identity {
+        Identity(mix(mix(1, n), 2))
+    }
+
+    /// A slot and a pair's history: the table against a plain map of histories.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Entry {
+            pair: u64,
+            later_us: u64,
+            copies: u64,
+        },
+        Tick {
+            slots: u64,
+        },
+        Sweep {
+            blocks: u32,
+        },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            12 => (0u64..12, 0u64..300_000, 1u64..3).prop_map(|(pair, later_us, copies)| {
+                Step::Entry { pair: pair * pair / 4, later_us, copies }
+            }),
+            1 => (1u64..900).prop_map(|slots| Step::Tick { slots }),
+            1 => (1u32..9).prop_map(|blocks| Step::Sweep { blocks }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_table_is_a_plain_map(steps in prop::collection::vec(step(), 1..400)) {
+            let class = class("200/20s | 90/1s active 2s cooldown 3s");
+            let mut table = Table::new();
+            let mut plain: BTreeMap<u64, (Pair, u64)> = BTreeMap::new();
+            let mut now = Timestamp::from_micros(1 << 50);
+            let mut slot = slot_of(now);
+            table.advance(slot);
+            for step in steps {
+                match step {
+                    Step::Entry { pair, later_us, copies } => {
+                        now = Timestamp::from_micros(now.as_micros() + later_us);
+                        let request = Request { copies, min: 0 };
+                        let stays = slot_of(now.saturating_add(STAYS)) + pair % 3;
+                        let leaves = stays.max(slot);
+                        let opened = table.open(identity(pair));
+                        prop_assert_eq!(opened == Opened::Known, plain.contains_key(&pair));
+                        let working = table.working();
+                        if opened == Opened::New {
+                            *working = Stored { pair: Pair::of(&class), ..Stored::default() };
+                        }
+                        let got = working.pair.entry(&class, now, request);
+                        working.leaves = stays;
+                        prop_assert!(table.close());
+                        let new = || (Pair::of(&class), 0);
+                        let (kept, kept_leaves) = plain.entry(pair).or_insert_with(new);
+                        prop_assert_eq!(got, kept.entry(&class, now, request));
+                        *kept_leaves = leaves;
+                    }
+                    Step::Tick { slots } => {
+                        slot += slots;
+                        table.advance(slot);
+                        plain.retain(|_, (_, leaves)| slot <= *leaves);
+                    }
+                    Step::Sweep { blocks } => table.sweep(blocks),
+                }
+                prop_assert_eq!(table.alive().count(), plain.len() as u64);
+                let digest = plain.iter().fold(0u128, |sum, (n, (pair, leaves))| {
+                    let stored = Stored { pair: pair.clone(), leaves: *leaves, ..Stored::default() };
+                    sum.wrapping_add(stored.digest(identity(*n)))
+                });
+                prop_assert_eq!(table.alive().digest(), digest);
+            }
+            table.sweep(10_000);
+            table.sweep(10_000);
+            prop_assert_eq!(table.in_memory(), plain.len());
+            prop_assert_eq!(table.freeze().pairs().count(), plain.len());
+        }
+    }
+}
