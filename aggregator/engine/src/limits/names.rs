@@ -157,6 +157,24 @@ mod tests {
     }
 
     #[test]
+    fn a_stranger_with_the_same_hash_bits_stays_a_stranger() {
+        // Among so many names some agree in slot and tag of a table of one.
+        let one = NameTable::from_sorted(["x"].into_iter());
+        let mut seen = std::collections::HashMap::new();
+        let mut pairs = 0;
+        for n in 0..500_000u32 {
+            let name = n.to_string();
+            if let Some(other) = seen.insert(one.home_of(&name), n) {
+                let table = NameTable::from_sorted([name.as_str()].into_iter());
+                assert_eq!(table.number_of(&name), Some(0));
+                assert_eq!(table.number_of(&other.to_string()), None);
+                pairs += 1;
+            }
+        }
+        assert!(0 < pairs);
+    }
+
+    #[test]
     fn an_empty_table_knows_nobody() {
         let table = NameTable::default();
         assert!(table.is_empty());
