@@ -224,3 +224,32 @@ impl fmt::Display for Text<'_> {
         f.write_char('"')
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiers_print_as_a_rate_only_where_they_are_one() {
+        let cases = [
+            (r#"limit = 7, window = "1m", active = "60s""#, true),
+            (
+                r#"limit = 7, window = "1m", active = "60s", skippable = true"#,
+                false,
+            ),
+            (
+                r#"limit = 7, window = "1m", active = "60s", cooldown = "1us""#,
+                false,
+            ),
+            (r#"limit = 7, window = "1m", active = "2m""#, false),
+            (r#"limit = 7, window = "2m", active = "2m""#, false),
+        ];
+        for (tier, is_rate) in cases {
+            let limits = Limits::parse(&format!("rate.x.tiers = [{{ {tier} }}]"));
+            let printed = limits.as_ref().map(Limits::normalised_text);
+            let printed = printed.expect("it is right");
+            assert_eq!(printed.contains("rate = \"7/m\""), is_rate, "{printed}");
+            assert_eq!(Limits::parse(&printed), limits);
+        }
+    }
+}
