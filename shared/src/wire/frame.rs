@@ -1,8 +1,8 @@
 //! Feed frames: what a publisher tells the subscribers of one topic.
 //!
 //! ```text
-//! message  topic (17 bytes), frame
-//! topic    'r' resource | 'c' control | 'a' agent, then 16 bytes: a keyed hash of the name
+//! message  topic (33 bytes), frame
+//! topic    'r' resource | 'c' control | 'a' agent, then a keyed 128-bit hash of the name in hexadecimal
 //! frame    [version][seal 0][ [instance (16 bytes), sequence, sent (us), resource,
 //!                              [evidence, ...], [[partition, remaining (us), statement], ...]] ]
 //! evidence [partition, generation, random, ruled up to, appended (us)]
@@ -24,8 +24,8 @@ use crate::names::NAME_BYTES_MAX;
 use crate::place::LogId;
 use crate::time::{Span, Timestamp};
 
-/// Bytes of a topic.
-pub const TOPIC_BYTES: usize = 17;
+/// Bytes of a topic. Text, because subscriptions are text for the `zeromq` crate.
+pub const TOPIC_BYTES: usize = 33;
 
 /// The seal byte of a frame that anybody may read.
 pub const PLAIN: u8 = 0;
@@ -37,7 +37,7 @@ pub struct Topic([u8; TOPIC_BYTES]);
 impl Topic {
     /// What concerns everybody: heartbeats with places, bans of whole domains.
     pub const CONTROL: Self = {
-        let mut bytes = [0; TOPIC_BYTES];
+        let mut bytes = [b'0'; TOPIC_BYTES];
         bytes[0] = b'c';
         Self(bytes)
     };
@@ -52,22 +52,35 @@ impl Topic {
         Self::hashed(b'a', key, agent)
     }
 
-    /// The bytes to subscribe to.
+    /// The text to subscribe to.
+    pub fn as_str(&self) -> &str {
+        // Only ASCII gets in, by every way in.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    /// The same as bytes.
     pub const fn as_bytes(&self) -> &[u8; TOPIC_BYTES] {
         &self.0
     }
 
     /// The topic that these bytes are, if they are one.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        bytes.try_into().ok().map(Self)
+        bytes
+            .try_into()
+            .ok()
+            .filter(|bytes: &[u8; TOPIC_BYTES]| bytes.is_ascii())
+            .map(Self)
     }
 
     fn hashed(kind: u8, key: &[u8; 16], name: &str) -> Self {
         let mut hasher = SipHasher13::new_with_key(key);
         hasher.write(name.as_bytes());
-        let mut bytes = [0; TOPIC_BYTES];
-        bytes[0] = kind;
-        bytes[1..].copy_from_slice(&hasher.finish128().as_u128().to_be_bytes());
+        let hash = hasher.finish128().as_u128();
+        let mut bytes = [kind; TOPIC_BYTES];
+        for (index, digit) in bytes[1..].iter_mut().enumerate() {
+            let nibble = (hash >> (4 * (TOPIC_BYTES - 2 - index))) & 0xf;
+            *digit = b"0123456789abcdef"[nibble as usize];
+        }
         Self(bytes)
     }
 }
@@ -207,5 +220,30 @@ impl Told {
         writer.u64(u64::from(self.partition));
         writer.u64(self.remaining.as_micros());
         self.statement.write(writer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_is_text_and_tells_names_kinds_and_keys_apart() {
+        let topics = [
+            Topic::CONTROL,
+            Topic::of_resource(&[0; 16], "api.search"),
+            Topic::of_resource(&[0; 16], "api.export"),
+            Topic::of_resource(&[1; 16], "api.search"),
+            Topic::of_agent(&[0; 16], "api.search"),
+        ];
+        let different: std::collections::BTreeSet<&str> =
+            topics.iter().map(Topic::as_str).collect();
+        assert_eq!(different.len(), topics.len());
+        for topic in topics {
+            assert_eq!(topic.as_str().len(), TOPIC_BYTES);
+            assert_eq!(Topic::from_bytes(topic.as_bytes()), Some(topic));
+        }
+        assert_eq!(Topic::from_bytes(&[0xff; TOPIC_BYTES]), None);
+        assert_eq!(Topic::from_bytes(b"c"), None);
     }
 }
