@@ -61,6 +61,13 @@ impl Engine {
         self.log_time
     }
 
+    /// The latest instant that a counted tick or a version has brought in: what ended by then is
+    /// over for everybody.
+    pub fn now(&self) -> Timestamp {
+        let log = self.log_time.unwrap_or_default();
+        log.max(self.steps.newest().at)
+    }
+
     /// Why it has stopped, if it has.
     pub fn stopped(&self) -> Option<Stop> {
         self.stopped
@@ -86,10 +93,9 @@ impl Engine {
         self.epochs.len()
     }
 
-    /// The denials in force at log time, in an order that is the same on every machine.
+    /// The denials in force at [`Engine::now`], in an order that is the same on every machine.
     pub fn live_denials(&self) -> impl Iterator<Item = &LiveDenial> {
-        let now = self.log_time.unwrap_or_default();
-        self.denials.after(now).map(|(_, live)| live)
+        self.denials.after(self.now()).map(|(_, live)| live)
     }
 
     /// At most how many denials are in force.
@@ -123,7 +129,6 @@ impl Engine {
         let tier = tiers::current(class, state, time);
         let (tier_limit, tier_hits) = tier_counts(class, state, tier, time);
         let hard_room = second::room(hard, state, time);
-        let log = self.log_time.unwrap_or_default();
         Some(PairView {
             time,
             version: newest.version,
@@ -136,7 +141,7 @@ impl Engine {
                 true => hard_room,
                 false => tiers::room_for(class, state, time, hard_room),
             },
-            denial: self.denials.get(identity, log).cloned(),
+            denial: self.denials.get(identity, self.now()).cloned(),
         })
     }
 

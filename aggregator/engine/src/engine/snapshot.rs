@@ -145,7 +145,7 @@ impl Engine {
     /// A copy of this moment. Shares the memory of pairs until either side changes it.
     pub fn freeze(&mut self) -> Frozen {
         let step = |step: &Step| (step.version, step.ordinal, step.at);
-        let denials = self.denials.after(self.log_time.unwrap_or_default());
+        let denials = self.denials.after(self.now());
         Frozen {
             partition: self.partition,
             partitions: self.partitions,

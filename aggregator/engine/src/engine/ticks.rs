@@ -76,7 +76,7 @@ impl Engine {
         }
         self.log = Some(log);
         let mut place = Place::of_record(log, offset);
-        let now = self.log_time.unwrap_or_default();
+        let now = self.now();
         for (_, live) in self.denials.after(now) {
             rulings.statements.push(Said {
                 resource: (&*live.resource).into(),

@@ -1,0 +1,204 @@
+//! The rules against the slow model: both readings, over random limits and requests, at scales from
+//! single microseconds to seconds.
+
+mod support;
+
+use proptest::prelude::*;
+use support::{any_domain_limits, any_resource, at, class_of, like};
+use tollgate_engine::inline::Inline;
+use tollgate_engine::rules::request::{LimitedBy, Request};
+use tollgate_engine::rules::{Until, second, tiers};
+use tollgate_engine::stream::{Closed, Pair};
+use tollgate_model as model;
+
+fn until(until: model::Until) -> Until {
+    match until {
+        model::Until::Now => Until::Now,
+        model::Until::At(end_us) => Until::At(at(end_us)),
+        model::Until::Never => Until::Never,
+    }
+}
+
+fn end_us(end: model::End) -> u64 {
+    match end {
+        model::End::At(end_us) => end_us,
+        model::End::Never => u64::MAX,
+    }
+}
+
+/// Microseconds, milliseconds and seconds: the last second of the hard limit is long beside the
+/// first, and short beside the last.
+fn any_unit() -> impl Strategy<Value = u64> {
+    prop::sample::select(&[1, 7, 50_000, 400_000, 3_000_000][..])
+}
+
+#[derive(Clone, Debug)]
+struct Call {
+    pause: u64,
+    domain: usize,
+    copies: u64,
+    min: u64,
+}
+
+fn any_call() -> impl Strategy<Value = Call> {
+    let copies = prop_oneof![4 => Just(1u64), 2 => 1u64..5, 1 => 1u64..30];
+    (
+        prop_oneof![2 => 0u64..3, 2 => 0u64..12, 1 => 0u64..90],
+        0usize..3,
+        copies,
+        0u64..8,
+    )
+        .prop_map(|(pause, domain, copies, min)| Call {
+            pause,
+            domain,
+            copies,
+            min: min.min(copies + 1),
+        })
+}
+
+fn check_inline(unit_us: u64, odd_us: u64, limits: &model::ResourceLimits, calls: &[Call]) {
+    let mut slow = model::InlineLimiter::new(limits.clone());
+    let mut fast = Inline::new(limits.global);
+    let mut now_us = 10_000_000;
+    for call in calls {
+        now_us += call.pause * unit_us + odd_us * (call.pause % 2);
+        let domain = support::DOMAINS[call.domain];
+        let expected = slow.request(now_us, domain, call.copies, call.min);
+        let class = class_of(&limits.of(domain));
+        let request = Request {
+            copies: call.copies,
+            min: call.min,
+        };
+        let got = fast.request(&class, at(now_us), domain, request);
+        let limited_by = expected.limited_by.map(|by| match by {
+            model::LimitedBy::Hard => LimitedBy::Hard,
+            model::LimitedBy::Global => LimitedBy::Global,
+            model::LimitedBy::Tier => LimitedBy::Tier,
+        });
+        assert_eq!(got.granted, expected.granted);
+        assert_eq!(got.burst, expected.burst);
+        assert_eq!(got.limited_by, limited_by);
+        assert_eq!(
+            (got.tier, got.tier_limit),
+            (expected.tier, expected.tier_limit)
+        );
+        assert_eq!(got.tier_hits, expected.tier_hits);
+        assert_eq!(got.domain_last_second, expected.domain_last_second);
+        assert_eq!(got.global_last_second, expected.global_last_second);
+        assert_eq!(got.domain_until, until(expected.domain_until));
+        assert_eq!(got.global_until, until(expected.global_until));
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Entry {
+        later: u64,
+        earlier: u64,
+        hits: u64,
+        min: Option<u64>,
+    },
+    Limits {
+        later: u64,
+        limits: model::DomainLimits,
+    },
+}
+
+fn any_op(unit_us: u64, limits: model::DomainLimits) -> impl Strategy<Value = Op> {
+    let copies = prop_oneof![4 => Just(1u64), 2 => 1u64..5, 1 => 1u64..30];
+    let later = prop_oneof![2 => 0u64..3, 2 => 0u64..12, 1 => 0u64..90];
+    let earlier = prop_oneof![3 => Just(0u64), 1 => 0u64..6, 1 => 0u64..40];
+    let new = prop_oneof![3 => like(limits), 1 => any_domain_limits(unit_us)];
+    prop_oneof![
+        8 => (later, earlier, copies, prop::option::of(0u64..6)).prop_map(
+            |(later, earlier, hits, min)| Op::Entry { later, earlier, hits, min },
+        ),
+        1 => (0u64..40, new).prop_map(|(later, limits)| Op::Limits { later, limits }),
+    ]
+}
+
+/// What becomes of one pair, in the order of a log. Engine time never runs backwards, stamps do.
+fn check_stream(unit_us: u64, odd_us: u64, limits: &model::DomainLimits, ops: &[Op]) {
+    let mut slow = model::StreamPair::new(limits);
+    let mut class = class_of(limits);
+    let mut fast = Pair::of(&class);
+    let mut denied_until: Option<u64> = None;
+    let mut now_us = 500_000_000;
+    for op in ops {
+        match op {
+            Op::Entry {
+                later,
+                earlier,
+                hits,
+                min,
+            } => {
+                now_us += later * unit_us;
+                let at_us = now_us - earlier * unit_us - odd_us * (earlier % 3);
+                let expected = slow.entry(at_us, *hits, *min);
+                let request = Request {
+                    copies: *hits,
+                    min: min.unwrap_or(0),
+                };
+                let got = fast.entry(&class, at(at_us), request);
+                let now = fast.now();
+                assert_eq!(
+                    (got.granted, got.excess, got.late),
+                    (expected.granted, expected.excess, expected.late)
+                );
+                assert_eq!(tiers::current(&class, &fast.state, now), expected.tier);
+                assert_eq!(second::held(&fast.state, now), expected.domain_last_second);
+                let closure = fast.closure(&class, now);
+                denied_until = expected.denied_until().map(end_us);
+                assert_eq!(closure.map(|closure| closure.end.as_micros()), denied_until);
+                let by = expected.denied.map(|denial| match denial.cause {
+                    model::Cause::Hard => Closed::Hard,
+                    model::Cause::Tier(_) if class.tiers.is_empty() => Closed::Inaccessible,
+                    model::Cause::Tier(tier) => Closed::Tier(tier),
+                    model::Cause::Global => panic!("a pair has no global limit"),
+                });
+                let got_by = closure.map(|closure| closure.by);
+                if by != Some(Closed::Hard) || !class.tiers.is_empty() {
+                    assert_eq!(got_by, by);
+                }
+            }
+            Op::Limits { later, limits } => {
+                let at_us = now_us + later * unit_us;
+                let expected = slow.new_limits(at_us, limits);
+                let new = class_of(limits);
+                fast.new_limits(&class, &new);
+                class = new;
+                let now = fast.now().max(at(at_us));
+                let in_force = denied_until.is_some_and(|end_us| now < at(end_us));
+                let closure = fast.closure(&class, now).filter(|_| in_force);
+                denied_until = expected.map(|denial| end_us(denial.end));
+                assert_eq!(closure.map(|closure| closure.end.as_micros()), denied_until);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn the_in_line_reading_is_the_models(
+        (unit_us, limits) in any_unit().prop_flat_map(|unit| (Just(unit), any_resource(unit))),
+        odd_us in 0u64..2,
+        calls in prop::collection::vec(any_call(), 1..60),
+    ) {
+        check_inline(unit_us, odd_us, &limits, &calls);
+    }
+
+    #[test]
+    fn the_stream_reading_is_the_models(
+        (unit_us, limits, ops) in any_unit()
+            .prop_flat_map(|unit| (Just(unit), any_domain_limits(unit)))
+            .prop_flat_map(|(unit, limits)| {
+                let ops = prop::collection::vec(any_op(unit, limits.clone()), 1..60);
+                (Just(unit), Just(limits), ops)
+            }),
+        odd_us in 0u64..2,
+    ) {
+        check_stream(unit_us, odd_us, &limits, &ops);
+    }
+}

@@ -1,0 +1,180 @@
+//! Random limits in three forms: for the model, for the rules, and as a document for the engine.
+//!
+//! The model shares no type with the engine, so each test has to say everything twice; that is done
+//! here and nowhere else. What stays true: the three forms say the same.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+pub mod log;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+use tollgate_engine::limits::{Limits, RateClass, Tier, normalise};
+use tollgate_model as model;
+use tollgate_shared::time::{Span, Timestamp};
+
+/// One version of the limits: resources by name.
+#[derive(Clone, Debug)]
+pub struct Written {
+    pub resources: BTreeMap<&'static str, model::ResourceLimits>,
+    pub pairs_max: u64,
+}
+
+pub const RESOURCES: [&str; 2] = ["api.search", "export"];
+pub const DOMAINS: [&str; 5] = ["acme", "globex", "initech", "hooli", "umbrella"];
+
+pub fn at(micros: u64) -> Timestamp {
+    Timestamp::from_micros(micros)
+}
+
+/// Tiers whose spans are multiples of `unit_us`, from one up.
+pub fn any_tier(unit_us: u64) -> impl Strategy<Value = model::Tier> {
+    let span = prop_oneof![3 => 1u64..6, 1 => 1u64..60];
+    let spans = (span, 1u64..6, 0u64..20, prop_oneof![Just(0u64), 0u64..30]);
+    (
+        prop_oneof![1 => Just(0u64), 12 => 1u64..7],
+        spans,
+        any::<bool>(),
+    )
+        .prop_map(
+            move |(limit, (window, windows, odd, cooldown), skippable)| model::Tier {
+                limit,
+                window_us: window * unit_us,
+                active_us: (window * windows + odd / 16) * unit_us,
+                cooldown_us: cooldown * unit_us,
+                skippable,
+            },
+        )
+}
+
+pub fn any_tiers(unit_us: u64) -> impl Strategy<Value = Vec<model::Tier>> {
+    prop_oneof![
+        1 => Just(Vec::new()),
+        20 => prop::collection::vec(any_tier(unit_us), 1..5),
+    ]
+}
+
+pub fn any_domain_limits(unit_us: u64) -> impl Strategy<Value = model::DomainLimits> {
+    let hard = prop::option::of(prop_oneof![1 => Just(0u64), 9 => 1u64..9]);
+    (any_tiers(unit_us), hard).prop_map(|(tiers, hard)| model::DomainLimits { tiers, hard })
+}
+
+/// One resource: sometimes with a global limit, and some domains that state something themselves.
+pub fn any_resource(unit_us: u64) -> impl Strategy<Value = model::ResourceLimits> {
+    let own = (
+        prop::option::of(any_tiers(unit_us)),
+        prop::option::of(1u64..9),
+    )
+        .prop_map(|(tiers, hard)| model::DomainOverride { tiers, hard });
+    let domains = prop::collection::btree_map(prop::sample::select(&DOMAINS[..]), own, 0..3);
+    let global = prop::option::of(prop_oneof![1 => Just(0u64), 9 => 1u64..20]);
+    (any_domain_limits(unit_us), domains, global).prop_map(|(default, domains, global)| {
+        model::ResourceLimits {
+            default,
+            domains: domains
+                .into_iter()
+                .filter(|(_, own)| own.tiers.is_some() || own.hard.is_some())
+                .map(|(domain, own)| (domain.to_owned(), own))
+                .collect(),
+            global,
+        }
+    })
+}
+
+/// Limits that differ from others by little, so that some of the state survives.
+pub fn like(limits: model::DomainLimits) -> impl Strategy<Value = model::DomainLimits> {
+    let changes = (0usize..6, 0u64..8, 0usize..4, prop::option::of(1u64..9));
+    changes.prop_map(move |(change, limit, index, hard)| {
+        let mut limits = limits.clone();
+        match change {
+            0 => limits.hard = hard,
+            1 => limits.tiers.truncate(index),
+            _ => {
+                if let Some(tier) = limits.tiers.get_mut(index) {
+                    tier.limit = limit;
+                    tier.cooldown_us += u64::from(change == 2);
+                    tier.skippable ^= change == 3;
+                }
+            }
+        }
+        limits
+    })
+}
+
+pub fn class_of(limits: &model::DomainLimits) -> RateClass {
+    let tiers: Vec<Tier> = limits.tiers.iter().map(tier_of).collect();
+    RateClass {
+        tiers: normalise(&tiers).0,
+        hard: limits.hard,
+    }
+}
+
+fn tier_of(tier: &model::Tier) -> Tier {
+    Tier {
+        limit: tier.limit,
+        window: Span::from_micros(tier.window_us),
+        active: Span::from_micros(tier.active_us),
+        cooldown: Span::from_micros(tier.cooldown_us),
+        skippable: tier.skippable,
+    }
+}
+
+impl Written {
+    pub fn for_the_model(&self) -> model::Limits {
+        let resources = self.resources.iter();
+        model::Limits {
+            resources: resources
+                .map(|(name, limits)| ((*name).to_owned(), limits.clone()))
+                .collect(),
+            pairs_per_partition_max: self.pairs_max,
+        }
+    }
+
+    pub fn for_the_engine(&self) -> Limits {
+        let text = self.document();
+        Limits::parse(&text).unwrap_or_else(|faults| panic!("{text}\n{faults}"))
+    }
+
+    pub fn document(&self) -> String {
+        let mut text = format!(
+            "version = 1\nrules = 1\n[engine]\npairs_per_partition_max = {}\n",
+            self.pairs_max
+        );
+        for (name, limits) in &self.resources {
+            write!(
+                text,
+                "[rate.\"{name}\"]\n{}",
+                tiers_text(&limits.default.tiers)
+            )
+            .unwrap();
+            for (key, value) in [("hard", limits.default.hard), ("global", limits.global)] {
+                if let Some(value) = value {
+                    writeln!(text, "{key} = \"{value}/s\"").unwrap();
+                }
+            }
+            for (domain, own) in &limits.domains {
+                writeln!(text, "[rate.\"{name}\".domains.\"{domain}\"]").unwrap();
+                if let Some(tiers) = &own.tiers {
+                    text.push_str(&tiers_text(tiers));
+                }
+                if let Some(hard) = own.hard {
+                    writeln!(text, "hard = \"{hard}/s\"").unwrap();
+                }
+            }
+        }
+        text
+    }
+}
+
+fn tiers_text(tiers: &[model::Tier]) -> String {
+    let tier = |tier: &model::Tier| {
+        format!(
+            "{{ limit = {}, window = \"{}us\", active = \"{}us\", cooldown = \"{}us\", skippable = {} }}",
+            tier.limit, tier.window_us, tier.active_us, tier.cooldown_us, tier.skippable
+        )
+    };
+    let tiers: Vec<String> = tiers.iter().map(tier).collect();
+    format!("tiers = [{}]\n", tiers.join(", "))
+}
