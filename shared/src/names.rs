@@ -118,17 +118,12 @@ pub fn partition_of_pair(resource: &str, domain: &str, partitions: u32) -> u32 {
     // The key is put together on the stack; names above the bound cannot get here, and if one did
     // its tail would only not take part in the choice of a partition.
     let mut key = [0u8; 2 * NAME_BYTES_MAX + 1];
-    let mut len = 0;
-    for &byte in resource
-        .as_bytes()
-        .iter()
-        .chain(&[PAIR_SEPARATOR])
-        .chain(domain.as_bytes())
-        .take(key.len())
-    {
-        key[len] = byte;
-        len += 1;
-    }
+    let resource = &resource.as_bytes()[..resource.len().min(NAME_BYTES_MAX)];
+    let domain = &domain.as_bytes()[..domain.len().min(NAME_BYTES_MAX)];
+    let len = resource.len() + 1 + domain.len();
+    key[..resource.len()].copy_from_slice(resource);
+    key[resource.len()] = PAIR_SEPARATOR;
+    key[resource.len() + 1..len].copy_from_slice(domain);
     to_partition(murmur2(&key[..len]), partitions)
 }
 

@@ -63,6 +63,12 @@ impl Topic {
         &self.0
     }
 
+    /// The topic as text, for libraries that subscribe to nothing else.
+    pub fn as_text(&self) -> &str {
+        // Seven-bit bytes are UTF-8; bytes that came from elsewhere may not be, and name no topic.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
     /// The topic that these bytes are, if they are one.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes
