@@ -9,6 +9,8 @@
 //! in each pass, in order; append times never decrease within a partition.
 
 pub mod journal;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 
 use tollgate_shared::time::Timestamp;
 

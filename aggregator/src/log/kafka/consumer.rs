@@ -1,0 +1,311 @@
+//! Following partitions: where each is, what is delivered, and what is missing.
+//!
+//! Partitions are assigned by hand, each when it is followed, from the offset that was asked for. What
+//! stays true: records of a follow are delivered in order and once; a hole is told before what comes
+//! behind it; `CaughtUp` is said once, when what existed at the beginning has been delivered.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::{ClientContext, Offset, TopicPartitionList};
+use tokio::sync::mpsc;
+use tollgate_shared::time::Timestamp;
+
+use super::super::{Delivered, LogEvent, Stream};
+use super::topics::{self, Names};
+use super::{KafkaConfig, KafkaFault, producer, properties};
+
+/// How many bytes are delivered at once, about.
+const BATCH_BYTES: usize = 256 * 1024;
+
+/// How many records are delivered at once, at most.
+const BATCH_RECORDS: usize = 1024;
+
+/// How long the question for a partition's ends may take.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
+
+/// A client that can consume and be asked.
+pub(super) type Client = BaseConsumer<Logging>;
+
+pub(super) struct Logging;
+
+impl ClientContext for Logging {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        producer::log_line(level, facility, message);
+    }
+}
+
+impl ConsumerContext for Logging {}
+
+/// Makes the client; no network is needed for that.
+pub(super) fn create(config: &KafkaConfig) -> Result<Client, KafkaFault> {
+    properties::client(config)?
+        .create_with_context(Logging)
+        .map_err(properties::fault_of)
+}
+
+/// A follow that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub stream: Stream,
+    pub partition: u32,
+    pub from: u64,
+}
+
+/// The consumer and what it follows.
+pub(super) struct Follows {
+    client: Client,
+    names: Names,
+    partitions: u32,
+    follows: BTreeMap<(Stream, u32), Follow>,
+    events: mpsc::Sender<LogEvent>,
+    /// Records of one partition, on their way out.
+    run: Vec<Delivered>,
+    run_of: (Stream, u32),
+    /// Payloads are copied into pieces of this, many to an allocation.
+    arena: BytesMut,
+}
+
+struct Follow {
+    /// The offset that comes next, at least.
+    next: u64,
+    /// The end when following began, until `CaughtUp` has been said.
+    target: Option<u64>,
+}
+
+impl Follows {
+    pub fn new(config: &KafkaConfig, client: Client, events: mpsc::Sender<LogEvent>) -> Self {
+        Self {
+            client,
+            names: Names::of(config),
+            partitions: config.partitions,
+            follows: BTreeMap::new(),
+            events,
+            run: Vec::new(),
+            run_of: (Stream::Hits, 0),
+            arena: BytesMut::new(),
+        }
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Begins a follow. Where Kafka does not answer, nothing has happened.
+    pub fn begin(&mut self, wanted: Wanted) -> KafkaResult<()> {
+        let Wanted {
+            stream,
+            partition,
+            from,
+        } = wanted;
+        if topics::partitions_of(stream, self.partitions) <= partition {
+            self.emit_following(wanted);
+            self.emit(LogEvent::Broken {
+                stream,
+                partition,
+                next: from,
+                why: format!("{stream:?} has no partition {partition}"),
+            });
+            return Ok(());
+        }
+        let number = i32::try_from(partition).unwrap_or(i32::MAX);
+        let topic = self.names.of_stream(stream);
+        let (first, end) = self.client.fetch_watermarks(topic, number, ENDS_WITHIN)?;
+        let (first, end) = (unsigned(first), unsigned(end));
+        let start = if from < first || end < from {
+            first
+        } else {
+            from
+        };
+        if self.follows.remove(&(stream, partition)).is_some() {
+            let mut gone = TopicPartitionList::new();
+            gone.add_partition(topic, number);
+            self.client.incremental_unassign(&gone)?;
+        }
+        let mut come = TopicPartitionList::new();
+        let offset = Offset::Offset(i64::try_from(start).unwrap_or(i64::MAX));
+        come.add_partition_offset(topic, number, offset)?;
+        self.client.incremental_assign(&come)?;
+
+        self.emit_following(wanted);
+        if start != from {
+            self.emit(LogEvent::Gap {
+                stream,
+                partition,
+                wanted: from,
+                next: start,
+            });
+        }
+        let mut follow = Follow {
+            next: start,
+            target: Some(end),
+        };
+        let caught_up = follow.caught_up(stream, partition);
+        self.follows.insert((stream, partition), follow);
+        caught_up.into_iter().for_each(|event| self.emit(event));
+        Ok(())
+    }
+
+    /// Delivers what there is, up to a batch; waits for something for a moment.
+    pub fn deliver(&mut self, wait: Duration) -> KafkaResult<()> {
+        let mut bytes = 0;
+        let mut records = 0;
+        let mut wait = wait;
+        let mut ended = Ok(());
+        while bytes < BATCH_BYTES && records < BATCH_RECORDS {
+            // The message borrows the client, and taking it changes what is beside the client.
+            let Some(polled) = self.client.poll(wait) else {
+                break;
+            };
+            wait = Duration::ZERO;
+            match polled {
+                Ok(message) => {
+                    bytes += message.payload_len();
+                    records += 1;
+                    Run {
+                        names: &self.names,
+                        follows: &mut self.follows,
+                        events: &self.events,
+                        run: &mut self.run,
+                        run_of: &mut self.run_of,
+                        arena: &mut self.arena,
+                    }
+                    .take(&message);
+                }
+                Err(error) => {
+                    ended = Err(error);
+                    break;
+                }
+            }
+        }
+        self.flush();
+        ended
+    }
+
+    fn flush(&mut self) {
+        Run {
+            names: &self.names,
+            follows: &mut self.follows,
+            events: &self.events,
+            run: &mut self.run,
+            run_of: &mut self.run_of,
+            arena: &mut self.arena,
+        }
+        .flush();
+    }
+
+    fn emit_following(&self, wanted: Wanted) {
+        self.emit(LogEvent::Following {
+            stream: wanted.stream,
+            partition: wanted.partition,
+            from: wanted.from,
+        });
+    }
+
+    fn emit(&self, event: LogEvent) {
+        // An owner that is gone does not hear of it.
+        let _ = self.events.blocking_send(event);
+    }
+}
+
+/// What a message changes.
+struct Run<'a> {
+    names: &'a Names,
+    follows: &'a mut BTreeMap<(Stream, u32), Follow>,
+    events: &'a mpsc::Sender<LogEvent>,
+    run: &'a mut Vec<Delivered>,
+    run_of: &'a mut (Stream, u32),
+    arena: &'a mut BytesMut,
+}
+
+impl Run<'_> {
+    fn take(&mut self, message: &BorrowedMessage<'_>) {
+        let Some(stream) = self.names.stream_of(message.topic()) else {
+            return;
+        };
+        let key = (
+            stream,
+            u32::try_from(message.partition()).unwrap_or(u32::MAX),
+        );
+        let offset = unsigned(message.offset());
+        let Some(wanted) = self.follows.get(&key).map(|follow| follow.next) else {
+            return;
+        };
+        if *self.run_of != key || offset != wanted {
+            self.flush();
+            *self.run_of = key;
+        }
+        if offset != wanted {
+            // Retention overtook us, or the log was made anew: Kafka went to its first record.
+            let _ = self.events.blocking_send(LogEvent::Gap {
+                stream,
+                partition: key.1,
+                wanted,
+                next: offset,
+            });
+        }
+        if let Some(follow) = self.follows.get_mut(&key) {
+            follow.next = offset + 1;
+        }
+        let payload = message.payload().unwrap_or_default();
+        if self.arena.capacity() < payload.len() {
+            self.arena.reserve(payload.len().max(BATCH_BYTES));
+        }
+        self.arena.extend_from_slice(payload);
+        let appended_ms = message.timestamp().to_millis().unwrap_or(0);
+        self.run.push(Delivered {
+            offset,
+            appended: Timestamp::from_millis(unsigned(appended_ms)),
+            bytes: self.arena.split().freeze(),
+        });
+    }
+
+    fn flush(&mut self) {
+        if self.run.is_empty() {
+            return;
+        }
+        let (stream, partition) = *self.run_of;
+        let _ = self.events.blocking_send(LogEvent::Delivered {
+            stream,
+            partition,
+            records: std::mem::take(self.run),
+        });
+        let follow = self.follows.get_mut(&(stream, partition));
+        let caught_up = follow.and_then(|follow| follow.caught_up(stream, partition));
+        if let Some(event) = caught_up {
+            let _ = self.events.blocking_send(event);
+        }
+    }
+}
+
+impl Follow {
+    fn caught_up(&mut self, stream: Stream, partition: u32) -> Option<LogEvent> {
+        self.target.take_if(|target| *target <= self.next)?;
+        Some(LogEvent::CaughtUp {
+            stream,
+            partition,
+            next: self.next,
+        })
+    }
+}
+
+/// Offsets and times are never negative where they are known.
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+/// Whether an error of the consumer is about the network alone, which mends itself.
+pub(super) fn is_about_the_network(error: &KafkaError) -> bool {
+    use rdkafka::error::RDKafkaErrorCode::{
+        AllBrokersDown, BrokerTransportFailure, OperationTimedOut, Resolve,
+    };
+    matches!(
+        error.rdkafka_error_code(),
+        Some(AllBrokersDown | BrokerTransportFailure | OperationTimedOut | Resolve)
+    )
+}

@@ -1,0 +1,246 @@
+//! Kafka as the log: three topics, one producer, one consumer, and a thread that looks after them.
+//!
+//! ```text
+//! {prefix}.hits      P partitions                      all with LogAppendTime, which is what makes
+//! {prefix}.limits    1 partition, kept for ever        append times those of the log and not of
+//! {prefix}.denials   P partitions                      whoever wrote
+//! ```
+//!
+//! Missing topics are made (`topics`), existing ones are checked. The producer is idempotent and waits
+//! for all replicas in sync; its delivery reports answer tickets (`producer`). The consumer has its
+//! partitions assigned by hand, one for each follow (`consumer`). The thread (`thread`) joins them: it
+//! says `Down` and `Up`, begins follows, and closes.
+//!
+//! What stays true: no call of the owner waits for the network; every queue is bounded, and at the
+//! bound appends are answered [`AppendError::NotNow`]; so are they when Kafka has been silent for
+//! `message.timeout.ms`. Nothing is sent to a topic that has not been checked.
+//!
+//! Where Kafka differs from the journal: offsets may skip; append times are those of the brokers that
+//! led the partition, so after a change of leader they may fall by what their clocks differ; a `Gap`
+//! back goes to the first record there is, since a log that ends before where it was read is another.
+
+mod consumer;
+mod producer;
+mod properties;
+#[cfg(test)]
+mod tests;
+mod thread;
+mod topics;
+
+use std::collections::BTreeMap;
+
+use tokio::sync::mpsc;
+
+use super::{AppendError, Log, LogEvent, Stream, Ticket};
+
+/// Where the log is, and what it should be like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KafkaConfig {
+    /// Brokers to begin with, as `host:port`.
+    pub bootstrap: Vec<String>,
+    /// What the topics' names begin with.
+    pub topic_prefix: String,
+    /// The consumer group.
+    pub group: String,
+    /// How many partitions `hits` and `denials` have.
+    pub partitions: u32,
+    /// How many brokers keep each record of a topic that is made; nothing: 3, or as many as there are.
+    pub replication: Option<u32>,
+    /// The client library's properties, in its names; they beat our defaults.
+    pub properties: BTreeMap<String, String>,
+}
+
+impl KafkaConfig {
+    /// The defaults, for these brokers.
+    pub fn new(bootstrap: impl Into<String>) -> Self {
+        Self {
+            bootstrap: vec![bootstrap.into()],
+            topic_prefix: "tollgate".to_owned(),
+            group: "a".to_owned(),
+            partitions: 16,
+            replication: None,
+            properties: BTreeMap::new(),
+        }
+    }
+}
+
+/// Why Kafka cannot be the log as it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KafkaFault {
+    /// A property was given that Tollgate's correctness rests on.
+    #[error("kafka property `{name}` = \"{found}\": expected \"{needed}\": {why}")]
+    Reserved {
+        /// Its name.
+        name: String,
+        /// What was given.
+        found: String,
+        /// What it has to be.
+        needed: String,
+        /// What rests on it.
+        why: &'static str,
+    },
+    /// A property that the client library does not take.
+    #[error("kafka property `{name}` = \"{value}\": {why}")]
+    Property {
+        /// Its name.
+        name: String,
+        /// What was given.
+        value: String,
+        /// What the library says.
+        why: String,
+    },
+    /// The client cannot be made.
+    #[error("kafka client: {why}")]
+    Client {
+        /// What the library says.
+        why: String,
+    },
+    /// A topic stamps records in another way.
+    #[error("kafka topic `{topic}`: message.timestamp.type = {found}: expected LogAppendTime")]
+    TimestampType {
+        /// The topic.
+        topic: String,
+        /// What the broker has.
+        found: String,
+    },
+    /// A topic has another number of partitions.
+    #[error("kafka topic `{topic}`: it has {found} partitions: expected {wanted}")]
+    Partitions {
+        /// The topic.
+        topic: String,
+        /// How many it has.
+        found: usize,
+        /// How many it should have.
+        wanted: u32,
+    },
+    /// A topic is compacted, so that records go that are needed.
+    #[error("kafka topic `{topic}`: cleanup.policy = {found}: expected delete")]
+    Compacted {
+        /// The topic.
+        topic: String,
+        /// What the broker has.
+        found: String,
+    },
+    /// Limits would not be kept for ever.
+    #[error("kafka topic `{topic}`: {property} = {found}: expected -1: limits are kept for ever")]
+    NotKept {
+        /// The topic.
+        topic: String,
+        /// The topic's property.
+        property: &'static str,
+        /// What the broker has.
+        found: String,
+    },
+    /// A topic is missing and cannot be made.
+    #[error("kafka topic `{topic}`: it is missing and cannot be created: {why}")]
+    CannotCreate {
+        /// The topic.
+        topic: String,
+        /// What the broker says.
+        why: String,
+    },
+    /// A topic may not be looked at.
+    #[error("kafka topic `{topic}`: {why}")]
+    Topic {
+        /// The topic.
+        topic: String,
+        /// What the broker says.
+        why: String,
+    },
+    /// Nobody answers. Later somebody may.
+    #[error("kafka at {bootstrap}: {why}")]
+    Unreachable {
+        /// The brokers that were asked.
+        bootstrap: String,
+        /// What happened.
+        why: String,
+    },
+}
+
+/// Looks whether Kafka can be the log: makes the topics that are missing and checks those that are
+/// there. For an owner who wants to end rather than wait when something is configured wrongly; waits
+/// for Kafka for some seconds.
+///
+/// # Errors
+///
+/// Each [`KafkaFault`]; after [`KafkaFault::Unreachable`] alone there is a point in going on.
+pub fn check(config: &KafkaConfig) -> Result<(), KafkaFault> {
+    let consumer = consumer::create(config)?;
+    // In a thread of its own, since this one may be a runtime's, which must not block on futures.
+    let checking =
+        std::thread::scope(|scope| scope.spawn(|| topics::prepare(config, &consumer)).join());
+    checking.unwrap_or_else(|_| {
+        Err(KafkaFault::Client {
+            why: "the check panicked".to_owned(),
+        })
+    })
+}
+
+/// Kafka as an open log.
+pub struct KafkaLog {
+    topics: topics::Names,
+    partitions: u32,
+    shared: producer::Shared,
+    commands: std::sync::mpsc::Sender<thread::Command>,
+}
+
+impl KafkaLog {
+    /// Begins to use Kafka, whether or not it is there. Events go to `events`; while that channel is
+    /// full, nothing is consumed.
+    ///
+    /// # Errors
+    ///
+    /// [`KafkaFault`] where a property is wrong. What is wrong with topics is said by
+    /// [`LogEvent::Down`], and tried again; [`check`] tells it beforehand.
+    pub fn open(config: KafkaConfig, events: mpsc::Sender<LogEvent>) -> Result<Self, KafkaFault> {
+        let topics = topics::Names::of(&config);
+        let partitions = config.partitions;
+        let (shared, commands) = thread::start(config, events)?;
+        Ok(Self {
+            topics,
+            partitions,
+            shared,
+            commands,
+        })
+    }
+
+    fn tell(&self, command: thread::Command) {
+        // The thread outlives this handle, unless it panicked; then nothing can be said any more.
+        let _ = self.commands.send(command);
+    }
+}
+
+impl Log for KafkaLog {
+    fn partitions(&self) -> u32 {
+        self.partitions
+    }
+
+    fn append(&mut self, stream: Stream, partition: u32, ticket: Ticket, record: Vec<u8>) {
+        let sent = if topics::partitions_of(stream, self.partitions) <= partition {
+            let why = format!("{stream:?} has no partition {partition}");
+            Err(AppendError::Never(why))
+        } else if tollgate_shared::wire::MESSAGE_BYTES_MAX < record.len() {
+            let why = format!("a record of {} bytes is too long", record.len());
+            Err(AppendError::Never(why))
+        } else {
+            self.shared
+                .send(self.topics.of_stream(stream), partition, ticket, &record)
+        };
+        if let Err(error) = sent {
+            self.tell(thread::Command::Refuse { ticket, error });
+        }
+    }
+
+    fn follow(&mut self, stream: Stream, partition: u32, from: u64) {
+        self.tell(thread::Command::Follow(consumer::Wanted {
+            stream,
+            partition,
+            from,
+        }));
+    }
+
+    fn close(&mut self) {
+        self.shared.refuse_from_now_on();
+        self.tell(thread::Command::Close);
+    }
+}

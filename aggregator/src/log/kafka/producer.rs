@@ -1,0 +1,221 @@
+//! Sending records, and answering for them when Kafka has.
+//!
+//! The owner's calls go straight to the library's bounded queue; its own thread brings the delivery
+//! reports. What stays true: every ticket that was sent is answered once; none is sent before the
+//! topics were checked, nor after `close`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rdkafka::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{DeliveryResult, Message};
+use rdkafka::producer::{
+    BaseRecord, Producer as _, ProducerContext, PurgeConfig, ThreadedProducer,
+};
+use tokio::sync::mpsc;
+
+use super::super::{AppendError, LogEvent, Ticket};
+use super::{KafkaConfig, KafkaFault, properties};
+
+/// The library's log lines, as ours.
+pub(super) struct Quiet;
+
+impl ClientContext for Quiet {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log_line(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "kafka client");
+    }
+}
+
+/// One line of the library. What matters of it is said by `Down` and by answers; the rest is for those
+/// who look closely.
+pub(super) fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
+    match level {
+        RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
+            tracing::error!(facility, message, "kafka client");
+        }
+        _ => tracing::debug!(facility, message, "kafka client"),
+    }
+}
+
+/// What the owner and the log's thread share of the producer.
+#[derive(Clone)]
+pub(super) struct Shared {
+    producer: Arc<Mutex<Option<Producer>>>,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The topics have been checked.
+    ready: AtomicBool,
+    /// The owner closed the log.
+    closed: AtomicBool,
+    /// The producer cannot go on and has to be made anew.
+    fatal: AtomicBool,
+    /// Something failed that may be because Kafka is gone.
+    suspect: AtomicBool,
+}
+
+type Producer = ThreadedProducer<Answering>;
+
+/// Answers tickets from delivery reports.
+struct Answering {
+    events: mpsc::Sender<LogEvent>,
+    state: Arc<State>,
+}
+
+impl ClientContext for Answering {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log_line(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "kafka producer");
+        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::Fatal) {
+            self.state.fatal.store(true, Ordering::Relaxed);
+        }
+        self.state.suspect.store(true, Ordering::Relaxed);
+    }
+}
+
+impl ProducerContext for Answering {
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, delivered: &DeliveryResult<'_>, ticket: usize) {
+        let result = match delivered {
+            Ok(message) => Ok(u64::try_from(message.offset()).unwrap_or(0)),
+            Err((error, _)) => {
+                self.state.suspect.store(true, Ordering::Relaxed);
+                Err(append_error(error))
+            }
+        };
+        // While the owner does not take its events, nothing else is answered either; the queue of
+        // what waits to be sent is bounded.
+        let _ = self.events.blocking_send(LogEvent::Appended {
+            ticket: Ticket(ticket as u64),
+            result,
+        });
+    }
+}
+
+impl Shared {
+    pub fn create(
+        config: &KafkaConfig,
+        events: mpsc::Sender<LogEvent>,
+    ) -> Result<Self, KafkaFault> {
+        let state = Arc::new(State::default());
+        let producer = create(config, events, &state)?;
+        Ok(Self {
+            producer: Arc::new(Mutex::new(Some(producer))),
+            state,
+        })
+    }
+
+    /// Sends a record. Never waits for the network.
+    pub fn send(
+        &self,
+        topic: &str,
+        partition: u32,
+        ticket: Ticket,
+        record: &[u8],
+    ) -> Result<(), AppendError> {
+        let not_now = |why: &str| Err(AppendError::NotNow(why.to_owned()));
+        if self.state.closed.load(Ordering::Relaxed) {
+            return not_now("the log is closed");
+        }
+        if !self.state.ready.load(Ordering::Relaxed) {
+            return not_now("kafka has not been reached yet");
+        }
+        let guard = self.lock();
+        let Some(producer) = guard.as_ref() else {
+            return not_now("the log is closed");
+        };
+        // Tickets are as wide as pointers wherever the library runs.
+        let to_send: BaseRecord<'_, (), [u8], usize> =
+            BaseRecord::with_opaque_to(topic, ticket.0 as usize)
+                .partition(i32::try_from(partition).unwrap_or(i32::MAX))
+                .payload(record);
+        producer
+            .send(to_send)
+            .map_err(|(error, _)| append_error(&error))
+    }
+
+    pub fn refuse_from_now_on(&self) {
+        self.state.closed.store(true, Ordering::Relaxed);
+    }
+
+    pub fn set_ready(&self) {
+        self.state.ready.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether something failed since this was last asked.
+    pub fn take_suspicion(&self) -> bool {
+        self.state.suspect.swap(false, Ordering::Relaxed)
+    }
+
+    /// Makes the producer anew where it cannot go on. What it had is answered.
+    pub fn revive(
+        &self,
+        config: &KafkaConfig,
+        events: &mpsc::Sender<LogEvent>,
+    ) -> Result<(), KafkaFault> {
+        if !self.state.fatal.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        tracing::error!("the kafka producer cannot go on; making it anew");
+        let fresh = create(config, events.clone(), &self.state)?;
+        let old = self.lock().replace(fresh);
+        drop(old);
+        Ok(())
+    }
+
+    /// Waits until all that was sent is answered, as long as that may take, and lets the producer go.
+    pub fn finish(&self, within: Duration) {
+        self.refuse_from_now_on();
+        let Some(producer) = self.lock().take() else {
+            return;
+        };
+        if producer.flush(within).is_err() {
+            producer.purge(PurgeConfig::default().queue().inflight());
+        }
+        // Its thread ends with it, when the last report has been passed on.
+        drop(producer);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Producer>> {
+        self.producer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn create(
+    config: &KafkaConfig,
+    events: mpsc::Sender<LogEvent>,
+    state: &Arc<State>,
+) -> Result<Producer, KafkaFault> {
+    let context = Answering {
+        events,
+        state: Arc::clone(state),
+    };
+    properties::client(config)?
+        .create_with_context(context)
+        .map_err(properties::fault_of)
+}
+
+fn append_error(error: &KafkaError) -> AppendError {
+    let why = format!("kafka: {error}");
+    match error.rdkafka_error_code() {
+        Some(
+            RDKafkaErrorCode::MessageSizeTooLarge
+            | RDKafkaErrorCode::InvalidMessageSize
+            | RDKafkaErrorCode::UnknownPartition,
+        ) => AppendError::Never(why),
+        _ => AppendError::NotNow(why),
+    }
+}

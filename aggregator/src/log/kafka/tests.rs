@@ -1,0 +1,102 @@
+//! What can be held without a broker: properties, and what an owner sees while nobody answers.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+fn config() -> KafkaConfig {
+    // Nobody listens on port 1.
+    KafkaConfig::new("127.0.0.1:1")
+}
+
+fn with(name: &str, value: &str) -> Result<rdkafka::ClientConfig, KafkaFault> {
+    let mut config = config();
+    config.properties.insert(name.to_owned(), value.to_owned());
+    properties::client(&config)
+}
+
+#[test]
+fn a_property_that_correctness_rests_on_is_refused_by_name() {
+    for (name, value) in [
+        ("enable.idempotence", "false"),
+        ("acks", "1"),
+        ("request.required.acks", "0"),
+        ("enable.auto.commit", "true"),
+        ("auto.offset.reset", "latest"),
+    ] {
+        let Err(KafkaFault::Reserved {
+            name: said, found, ..
+        }) = with(name, value)
+        else {
+            panic!("{name} = {value} was taken");
+        };
+        assert_eq!((said.as_str(), found.as_str()), (name, value));
+    }
+    for (name, value) in [
+        ("bootstrap.servers", "x:1"),
+        ("group.id", "b"),
+        ("message.timeout.ms", "0"),
+    ] {
+        let fault = with(name, value).err();
+        assert!(matches!(fault, Some(KafkaFault::Property { .. })), "{name}");
+    }
+    assert!(with("acks", "-1").is_ok());
+}
+
+#[test]
+fn other_properties_beat_our_defaults_under_any_of_their_names() {
+    let client = with("linger.ms", "7").expect("taken");
+    assert_eq!(client.get("linger.ms"), Some("7"));
+    let client = with("queue.buffering.max.ms", "7").expect("taken");
+    assert_eq!(client.get("linger.ms"), None);
+    assert_eq!(client.get("queue.buffering.max.ms"), Some("7"));
+    assert_eq!(client.get("acks"), Some("all"));
+}
+
+#[test]
+fn a_property_that_the_library_does_not_know_is_named() {
+    let mut config = config();
+    config
+        .properties
+        .insert("lingr.ms".to_owned(), "1".to_owned());
+    let (events, _inbox) = mpsc::channel(8);
+    let Err(KafkaFault::Property { name, .. }) = KafkaLog::open(config, events) else {
+        panic!("taken");
+    };
+    assert_eq!(name, "lingr.ms");
+}
+
+#[test]
+fn without_kafka_it_is_down_once_appends_are_refused_and_close_ends() {
+    let (events, mut inbox) = mpsc::channel(64);
+    let mut log = KafkaLog::open(config(), events).expect("opens");
+    let begun = Instant::now();
+    log.follow(Stream::Hits, 0, 0);
+    log.append(Stream::Hits, 0, Ticket(1), b"x".to_vec());
+    log.append(Stream::Hits, 99, Ticket(2), b"x".to_vec());
+    assert!(
+        begun.elapsed() < Duration::from_secs(1),
+        "calls do not wait"
+    );
+    let (mut downs, mut answers) = (0, Vec::new());
+    while answers.len() < 2 {
+        match inbox.blocking_recv().expect("an event") {
+            LogEvent::Down { why } => {
+                downs += 1;
+                assert!(why.contains("127.0.0.1:1"), "{why}");
+            }
+            LogEvent::Appended { ticket, result } => answers.push((ticket.0, result)),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(downs, 1);
+    assert!(matches!(answers[0], (1, Err(AppendError::NotNow(_)))));
+    assert!(matches!(answers[1], (2, Err(AppendError::Never(_)))));
+    log.close();
+    assert_eq!(inbox.blocking_recv(), Some(LogEvent::Closed));
+    let fault = check(&config()).err();
+    assert!(
+        matches!(fault, Some(KafkaFault::Unreachable { .. })),
+        "{fault:?}"
+    );
+}

@@ -1,0 +1,225 @@
+//! The log's thread: prepares the topics, delivers, and knows whether Kafka is there.
+//!
+//! ```text
+//! prepare the topics ──▶ deliver; begin follows; look whether Kafka is there ──▶ finish, Closed
+//!      ▲      │ fails: Down, again in a moment                 │ gone: Down ... back: Up
+//!      └──────┘                                                └────────────
+//! ```
+//!
+//! What stays true: `Down` and `Up` alternate, beginning with `Down`; follows begin in the order in
+//! which they were asked for; `Closed` is the last event but refusals.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+use rdkafka::error::KafkaError;
+use tokio::sync::mpsc;
+
+use super::super::{AppendError, LogEvent, Ticket};
+use super::consumer::{self, Follows, Wanted};
+use super::producer::Shared;
+use super::{KafkaConfig, KafkaFault, topics};
+
+/// How long the thread waits for records before it looks at its commands again. A command is a follow
+/// or a refusal, neither of which anybody is in a hurry for.
+const DELIVER_WAIT: Duration = Duration::from_millis(10);
+
+/// How often something that failed is tried again.
+const RETRY_EVERY: Duration = Duration::from_millis(500);
+
+/// How long the question whether Kafka is there may take.
+const PROBE_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long closing waits for answers. An aggregator has 5 s to stop.
+const FINISH_WITHIN: Duration = Duration::from_secs(3);
+
+pub(super) enum Command {
+    Follow(Wanted),
+    /// Answer an append that was not sent.
+    Refuse {
+        ticket: Ticket,
+        error: AppendError,
+    },
+    Close,
+}
+
+/// Makes the clients and starts the thread.
+pub(super) fn start(
+    config: KafkaConfig,
+    events: mpsc::Sender<LogEvent>,
+) -> Result<(Shared, Sender<Command>), KafkaFault> {
+    let client = consumer::create(&config)?;
+    let shared = Shared::create(&config, events.clone())?;
+    let (commands, inbox) = channel();
+    let worker = Worker {
+        follows: Follows::new(&config, client, events.clone()),
+        config,
+        shared: shared.clone(),
+        inbox,
+        events,
+        waiting: VecDeque::new(),
+        closing: false,
+        down: false,
+    };
+    std::thread::Builder::new()
+        .name("kafka".to_owned())
+        .spawn(move || worker.run())
+        .map_err(|error| KafkaFault::Client {
+            why: error.to_string(),
+        })?;
+    Ok((shared, commands))
+}
+
+struct Worker {
+    config: KafkaConfig,
+    follows: Follows,
+    shared: Shared,
+    inbox: Receiver<Command>,
+    events: mpsc::Sender<LogEvent>,
+    /// Follows that have not begun.
+    waiting: VecDeque<Wanted>,
+    closing: bool,
+    down: bool,
+}
+
+impl Worker {
+    fn run(mut self) {
+        self.prepare();
+        let mut try_again = Instant::now();
+        while !self.closing {
+            self.take_commands();
+            let due = try_again <= Instant::now();
+            if due {
+                self.begin_follows();
+                self.look_after();
+            }
+            let delivered = self.follows.deliver(DELIVER_WAIT);
+            if let Err(error) = delivered {
+                tracing::debug!(%error, "kafka consumer");
+                self.suspect(&error);
+            }
+            if due && (self.down || !self.waiting.is_empty()) {
+                try_again = Instant::now() + RETRY_EVERY;
+            }
+        }
+        self.shared.finish(FINISH_WITHIN);
+        let Self {
+            follows,
+            inbox,
+            events,
+            ..
+        } = self;
+        drop(follows);
+        let _ = events.blocking_send(LogEvent::Closed);
+        while let Ok(command) = inbox.recv() {
+            if let Command::Refuse { ticket, error } = command {
+                refuse(&events, ticket, error);
+            }
+        }
+    }
+
+    /// Tries until the topics are there and right, or the log is closed.
+    fn prepare(&mut self) {
+        while !self.closing {
+            match topics::prepare(&self.config, self.follows.client()) {
+                Ok(()) => {
+                    self.shared.set_ready();
+                    self.say_up();
+                    return;
+                }
+                Err(fault) => self.say_down(fault.to_string()),
+            }
+            self.take_commands_for(RETRY_EVERY);
+        }
+    }
+
+    fn take_commands(&mut self) {
+        loop {
+            match self.inbox.try_recv() {
+                Ok(command) => self.take(command),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => {
+                    self.closing = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn take_commands_for(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        while !self.closing {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.inbox.recv_timeout(left) {
+                Ok(command) => self.take(command),
+                Err(RecvTimeoutError::Timeout) => return,
+                Err(RecvTimeoutError::Disconnected) => self.closing = true,
+            }
+        }
+    }
+
+    fn take(&mut self, command: Command) {
+        match command {
+            Command::Follow(wanted) => self.waiting.push_back(wanted),
+            Command::Refuse { ticket, error } => refuse(&self.events, ticket, error),
+            Command::Close => self.closing = true,
+        }
+    }
+
+    fn begin_follows(&mut self) {
+        while let Some(wanted) = self.waiting.front().copied() {
+            if let Err(error) = self.follows.begin(wanted) {
+                self.suspect(&error);
+                return;
+            }
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Looks whether what seemed to be wrong is, and whether what was wrong still is.
+    fn look_after(&mut self) {
+        if let Err(fault) = self.shared.revive(&self.config, &self.events) {
+            tracing::error!(%fault, "the kafka producer cannot be made anew");
+        }
+        if self.shared.take_suspicion() || self.down {
+            self.probe();
+        }
+    }
+
+    fn suspect(&mut self, error: &KafkaError) {
+        if !consumer::is_about_the_network(error) {
+            tracing::warn!(%error, "kafka refuses");
+        }
+        self.probe();
+    }
+
+    /// Asks whether Kafka is there.
+    fn probe(&mut self) {
+        match topics::probe(&self.config, self.follows.client(), PROBE_WITHIN) {
+            Ok(()) => self.say_up(),
+            Err(fault) => self.say_down(fault.to_string()),
+        }
+    }
+
+    fn say_down(&mut self, why: String) {
+        if !self.down {
+            self.down = true;
+            let _ = self.events.blocking_send(LogEvent::Down { why });
+        }
+    }
+
+    fn say_up(&mut self) {
+        if self.down {
+            self.down = false;
+            let _ = self.events.blocking_send(LogEvent::Up);
+        }
+    }
+}
+
+fn refuse(events: &mpsc::Sender<LogEvent>, ticket: Ticket, error: AppendError) {
+    let _ = events.blocking_send(LogEvent::Appended {
+        ticket,
+        result: Err(error),
+    });
+}
