@@ -1,4 +1,12 @@
 //! The aggregator: reads the log, rules it, announces denials; and the command line's rooms.
 
+pub mod cli;
+pub mod config;
+pub mod core;
+pub mod feed;
+pub mod http;
+pub mod link;
 pub mod log;
+pub mod serve;
+pub mod telemetry;
 pub mod traffic;

@@ -1,0 +1,220 @@
+//! The command line: what it says, which command it names, and how a command ends.
+//!
+//! A flag beats `TOLLGATE_*`, which beats the file, which beats the default. Results go to stdout (or
+//! `-o`), logs and progress to stderr. Knows nothing of what commands do. What stays true: every way
+//! to end is a row of the table in [`exit`].
+
+pub mod check;
+pub mod exit;
+pub mod output;
+pub mod serve;
+pub mod simulate;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use exit::{Exit, Failure};
+use output::{Color, Format, Output};
+
+static VERSION: LazyLock<String> = LazyLock::new(version);
+
+/// Tollgate limits how often a domain may use a resource, across a fleet, without making a request
+/// wait.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version = VERSION.as_str())]
+pub struct Cli {
+    /// What every command takes.
+    #[command(flatten)]
+    pub global: Global,
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Everywhere")]
+pub struct Global {
+    /// The aggregator's configuration [default: none]
+    #[arg(long, global = true, env = "TOLLGATE_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// A limits document (in place of limits.file)
+    #[arg(long, global = true, env = "TOLLGATE_LIMITS", value_name = "FILE")]
+    pub limits: Option<PathBuf>,
+    /// The form of results
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        env = "TOLLGATE_FORMAT"
+    )]
+    pub format: Format,
+    /// Writes results to a file, which appears when they are complete
+    #[arg(short, long, global = true, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Logs errors only
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Logs more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// When results are coloured
+    #[arg(long, global = true, value_enum, default_value_t)]
+    pub color: Color,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Runs an aggregator
+    Serve(serve::ServeArgs),
+    /// Says everything that is wrong with a limits document, and what it means
+    Check(check::CheckArgs),
+    /// Plays requests against limits, without an aggregator
+    Simulate(simulate::SimulateArgs),
+    /// Prints completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+impl Global {
+    /// Opens the output that was asked for.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be created.
+    pub fn open_output(&self) -> Result<Output, Failure> {
+        Output::open(self.output.as_deref(), self.color)
+    }
+}
+
+/// Parses the command line.
+///
+/// # Errors
+///
+/// How to end at once: help and version end well, a wrong command line with 64.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
+    Cli::try_parse_from(args).map_err(|error| {
+        // Help that nobody reads is no failure.
+        let _ = error.print();
+        if error.use_stderr() {
+            Exit::Usage
+        } else {
+            Exit::Done
+        }
+    })
+}
+
+/// Runs a command to its end and says how it ended. Errors are told here and nowhere else.
+pub fn run(cli: Cli) -> Exit {
+    let Cli { global, command } = cli;
+    let result = match command {
+        Command::Serve(args) => serve::run(&global, &args),
+        Command::Check(args) => check::run(&global, &args),
+        Command::Simulate(args) => simulate::run(&global, &args),
+        Command::Completions { shell } => completions(&global, shell),
+    };
+    match result {
+        Ok(exit) => exit,
+        Err(Failure::Unread) => Failure::Unread.exit(),
+        Err(failure) => {
+            eprintln!("tollgate: {failure}");
+            failure.exit()
+        }
+    }
+}
+
+fn completions(global: &Global, shell: clap_complete::Shell) -> Result<Exit, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "tollgate", &mut script);
+    let mut output = global.open_output()?;
+    output.line(String::from_utf8_lossy(&script).trim_end())?;
+    output.finish()?;
+    Ok(Exit::Done)
+}
+
+/// Version, commit, features, and the rule sets that this build implements.
+pub fn version() -> String {
+    let features = if cfg!(feature = "kafka") {
+        "kafka"
+    } else {
+        "none"
+    };
+    format!(
+        "{} (commit {})\nfeatures: {features}\nrules: {}",
+        env!("CARGO_PKG_VERSION"),
+        env!("TOLLGATE_COMMIT"),
+        tollgate_engine::limits::RULES,
+    )
+}
+
+/// Reads a whole input; `-` is stdin.
+///
+/// # Errors
+///
+/// [`Failure::Input`] where it cannot be read, [`Failure::Data`] where it is not UTF-8.
+pub fn read_input(path: &std::path::Path) -> Result<String, Failure> {
+    let name = input_name(path);
+    let read = if path == std::path::Path::new("-") {
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes).map(|_| bytes)
+    } else {
+        std::fs::read(path)
+    };
+    let bytes = read.map_err(|source| Failure::Input {
+        name: name.clone(),
+        source,
+    })?;
+    String::from_utf8(bytes).map_err(|error| {
+        Failure::Data(format!(
+            "{name}: not UTF-8 at byte {}",
+            error.utf8_error().valid_up_to()
+        ))
+    })
+}
+
+/// How an input is called in messages.
+pub fn input_name(path: &std::path::Path) -> String {
+    match path.to_str() {
+        Some("-") => "(stdin)".to_owned(),
+        _ => path.display().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_wrong_command_line_is_64_and_help_is_no_failure() {
+        let exit = |line: &str| {
+            let args = line.split_whitespace().map(OsString::from);
+            parse(args).map(|_| ()).unwrap_err()
+        };
+        assert_eq!(exit("tollgate"), Exit::Usage);
+        assert_eq!(exit("tollgate swerve"), Exit::Usage);
+        assert_eq!(exit("tollgate serve --htpp x"), Exit::Usage);
+        assert_eq!(exit("tollgate -q -v check x"), Exit::Usage);
+        assert_eq!(exit("tollgate --help"), Exit::Done);
+        assert_eq!(exit("tollgate --version"), Exit::Done);
+    }
+
+    #[test]
+    fn the_version_names_commit_features_and_rules() {
+        let version = version();
+        assert!(version.contains("commit "), "{version}");
+        assert!(version.contains("features: "), "{version}");
+        assert!(version.contains("rules: 1"), "{version}");
+    }
+}

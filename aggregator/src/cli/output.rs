@@ -1,0 +1,205 @@
+//! Where results go: stdout, or a file that appears whole or not at all.
+//!
+//! Logs and progress never come here. What stays true: a file named by `-o` is either what it was, or
+//! all of the new result; a reader who went away ends the command quietly.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+
+use super::exit::Failure;
+
+/// The form of results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: one object a report, JSON Lines for lists.
+    Json,
+}
+
+/// When results are coloured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The open output of one command.
+pub struct Output {
+    sink: Sink,
+    coloured: bool,
+}
+
+enum Sink {
+    Stdout(BufWriter<io::Stdout>),
+    File {
+        writer: BufWriter<File>,
+        temporary: PathBuf,
+        target: PathBuf,
+    },
+    Done,
+}
+
+impl Output {
+    /// Opens the output: a file if one is named, else stdout.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Create`] where the file's directory does not let us.
+    pub fn open(target: Option<&Path>, color: Color) -> Result<Self, Failure> {
+        let Some(target) = target else {
+            let wanted = match color {
+                Color::Always => true,
+                Color::Never => false,
+                Color::Auto => {
+                    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                        && io::stdout().is_terminal()
+                }
+            };
+            return Ok(Self {
+                sink: Sink::Stdout(BufWriter::new(io::stdout())),
+                coloured: wanted,
+            });
+        };
+        let mut name = target.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.tmp", std::process::id()));
+        let temporary = target.with_file_name(name);
+        let file = File::create(&temporary).map_err(|source| Failure::Create {
+            name: target.display().to_string(),
+            source,
+        })?;
+        Ok(Self {
+            sink: Sink::File {
+                writer: BufWriter::new(file),
+                temporary,
+                target: target.to_owned(),
+            },
+            coloured: color == Color::Always,
+        })
+    }
+
+    /// Whether colours are wanted.
+    pub fn is_coloured(&self) -> bool {
+        self.coloured
+    }
+
+    /// Writes a line.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Unread`] where nobody reads any more, else [`Failure::Io`].
+    pub fn line(&mut self, line: impl std::fmt::Display) -> Result<(), Failure> {
+        let result = match &mut self.sink {
+            Sink::Stdout(writer) => writeln!(writer, "{line}"),
+            Sink::File { writer, .. } => writeln!(writer, "{line}"),
+            Sink::Done => Ok(()),
+        };
+        result.map_err(|source| self.failure(source))
+    }
+
+    /// Writes a value as one line of JSON.
+    ///
+    /// # Errors
+    ///
+    /// As [`Output::line`].
+    pub fn json(&mut self, value: &impl serde::Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string(value).map_err(|error| Failure::Bug(error.to_string()))?;
+        self.line(text)
+    }
+
+    /// Pushes out what was written so far, for those who watch.
+    ///
+    /// # Errors
+    ///
+    /// As [`Output::line`].
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        let result = match &mut self.sink {
+            Sink::Stdout(writer) => writer.flush(),
+            Sink::File { writer, .. } => writer.flush(),
+            Sink::Done => Ok(()),
+        };
+        result.map_err(|source| self.failure(source))
+    }
+
+    /// Ends the output; a file gets its name now.
+    ///
+    /// # Errors
+    ///
+    /// As [`Output::line`].
+    pub fn finish(mut self) -> Result<(), Failure> {
+        self.flush()?;
+        if let Sink::File {
+            writer,
+            temporary,
+            target,
+        } = std::mem::replace(&mut self.sink, Sink::Done)
+        {
+            let named = |source| Failure::Io {
+                name: target.display().to_string(),
+                source,
+            };
+            drop(writer);
+            std::fs::rename(&temporary, &target).map_err(|error| {
+                let _ = std::fs::remove_file(&temporary);
+                named(error)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn failure(&self, source: io::Error) -> Failure {
+        if source.kind() == io::ErrorKind::BrokenPipe {
+            return Failure::Unread;
+        }
+        let name = match &self.sink {
+            Sink::File { target, .. } => target.display().to_string(),
+            Sink::Stdout(_) | Sink::Done => "stdout".to_owned(),
+        };
+        Failure::Io { name, source }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        match std::mem::replace(&mut self.sink, Sink::Done) {
+            Sink::File { temporary, .. } => {
+                let _ = std::fs::remove_file(temporary);
+            }
+            // What a failed command printed before it failed is still worth reading: dropping the
+            // writer pushes it out, and who went away is left alone.
+            Sink::Stdout(writer) => drop(writer),
+            Sink::Done => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_appears_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("report.json");
+        std::fs::write(&target, "before").unwrap();
+
+        let mut output = Output::open(Some(&target), Color::Auto).unwrap();
+        output.line("half").unwrap();
+        output.flush().unwrap();
+        drop(output);
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "before");
+
+        let mut output = Output::open(Some(&target), Color::Auto).unwrap();
+        output.line("whole").unwrap();
+        output.finish().unwrap();
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "whole\n");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}

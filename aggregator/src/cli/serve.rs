@@ -1,0 +1,113 @@
+//! `tollgate serve`: runs an aggregator until it is told to stop.
+//!
+//! Nothing binds or connects before the configuration is known to be good.
+
+use std::path::PathBuf;
+
+use super::exit::{Exit, Failure};
+use super::{Global, read_input};
+use crate::config::{Config, Given, from_environment};
+use crate::{serve, telemetry};
+
+/// What `serve` takes; each beats the option of the file that it names.
+#[derive(Debug, Default, clap::Args)]
+pub struct ServeArgs {
+    /// The aggregator's name (name)
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Keeps the log in a journal in this directory (log.kind, journal.dir)
+    #[arg(long, value_name = "DIR", conflicts_with = "kafka")]
+    pub journal: Option<String>,
+    /// Partitions of a new journal (journal.partitions)
+    #[arg(long, value_name = "N")]
+    pub partitions: Option<String>,
+    /// Keeps the log in Kafka, by these brokers (log.kind, kafka.bootstrap)
+    #[arg(long, value_name = "HOST:PORT,...")]
+    pub kafka: Option<String>,
+    /// What the names of Kafka's topics begin with (kafka.topic_prefix)
+    #[arg(long, value_name = "PREFIX")]
+    pub topic_prefix: Option<String>,
+    /// The address of HTTP (listen.http)
+    #[arg(long, value_name = "HOST:PORT")]
+    pub http: Option<String>,
+    /// The address that agents need (listen.agents)
+    #[arg(long, value_name = "HOST:PORT")]
+    pub agents: Option<String>,
+    /// The address of the denial feed (listen.feed)
+    #[arg(long, value_name = "HOST:PORT")]
+    pub feed: Option<String>,
+    /// The host under which agents reach the feed (listen.advertise)
+    #[arg(long, value_name = "HOST")]
+    pub advertise: Option<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Where the configuration is wrong, an address is taken, or the log cannot be opened.
+pub fn run(global: &Global, args: &ServeArgs) -> Result<Exit, Failure> {
+    let config = load(global, args)?;
+    telemetry::start(&config.telemetry, global.quiet, global.verbose)?;
+    serve::run(&config)
+}
+
+/// The configuration: flags, environment, file, defaults.
+///
+/// # Errors
+///
+/// Where the file cannot be read, or anything in it, in the environment or in the flags is wrong.
+pub fn load(global: &Global, args: &ServeArgs) -> Result<Config, Failure> {
+    let (file, text) = match &global.config {
+        Some(path) => (path.display().to_string(), read_input(path)?),
+        None => ("tollgate.toml".to_owned(), String::new()),
+    };
+    let mut given = from_environment(|variable| std::env::var(variable).ok());
+    given.extend(flags(global.limits.as_ref(), args));
+    Ok(Config::read(&file, &text, given, &host_name())?)
+}
+
+fn flags(limits: Option<&PathBuf>, args: &ServeArgs) -> Vec<Given> {
+    let mut given = Vec::new();
+    let mut flag = |path, flag: &str, text: Option<&str>| {
+        given.extend(text.map(|text| Given {
+            path,
+            origin: flag.to_owned(),
+            text: text.to_owned(),
+        }));
+    };
+    flag("name", "--name", args.name.as_deref());
+    flag(
+        "log.kind",
+        "--journal",
+        args.journal.as_ref().map(|_| "journal"),
+    );
+    flag("journal.dir", "--journal", args.journal.as_deref());
+    flag(
+        "journal.partitions",
+        "--partitions",
+        args.partitions.as_deref(),
+    );
+    flag("log.kind", "--kafka", args.kafka.as_ref().map(|_| "kafka"));
+    flag("kafka.bootstrap", "--kafka", args.kafka.as_deref());
+    flag(
+        "kafka.topic_prefix",
+        "--topic-prefix",
+        args.topic_prefix.as_deref(),
+    );
+    flag("listen.http", "--http", args.http.as_deref());
+    flag("listen.agents", "--agents", args.agents.as_deref());
+    flag("listen.feed", "--feed", args.feed.as_deref());
+    flag("listen.advertise", "--advertise", args.advertise.as_deref());
+    let limits = limits.map(|path| path.display().to_string());
+    flag("limits.file", "--limits", limits.as_deref());
+    given
+}
+
+/// The machine's name, where it has one.
+pub fn host_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}

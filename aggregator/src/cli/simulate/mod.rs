@@ -1,0 +1,193 @@
+//! `tollgate simulate`: requests against limits, without an aggregator, in no time.
+//!
+//! ```text
+//! --cases FILE…|-                       test vectors, one a line, each printed with its results
+//! --limits FILE --resource R --at …     a picture of the tiers over time
+//! --limits FILE --resource R --rate 20/s --for 10s
+//! ```
+
+mod cases;
+mod picture;
+mod play;
+
+use std::path::PathBuf;
+
+use tollgate_engine::limits::{Limits, Rate, parse_rate, parse_span};
+use tollgate_shared::names::check_name;
+use tollgate_shared::time::Span;
+
+use super::exit::{Exit, Failure};
+use super::output::Format;
+use super::{Global, input_name, read_input};
+use play::{Played, Requests};
+
+/// The most requests that are played for a picture.
+const REQUESTS_MAX: u64 = 1_000_000;
+
+/// What `simulate` takes.
+#[derive(Debug, clap::Args)]
+pub struct SimulateArgs {
+    /// Plays test cases, one JSON object a line; `-` is stdin
+    #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["resource", "at", "rate"])]
+    pub cases: Vec<PathBuf>,
+    /// The resource (with --limits)
+    #[arg(long)]
+    pub resource: Option<String>,
+    /// The domain
+    #[arg(long, default_value = "somebody")]
+    pub domain: String,
+    /// When requests come, as in 0s,0.1s,2s
+    #[arg(long, value_name = "TIME,...", value_delimiter = ',', value_parser = instant)]
+    pub at: Vec<Span>,
+    /// How many requests come, evenly, as in 20/s
+    #[arg(long, value_parser = rate, conflicts_with = "at")]
+    pub rate: Option<Rate>,
+    /// For how long they come, as in 10s
+    #[arg(long = "for", value_name = "SPAN", value_parser = span, requires = "rate")]
+    pub lasting: Option<Span>,
+    /// How many hits each request asks for
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub copies: u64,
+    /// Below how many of them a request is refused
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub min: u64,
+}
+
+/// Runs the command. A picture in which something was refused ends well: it was asked for.
+///
+/// # Errors
+///
+/// Where an input cannot be read, or is bad; or the command line asks for too much or too little.
+pub fn run(global: &Global, args: &SimulateArgs) -> Result<Exit, Failure> {
+    if !args.cases.is_empty() {
+        return cases::run(global, &args.cases);
+    }
+    let usage = |text: &str| Failure::Usage(format!("simulate: {text}"));
+    let (Some(file), Some(resource)) = (&global.limits, &args.resource) else {
+        return Err(usage(
+            "expected --cases FILE, or --limits FILE with --resource R",
+        ));
+    };
+    if args.copies < args.min {
+        return Err(usage("--min is above --copies"));
+    }
+    for (flag, name) in [("--resource", resource), ("--domain", &args.domain)] {
+        check_name(name).map_err(|fault| usage(&format!("{flag} {name:?} {fault}")))?;
+    }
+    let requests = Requests {
+        at: instants(args)?,
+        copies: args.copies,
+        min: args.min,
+    };
+    let name = input_name(file);
+    let limits = Limits::parse(&read_input(file)?)
+        .map_err(|faults| Failure::Data(faults.in_file(&name).to_string()))?;
+    let Some(played) = play::play(&limits, resource, &args.domain, &requests) else {
+        return Err(Failure::Data(format!(
+            "{name}: no limits on the rate of {resource:?}, expected one of: {}",
+            rates(&limits)
+        )));
+    };
+    print(global, &played)
+}
+
+fn print(global: &Global, played: &Played) -> Result<Exit, Failure> {
+    let mut output = global.open_output()?;
+    match global.format {
+        Format::Json => output.json(&played.report())?,
+        Format::Text => {
+            let coloured = output.is_coloured();
+            output.line(picture::draw(played, coloured).trim_end())?;
+        }
+    }
+    output.finish()?;
+    Ok(Exit::Done)
+}
+
+fn rates(limits: &Limits) -> String {
+    let names: Vec<&str> = limits.rates().map(|rate| rate.name()).collect();
+    match names.len() {
+        0 => "(none)".to_owned(),
+        _ => names.join(", "),
+    }
+}
+
+fn instants(args: &SimulateArgs) -> Result<Vec<Span>, Failure> {
+    let usage = |text: String| Failure::Usage(format!("simulate: {text}"));
+    match (&args.rate, &args.lasting) {
+        (Some(rate), Some(lasting)) => {
+            let per_unit = u128::from(rate.unit.span().as_micros());
+            let hits = u128::from(rate.hits);
+            let count = hits * u128::from(lasting.as_micros()) / per_unit;
+            if count == 0 || u128::from(REQUESTS_MAX) < count {
+                return Err(usage(format!(
+                    "--rate and --for make {count} requests, expected 1 to {REQUESTS_MAX}"
+                )));
+            }
+            // Each at its exact time, rounded down, so that no error adds up.
+            let at = |n: u128| Span::from_micros((n * per_unit / hits) as u64);
+            Ok((0..count).map(at).collect())
+        }
+        (Some(_), None) => Err(usage("--rate needs --for".to_owned())),
+        (None, _) if args.at.is_empty() => {
+            Err(usage("expected --at, or --rate and --for".to_owned()))
+        }
+        (None, _) => {
+            let mut at = args.at.clone();
+            at.sort_unstable();
+            Ok(at)
+        }
+    }
+}
+
+fn span(text: &str) -> Result<Span, &'static str> {
+    parse_span(text).ok_or("expected a duration, as in 10s or 1m30s")
+}
+
+fn rate(text: &str) -> Result<Rate, &'static str> {
+    parse_rate(text)
+        .filter(|rate| rate.hits > 0)
+        .ok_or("expected a rate of at least 1, as in 20/s")
+}
+
+/// An instant after the start: a duration, or a decimal number of seconds or milliseconds.
+fn instant(text: &str) -> Result<Span, &'static str> {
+    const EXPECTED: &str = "expected a time after the start, as in 0s, 0.25s or 1m30s";
+    if let Some(span) = parse_span(text) {
+        return Ok(span);
+    }
+    let (number, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(number), _) => (number, 1_000u64),
+        (None, Some(number)) => (number, 1_000_000),
+        (None, None) => return Err(EXPECTED),
+    };
+    let (whole, part) = number.split_once('.').ok_or(EXPECTED)?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(part) || 6 < part.len() {
+        return Err(EXPECTED);
+    }
+    let whole: u64 = whole.parse().map_err(|_| EXPECTED)?;
+    let scale = 10u64.pow(part.len() as u32);
+    let part: u64 = part.parse().map_err(|_| EXPECTED)?;
+    let micros = whole.checked_mul(unit).ok_or(EXPECTED)?;
+    Ok(Span::from_micros(
+        micros.saturating_add(part * unit / scale),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_may_be_decimal() {
+        let micros = |text| instant(text).map(Span::as_micros);
+        assert_eq!(micros("0s"), Ok(0));
+        assert_eq!(micros("0.1s"), Ok(100_000));
+        assert_eq!(micros("2.25ms"), Ok(2_250));
+        assert_eq!(micros("1m30s"), Ok(90_000_000));
+        for wrong in ["", "1", ".5s", "1.s", "-1s", "1.5m", "0.1234567s"] {
+            assert!(micros(wrong).is_err(), "{wrong}");
+        }
+    }
+}

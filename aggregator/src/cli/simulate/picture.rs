@@ -1,0 +1,320 @@
+//! The tiers over time, in text.
+//!
+//! ```text
+//! tier 2   4 in 1s     |    12==-------|   digits: hits granted   = active   - cooling down
+//! tier 1   2 in 1s     |2=====1==2=====|
+//! refused              |   1     3     |
+//! closed               |   ~~~~  ~~~   |
+//!                       0s        1s
+//! ```
+
+use std::fmt::Write as _;
+
+use tollgate_engine::limits::{Tier, print_span};
+use tollgate_engine::rules::Until;
+use tollgate_shared::time::{Span, Timestamp};
+
+use super::play::{Played, Step, name_of, since_origin};
+
+/// Columns of time. With the names in front a line stays below 100.
+const COLUMNS: usize = 64;
+
+/// Width of what stands in front of a row.
+const NAMES: usize = 30;
+
+/// Requests that are listed one by one; of more only those at which something changed.
+const LISTED_MAX: usize = 40;
+
+const GREEN: &str = "\x1b[32m";
+const RED: &str = "\x1b[31m";
+const YELLOW: &str = "\x1b[33m";
+const PLAIN: &str = "\x1b[0m";
+
+/// Columns of time between a beginning and an end.
+struct Scale {
+    from: Timestamp,
+    column: u64,
+}
+
+impl Scale {
+    fn of(played: &Played) -> Self {
+        let from = played.steps.first().map_or(Timestamp::ZERO, |step| step.at);
+        let length = played.end().since(from).as_micros() + 1;
+        Self {
+            from,
+            column: length.div_ceil(COLUMNS as u64).max(1),
+        }
+    }
+
+    fn column_of(&self, at: Timestamp) -> usize {
+        let column = at.since(self.from).as_micros() / self.column;
+        usize::try_from(column).unwrap_or(usize::MAX)
+    }
+
+    /// The columns that `[from, to)` touches.
+    fn columns(&self, from: Timestamp, to: Timestamp) -> std::ops::Range<usize> {
+        let first = self.column_of(from);
+        let behind = to.since(self.from).as_micros().div_ceil(self.column);
+        let behind = usize::try_from(behind).unwrap_or(usize::MAX);
+        first.min(COLUMNS)..behind.clamp(first.min(COLUMNS), COLUMNS)
+    }
+}
+
+/// Draws what was played.
+pub fn draw(played: &Played, coloured: bool) -> String {
+    let scale = Scale::of(played);
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "{} of {}", played.resource, played.domain);
+    for (index, tier) in played.class.tiers.iter().enumerate().rev() {
+        let row = tier_row(played, &scale, index, tier);
+        push_row(
+            &mut text,
+            &tier_name(index, tier),
+            &row,
+            coloured.then_some(GREEN),
+        );
+    }
+    if played.class.tiers.is_empty() {
+        let _ = writeln!(text, "no tiers: inaccessible");
+    }
+    let refused = numbers(&scale, &played.steps, |step| played.copies - step.granted);
+    push_row(&mut text, "refused", &refused, coloured.then_some(RED));
+    push_row(
+        &mut text,
+        "closed",
+        &closed_row(played, &scale),
+        coloured.then_some(YELLOW),
+    );
+    push_axis(&mut text, &scale);
+    let _ = writeln!(
+        text,
+        "digits: hits (+: more than 9)   = active   - cooling down   ~ closed for one more hit"
+    );
+    push_list(&mut text, played);
+    push_sum(&mut text, played);
+    text
+}
+
+fn tier_name(index: usize, tier: &Tier) -> String {
+    let skippable = if tier.skippable { " skippable" } else { "" };
+    format!(
+        "tier {} {:>6} in {}{skippable}",
+        index + 1,
+        tier.limit,
+        print_span(tier.window)
+    )
+}
+
+fn tier_row(played: &Played, scale: &Scale, index: usize, tier: &Tier) -> Vec<char> {
+    let mut row = vec![' '; COLUMNS];
+    let entries = &played.entries[index];
+    for (number, entered) in entries.iter().enumerate() {
+        let active_end = entered.saturating_add(tier.active);
+        let cool_end = active_end.saturating_add(tier.cooldown);
+        let again = entries.get(number + 1).copied().unwrap_or(Timestamp::MAX);
+        row[scale.columns(active_end.min(again), cool_end.min(again))].fill('-');
+        row[scale.columns(*entered, active_end.min(again))].fill('=');
+    }
+    let granted = numbers(scale, &played.steps, |step| step.by_tier[index]);
+    for (cell, granted) in row.iter_mut().zip(granted) {
+        if granted != ' ' {
+            *cell = granted;
+        }
+    }
+    row
+}
+
+/// The sums of each column as digits.
+fn numbers(scale: &Scale, steps: &[Step], of: impl Fn(&Step) -> u64) -> Vec<char> {
+    let mut sums = vec![0u64; COLUMNS];
+    for step in steps {
+        if let Some(sum) = sums.get_mut(scale.column_of(step.at)) {
+            *sum = sum.saturating_add(of(step));
+        }
+    }
+    sums.iter()
+        .map(|sum| match sum {
+            0 => ' ',
+            1..=9 => char::from_digit(*sum as u32, 10).unwrap_or('+'),
+            _ => '+',
+        })
+        .collect()
+}
+
+fn closed_row(played: &Played, scale: &Scale) -> Vec<char> {
+    let mut row = vec![' '; COLUMNS];
+    for (number, step) in played.steps.iter().enumerate() {
+        // What a request says holds until the next one.
+        let next = played
+            .steps
+            .get(number + 1)
+            .map_or(Timestamp::MAX, |next| next.at);
+        let end = match step.until {
+            Until::Now => continue,
+            Until::At(end) => end,
+            Until::Never => Timestamp::MAX,
+        };
+        row[scale.columns(step.at, end.min(next))].fill('~');
+    }
+    row
+}
+
+fn push_row(text: &mut String, name: &str, row: &[char], colour: Option<&str>) {
+    let row: String = row.iter().collect();
+    let (on, off) = match colour {
+        Some(colour) => (colour, PLAIN),
+        None => ("", ""),
+    };
+    let _ = writeln!(text, "{name:<NAMES$}|{on}{row}{off}|");
+}
+
+fn push_axis(text: &mut String, scale: &Scale) {
+    const MARKS: usize = 4;
+    let mut axis = String::new();
+    for mark in 0..MARKS {
+        let column = mark * COLUMNS / MARKS;
+        let at = scale
+            .from
+            .saturating_add(Span::from_micros(scale.column * column as u64));
+        while axis.len() < column {
+            axis.push(' ');
+        }
+        axis.push_str(&seconds(rounded(since_origin(at))));
+        axis.push(' ');
+    }
+    let _ = writeln!(text, "{:NAMES$} {}", "", axis.trim_end());
+}
+
+/// To the millisecond: a column is wider than that wherever a label stands.
+fn rounded(span: Span) -> Span {
+    match span.as_micros() {
+        0..100_000 => span,
+        micros => Span::from_millis((micros + 500) / 1_000),
+    }
+}
+
+fn push_list(text: &mut String, played: &Played) {
+    let all = played.steps.len() <= LISTED_MAX;
+    let mut before: Option<&Step> = None;
+    let mut listed = 0;
+    for step in &played.steps {
+        let changed = before.is_none_or(|before| {
+            step.entered.contains(&true)
+                || before.limited_by != step.limited_by
+                || (before.until == Until::Now) != (step.until == Until::Now)
+        });
+        before = Some(step);
+        if !all && (!changed || LISTED_MAX <= listed) {
+            continue;
+        }
+        listed += 1;
+        let _ = writeln!(text, "{}", sentence(played, step));
+    }
+    if !all {
+        let omitted = played.steps.len() - listed;
+        let _ = writeln!(
+            text,
+            "({omitted} requests at which nothing new happened are not listed)"
+        );
+    }
+}
+
+fn sentence(played: &Played, step: &Step) -> String {
+    let mut line = format!("{:>12}  ", seconds(since_origin(step.at)));
+    if step.granted == 0 {
+        line.push_str("refused");
+    } else {
+        let _ = write!(line, "granted {}", step.granted);
+        for (index, hits) in step
+            .by_tier
+            .iter()
+            .enumerate()
+            .filter(|(_, hits)| **hits > 0)
+        {
+            let _ = write!(line, ", {hits} in tier {}", index + 1);
+        }
+        for (index, _) in step
+            .entered
+            .iter()
+            .enumerate()
+            .filter(|(_, entered)| **entered)
+        {
+            let _ = write!(line, ", enters tier {}", index + 1);
+        }
+    }
+    if let Some(limited_by) = step.limited_by {
+        let _ = match limited_by {
+            tollgate_engine::rules::request::LimitedBy::Tier => write!(line, ", no tier has room"),
+            other => write!(line, ", {} limit reached", name_of(other)),
+        };
+        if step.granted > 0 {
+            let _ = write!(line, " for {} more", played.copies - step.granted);
+        }
+    }
+    match step.until {
+        Until::Now => {}
+        Until::At(end) => {
+            let _ = write!(line, "; closed until {}", seconds(since_origin(end)));
+        }
+        Until::Never => line.push_str("; closed for ever"),
+    }
+    line
+}
+
+fn push_sum(text: &mut String, played: &Played) {
+    let granted: u64 = played.steps.iter().map(|step| step.granted).sum();
+    let asked = played.copies * played.steps.len() as u64;
+    let _ = writeln!(
+        text,
+        "{granted} of {asked} hits granted, {} refused",
+        asked - granted
+    );
+}
+
+/// A span as seconds, without zeros at the end.
+fn seconds(span: Span) -> String {
+    let micros = span.as_micros();
+    let mut text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+    text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
+    text + "s"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::play::{Requests, play};
+    use super::*;
+    use tollgate_engine::limits::Limits;
+
+    #[test]
+    fn a_burst_its_cooldown_and_what_was_refused_are_seen() {
+        let limits = Limits::parse(
+            r#"
+            version = 1
+            rules = 1
+            [rate.r]
+            tiers = [
+              { limit = 1, window = "1s", active = "20s" },
+              { limit = 2, window = "1s", active = "2s", cooldown = "3s" },
+            ]
+            "#,
+        )
+        .unwrap();
+        let requests = Requests {
+            at: (0..16).map(|n| Span::from_millis(500 * n)).collect(),
+            copies: 1,
+            min: 1,
+        };
+        let played = play(&limits, "r", "d", &requests).unwrap();
+        insta::assert_snapshot!(draw(&played, false));
+    }
+
+    #[test]
+    fn spans_are_short() {
+        let text = |micros| seconds(Span::from_micros(micros));
+        assert_eq!(
+            [0, 100_000, 1_000_001, 20_000_000].map(text),
+            ["0s", "0.1s", "1.000001s", "20s"]
+        );
+    }
+}

@@ -1,0 +1,281 @@
+//! Where options come from: a flag beats the environment, which beats the file, which beats the
+//! default. Knows the names of all options and not what they mean.
+//!
+//! What stays true: an option that is not in [`OPTIONS`] is a fault, wherever it was written; reading
+//! one never stops at the first fault.
+
+use std::collections::BTreeMap;
+
+use toml::Value;
+
+use super::fault::{Fault, FaultKind, most_like};
+
+/// All options, by path. `kafka.properties` takes anything below it.
+pub const OPTIONS: [&str; 26] = [
+    "name",
+    "log.kind",
+    "journal.dir",
+    "journal.partitions",
+    "journal.ack",
+    "journal.retention",
+    "journal.retention_bytes",
+    "kafka.bootstrap",
+    "kafka.topic_prefix",
+    "kafka.group",
+    "kafka.properties",
+    "limits.file",
+    "limits.follow_file",
+    "listen.http",
+    "listen.agents",
+    "listen.feed",
+    "listen.advertise",
+    "feed.heartbeat",
+    "feed.subscriber_queue_max",
+    "snapshot.every",
+    "snapshot.entries_max",
+    "snapshot.keep_hourly",
+    "security.key_file",
+    "security.admin_token_file",
+    "telemetry.log",
+    "telemetry.log_format",
+];
+
+const PROPERTIES: &str = "kafka.properties";
+
+/// An option that was given beside the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// The option's path.
+    pub path: &'static str,
+    /// The flag or the variable, for messages.
+    pub origin: String,
+    /// Its text, as it would stand between quotes.
+    pub text: String,
+}
+
+/// The variable of an option: `listen.http` is `TOLLGATE_LISTEN_HTTP`.
+pub fn variable(path: &str) -> String {
+    format!("TOLLGATE_{}", path.replace('.', "_").to_uppercase())
+}
+
+/// What the environment gives: `lookup` is asked for the variable of each option.
+pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Vec<Given> {
+    OPTIONS
+        .iter()
+        .filter(|path| **path != PROPERTIES)
+        .filter_map(|&path| {
+            let origin = variable(path);
+            let text = lookup(&origin)?;
+            Some(Given { path, origin, text })
+        })
+        .collect()
+}
+
+fn sections() -> impl Iterator<Item = &'static str> {
+    OPTIONS
+        .iter()
+        .filter_map(|path| path.split_once('.'))
+        .map(|(section, _)| section)
+}
+
+/// All that was given, under one roof. Values are taken by path; faults are collected.
+pub struct Source {
+    file: String,
+    tree: toml::Table,
+    given: BTreeMap<&'static str, Given>,
+    /// What is wrong so far.
+    pub faults: Vec<Fault>,
+}
+
+impl Source {
+    /// Reads the text of a file called `file`; `given` is in ascending order of strength.
+    pub fn new(file: &str, text: &str, given: Vec<Given>) -> Self {
+        let mut source = Self {
+            file: file.to_owned(),
+            tree: toml::Table::new(),
+            given: given.into_iter().map(|given| (given.path, given)).collect(),
+            faults: Vec::new(),
+        };
+        match text.parse::<toml::Table>() {
+            Ok(tree) => source.tree = tree,
+            Err(error) => {
+                let said = error.to_string().trim_end().to_owned();
+                source.fault(file.to_owned(), "", FaultKind::Syntax { said });
+            }
+        }
+        source.refuse_unknown();
+        source
+    }
+
+    fn refuse_unknown(&mut self) {
+        let mut found = Vec::new();
+        for (key, value) in &self.tree {
+            match value {
+                Value::Table(section) if sections().any(|known| known == key) => {
+                    found.extend(section.keys().map(|below| format!("{key}.{below}")));
+                }
+                _ => found.push(key.clone()),
+            }
+        }
+        for path in found {
+            if !OPTIONS.contains(&path.as_str()) {
+                let names = OPTIONS.iter().copied().chain(sections());
+                let similar = most_like(&path, names);
+                self.fault(self.file.clone(), &path, FaultKind::Unknown { similar });
+            }
+        }
+    }
+
+    fn fault(&mut self, origin: String, path: &str, kind: FaultKind) {
+        self.faults.push(Fault {
+            origin,
+            path: path.to_owned(),
+            kind,
+        });
+    }
+
+    /// Notes that an option's value, as found, is not one of those expected.
+    pub fn refuse(&mut self, path: &'static str, expected: &'static str) {
+        let (origin, found) = self.found(path);
+        self.fault(origin, path, FaultKind::Value { found, expected });
+    }
+
+    /// Notes that an option's value, as found, is one that this build cannot serve.
+    pub fn not_yet(&mut self, path: &'static str, instead: &'static str) {
+        let (origin, found) = self.found(path);
+        self.fault(origin, path, FaultKind::NotYet { found, instead });
+    }
+
+    fn found(&self, path: &'static str) -> (String, String) {
+        match self.given.get(path) {
+            Some(given) => (given.origin.clone(), format!("{:?}", given.text)),
+            None => (
+                self.file.clone(),
+                self.in_file(path)
+                    .map_or_else(|| "(nothing)".to_owned(), ToString::to_string),
+            ),
+        }
+    }
+
+    fn in_file(&self, path: &str) -> Option<&Value> {
+        match path.split_once('.') {
+            None => self.tree.get(path),
+            Some((section, key)) => self.tree.get(section)?.get(key),
+        }
+    }
+
+    /// Takes an option: `from_text` reads a text (from a flag, a variable or the file), `from_value` any
+    /// other value of the file. Where it is not stated, or wrong, the default stands in.
+    fn take<T>(
+        &mut self,
+        path: &'static str,
+        expected: &'static str,
+        default: T,
+        from_text: impl Fn(&str) -> Option<T>,
+        from_value: impl Fn(&Value) -> Option<T>,
+    ) -> T {
+        let read = match (self.given.get(path), self.in_file(path)) {
+            (Some(given), _) => from_text(&given.text),
+            (None, Some(Value::String(text))) => from_text(text),
+            (None, Some(value)) => from_value(value),
+            (None, None) => return default,
+        };
+        read.unwrap_or_else(|| {
+            self.refuse(path, expected);
+            default
+        })
+    }
+
+    /// A text that `read` takes.
+    pub fn text<T>(
+        &mut self,
+        path: &'static str,
+        expected: &'static str,
+        default: T,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> T {
+        self.take(path, expected, default, read, |_| None)
+    }
+
+    /// A whole number within bounds.
+    pub fn number(
+        &mut self,
+        path: &'static str,
+        expected: &'static str,
+        default: u64,
+        allowed: std::ops::RangeInclusive<u64>,
+    ) -> u64 {
+        let within = |number: u64| allowed.contains(&number).then_some(number);
+        self.take(
+            path,
+            expected,
+            default,
+            |text| within(text.replace('_', "").parse().ok()?),
+            |value| within(u64::try_from(value.as_integer()?).ok()?),
+        )
+    }
+
+    /// Yes or no, or nothing where it is not stated.
+    pub fn truth(&mut self, path: &'static str) -> Option<bool> {
+        let read = |text: &str| match text {
+            "true" => Some(Some(true)),
+            "false" => Some(Some(false)),
+            _ => None,
+        };
+        self.take(path, "true or false", None, read, |value| {
+            value.as_bool().map(Some)
+        })
+    }
+
+    /// A duration of at least `least`.
+    pub fn duration(
+        &mut self,
+        path: &'static str,
+        expected: &'static str,
+        default: std::time::Duration,
+        least: std::time::Duration,
+    ) -> std::time::Duration {
+        self.text(path, expected, default, |text| {
+            super::read_duration(text).filter(|duration| least <= *duration)
+        })
+    }
+
+    /// A list of texts; one text stands for a list of those between its commas.
+    pub fn list(
+        &mut self,
+        path: &'static str,
+        expected: &'static str,
+        default: Vec<String>,
+    ) -> Vec<String> {
+        let split = |text: &str| {
+            let list: Vec<String> = text.split(',').map(|s| s.trim().to_owned()).collect();
+            list.iter().all(|item| !item.is_empty()).then_some(list)
+        };
+        self.take(path, expected, default, split, |value| {
+            let list: Option<Vec<String>> = value
+                .as_array()?
+                .iter()
+                .map(|item| item.as_str().map(str::to_owned))
+                .collect();
+            list.filter(|list| !list.is_empty() && list.iter().all(|item| !item.is_empty()))
+        })
+    }
+
+    /// The properties that are passed through to the Kafka client.
+    pub fn properties(&mut self) -> BTreeMap<String, String> {
+        let expected = "a table of texts, as in \"session.timeout.ms\" = \"6000\"";
+        self.take(
+            PROPERTIES,
+            expected,
+            BTreeMap::new(),
+            |_| None,
+            |value| {
+                value
+                    .as_table()?
+                    .iter()
+                    .map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+                    .collect()
+            },
+        )
+    }
+}

@@ -1,0 +1,280 @@
+//! Announcing: statements become frames of their topics, and live ones answer who asks.
+//!
+//! ```text
+//! ruled in a turn    api.search: acme denied, globex denied        one frame of the topic
+//! heartbeat due      control: evidence                             one frame each
+//!                    topics with something in force: evidence
+//! ```
+//!
+//! Each frame takes the next sequence of its topic and carries how far every ready partition has been
+//! ruled, so that an agent can tell silence from loss. Frames of a turn go out before evidence above
+//! them could. Knows nothing of sockets.
+//!
+//! What stays true: sequences of a topic have no gaps; evidence of a topic never runs ahead of its
+//! statements; a frame is never larger than a message may be.
+
+use std::collections::{BTreeMap, HashMap};
+
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::frame::{Evidence, Frame, Told, Topic};
+use tollgate_shared::wire::link::{Snapshot, TopicSnapshot};
+use tollgate_shared::wire::public::Public;
+use tollgate_shared::wire::statement::Statement;
+use tollgate_shared::wire::{MESSAGE_BYTES_MAX, Writer};
+
+use super::event::Effect;
+use super::live::{Live, end_of};
+
+/// The key of topic names where the fleet has no key.
+pub const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
+
+/// Statements in one frame or one part of a snapshot. With names of the greatest length a statement
+/// takes 400 bytes, so that this many stay below 900 kB and leave room for the rest.
+const TOLD_MAX: usize = 2_000;
+
+const _: () = assert!(TOLD_MAX * 400 + 100_000 <= MESSAGE_BYTES_MAX);
+
+/// What the announcer needs to know of a partition: its log time and how far it has been ruled.
+#[derive(Clone, Copy, Debug)]
+pub struct Ready {
+    /// How far.
+    pub evidence: Evidence,
+    /// The log's time now.
+    pub log_now: Timestamp,
+}
+
+/// The announcer of one aggregator.
+#[derive(Debug)]
+pub struct Announcer {
+    instance: u128,
+    topic_key: [u8; 16],
+    /// By resource: the last sequence of its topic.
+    sequences: HashMap<Box<str>, u64>,
+    control_sequence: u64,
+    live: Live,
+    /// Ruled in this turn and not told yet, by resource.
+    pending: BTreeMap<Box<str>, Vec<(u32, Statement)>>,
+    writer: Writer,
+    frames: u64,
+}
+
+impl Announcer {
+    /// One that has said nothing.
+    pub fn new(instance: u128, topic_key: [u8; 16]) -> Self {
+        Self {
+            instance,
+            topic_key,
+            sequences: HashMap::new(),
+            control_sequence: 0,
+            live: Live::default(),
+            pending: BTreeMap::new(),
+            writer: Writer::new(),
+            frames: 0,
+        }
+    }
+
+    /// What is in force.
+    pub fn live(&self) -> &Live {
+        &self.live
+    }
+
+    /// Frames published so far.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Takes a statement of a ready partition; it goes out at the end of the turn.
+    pub fn announce(&mut self, partition: u32, resource: &str, statement: Statement) {
+        self.live.take(partition, resource, &statement);
+        match self.pending.get_mut(resource) {
+            Some(pending) => pending.push((partition, statement)),
+            None => {
+                self.pending
+                    .insert(resource.into(), vec![(partition, statement)]);
+            }
+        }
+    }
+
+    /// Forgets what a partition said: it is ruled anew.
+    pub fn forget(&mut self, partition: u32) {
+        self.live.forget(partition);
+        for pending in self.pending.values_mut() {
+            pending.retain(|(of, _)| *of != partition);
+        }
+    }
+
+    /// Publishes what was ruled in this turn.
+    pub fn publish_pending(
+        &mut self,
+        clock: Span,
+        ready: &BTreeMap<u32, Ready>,
+        effects: &mut Vec<Effect>,
+    ) {
+        for (resource, statements) in std::mem::take(&mut self.pending) {
+            let mut told: Vec<Told> = newest(statements)
+                .into_iter()
+                .filter_map(|(partition, statement)| told(partition, statement, ready))
+                .collect();
+            while !told.is_empty() {
+                let rest = told.split_off(told.len().min(TOLD_MAX));
+                // Evidence comes with the last frame: before it, statements below it are outstanding.
+                let evidence = if rest.is_empty() {
+                    evidence(ready)
+                } else {
+                    Vec::new()
+                };
+                self.publish(Some(&resource), clock, evidence, told, effects);
+                told = rest;
+            }
+        }
+    }
+
+    /// Publishes a heartbeat on the control topic and on every topic that has something in force.
+    pub fn publish_heartbeats(
+        &mut self,
+        clock: Span,
+        ready: &BTreeMap<u32, Ready>,
+        effects: &mut Vec<Effect>,
+    ) {
+        for (partition, ready) in ready {
+            self.live.expire(*partition, ready.log_now);
+        }
+        self.publish(None, clock, evidence(ready), Vec::new(), effects);
+        let resources: Vec<Box<str>> = self.live.resources().map(Into::into).collect();
+        for resource in resources {
+            self.publish(Some(&resource), clock, evidence(ready), Vec::new(), effects);
+        }
+    }
+
+    fn publish(
+        &mut self,
+        resource: Option<&str>,
+        clock: Span,
+        evidence: Vec<Evidence>,
+        told: Vec<Told>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let (topic, sequence) = match resource {
+            None => (Topic::CONTROL, &mut self.control_sequence),
+            Some(resource) => {
+                if !self.sequences.contains_key(resource) {
+                    self.sequences.insert(resource.into(), 0);
+                }
+                let Some(sequence) = self.sequences.get_mut(resource) else {
+                    return;
+                };
+                (Topic::of_resource(&self.topic_key, resource), sequence)
+            }
+        };
+        *sequence += 1;
+        let frame = Frame {
+            instance: self.instance,
+            sequence: *sequence,
+            sent: clock,
+            resource: resource.unwrap_or_default().into(),
+            evidence,
+            told,
+        };
+        frame.encode(&mut self.writer);
+        self.frames += 1;
+        effects.push(Effect::Publish {
+            topic,
+            frame: self.writer.as_slice().to_vec(),
+        });
+    }
+
+    /// What is in force for some resources, in parts that each fit a message. `public` says a
+    /// resource's limits.
+    pub fn snapshot(
+        &self,
+        nonce: u64,
+        clock: Span,
+        ready: &BTreeMap<u32, Ready>,
+        resources: &[Box<str>],
+        public: impl Fn(&str) -> Public,
+    ) -> Vec<Snapshot> {
+        let part = || Snapshot {
+            nonce,
+            more: true,
+            instance: self.instance,
+            clock,
+            evidence: evidence(ready),
+            control_sequence: self.control_sequence,
+            topics: Vec::new(),
+        };
+        let mut parts = vec![part()];
+        let mut room = TOLD_MAX;
+        for resource in resources {
+            let mut statements: Vec<Told> = self
+                .live
+                .of_resource(resource)
+                .filter_map(|(at, statement)| told(at.partition, statement.clone(), ready))
+                .collect();
+            loop {
+                // A resource's own part takes as much as a few statements.
+                if room < 16 {
+                    parts.push(part());
+                    room = TOLD_MAX;
+                }
+                let rest = statements.split_off(statements.len().min(room - 15));
+                room -= statements.len() + 15;
+                if let Some(part) = parts.last_mut() {
+                    part.topics.push(TopicSnapshot {
+                        resource: resource.clone(),
+                        sequence: self.sequences.get(resource).copied().unwrap_or(0),
+                        public: public(resource),
+                        told: statements,
+                    });
+                }
+                if rest.is_empty() {
+                    break;
+                }
+                statements = rest;
+            }
+        }
+        if let Some(last) = parts.last_mut() {
+            last.more = false;
+        }
+        parts
+    }
+}
+
+/// The newest statement about each scope, in the order of places.
+fn newest(statements: Vec<(u32, Statement)>) -> Vec<(u32, Statement)> {
+    if statements.len() < 2 {
+        return statements;
+    }
+    let mut last: HashMap<(u32, &tollgate_shared::wire::statement::Scope), usize> = HashMap::new();
+    for (index, (partition, statement)) in statements.iter().enumerate() {
+        last.insert((*partition, &statement.scope), index);
+    }
+    let mut kept: Vec<usize> = last.into_values().collect();
+    kept.sort_unstable();
+    let mut kept = kept.into_iter().peekable();
+    statements
+        .into_iter()
+        .enumerate()
+        .filter(|(index, _)| kept.next_if_eq(index).is_some())
+        .map(|(_, statement)| statement)
+        .collect()
+}
+
+/// A statement with the time it still has; none if it has ended, or nobody knows the log's time.
+fn told(partition: u32, statement: Statement, ready: &BTreeMap<u32, Ready>) -> Option<Told> {
+    let log_now = ready.get(&partition)?.log_now;
+    let remaining = match end_of(&statement) {
+        None => Span::ZERO,
+        Some(Timestamp::MAX) => Span::MAX,
+        Some(end) if end <= log_now => return None,
+        Some(end) => end.since(log_now),
+    };
+    Some(Told {
+        partition,
+        remaining,
+        statement,
+    })
+}
+
+fn evidence(ready: &BTreeMap<u32, Ready>) -> Vec<Evidence> {
+    ready.values().map(|ready| ready.evidence).collect()
+}

@@ -1,0 +1,157 @@
+//! Everything that can wake the core, and everything that it can ask for.
+//!
+//! The core does no I/O: whoever runs it hands it one [`Event`] after the other and does what the
+//! [`Effect`]s say. So a simulation runs the code that ships.
+
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::frame::Topic;
+
+use super::view::{Query, Reply};
+use crate::log::{LogEvent, Stream, Ticket};
+
+/// The time at which an event is handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// On this process's monotonic clock, from its start.
+    pub clock: Span,
+    /// The wall clock. It stands in pushed limits, for people; nothing is reckoned from it.
+    pub wall: Timestamp,
+}
+
+/// Everything that can wake the core.
+#[derive(Debug)]
+pub enum Event {
+    /// The log says something.
+    Log(LogEvent),
+    /// An agent asks for something.
+    Agent {
+        /// Who, as the link knows him.
+        peer: Peer,
+        /// What.
+        request: Request,
+    },
+    /// Somebody wants to see something, by HTTP.
+    Query {
+        /// Names the answer.
+        id: QueryId,
+        /// What.
+        query: Query,
+    },
+    /// The limits file was read: at start, or because an operator said so.
+    LimitsFile(LimitsFile),
+    /// What was at hand has been handled, or the time that was asked for has come: announce, tick.
+    Turn,
+}
+
+/// An agent's connection, as the link names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Peer(pub bytes::Bytes);
+
+/// Names a query until it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueryId(pub u64);
+
+/// What an agent asks for, decoded and checked: see `link::admit`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Where is the feed?
+    Hello {
+        /// Echoed.
+        nonce: u64,
+    },
+    /// Append this record, which an agent may write and which is whole.
+    Append {
+        /// Echoed.
+        id: u64,
+        /// Where to.
+        partition: u32,
+        /// Its bytes.
+        record: Vec<u8>,
+    },
+    /// What is in force for these resources?
+    Ask {
+        /// Echoed.
+        nonce: u64,
+        /// The resources.
+        resources: Vec<Box<str>>,
+    },
+}
+
+/// The limits file, as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitsFile {
+    /// Its name, for messages.
+    pub name: String,
+    /// Its text, or why it cannot be read.
+    pub text: Result<String, String>,
+}
+
+/// Everything that the core can ask for.
+#[derive(Debug)]
+pub enum Effect {
+    /// Append a record to the log; answered by an event with the ticket.
+    Append {
+        /// The stream.
+        stream: Stream,
+        /// The partition.
+        partition: u32,
+        /// Names the answer.
+        ticket: Ticket,
+        /// The record.
+        record: Vec<u8>,
+    },
+    /// Follow a partition of the log.
+    Follow {
+        /// The stream.
+        stream: Stream,
+        /// The partition.
+        partition: u32,
+        /// From this offset on.
+        from: u64,
+    },
+    /// Tell the subscribers of a topic.
+    Publish {
+        /// The topic.
+        topic: Topic,
+        /// The frame.
+        frame: Vec<u8>,
+    },
+    /// Answer an agent.
+    Answer {
+        /// Who.
+        peer: Peer,
+        /// The message.
+        message: Vec<u8>,
+    },
+    /// Answer a query.
+    Reply {
+        /// Which one.
+        id: QueryId,
+        /// The answer.
+        reply: Box<Reply>,
+    },
+    /// Keep a refused record aside, for inspection.
+    Aside(Aside),
+    /// Nothing can be ruled: the limits file is bad, and the log has no version to rule by.
+    GiveUp {
+        /// All faults, a line each.
+        why: String,
+        /// Whether the file could not even be read.
+        unreadable: bool,
+    },
+}
+
+/// A record that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aside {
+    /// The stream.
+    pub stream: Stream,
+    /// The partition.
+    pub partition: u32,
+    /// Its offset.
+    pub offset: u64,
+    /// Why.
+    pub why: String,
+    /// Its bytes.
+    pub bytes: bytes::Bytes,
+}

@@ -1,0 +1,346 @@
+//! Limits: reading the stream, pushing the limits file, and what may be pointed at.
+//!
+//! Nothing rules because it stands in a file: a file becomes a push, a push that wins becomes a version
+//! in the log, and a version rules a partition from its pointer on.
+
+use tollgate_engine::limits::Limits;
+use tollgate_shared::names::NAME_BYTES_MAX;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::limits_chunk::{CHUNK_BYTES_MAX, LimitsChunk, REASON_BYTES_MAX};
+use tollgate_shared::wire::record::{Pointer, kind};
+
+use super::event::{Effect, LimitsFile, Now};
+use super::limits_book::{Entered, LimitsBook, Version, Void, digest};
+use super::partition::{Partition, Stage};
+use super::{Core, Purpose, draw_u128};
+use crate::log::{Delivered, Stream};
+
+/// How long after a failed push it is tried again.
+const PUSH_AGAIN_AFTER: Span = Span::from_secs(1);
+
+/// What is known of limits.
+#[derive(Debug, Default)]
+pub(super) struct LimitsDesk {
+    /// The versions.
+    pub book: LimitsBook,
+    /// The offset of the next record of the stream.
+    pub next: u64,
+    /// Whether what existed at the start has been read.
+    pub caught_up: bool,
+    /// Why the stream cannot be read, if it cannot.
+    pub broken: Option<String>,
+    /// The limits file as it should rule, if it is good.
+    file: Option<GoodFile>,
+    /// What is wrong with the limits file, if something is, and whether it could not even be read.
+    file_bad: Option<(String, bool)>,
+    /// Whether the file differs from the version in force and is not followed.
+    pub file_differs: bool,
+    push: Option<Push>,
+    push_not_before: Span,
+}
+
+#[derive(Debug)]
+struct GoodFile {
+    name: String,
+    text: String,
+    digest: [u8; 32],
+}
+
+#[derive(Debug)]
+struct Push {
+    id: u128,
+}
+
+impl LimitsDesk {
+    /// The version that partitions should be pointed at, once the stream has been read.
+    pub fn to_point_at(&self) -> Option<&Version> {
+        let latest = self.book.latest()?;
+        let in_force = latest.number == self.book.latest_number();
+        (self.caught_up && in_force).then_some(latest)
+    }
+
+    /// Whether the limits file has faults.
+    pub fn is_file_bad(&self) -> bool {
+        self.file_bad.is_some()
+    }
+
+    /// Lets go of versions that every partition has left behind.
+    pub fn forget_unused(&mut self, partitions: &[Partition]) {
+        let oldest = partitions.iter().map(|p| p.ruler.version()).min();
+        self.book.forget_below(oldest.unwrap_or(0));
+    }
+}
+
+impl Core {
+    pub(super) fn limits_delivered(&mut self, now: Now, records: &[Delivered]) {
+        for record in records {
+            self.limits.next = record.offset + 1;
+            // The stream's identity, and what a later build may put here.
+            if record.bytes.get(1) == Some(&kind::GENESIS) {
+                continue;
+            }
+            match LimitsChunk::decode(&record.bytes) {
+                Ok(chunk) => {
+                    let entered = self.limits.book.enter(record.offset, &chunk);
+                    self.chunk_entered(now, entered);
+                }
+                Err(error) => {
+                    self.counters.undecodable += 1;
+                    self.keep_aside(Stream::Limits, 0, record, error.to_string());
+                }
+            }
+        }
+        self.wake_waiting();
+    }
+
+    fn chunk_entered(&mut self, now: Now, entered: Entered) {
+        match entered {
+            Entered::Part => {}
+            Entered::Version(version) => {
+                tracing::info!(
+                    version = version.number,
+                    resources = version.limits.resources().len(),
+                    "limits version in the log"
+                );
+                self.limits.push = None;
+                self.consider_file(now);
+            }
+            Entered::Newer { number, why } => {
+                tracing::error!(
+                    version = number,
+                    why,
+                    "limits of a later build; partitions under it stop"
+                );
+                self.limits.push = None;
+            }
+            Entered::Void { push, why } => {
+                let own = self.limits.push.as_ref().is_some_and(|own| own.id == push);
+                if own {
+                    self.counters.pushes_void += 1;
+                    self.limits.push = None;
+                    self.limits.push_not_before = now.clock.saturating_add(PUSH_AGAIN_AFTER);
+                }
+                if own && !matches!(why, Void::Conflict { .. } | Void::Zero | Void::Crowd) {
+                    // It was checked before it was pushed, so pushing it again would end the same.
+                    tracing::error!(%why, "the pushed limits file is void");
+                    self.limits.file = None;
+                } else {
+                    tracing::warn!(%why, own, "a pushed limits document is void");
+                }
+            }
+        }
+    }
+
+    pub(super) fn limits_caught_up(&mut self, now: Now) {
+        self.limits.caught_up = true;
+        let empty = self.limits.book.latest().is_none();
+        if let Some((why, unreadable)) = &self.limits.file_bad
+            && empty
+        {
+            self.effects.push(Effect::GiveUp {
+                why: why.clone(),
+                unreadable: *unreadable,
+            });
+        }
+        self.wake_waiting();
+        self.consider_file(now);
+    }
+
+    /// Takes the limits file as it was just read. A bad one is logged with all its faults, and changes
+    /// nothing.
+    pub(super) fn limits_file_read(&mut self, now: Now, file: LimitsFile) {
+        let LimitsFile { name, text } = file;
+        let bad = match text {
+            Err(why) => Some((format!("{name}: {why}"), true)),
+            Ok(text) => match Limits::parse(&text) {
+                Err(faults) => Some((faults.in_file(&name).to_string(), false)),
+                Ok(_) => {
+                    self.limits.file = Some(GoodFile {
+                        name,
+                        digest: digest(text.as_bytes()),
+                        text,
+                    });
+                    None
+                }
+            },
+        };
+        if let Some((why, _)) = &bad {
+            for line in why.lines() {
+                tracing::error!("{line}");
+            }
+            tracing::error!(
+                version = self.limits.book.latest_number(),
+                "the limits file is not used; what is in force stays"
+            );
+        }
+        self.limits.file_bad = bad;
+        self.consider_file(now);
+    }
+
+    /// Pushes the limits file where it differs from the version in force and is followed.
+    fn consider_file(&mut self, now: Now) {
+        if !self.limits.caught_up || self.limits.is_file_bad() {
+            return;
+        }
+        let Some(file) = &self.limits.file else {
+            return;
+        };
+        let in_force = self.limits.book.latest();
+        let differs = in_force.is_none_or(|version| version.digest != file.digest);
+        let was = std::mem::replace(
+            &mut self.limits.file_differs,
+            differs && !self.settings.follow_file,
+        );
+        if differs && !self.settings.follow_file {
+            if !was {
+                let version = self.limits.book.latest_number();
+                tracing::warn!(
+                    version,
+                    "{} differs from the limits version in force and is not followed \
+                     (limits.follow_file = false); compare with GET /v1/limits",
+                    file.name
+                );
+            }
+            return;
+        }
+        if differs && self.limits.push.is_none() && self.limits.push_not_before <= now.clock {
+            self.push_file(now);
+        }
+    }
+
+    fn push_file(&mut self, now: Now) {
+        let Some(file) = &self.limits.file else {
+            return;
+        };
+        let id = draw_u128(&mut self.random);
+        let parts: Vec<&[u8]> = match file.text.len() {
+            0 => vec![&[]],
+            _ => file.text.as_bytes().chunks(CHUNK_BYTES_MAX).collect(),
+        };
+        let why = format!("limits.file {}", file.name);
+        let mut writer = Writer::new();
+        let records: Vec<Vec<u8>> = parts
+            .iter()
+            .enumerate()
+            .map(|(index, bytes)| {
+                let chunk = LimitsChunk {
+                    push: id,
+                    index: index as u32,
+                    count: parts.len() as u32,
+                    expected: self.limits.book.latest_number(),
+                    digest: file.digest,
+                    who: cut(&self.settings.owner, NAME_BYTES_MAX),
+                    why: cut(&why, REASON_BYTES_MAX),
+                    at: now.wall,
+                    bytes,
+                };
+                chunk.encode(&mut writer);
+                writer.as_slice().to_vec()
+            })
+            .collect();
+        tracing::info!(file = file.name, chunks = records.len(), "pushing limits");
+        self.counters.pushes += 1;
+        self.limits.push = Some(Push { id });
+        for record in records {
+            self.append(Stream::Limits, 0, record, Purpose::Chunk(id));
+        }
+    }
+
+    pub(super) fn push_failed(&mut self, now: Now, push: u128) {
+        if self.limits.push.as_ref().is_some_and(|own| own.id == push) {
+            self.limits.push = None;
+            self.limits.push_not_before = now.clock.saturating_add(PUSH_AGAIN_AFTER);
+        }
+    }
+
+    pub(super) fn limits_turn(&mut self, now: Now) {
+        if self.limits.file.is_some() {
+            self.consider_file(now);
+        }
+    }
+
+    /// Whether the record that a pointer is may be ruled now. If not, the partition waits for the
+    /// version, or the pointer was refused and passed.
+    pub(super) fn may_follow_pointer(
+        &mut self,
+        index: u32,
+        delivered: &Delivered,
+        pointer: &Pointer,
+    ) -> bool {
+        let Some(partition) = self.partitions.get_mut(index as usize) else {
+            return false;
+        };
+        if pointer.version <= partition.ruler.version() {
+            return true;
+        }
+        let known = partition.ruler.version();
+        if let Some(version) = self.limits.book.newer_between(known, pointer.version) {
+            let why = format!("limits version {version} is of a later build");
+            tracing::error!(partition = index, why, "the partition stops");
+            partition.stage = Stage::Stopped { why };
+            return false;
+        }
+        let found = self.limits.book.get(pointer.version);
+        if found.is_some_and(|version| version.digest == pointer.digest) {
+            return true;
+        }
+        if found.is_none() && self.limits.next <= pointer.version {
+            tracing::debug!(
+                partition = index,
+                version = pointer.version,
+                "waits for limits"
+            );
+            partition.stage = Stage::Waiting {
+                version: pointer.version,
+            };
+            return false;
+        }
+        self.counters.forged += 1;
+        let why = format!("no limits version {} with this digest", pointer.version);
+        partition.next = delivered.offset + 1;
+        partition.appended = delivered.appended;
+        self.keep_aside(Stream::Hits, index, delivered, why);
+        false
+    }
+
+    /// Why the newest limits do not rule everywhere yet, if they do not.
+    pub(super) fn limits_not_in_force(&self) -> Option<String> {
+        if !self.limits.caught_up {
+            return Some("limits are not read yet".to_owned());
+        }
+        if self.limits.push.is_some() {
+            return Some("the limits file is being pushed".to_owned());
+        }
+        let latest = self.limits.book.latest_number();
+        let behind = self
+            .partitions
+            .iter()
+            .find(|partition| partition.ruler.version() < latest)?;
+        Some(format!(
+            "partition {}: limits version {latest} is not in force yet",
+            behind.index
+        ))
+    }
+
+    /// Lets partitions return that waited for what is known by now.
+    fn wake_waiting(&mut self) {
+        let known = self.limits.next;
+        let mut returning = Vec::new();
+        for partition in &mut self.partitions {
+            if let Stage::Waiting { version } = partition.stage
+                && version < known
+            {
+                partition.stage = Stage::Returning;
+                returning.push((partition.index, partition.next));
+            }
+        }
+        for (index, from) in returning {
+            self.follow(Stream::Hits, index, from);
+        }
+    }
+}
+
+fn cut(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}

@@ -1,0 +1,230 @@
+//! Live statements: what is in force at the moment, by resource, as agents should know it.
+//!
+//! A mirror of what the engines of ready partitions said, so that a snapshot for an agent or a list for
+//! an operator costs what it returns. Knows nothing of topics and frames.
+//!
+//! What stays true: for one scope the greatest place wins; what has ended by its partition's log time
+//! leaves; the index of ends is at most twice as large as what is live.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::statement::{Says, Scope, Statement};
+
+/// Where a statement belongs: the partition that ruled it, and its scope in the resource.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct At {
+    /// The partition.
+    pub partition: u32,
+    /// The scope.
+    pub scope: Scope,
+}
+
+/// Everything that is in force.
+#[derive(Debug, Default)]
+pub struct Live {
+    resources: HashMap<Box<str>, BTreeMap<At, Statement>>,
+    count: usize,
+    /// By partition: the ends of its statements, the first one on top. Entries may be stale.
+    ends: HashMap<u32, BinaryHeap<Reverse<(Timestamp, Box<str>, Scope)>>>,
+    ends_count: usize,
+}
+
+/// When a statement ends by itself; none: it says that nothing is in force.
+pub fn end_of(statement: &Statement) -> Option<Timestamp> {
+    match statement.says {
+        Says::Denied(denial) => Some(denial.end),
+        Says::Near(near) => Some(near.end),
+        Says::Open => None,
+    }
+}
+
+impl Live {
+    /// Takes a statement.
+    pub fn take(&mut self, partition: u32, resource: &str, statement: &Statement) {
+        let at = At {
+            partition,
+            scope: statement.scope.clone(),
+        };
+        let Some(end) = end_of(statement) else {
+            self.remove(resource, &at);
+            return;
+        };
+        if !self.resources.contains_key(resource) {
+            self.resources.insert(resource.into(), BTreeMap::new());
+        }
+        let Some(statements) = self.resources.get_mut(resource) else {
+            return;
+        };
+        if statements.insert(at, statement.clone()).is_none() {
+            self.count += 1;
+        }
+        if end < Timestamp::MAX {
+            let ends = self.ends.entry(partition).or_default();
+            ends.push(Reverse((end, resource.into(), statement.scope.clone())));
+            self.ends_count += 1;
+            self.rebuild_ends_if_stale();
+        }
+    }
+
+    fn remove(&mut self, resource: &str, at: &At) {
+        let Some(statements) = self.resources.get_mut(resource) else {
+            return;
+        };
+        if statements.remove(at).is_some() {
+            self.count -= 1;
+        }
+        if statements.is_empty() {
+            self.resources.remove(resource);
+        }
+    }
+
+    /// Lets go of what has ended in a partition by its log time.
+    pub fn expire(&mut self, partition: u32, log_now: Timestamp) {
+        let mut ended = Vec::new();
+        if let Some(ends) = self.ends.get_mut(&partition) {
+            while ends
+                .peek()
+                .is_some_and(|Reverse((end, ..))| *end <= log_now)
+            {
+                if let Some(Reverse((_, resource, scope))) = ends.pop() {
+                    ended.push((resource, scope));
+                }
+            }
+        }
+        self.ends_count -= ended.len();
+        for (resource, scope) in ended {
+            let at = At { partition, scope };
+            let statement = self.resources.get(&resource).and_then(|s| s.get(&at));
+            // It may have been stated anew, with a later end.
+            if statement.and_then(end_of).is_some_and(|end| end <= log_now) {
+                self.remove(&resource, &at);
+            }
+        }
+    }
+
+    /// Forgets everything of a partition.
+    pub fn forget(&mut self, partition: u32) {
+        for statements in self.resources.values_mut() {
+            let before = statements.len();
+            statements.retain(|at, _| at.partition != partition);
+            self.count -= before - statements.len();
+        }
+        self.resources
+            .retain(|_, statements| !statements.is_empty());
+        if let Some(ends) = self.ends.remove(&partition) {
+            self.ends_count -= ends.len();
+        }
+    }
+
+    /// What is in force for a resource, in order.
+    pub fn of_resource(&self, resource: &str) -> impl Iterator<Item = (&At, &Statement)> {
+        self.resources.get(resource).into_iter().flatten()
+    }
+
+    /// The resources that have something in force.
+    pub fn resources(&self) -> impl Iterator<Item = &str> {
+        self.resources.keys().map(AsRef::as_ref)
+    }
+
+    /// Whether a resource has something in force.
+    pub fn has(&self, resource: &str) -> bool {
+        self.resources.contains_key(resource)
+    }
+
+    /// How many statements are in force.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    fn rebuild_ends_if_stale(&mut self) {
+        // Twice what is live, and some, so that a rebuild pays for as many statements as it costs.
+        if self.ends_count <= 2 * self.count + 1_024 {
+            return;
+        }
+        self.ends.clear();
+        self.ends_count = 0;
+        for (resource, statements) in &self.resources {
+            for (at, statement) in statements {
+                let Some(end) = end_of(statement).filter(|end| *end < Timestamp::MAX) else {
+                    continue;
+                };
+                let ends = self.ends.entry(at.partition).or_default();
+                ends.push(Reverse((end, resource.clone(), at.scope.clone())));
+                self.ends_count += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_shared::place::Place;
+    use tollgate_shared::time::Span;
+    use tollgate_shared::wire::statement::{Cause, Denial};
+
+    fn denied(domain: &str, offset: u64, end: u64) -> Statement {
+        Statement {
+            scope: Scope::Pair(domain.into()),
+            place: Place {
+                generation: 1,
+                offset,
+                entry: 0,
+            },
+            says: Says::Denied(Denial {
+                end: Timestamp::from_micros(end),
+                cause: Cause::Tier(1),
+                version: 1,
+                limit: 1,
+                window: Span::from_secs(1),
+            }),
+        }
+    }
+
+    fn open(domain: &str, offset: u64) -> Statement {
+        Statement {
+            says: Says::Open,
+            ..denied(domain, offset, 0)
+        }
+    }
+
+    #[test]
+    fn what_ends_leaves_and_what_was_stated_anew_stays() {
+        let mut live = Live::default();
+        live.take(0, "r", &denied("a", 1, 10));
+        live.take(0, "r", &denied("b", 2, 10));
+        live.take(0, "r", &denied("b", 3, 20));
+        live.take(1, "r", &denied("c", 1, 10));
+        live.expire(0, Timestamp::from_micros(10));
+        let names: Vec<_> = live.of_resource("r").map(|(at, _)| at.clone()).collect();
+        assert_eq!(names.len(), 2);
+        assert_eq!(names[0].scope, Scope::Pair("b".into()));
+        live.take(0, "r", &open("b", 4));
+        live.forget(1);
+        assert_eq!((live.len(), live.has("r")), (0, false));
+    }
+
+    #[test]
+    fn the_index_of_ends_stays_in_proportion() {
+        let mut live = Live::default();
+        for n in 0..100_000u64 {
+            live.take(0, "r", &denied("a", n, 1_000_000 + n));
+        }
+        assert_eq!(live.len(), 1);
+        assert!(live.ends_count <= 1_100, "{}", live.ends_count);
+        live.expire(0, Timestamp::from_micros(2_000_000));
+        assert_eq!(live.len(), 0);
+    }
+
+    #[test]
+    fn a_denial_without_end_stays_until_it_is_lifted() {
+        let mut live = Live::default();
+        live.take(0, "r", &denied("a", 1, u64::MAX));
+        live.expire(0, Timestamp::MAX);
+        assert_eq!(live.len(), 1);
+        live.take(0, "r", &open("a", 2));
+        assert_eq!(live.len(), 0);
+    }
+}

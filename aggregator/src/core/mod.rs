@@ -1,0 +1,453 @@
+//! The core of an aggregator: everything that it decides, as a state machine without I/O.
+//!
+//! ```text
+//! log, agents, HTTP, limits file, time ── Event ──> Core ── Effect ──> log, feed, link, HTTP
+//! ```
+//!
+//! One loop owns it, hands it events one after the other, and does what its effects say; a simulation
+//! does the same with a log, a clock and a network of its own. It knows no socket, no file and no clock.
+//!
+//! What stays true: rulings are a function of the log alone; nothing rules before its record is in the
+//! log; every queue has a bound and a counter.
+
+pub mod announce;
+pub mod counters;
+pub mod event;
+pub mod limits_book;
+pub mod live;
+pub mod partition;
+pub mod ruler;
+pub mod totals;
+pub mod view;
+
+mod agents;
+mod limits_desk;
+mod queries;
+mod rule;
+mod turn;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::record::OwnersPen;
+
+use crate::log::{AppendError, LogEvent, Stream, Ticket};
+use announce::{Announcer, Ready, TOPIC_KEY_UNPROTECTED};
+use counters::Counters;
+use event::{Effect, Event, Now, Peer};
+use limits_desk::LimitsDesk;
+use partition::{Partition, RETRY_AFTER, Slot, Stage};
+use tollgate_shared::place::LogId;
+use totals::{ChainKey, Totals};
+
+/// What a core is started with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The aggregator's name, in its ticks.
+    pub owner: String,
+    /// Where all that is drawn at random comes from: the instance, log ids, names of pushes.
+    pub seed: [u8; 32],
+    /// Signs what only aggregators may write.
+    pub key: MacKey,
+    /// How many partitions the log has.
+    pub partitions: u32,
+    /// Partitions whose first record must state this generation: see [`Start::unbegun`].
+    pub start: Start,
+    /// Where agents find the feed, as `tcp://host:port`.
+    pub feeds: Vec<Box<str>>,
+    /// How often quiet topics say that they are quiet.
+    pub heartbeat: Span,
+    /// Whether the limits file is pushed when it differs.
+    pub follow_file: bool,
+}
+
+/// In what state the log was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The log's generation.
+    pub generation: u32,
+    /// Partitions that have no record of this generation yet. The first record that is appended to each
+    /// must be the one that states it.
+    pub unbegun: Vec<(Stream, u32)>,
+}
+
+/// What an append was for.
+#[derive(Clone, Debug)]
+enum Purpose {
+    Genesis(Stream, u32),
+    Tick(u32),
+    Pointer(u32),
+    Total(ChainKey),
+    Evidence(u32),
+    Chunk(u128),
+    Agent { peer: Peer, id: u64, partition: u32 },
+}
+
+/// The core.
+pub struct Core {
+    settings: Settings,
+    instance: u128,
+    random: blake3::OutputReader,
+    partitions: Vec<Partition>,
+    limits: LimitsDesk,
+    totals: Totals,
+    announcer: Announcer,
+    appends: HashMap<Ticket, Purpose>,
+    appends_of_agents: usize,
+    last_ticket: u64,
+    /// Partitions whose identity is still to be stated, each with its attempt.
+    unbegun: BTreeMap<(Stream, u32), Slot>,
+    /// Partitions that this process has given an identity, so that it is not given twice.
+    begun: BTreeSet<(Stream, u32)>,
+    next_heartbeat: Span,
+    log_down: Option<String>,
+    /// Whether the limits that were found or given at the start rule every partition.
+    started: bool,
+    counters: Counters,
+    effects: Vec<Effect>,
+}
+
+impl Core {
+    /// A core that has seen nothing; the effects begin to follow the log.
+    pub fn new(settings: Settings) -> (Self, Vec<Effect>) {
+        let mut hasher = blake3::Hasher::new_derive_key("tollgate 2026-11 aggregator randomness");
+        hasher.update(&settings.seed);
+        let mut random = hasher.finalize_xof();
+        let instance = draw_u128(&mut random);
+        let mut core = Self {
+            instance,
+            random,
+            partitions: (0..settings.partitions)
+                .map(|index| Partition::new(index, settings.partitions))
+                .collect(),
+            limits: LimitsDesk::default(),
+            totals: Totals::default(),
+            announcer: Announcer::new(instance, TOPIC_KEY_UNPROTECTED),
+            appends: HashMap::new(),
+            appends_of_agents: 0,
+            last_ticket: 0,
+            unbegun: settings
+                .start
+                .unbegun
+                .iter()
+                .map(|at| (*at, Slot::default()))
+                .collect(),
+            begun: BTreeSet::new(),
+            next_heartbeat: Span::ZERO,
+            log_down: None,
+            started: false,
+            counters: Counters::default(),
+            effects: Vec::new(),
+            settings,
+        };
+        // Identities first: nothing may be appended before them.
+        core.begin_partitions(Span::ZERO);
+        core.follow(Stream::Limits, 0, 0);
+        for index in 0..core.settings.partitions {
+            core.follow(Stream::Hits, index, 0);
+        }
+        let effects = std::mem::take(&mut core.effects);
+        (core, effects)
+    }
+
+    /// Handles one event, and hands out what is to be done about it, in order.
+    pub fn step(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
+        match event {
+            Event::Log(event) => self.log_says(now, event),
+            Event::Agent { peer, request } => self.agent_asks(now, peer, request),
+            Event::Query { id, query } => self.answer_query(now, id, query),
+            Event::LimitsFile(file) => self.limits_file_read(now, file),
+            Event::Turn => self.turn(now),
+        }
+        effects.append(&mut self.effects);
+    }
+
+    /// When the next [`Event::Turn`] is due although nothing else happens.
+    pub fn next_turn(&self) -> Span {
+        self.wake_at()
+    }
+
+    /// This process's instance, as frames carry it.
+    pub fn instance(&self) -> u128 {
+        self.instance
+    }
+
+    fn log_says(&mut self, now: Now, event: LogEvent) {
+        match event {
+            LogEvent::Delivered {
+                stream: Stream::Hits,
+                partition,
+                records,
+            } => self.hits_delivered(now, partition, &records),
+            LogEvent::Delivered {
+                stream: Stream::Limits,
+                records,
+                ..
+            } => self.limits_delivered(now, &records),
+            // Evidence is written here and read by others.
+            LogEvent::Delivered {
+                stream: Stream::Denials,
+                ..
+            } => {}
+            LogEvent::CaughtUp {
+                stream,
+                partition,
+                next,
+            } => self.caught_up(now, stream, partition, next),
+            LogEvent::Following {
+                stream,
+                partition,
+                from,
+            } => self.following(stream, partition, from),
+            LogEvent::Gap {
+                stream,
+                partition,
+                wanted,
+                next,
+            } => self.gap(stream, partition, wanted, next),
+            LogEvent::Broken {
+                stream,
+                partition,
+                next,
+                why,
+            } => self.broken(stream, partition, next, why),
+            LogEvent::Appended { ticket, result } => self.answered(now, ticket, result),
+            LogEvent::Down { why } => {
+                if self.log_down.is_none() {
+                    tracing::error!(why, "the log cannot be reached; trying again");
+                }
+                self.log_down = Some(why);
+            }
+            LogEvent::Up => {
+                if self.log_down.take().is_some() {
+                    tracing::info!("the log can be reached again");
+                }
+            }
+            LogEvent::Closed => {}
+        }
+    }
+
+    fn append(
+        &mut self,
+        stream: Stream,
+        partition: u32,
+        record: Vec<u8>,
+        purpose: Purpose,
+    ) -> Ticket {
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        self.appends.insert(ticket, purpose);
+        self.effects.push(Effect::Append {
+            stream,
+            partition,
+            ticket,
+            record,
+        });
+        ticket
+    }
+
+    fn follow(&mut self, stream: Stream, partition: u32, from: u64) {
+        self.effects.push(Effect::Follow {
+            stream,
+            partition,
+            from,
+        });
+    }
+
+    fn answered(&mut self, now: Now, ticket: Ticket, result: Result<u64, AppendError>) {
+        let Some(purpose) = self.appends.remove(&ticket) else {
+            return;
+        };
+        if let Err(error) = &result {
+            self.counters.append_failures += 1;
+            tracing::debug!(?purpose, %error, "an append failed");
+        }
+        let done = result.is_ok();
+        match purpose {
+            Purpose::Genesis(stream, partition) => {
+                if done {
+                    self.unbegun.remove(&(stream, partition));
+                } else if let Some(slot) = self.unbegun.get_mut(&(stream, partition)) {
+                    slot.failed(now.clock);
+                }
+            }
+            Purpose::Tick(index) => {
+                // One that the log has is on its way until it comes back.
+                if let Some(partition) = self.partitions.get_mut(index as usize)
+                    && !done
+                {
+                    partition.ticks.slot.failed(now.clock);
+                }
+            }
+            Purpose::Pointer(index) => {
+                if let Some(partition) = self.partitions.get_mut(index as usize)
+                    && !done
+                {
+                    partition.pointer.failed(now.clock);
+                }
+            }
+            Purpose::Total(key) => {
+                if done {
+                    self.totals.acknowledged(&key, ticket);
+                } else {
+                    self.totals
+                        .failed(&key, ticket, now.clock.saturating_add(RETRY_AFTER));
+                }
+            }
+            Purpose::Evidence(index) => {
+                if let Some(partition) = self.partitions.get_mut(index as usize) {
+                    if done {
+                        self.counters.denials_recorded += 1;
+                        partition.recordings.acknowledged(ticket);
+                    } else {
+                        partition.recordings.failed(ticket, now.clock);
+                    }
+                }
+            }
+            Purpose::Chunk(push) => {
+                if !done {
+                    self.push_failed(now, push);
+                }
+            }
+            Purpose::Agent {
+                peer,
+                id,
+                partition,
+            } => self.agent_answered(peer, id, partition, result),
+        }
+    }
+
+    /// States the identity of partitions that have none of this generation yet.
+    fn begin_partitions(&mut self, clock: Span) {
+        let due: Vec<(Stream, u32)> = self
+            .unbegun
+            .iter()
+            .filter(|(_, slot)| slot.is_free(clock))
+            .map(|(at, _)| *at)
+            .collect();
+        for (stream, partition) in due {
+            let log = LogId {
+                generation: self.settings.start.generation.max(1),
+                random: draw_u64(&mut self.random),
+            };
+            let record = OwnersPen::new(&self.settings.key, partition).genesis(log);
+            let ticket = self.append(
+                stream,
+                partition,
+                record,
+                Purpose::Genesis(stream, partition),
+            );
+            self.begun.insert((stream, partition));
+            if let Some(slot) = self.unbegun.get_mut(&(stream, partition)) {
+                slot.ticket = Some(ticket);
+            }
+        }
+    }
+
+    /// Has the identity of a partition stated that has none, once.
+    fn begin_if_new(&mut self, clock: Span, stream: Stream, partition: u32) {
+        if self.begun.contains(&(stream, partition)) {
+            return;
+        }
+        self.unbegun.entry((stream, partition)).or_default();
+        self.begin_partitions(clock);
+    }
+
+    fn caught_up(&mut self, now: Now, stream: Stream, partition: u32, next: u64) {
+        match stream {
+            Stream::Limits => {
+                if next == 0 {
+                    self.begin_if_new(now.clock, stream, partition);
+                }
+                self.limits_caught_up(now);
+            }
+            Stream::Hits => {
+                let Some(found) = self.partitions.get_mut(partition as usize) else {
+                    return;
+                };
+                if found.stage != Stage::CatchingUp {
+                    return;
+                }
+                found.stage = Stage::Ruling;
+                tracing::debug!(partition, next, "caught up");
+                if found.log().is_none() {
+                    self.begin_if_new(now.clock, stream, partition);
+                }
+            }
+            Stream::Denials => {}
+        }
+    }
+
+    fn following(&mut self, stream: Stream, partition: u32, from: u64) {
+        if stream != Stream::Hits {
+            return;
+        }
+        if let Some(partition) = self.partitions.get_mut(partition as usize)
+            && partition.stage == Stage::Returning
+            && partition.next == from
+        {
+            partition.stage = Stage::CatchingUp;
+        }
+    }
+
+    fn gap(&mut self, stream: Stream, partition: u32, wanted: u64, next: u64) {
+        // Following from 0 a log whose beginning has been removed is how every old log is read.
+        if wanted == 0 && 0 < next {
+            tracing::info!(?stream, partition, next, "the log begins here");
+        } else {
+            self.counters.gaps += 1;
+            tracing::error!(
+                ?stream,
+                partition,
+                wanted,
+                next,
+                "records are gone before they could be read"
+            );
+        }
+        if stream == Stream::Hits
+            && let Some(partition) = self.partitions.get_mut(partition as usize)
+            && partition.takes()
+        {
+            partition.next = next;
+        }
+    }
+
+    fn broken(&mut self, stream: Stream, index: u32, next: u64, why: String) {
+        tracing::error!(
+            ?stream,
+            partition = index,
+            next,
+            why,
+            "the log cannot be read any further"
+        );
+        match stream {
+            Stream::Limits => self.limits.broken = Some(why),
+            Stream::Hits => {
+                if let Some(partition) = self.partitions.get_mut(index as usize) {
+                    partition.stage = Stage::Stopped { why };
+                }
+            }
+            Stream::Denials => {}
+        }
+    }
+
+    fn ready(&self, clock: Span) -> BTreeMap<u32, Ready> {
+        self.partitions
+            .iter()
+            .filter_map(|partition| Some((partition.index, partition.ready(clock)?)))
+            .collect()
+    }
+}
+
+fn draw_u64(random: &mut blake3::OutputReader) -> u64 {
+    let mut bytes = [0; 8];
+    random.fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
+fn draw_u128(random: &mut blake3::OutputReader) -> u128 {
+    let mut bytes = [0; 16];
+    random.fill(&mut bytes);
+    u128::from_le_bytes(bytes)
+}

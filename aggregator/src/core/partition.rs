@@ -1,0 +1,295 @@
+//! One partition: its engine, how far it has been ruled, its ticks, and what is on its way to it.
+//!
+//! ```text
+//!             CaughtUp
+//! CatchingUp ──────────> Ruling ──> ready once the first own tick has come back
+//!     ^  │ a version that is not known yet
+//!     │  v
+//!     │ Waiting ── the version comes ──> Returning ── Following ──┐
+//!     └───────────────────────────────────────────────────────────┘
+//! any of them ── an unknown kind that may not be skipped, damage ──> Stopped
+//! ```
+//!
+//! Knows nothing of other partitions. What stays true: records are ruled in the order of their offsets,
+//! each once; never more than one tick is on its way.
+
+use std::collections::VecDeque;
+
+use tollgate_shared::place::LogId;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::frame::Evidence;
+
+use super::announce::Ready;
+use super::ruler::Ruler;
+use crate::log::Ticket;
+
+/// How often an owner brings time into its partitions: half of what a tick's slot is wide, so that one
+/// lost tick leaves no slot without one.
+pub const TICK_EVERY: Span = Span::from_millis(250);
+
+/// How long after a failed append it is tried again.
+pub const RETRY_AFTER: Span = Span::from_millis(250);
+
+/// Statements of one partition whose evidence the log does not have yet. Beyond it they are announced
+/// all the same, and their evidence is left out and counted.
+const RECORDINGS_MAX: usize = 65_536;
+
+/// What a partition is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It reads what was there when following began.
+    CatchingUp,
+    /// It rules what comes.
+    Ruling,
+    /// It has met a pointer to a limits version that is not known yet.
+    Waiting {
+        /// The version.
+        version: u64,
+    },
+    /// It follows again from where it stood; until the log says that this begins, what is delivered is
+    /// of the old following.
+    Returning,
+    /// It cannot go on.
+    Stopped {
+        /// Why, for people.
+        why: String,
+    },
+}
+
+/// A thing that is appended now and then, at most once at a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slot {
+    /// What is on its way: appended, and not seen in the log yet.
+    pub ticket: Option<Ticket>,
+    /// Not before this.
+    pub not_before: Span,
+}
+
+impl Slot {
+    /// Whether one may be appended now.
+    pub fn is_free(&self, clock: Span) -> bool {
+        self.ticket.is_none() && self.not_before <= clock
+    }
+
+    /// It did not reach the log.
+    pub fn failed(&mut self, clock: Span) {
+        self.ticket = None;
+        self.not_before = clock.saturating_add(RETRY_AFTER);
+    }
+}
+
+/// The ticks of an owner in one partition.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ticks {
+    /// On its way, or not.
+    pub slot: Slot,
+    /// The number of the last one that was appended.
+    pub number: u64,
+    /// When that was sent.
+    pub sent: Span,
+    /// Of the newest one that came back: when the log took it, and when it was sent.
+    pub newest: Option<(Timestamp, Span)>,
+}
+
+/// Evidence of statements, on its way to the `denials` stream.
+#[derive(Debug, Default)]
+pub struct Recordings {
+    waiting: VecDeque<Recording>,
+    /// Statements that were left out at the bound.
+    pub left_out: u64,
+}
+
+#[derive(Debug)]
+struct Recording {
+    offset: u64,
+    ticket: Ticket,
+    record: Vec<u8>,
+    not_before: Option<Span>,
+}
+
+impl Recordings {
+    /// Takes what was appended under a ticket; `offset` is the record that caused it.
+    pub fn sent(&mut self, offset: u64, ticket: Ticket, record: Vec<u8>) {
+        self.waiting.push_back(Recording {
+            offset,
+            ticket,
+            record,
+            not_before: None,
+        });
+    }
+
+    /// Whether another one may be taken; if not, it is counted as left out.
+    pub fn admit(&mut self) -> bool {
+        let room = self.waiting.len() < RECORDINGS_MAX;
+        self.left_out += u64::from(!room);
+        room
+    }
+
+    /// The log has it.
+    pub fn acknowledged(&mut self, ticket: Ticket) {
+        if let Some(at) = self.position(ticket) {
+            self.waiting.remove(at);
+        }
+    }
+
+    /// The log does not have it; it is appended again later.
+    pub fn failed(&mut self, ticket: Ticket, clock: Span) {
+        if let Some(at) = self.position(ticket)
+            && let Some(recording) = self.waiting.get_mut(at)
+        {
+            recording.not_before = Some(clock.saturating_add(RETRY_AFTER));
+        }
+    }
+
+    fn position(&self, ticket: Ticket) -> Option<usize> {
+        // Answers come in order, so it is one of the first.
+        self.waiting.iter().position(|r| r.ticket == ticket)
+    }
+
+    /// Names those anew whose time has come, and hands them out.
+    pub fn retry(&mut self, clock: Span, mut send: impl FnMut(Vec<u8>) -> Ticket) {
+        for recording in &mut self.waiting {
+            if recording.not_before.is_some_and(|at| at <= clock) {
+                recording.ticket = send(recording.record.clone());
+                recording.not_before = None;
+            }
+        }
+    }
+
+    /// The least offset whose evidence the log may not have yet.
+    pub fn oldest(&self) -> Option<u64> {
+        self.waiting.iter().map(|recording| recording.offset).min()
+    }
+
+    /// How many are on their way.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether the log has them all.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+/// One partition.
+#[derive(Debug)]
+pub struct Partition {
+    /// Its number.
+    pub index: u32,
+    /// Rules it.
+    pub ruler: Ruler,
+    /// What it is about.
+    pub stage: Stage,
+    /// The offset of the next record to rule.
+    pub next: u64,
+    /// The append time of the last record that was ruled.
+    pub appended: Timestamp,
+    /// Its own ticks.
+    pub ticks: Ticks,
+    /// A pointer on its way.
+    pub pointer: Slot,
+    /// Whether what is ruled is announced: since it was ready for the first time.
+    pub announcing: bool,
+    /// Evidence on its way.
+    pub recordings: Recordings,
+}
+
+impl Partition {
+    /// One of so many that has ruled nothing.
+    pub fn new(index: u32, partitions: u32) -> Self {
+        Self {
+            index,
+            ruler: Ruler::new(index, partitions),
+            stage: Stage::CatchingUp,
+            next: 0,
+            appended: Timestamp::ZERO,
+            ticks: Ticks::default(),
+            pointer: Slot::default(),
+            announcing: false,
+            recordings: Recordings::default(),
+        }
+    }
+
+    /// The log's identity, once it is known.
+    pub fn log(&self) -> Option<LogId> {
+        self.ruler.log()
+    }
+
+    /// The log's time now: when it took the newest own tick, and what has gone by since that was sent.
+    /// A little late by how long the tick was on its way, which is lenient.
+    pub fn log_now(&self, clock: Span) -> Option<Timestamp> {
+        let (appended, sent) = self.ticks.newest?;
+        Some(appended.saturating_add(clock.saturating_sub(sent)))
+    }
+
+    /// What the announcer needs; none before it announces.
+    pub fn ready(&self, clock: Span) -> Option<Ready> {
+        let (log, log_now) = (self.log()?, self.log_now(clock)?);
+        self.announcing.then_some(Ready {
+            evidence: Evidence {
+                partition: self.index,
+                log,
+                ruled: self.next,
+                appended: self.appended,
+            },
+            log_now,
+        })
+    }
+
+    /// Whether records that are delivered now are to be ruled.
+    pub fn takes(&self) -> bool {
+        matches!(self.stage, Stage::CatchingUp | Stage::Ruling)
+    }
+
+    /// Why it is not ready, if it is not.
+    pub fn why_not_ready(&self) -> Option<String> {
+        let index = self.index;
+        match &self.stage {
+            Stage::Ruling if self.announcing => None,
+            Stage::Ruling => Some(format!("partition {index}: waits for its first tick")),
+            Stage::CatchingUp | Stage::Returning => Some(format!(
+                "partition {index}: catching up, at offset {}",
+                self.next
+            )),
+            Stage::Waiting { version } => Some(format!(
+                "partition {index}: waits for limits version {version}"
+            )),
+            Stage::Stopped { why } => Some(format!("partition {index}: stopped: {why}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_time_runs_on_from_when_the_newest_tick_was_sent() {
+        let mut partition = Partition::new(0, 1);
+        let clock = Span::from_millis(900);
+        assert_eq!(partition.log_now(clock), None);
+        partition.ticks.newest = Some((Timestamp::from_millis(5_000), Span::from_millis(600)));
+        assert_eq!(
+            partition.log_now(clock),
+            Some(Timestamp::from_millis(5_300))
+        );
+    }
+
+    #[test]
+    fn evidence_that_failed_is_appended_again_until_the_log_has_it() {
+        let mut recordings = Recordings::default();
+        recordings.sent(7, Ticket(1), vec![1]);
+        recordings.sent(8, Ticket(2), vec![2]);
+        recordings.acknowledged(Ticket(2));
+        recordings.failed(Ticket(1), Span::ZERO);
+        recordings.retry(Span::from_millis(100), |_| panic!("too early"));
+        recordings.retry(RETRY_AFTER, |record| {
+            assert_eq!(record, [1]);
+            Ticket(3)
+        });
+        assert_eq!(recordings.oldest(), Some(7));
+        recordings.acknowledged(Ticket(3));
+        assert!(recordings.is_empty());
+    }
+}

@@ -1,0 +1,291 @@
+//! From a record in the log to what follows from it.
+//!
+//! The order stands here and nowhere else. For each record of a partition:
+//!
+//! | step | what | if the process dies right after it |
+//! |---|---|---|
+//! | 1 apply | the engine's state moves | nothing is lost: the state was memory, and replay applies the record again |
+//! | 2 announce | the statement goes to the feed at the end of the turn | agents hear it twice: replay ends in the same state, and a later snapshot carries the same place |
+//! | 3 record | statement and totals are appended to the log | the append is repeated: equal evidence of one place is one, a total that does not follow the last applied is ignored |
+//! | 4 commit | a snapshot says that recovery may begin behind the record | only once everything caused up to it is acknowledged, so that nothing of 3 is skipped |
+//!
+//! Between 1 and 2: nobody heard; agents that ask the next process hear it then. Between 2 and 3: agents
+//! act on a denial whose evidence is not in the log yet; replay puts it there.
+
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::denial::Announced;
+use tollgate_shared::wire::record::{OwnersPen, Record, authentic};
+use tollgate_shared::wire::statement::{Says, Statement};
+
+use super::event::{Aside, Effect, Now};
+use super::partition::{Slot, Stage};
+use super::ruler::Ruled;
+use super::{Core, Purpose};
+use crate::log::{Delivered, Stream};
+
+impl Core {
+    /// Rules records of a partition as far as it can be ruled.
+    pub(super) fn hits_delivered(&mut self, now: Now, index: u32, records: &[Delivered]) {
+        for record in records {
+            let Some(partition) = self.partitions.get(index as usize) else {
+                return;
+            };
+            // What is not taken is delivered again when the partition returns, or never will be.
+            if !partition.takes() {
+                return;
+            }
+            if partition.next <= record.offset {
+                self.rule_record(now, index, record);
+            }
+        }
+    }
+
+    fn rule_record(&mut self, now: Now, index: u32, delivered: &Delivered) {
+        let decoded = match Record::decode(&delivered.bytes) {
+            Ok(Record::Unknown { kind, skippable }) => {
+                self.meet_unknown(index, delivered, kind, skippable);
+                return;
+            }
+            Ok(record) if authentic(&delivered.bytes, index, &self.settings.key) => Ok(record),
+            Ok(_) => {
+                self.counters.forged += 1;
+                Err("its tag is wrong: not written by an aggregator of this fleet".to_owned())
+            }
+            Err(error) => {
+                self.counters.undecodable += 1;
+                Err(error.to_string())
+            }
+        };
+        let record = match decoded {
+            Ok(record) => record,
+            Err(why) => {
+                self.keep_aside(Stream::Hits, index, delivered, why);
+                self.advance(index, delivered);
+                return;
+            }
+        };
+        if let Record::Pointer(pointer) = &record
+            && !self.may_follow_pointer(index, delivered, pointer)
+        {
+            return;
+        }
+        // 1 apply.
+        let Some(partition) = self.partitions.get_mut(index as usize) else {
+            return;
+        };
+        let ruled = partition.ruler.apply(
+            delivered.offset,
+            delivered.appended,
+            &record,
+            &self.limits.book,
+            &mut self.counters,
+        );
+        if let Some(why) = &ruled.stopped {
+            tracing::error!(partition = index, why, "the partition stops");
+            partition.stage = Stage::Stopped { why: why.clone() };
+            return;
+        }
+        self.advance(index, delivered);
+        self.counters.records += 1;
+        self.see_own(now, index, delivered, &record);
+        // 2 announce, 3 record. 4 is a snapshot's.
+        self.follow_up(index, delivered.offset, ruled);
+    }
+
+    fn advance(&mut self, index: u32, delivered: &Delivered) {
+        if let Some(partition) = self.partitions.get_mut(index as usize) {
+            partition.next = delivered.offset + 1;
+            partition.appended = delivered.appended;
+        }
+    }
+
+    fn follow_up(&mut self, index: u32, offset: u64, ruled: Ruled) {
+        for (resource, statement) in ruled.statements {
+            match statement.says {
+                Says::Denied(_) => self.counters.denials += 1,
+                Says::Open => self.counters.lifts += 1,
+                Says::Near(_) => {}
+            }
+            self.record_statement(index, offset, &resource, &statement);
+            if self
+                .partitions
+                .get(index as usize)
+                .is_some_and(|partition| partition.announcing)
+            {
+                self.announcer.announce(index, &resource, statement);
+            }
+        }
+        for (key, due) in ruled.totals {
+            self.totals.due(key, due);
+        }
+        if let Some((key, source_offset)) = ruled.applied_total {
+            self.totals.applied(&key, source_offset);
+        }
+    }
+
+    fn record_statement(&mut self, index: u32, offset: u64, resource: &str, statement: &Statement) {
+        let Some(partition) = self.partitions.get_mut(index as usize) else {
+            return;
+        };
+        let Some(log) = partition.log() else {
+            return;
+        };
+        if !partition.recordings.admit() {
+            return;
+        }
+        let mut writer = Writer::new();
+        Announced {
+            log,
+            partition: index,
+            resource: resource.into(),
+            statement: statement.clone(),
+        }
+        .encode(&mut writer);
+        let record = writer.as_slice().to_vec();
+        let ticket = self.append(
+            Stream::Denials,
+            index,
+            record.clone(),
+            Purpose::Evidence(index),
+        );
+        if let Some(partition) = self.partitions.get_mut(index as usize) {
+            partition.recordings.sent(offset, ticket, record);
+        }
+    }
+
+    /// What this process appended itself has come back.
+    fn see_own(&mut self, now: Now, index: u32, delivered: &Delivered, record: &Record<'_>) {
+        let Some(partition) = self.partitions.get_mut(index as usize) else {
+            return;
+        };
+        match record {
+            Record::Tick(tick) if tick.instance == self.instance => {
+                let ticks = &mut partition.ticks;
+                if tick.number == ticks.number {
+                    ticks.newest = Some((delivered.appended, ticks.sent));
+                    ticks.slot.ticket = None;
+                }
+                self.announce_if_ready(now, index);
+            }
+            Record::Pointer(_) if partition.ruler.version() == self.limits.book.latest_number() => {
+                partition.pointer = Slot::default();
+                self.limits.forget_unused(&self.partitions);
+            }
+            _ => {}
+        }
+    }
+
+    /// The first own tick has come back in a partition that is caught up: from now on what is ruled is
+    /// announced, and what is in force already is said once.
+    fn announce_if_ready(&mut self, now: Now, index: u32) {
+        let Some(partition) = self.partitions.get_mut(index as usize) else {
+            return;
+        };
+        if partition.announcing
+            || partition.stage != Stage::Ruling
+            || partition.log_now(now.clock).is_none()
+        {
+            return;
+        }
+        partition.announcing = true;
+        for (resource, statement) in partition.ruler.live() {
+            self.announcer.announce(index, &resource, statement);
+        }
+        tracing::debug!(partition = index, "announcing");
+        if self.partitions.iter().all(|partition| partition.announcing) {
+            let partitions = self.partitions.len();
+            tracing::info!(
+                partitions,
+                live = self.announcer.live().len(),
+                "all partitions are ruled"
+            );
+        }
+    }
+
+    fn meet_unknown(&mut self, index: u32, delivered: &Delivered, kind: u8, skippable: bool) {
+        if skippable {
+            self.counters.skipped += 1;
+            self.advance(index, delivered);
+            return;
+        }
+        let why = format!(
+            "offset {}: kind {kind} is not known to this build and may not be skipped",
+            delivered.offset
+        );
+        tracing::error!(partition = index, why, "the partition stops");
+        if let Some(partition) = self.partitions.get_mut(index as usize) {
+            partition.stage = Stage::Stopped { why };
+        }
+    }
+
+    pub(super) fn keep_aside(
+        &mut self,
+        stream: Stream,
+        partition: u32,
+        delivered: &Delivered,
+        why: String,
+    ) {
+        tracing::warn!(
+            ?stream,
+            partition,
+            offset = delivered.offset,
+            why,
+            "a record is refused"
+        );
+        self.effects.push(Effect::Aside(Aside {
+            stream,
+            partition,
+            offset: delivered.offset,
+            why,
+            bytes: delivered.bytes.clone(),
+        }));
+    }
+
+    /// Appends totals that are due, in the order of their chains.
+    pub(super) fn send_totals(&mut self, now: Now) {
+        if self.totals.is_empty() {
+            return;
+        }
+        let partitions = &self.partitions;
+        let count = self.settings.partitions;
+        // Not before source and target are caught up: what the target has applied long ago would be
+        // appended again, and again after every start.
+        let may_send = |source: u32, target: u32| {
+            let ruling = |index: u32| {
+                partitions
+                    .get(index as usize)
+                    .is_some_and(|partition| partition.announcing)
+            };
+            ruling(source) && ruling(target)
+        };
+        let target_of =
+            |resource: &str| tollgate_shared::names::partition_of_resource(resource, count);
+        let (key, last_ticket) = (&self.settings.key, &mut self.last_ticket);
+        let (appends, effects, counters) =
+            (&mut self.appends, &mut self.effects, &mut self.counters);
+        self.totals.send(
+            now.clock,
+            |chain| may_send(chain.source, target_of(&chain.resource)),
+            |chain, due| {
+                let target = target_of(&chain.resource);
+                let record = OwnersPen::new(key, target).totals(
+                    &chain.resource,
+                    (chain.source, due.offset),
+                    due.previous,
+                    &due.granted,
+                );
+                *last_ticket += 1;
+                let ticket = crate::log::Ticket(*last_ticket);
+                appends.insert(ticket, Purpose::Total(chain.clone()));
+                counters.totals += 1;
+                effects.push(Effect::Append {
+                    stream: Stream::Hits,
+                    partition: target,
+                    ticket,
+                    record,
+                });
+                ticket
+            },
+        );
+    }
+}

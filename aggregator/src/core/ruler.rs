@@ -1,0 +1,204 @@
+//! The one place where the core meets the engine: its words in, ours out.
+//!
+//! Knows nothing of what follows from a ruling. What stays true: one engine, one buffer of rulings that
+//! is used again for each record.
+
+use std::sync::Arc;
+
+use tollgate_engine::engine::{Engine, Fate, LiveDenial, Rulings, TotalDue, Versions};
+use tollgate_engine::limits::Limits;
+use tollgate_shared::place::LogId;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::record::{Record, Totals};
+use tollgate_shared::wire::statement::{Says, Scope, Statement};
+
+use super::counters::Counters;
+use super::limits_book::LimitsBook;
+use super::totals::{ChainKey, Due};
+use super::view::PairState;
+
+/// What follows from a record.
+#[derive(Debug, Default)]
+pub struct Ruled {
+    /// What is said about which resource, in order.
+    pub statements: Vec<(Box<str>, Statement)>,
+    /// Totals to be appended.
+    pub totals: Vec<(ChainKey, Due)>,
+    /// The total that was applied: its chain, and its source offset.
+    pub applied_total: Option<(ChainKey, u64)>,
+    /// Why nothing more can be ruled, if so.
+    pub stopped: Option<String>,
+}
+
+/// Rules one partition.
+pub struct Ruler {
+    engine: Engine,
+    rulings: Rulings,
+}
+
+impl std::fmt::Debug for Ruler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ruler")
+            .field("log", &self.engine.log())
+            .field("applied_upto", &self.engine.applied_upto())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Versions for LimitsBook {
+    fn limits(&self, version: u64) -> Option<Arc<Limits>> {
+        Some(Arc::clone(&self.get(version)?.limits))
+    }
+
+    fn next_after(&self, version: Option<u64>) -> Option<u64> {
+        self.after(version.unwrap_or(0)).map(|next| next.number)
+    }
+}
+
+impl Ruler {
+    /// One that has ruled nothing.
+    pub fn new(partition: u32, partitions: u32) -> Self {
+        Self {
+            engine: Engine::new(partition, partitions),
+            rulings: Rulings::new(),
+        }
+    }
+
+    /// The log's identity, once a record has said it.
+    pub fn log(&self) -> Option<LogId> {
+        self.engine.log()
+    }
+
+    /// The limits version in force; 0: none.
+    pub fn version(&self) -> u64 {
+        self.engine.version().unwrap_or(0)
+    }
+
+    /// Pairs that are known.
+    pub fn pairs(&self) -> u64 {
+        self.engine.pairs()
+    }
+
+    /// Applies the next record.
+    pub fn apply(
+        &mut self,
+        offset: u64,
+        appended: Timestamp,
+        record: &Record<'_>,
+        book: &LimitsBook,
+        counters: &mut Counters,
+    ) -> Ruled {
+        self.rulings.clear();
+        self.engine
+            .apply(offset, appended, record, book, &mut self.rulings);
+        count(&self.rulings, counters);
+        Ruled {
+            statements: self
+                .rulings
+                .statements
+                .drain(..)
+                .map(|said| (said.resource, said.statement))
+                .collect(),
+            totals: self.rulings.totals_due.drain(..).map(due).collect(),
+            applied_total: match record {
+                Record::Totals(totals) => applied(&self.rulings.fates, totals),
+                _ => None,
+            },
+            stopped: self.rulings.stopped().map(|stop| stop.to_string()),
+        }
+    }
+
+    /// The digest of the state, in hexadecimal.
+    pub fn digest(&self) -> String {
+        format!("{:032x}", self.engine.digest())
+    }
+
+    /// What is in force at log time.
+    pub fn live(&self) -> Vec<(Box<str>, Statement)> {
+        self.engine.live_denials().map(statement).collect()
+    }
+
+    /// How a pair stands.
+    pub fn pair(&self, resource: &str, domain: &str) -> Option<PairState> {
+        let view = self.engine.pair(resource, domain)?;
+        Some(PairState {
+            time_us: view.time.as_micros(),
+            tier: view.tier as u64,
+            tier_limit: view.tier_limit,
+            tier_hits: view.tier_hits,
+            remaining: view.remaining,
+            last_second: view.last_second,
+            hard: view.hard,
+        })
+    }
+}
+
+fn statement(live: &LiveDenial) -> (Box<str>, Statement) {
+    let statement = Statement {
+        scope: match &live.domain {
+            Some(domain) => Scope::Pair((**domain).into()),
+            None => Scope::Resource,
+        },
+        place: live.place,
+        says: Says::Denied(live.denial),
+    };
+    ((*live.resource).into(), statement)
+}
+
+fn due(due: TotalDue) -> (ChainKey, Due) {
+    let key = ChainKey {
+        source: due.source_partition,
+        resource: due.resource,
+    };
+    let due = Due {
+        offset: due.source_offset,
+        previous: due.previous_offset,
+        granted: due.granted,
+    };
+    (key, due)
+}
+
+fn applied(fates: &[Fate], totals: &Totals<'_>) -> Option<(ChainKey, u64)> {
+    // Whatever the limits say of it, the chain has gone on.
+    let follows = |fate: &Fate| {
+        matches!(
+            fate,
+            Fate::Applied | Fate::TotalUnlimited | Fate::TotalAtCap
+        )
+    };
+    fates.iter().any(follows).then(|| {
+        let key = ChainKey {
+            source: totals.source_partition,
+            resource: totals.resource.into(),
+        };
+        (key, totals.source_offset)
+    })
+}
+
+fn count(rulings: &Rulings, counters: &mut Counters) {
+    for of in &rulings.counts {
+        let counts = &of.counts;
+        counters.entries += counts.entries;
+        counters.granted += counts.granted;
+        counters.excess += counts.excess;
+        counters.late += counts.late;
+        counters.unconfigured += counts.unconfigured;
+        counters.not_ruled += counts.too_old + counts.at_cap + counts.misrouted;
+        counters.refused_calls += counts.refused_calls;
+    }
+    for of in &rulings.global_counts {
+        counters.global_excess += of.counts.excess;
+    }
+    counters.corrections += rulings.corrections.len() as u64;
+    for fate in &rulings.fates {
+        match fate {
+            Fate::Duplicate { entries } => counters.duplicates += u64::from(*entries),
+            Fate::OlderThanWindow { entries } | Fate::TooManyAgents { entries } => {
+                counters.not_ruled += u64::from(*entries);
+            }
+            Fate::OfAnotherLog => counters.foreign += 1,
+            Fate::TotalOutOfOrder => counters.totals_out_of_order += 1,
+            _ => {}
+        }
+    }
+}

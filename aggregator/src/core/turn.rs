@@ -1,0 +1,120 @@
+//! The end of a turn: what was ruled goes out, and time is brought into the log.
+
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick};
+
+use super::event::Now;
+use super::partition::{Partition, Stage, TICK_EVERY};
+use super::{Core, Purpose};
+use crate::log::Stream;
+
+impl Core {
+    pub(super) fn turn(&mut self, now: Now) {
+        self.begin_partitions(now.clock);
+        let ready = self.ready(now.clock);
+        self.announcer
+            .publish_pending(now.clock, &ready, &mut self.effects);
+        if self.next_heartbeat <= now.clock {
+            self.announcer
+                .publish_heartbeats(now.clock, &ready, &mut self.effects);
+            self.next_heartbeat = now.clock.saturating_add(self.settings.heartbeat);
+        }
+        self.send_totals(now);
+        self.retry_evidence(now.clock);
+        self.limits_turn(now);
+        for index in 0..self.partitions.len() {
+            self.tick(now.clock, index);
+            self.point(now.clock, index);
+        }
+        // Later versions come into force while it rules; the first ones are waited for.
+        self.started = self.started || self.limits_not_in_force().is_none();
+    }
+
+    /// Brings time into a partition: one tick at a time, and none before its identity is known.
+    fn tick(&mut self, clock: Span, index: usize) {
+        let Some(partition) = self.partitions.get_mut(index) else {
+            return;
+        };
+        let Some(log) = partition.log().filter(|_| partition.stage == Stage::Ruling) else {
+            return;
+        };
+        if !partition.ticks.slot.is_free(clock) {
+            return;
+        }
+        partition.ticks.number += 1;
+        partition.ticks.sent = clock;
+        let tick = Tick {
+            log,
+            owner: &self.settings.owner,
+            instance: self.instance,
+            number: partition.ticks.number,
+        };
+        let number = partition.index;
+        let record = OwnersPen::new(&self.settings.key, number).tick(&tick);
+        let ticket = self.append(Stream::Hits, number, record, Purpose::Tick(number));
+        self.counters.ticks += 1;
+        if let Some(partition) = self.partitions.get_mut(index) {
+            partition.ticks.slot.ticket = Some(ticket);
+            partition.ticks.slot.not_before = clock.saturating_add(TICK_EVERY);
+        }
+    }
+
+    /// Appends the pointer to the newest limits version where a partition does not have it yet.
+    fn point(&mut self, clock: Span, index: usize) {
+        let Some(latest) = self.limits.to_point_at() else {
+            return;
+        };
+        let Some(partition) = self.partitions.get(index) else {
+            return;
+        };
+        let wanted = partition.stage == Stage::Ruling
+            && partition.log().is_some()
+            && partition.ruler.version() < latest.number
+            && partition.pointer.is_free(clock);
+        if !wanted {
+            return;
+        }
+        let pointer = Pointer {
+            version: latest.number,
+            digest: latest.digest,
+        };
+        let number = partition.index;
+        let record = OwnersPen::new(&self.settings.key, number).pointer(&pointer);
+        let ticket = self.append(Stream::Hits, number, record, Purpose::Pointer(number));
+        self.counters.pointers += 1;
+        if let Some(partition) = self.partitions.get_mut(index) {
+            partition.pointer.ticket = Some(ticket);
+        }
+    }
+
+    fn retry_evidence(&mut self, clock: Span) {
+        for index in 0..self.partitions.len() {
+            let Some(partition) = self.partitions.get_mut(index) else {
+                return;
+            };
+            if partition.recordings.is_empty() {
+                continue;
+            }
+            let mut recordings = std::mem::take(&mut partition.recordings);
+            recordings.retry(clock, |record| {
+                let number = index as u32;
+                self.append(Stream::Denials, number, record, Purpose::Evidence(number))
+            });
+            if let Some(partition) = self.partitions.get_mut(index) {
+                partition.recordings = recordings;
+            }
+        }
+    }
+
+    pub(super) fn wake_at(&self) -> Span {
+        let tick = |partition: &Partition| {
+            let free = partition.stage == Stage::Ruling
+                && partition.log().is_some()
+                && partition.ticks.slot.ticket.is_none();
+            free.then_some(partition.ticks.slot.not_before)
+        };
+        let ticks = self.partitions.iter().filter_map(tick).min();
+        // Everything else that is tried again waits for a heartbeat: it comes at least each second.
+        ticks.map_or(self.next_heartbeat, |tick| tick.min(self.next_heartbeat))
+    }
+}

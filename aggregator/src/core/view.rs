@@ -1,0 +1,281 @@
+//! What can be seen of the core from outside: questions, and answers in the form in which they are
+//! shown. Fields are only ever added. Knows nothing of HTTP.
+
+use serde::Serialize;
+use tollgate_shared::place::{Code, LogId};
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::statement::{Denial, Scope, Statement};
+
+use super::counters::Counters;
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Query {
+    /// Is everything ruled that can be?
+    Readiness,
+    /// Which limits are in force?
+    Limits,
+    /// What is denied?
+    Denials(DenialFilter),
+    /// How does a pair stand?
+    Pair {
+        /// The resource.
+        resource: String,
+        /// The domain.
+        domain: String,
+    },
+    /// What is the state of every partition?
+    Digests,
+    /// What was counted?
+    Counters,
+}
+
+/// Which denials are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DenialFilter {
+    /// Of this resource.
+    pub resource: Option<String>,
+    /// Of this domain.
+    pub domain: Option<String>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// To [`Query::Readiness`].
+    Readiness(Readiness),
+    /// To [`Query::Limits`].
+    Limits(LimitsView),
+    /// To [`Query::Denials`].
+    Denials(DenialsView),
+    /// To [`Query::Pair`].
+    Pair(Box<PairView>),
+    /// To [`Query::Digests`].
+    Digests(DigestsView),
+    /// To [`Query::Counters`].
+    Counters(Box<(Counters, Gauges)>),
+}
+
+/// Whether everything is ruled that can be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Readiness {
+    /// The form's name.
+    pub schema: &'static str,
+    /// Yes or no.
+    pub ready: bool,
+    /// What is missing; empty where nothing is.
+    pub why: Vec<String>,
+}
+
+/// The limits in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LimitsView {
+    /// The form's name.
+    pub schema: &'static str,
+    /// The version; 0: none.
+    pub version: u64,
+    /// BLAKE3 of the text, in hexadecimal; null where there is none.
+    pub digest: Option<String>,
+    /// The document as it was pushed.
+    pub text: Option<String>,
+    /// The document as it rules.
+    pub normalised: Option<String>,
+    /// Whether the limits file differs from the version in force and is not followed.
+    pub file_differs: bool,
+}
+
+/// What is denied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DenialsView {
+    /// The form's name.
+    pub schema: &'static str,
+    /// The denials, by resource, partition and scope.
+    pub denials: Vec<DenialView>,
+    /// How many more there are.
+    pub omitted: usize,
+    /// Partitions that could not be asked: they are not ruled at the moment.
+    pub partitions_missing: Vec<u32>,
+}
+
+/// One denial.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DenialView {
+    /// The resource.
+    pub resource: Box<str>,
+    /// `pair`, `resource` or `group`.
+    pub scope: &'static str,
+    /// The domain; null where all of the resource is denied.
+    pub domain: Option<Box<str>>,
+    /// Which limit closed: `tier`, `hard`, `global`, `inaccessible`, ….
+    pub cause: String,
+    /// The limit that closed.
+    pub limit: u64,
+    /// Its window.
+    pub window_us: u64,
+    /// When it ends in engine time; null: never.
+    pub end_us: Option<u64>,
+    /// How long it still has; null: for ever.
+    pub remaining_us: Option<u64>,
+    /// The code by which its cause is found.
+    pub code: String,
+    /// The partition.
+    pub partition: u32,
+    /// The limits version that ruled.
+    pub version: u64,
+}
+
+/// How a pair stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PairView {
+    /// The form's name.
+    pub schema: &'static str,
+    /// The resource.
+    pub resource: Box<str>,
+    /// The domain.
+    pub domain: Box<str>,
+    /// The partition that rules it.
+    pub partition: u32,
+    /// Whether its resource has limits on rates.
+    pub configured: bool,
+    /// Whether the engine knows it: it was hit not long ago.
+    pub known: bool,
+    /// The limits version in force in its partition; 0: none.
+    pub version: u64,
+    /// Its state, where it is known.
+    pub state: Option<PairState>,
+    /// What is denied of it.
+    pub denial: Option<DenialView>,
+}
+
+/// The state of a pair at its own time: that of its newest hit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PairState {
+    /// Its time.
+    pub time_us: u64,
+    /// The current tier, from 1; 0: none.
+    pub tier: u64,
+    /// That tier's limit.
+    pub tier_limit: u64,
+    /// Hits in that tier's window.
+    pub tier_hits: u64,
+    /// How many more that window and the hard limit leave room for.
+    pub remaining: u64,
+    /// Granted hits of the last second.
+    pub last_second: u64,
+    /// The hard limit, hits a second; null: none.
+    pub hard: Option<u64>,
+}
+
+/// The state of every partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DigestsView {
+    /// The form's name.
+    pub schema: &'static str,
+    /// The limits version in force at the end of the limits stream.
+    pub limits_version: u64,
+    /// By partition.
+    pub partitions: Vec<DigestView>,
+}
+
+/// The state of one partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DigestView {
+    /// The partition.
+    pub partition: u32,
+    /// `catching_up`, `waiting`, `ruling` or `stopped`.
+    pub stage: &'static str,
+    /// Why, where it is stopped or waiting.
+    pub why: Option<String>,
+    /// Its log's generation.
+    pub generation: u32,
+    /// Its log's random part, in hexadecimal.
+    pub log_random: String,
+    /// All records below this offset have been ruled.
+    pub offset: u64,
+    /// The append time of the last of them.
+    pub appended_us: u64,
+    /// The limits version in force in it.
+    pub version: u64,
+    /// The digest of its state, in hexadecimal.
+    pub digest: String,
+}
+
+/// What is, rather than what was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// Partitions of the log.
+    pub partitions: u64,
+    /// Partitions that are ruled and announced.
+    pub partitions_ready: u64,
+    /// Partitions that stopped with an error.
+    pub partitions_stopped: u64,
+    /// Pairs that engines know.
+    pub pairs: u64,
+    /// Statements in force.
+    pub live: u64,
+    /// Totals that the log may not have yet.
+    pub totals_waiting: u64,
+    /// Statements that the `denials` stream may not have yet.
+    pub denials_waiting: u64,
+    /// The limits version in force.
+    pub limits_version: u64,
+    /// 1 where the limits file differs from it and is not followed.
+    pub limits_file_differs: u64,
+    /// 1 where the limits file could not be read, or has faults.
+    pub limits_file_bad: u64,
+    /// 1 where the log can be reached.
+    pub log_up: u64,
+}
+
+impl DenialView {
+    /// A denial as it is shown. `log_now` is the log's time in its partition.
+    pub fn new(
+        resource: &str,
+        partition: u32,
+        statement: &Statement,
+        denial: &Denial,
+        log_now: Timestamp,
+    ) -> Self {
+        let (scope, domain) = match &statement.scope {
+            Scope::Pair(domain) => ("pair", Some(domain.clone())),
+            Scope::Resource => ("resource", None),
+            Scope::Group(group) => ("group", Some(group.clone())),
+        };
+        let ends = denial.end < Timestamp::MAX;
+        let code = Code {
+            partition,
+            place: statement.place,
+        };
+        Self {
+            resource: resource.into(),
+            scope,
+            domain,
+            cause: denial.cause.to_string(),
+            limit: denial.limit,
+            window_us: denial.window.as_micros(),
+            end_us: ends.then_some(denial.end.as_micros()),
+            remaining_us: ends.then(|| denial.end.since(log_now).as_micros()),
+            code: code.to_string(),
+            partition,
+            version: denial.version,
+        }
+    }
+}
+
+/// A digest or a random part, as it is shown.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// A log's random part, as it is shown.
+pub fn random_hex(log: LogId) -> String {
+    format!("{:016x}", log.random)
+}

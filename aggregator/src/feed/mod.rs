@@ -1,0 +1,122 @@
+//! The denial feed's socket: ZeroMQ PUB, with what the crate lacks put around it.
+//!
+//! The crate keeps an unbounded queue for a subscriber that does not read, and drops silently for all
+//! when more than 100,000 messages wait. So two guards stand here. The operating system ends a
+//! connection that has taken nothing for [`STALL_MAX`] (`TCP_USER_TIMEOUT` on the listener, which
+//! accepted connections inherit), and within that time no more than a bound of bytes is published: at
+//! the bound frames are left out for everybody, and counted. A subscriber notices by the gap in the
+//! topic's sequence and asks for a snapshot over the link.
+//!
+//! Knows nothing of what frames say. What stays true: publishing never waits; memory held for
+//! subscribers that do not read is at most the bound, whatever they do.
+
+mod guard;
+
+pub use guard::Guard;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tollgate_shared::wire::frame::Topic;
+use zeromq::{PubSocket, Socket as _, SocketSend as _, ZmqMessage};
+
+/// How long a connection may take nothing before the operating system ends it.
+pub const STALL_MAX: Duration = Duration::from_secs(3);
+
+/// Frames that may wait for the socket's task. It only hands them on, so that few ever wait; the
+/// crate's own ring takes 100,000.
+const FRAMES_MAX: usize = 16_384;
+
+/// What the feed counts.
+#[derive(Debug, Default)]
+pub struct FeedCounters {
+    /// Frames handed to the socket.
+    pub frames: AtomicU64,
+    /// Their bytes.
+    pub bytes: AtomicU64,
+    /// Frames left out at the bound.
+    pub dropped: AtomicU64,
+}
+
+/// Where frames go.
+#[derive(Clone, Debug)]
+pub struct Publisher {
+    sender: mpsc::Sender<(Topic, Vec<u8>)>,
+    counters: Arc<FeedCounters>,
+}
+
+impl Publisher {
+    /// Publishes a frame, or leaves it out and counts that.
+    pub fn publish(&self, topic: Topic, frame: Vec<u8>) {
+        if self.sender.try_send((topic, frame)).is_err() {
+            self.counters.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Binds a listener for agents' connections, with the limits on stalled ones that both sockets need.
+///
+/// # Errors
+///
+/// What the operating system says: taken, not allowed, not ours.
+pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let domain = socket2::Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+    // A restart must not wait for connections of the process before it.
+    socket.set_reuse_address(true)?;
+    socket.set_tcp_nodelay(true)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(STALL_MAX))?;
+    socket.bind(&address.into())?;
+    socket.listen(1024)?;
+    Ok(socket.into())
+}
+
+/// Serves the feed on a listener that is bound; `bytes_max` bounds what is published within
+/// [`STALL_MAX`].
+///
+/// # Errors
+///
+/// Where the listener cannot be taken over.
+pub async fn serve(
+    listener: TcpListener,
+    bytes_max: u64,
+    counters: Arc<FeedCounters>,
+) -> std::io::Result<Publisher> {
+    let mut socket = PubSocket::new();
+    socket
+        .bind_listener(listener)
+        .await
+        .map_err(std::io::Error::other)?;
+    let (sender, frames) = mpsc::channel(FRAMES_MAX);
+    tokio::spawn(publish(socket, frames, bytes_max, Arc::clone(&counters)));
+    Ok(Publisher { sender, counters })
+}
+
+async fn publish(
+    mut socket: PubSocket,
+    mut frames: mpsc::Receiver<(Topic, Vec<u8>)>,
+    bytes_max: u64,
+    counters: Arc<FeedCounters>,
+) {
+    let mut guard = Guard::new(bytes_max);
+    let start = tokio::time::Instant::now();
+    while let Some((topic, frame)) = frames.recv().await {
+        if !guard.admit(start.elapsed(), frame.len()) {
+            counters.dropped.fetch_add(1, Ordering::Relaxed);
+            continue;
+        }
+        counters.frames.fetch_add(1, Ordering::Relaxed);
+        counters
+            .bytes
+            .fetch_add(frame.len() as u64, Ordering::Relaxed);
+        let mut message = ZmqMessage::from(Bytes::copy_from_slice(topic.as_bytes()));
+        message.push_back(frame.into());
+        // PUB never refuses: what it cannot keep it drops.
+        let _ = socket.send(message).await;
+    }
+}

@@ -1,0 +1,286 @@
+//! Metrics, in Prometheus' form. Rendered from the core's counters when somebody asks.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use metrics::{Key, KeyName, Label, Level, Metadata, Recorder as _, SharedString, Unit};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
+
+use crate::core::counters::Counters;
+use crate::core::view::Gauges;
+use crate::feed::FeedCounters;
+use crate::link::LinkCounters;
+
+/// What is shown at `/metrics`. The recorder is this aggregator's own and not the process's, so that
+/// two aggregators in one process (tests do that) do not count into one another.
+pub struct Metrics {
+    recorder: PrometheusRecorder,
+    link: Arc<LinkCounters>,
+    feed: Arc<FeedCounters>,
+}
+
+static METADATA: Metadata<'static> = Metadata::new("tollgate", Level::INFO, None);
+
+impl Metrics {
+    /// Metrics of one aggregator.
+    pub fn new(link: Arc<LinkCounters>, feed: Arc<FeedCounters>) -> Self {
+        Self {
+            recorder: PrometheusBuilder::new().build_recorder(),
+            link,
+            feed,
+        }
+    }
+
+    /// The text of all metrics.
+    pub fn render(&self, counters: &Counters, gauges: &Gauges) -> String {
+        for (name, help, value) in counted(counters) {
+            self.counter(name, help, value, Vec::new());
+        }
+        let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let sockets = [
+            (
+                "tollgate_link_garbage_total",
+                "Messages of agents that could not be read.",
+                of(&self.link.garbage),
+            ),
+            (
+                "tollgate_link_refused_total",
+                "Records of agents that were refused for ever.",
+                of(&self.link.refused),
+            ),
+            (
+                "tollgate_link_answers_dropped_total",
+                "Answers to agents that nobody took.",
+                of(&self.link.answers_dropped),
+            ),
+            (
+                "tollgate_feed_frames_published_total",
+                "Frames handed to the feed's socket.",
+                of(&self.feed.frames),
+            ),
+            (
+                "tollgate_feed_bytes_total",
+                "Bytes of frames handed to the feed's socket.",
+                of(&self.feed.bytes),
+            ),
+            (
+                "tollgate_feed_frames_dropped_total",
+                "Frames left out at feed.subscriber_queue_max.",
+                of(&self.feed.dropped),
+            ),
+        ];
+        for (name, help, value) in sockets {
+            self.counter(name, help, value, Vec::new());
+        }
+        for (name, help, value) in measured(gauges) {
+            self.gauge(name, help, value);
+        }
+        self.recorder.handle().render()
+    }
+
+    fn counter(&self, name: &'static str, help: &'static str, value: u64, labels: Vec<Label>) {
+        let key = KeyName::from_const_str(name);
+        self.recorder
+            .describe_counter(key, Some(Unit::Count), SharedString::const_str(help));
+        self.recorder
+            .register_counter(&Key::from_parts(name, labels), &METADATA)
+            .absolute(value);
+    }
+
+    fn gauge(&self, name: &'static str, help: &'static str, value: u64) {
+        let key = KeyName::from_const_str(name);
+        self.recorder
+            .describe_gauge(key, Some(Unit::Count), SharedString::const_str(help));
+        self.recorder
+            .register_gauge(&Key::from_name(name), &METADATA)
+            .set(value as f64);
+    }
+}
+
+type Row = (&'static str, &'static str, u64);
+
+fn counted(c: &Counters) -> [Row; 29] {
+    [
+        ("tollgate_records_total", "Records ruled.", c.records),
+        (
+            "tollgate_entries_total",
+            "Entries of hits ruled.",
+            c.entries,
+        ),
+        (
+            "tollgate_hits_granted_total",
+            "Hits that the limits had room for.",
+            c.granted,
+        ),
+        (
+            "tollgate_hits_excess_total",
+            "Hits let through beyond the limits.",
+            c.excess,
+        ),
+        (
+            "tollgate_hits_late_total",
+            "Hits that came too late to say.",
+            c.late,
+        ),
+        (
+            "tollgate_entries_duplicate_total",
+            "Entries of batches seen before.",
+            c.duplicates,
+        ),
+        (
+            "tollgate_entries_not_ruled_total",
+            "Entries that were only counted.",
+            c.not_ruled,
+        ),
+        (
+            "tollgate_entries_unconfigured_total",
+            "Entries on resources without limits.",
+            c.unconfigured,
+        ),
+        (
+            "tollgate_hits_global_excess_total",
+            "Hits beyond global limits.",
+            c.global_excess,
+        ),
+        (
+            "tollgate_clock_corrections_total",
+            "Records whose agent's clock was wrong by more than 250 ms.",
+            c.corrections,
+        ),
+        (
+            "tollgate_records_foreign_total",
+            "Ticks and identities of another log.",
+            c.foreign,
+        ),
+        (
+            "tollgate_totals_out_of_order_total",
+            "Totals that did not follow the last applied one.",
+            c.totals_out_of_order,
+        ),
+        (
+            "tollgate_calls_refused_total",
+            "Calls that agents refused.",
+            c.refused_calls,
+        ),
+        ("tollgate_denials_total", "Statements that deny.", c.denials),
+        (
+            "tollgate_lifts_total",
+            "Statements that lift a denial.",
+            c.lifts,
+        ),
+        (
+            "tollgate_denials_recorded_total",
+            "Statements whose evidence the log has.",
+            c.denials_recorded,
+        ),
+        (
+            "tollgate_records_undecodable_total",
+            "Records that cannot be read.",
+            c.undecodable,
+        ),
+        (
+            "tollgate_records_forged_total",
+            "Records whose tag is wrong.",
+            c.forged,
+        ),
+        (
+            "tollgate_records_skipped_total",
+            "Records of unknown kinds that may be skipped.",
+            c.skipped,
+        ),
+        (
+            "tollgate_log_gaps_total",
+            "Times that records were gone before they could be read.",
+            c.gaps,
+        ),
+        ("tollgate_ticks_total", "Ticks appended.", c.ticks),
+        ("tollgate_totals_total", "Totals appended.", c.totals),
+        (
+            "tollgate_pointers_total",
+            "Limits pointers appended.",
+            c.pointers,
+        ),
+        (
+            "tollgate_append_failures_total",
+            "Appends that the log refused.",
+            c.append_failures,
+        ),
+        (
+            "tollgate_agent_appends_total",
+            "Records appended for agents.",
+            c.agent_appends,
+        ),
+        (
+            "tollgate_agent_refusals_total",
+            "Records of agents refused for the moment.",
+            c.agent_refusals,
+        ),
+        (
+            "tollgate_agent_snapshots_total",
+            "Snapshots given to agents.",
+            c.snapshots,
+        ),
+        (
+            "tollgate_limits_pushes_total",
+            "Limits documents pushed.",
+            c.pushes,
+        ),
+        (
+            "tollgate_limits_pushes_void_total",
+            "Pushed limits documents that were void.",
+            c.pushes_void,
+        ),
+    ]
+}
+
+fn measured(g: &Gauges) -> [Row; 11] {
+    [
+        (
+            "tollgate_partitions",
+            "Partitions of the log.",
+            g.partitions,
+        ),
+        (
+            "tollgate_partitions_ready",
+            "Partitions that are ruled and announced.",
+            g.partitions_ready,
+        ),
+        (
+            "tollgate_partitions_stopped",
+            "Partitions that stopped with an error.",
+            g.partitions_stopped,
+        ),
+        ("tollgate_pairs", "Pairs that engines know.", g.pairs),
+        ("tollgate_statements_live", "Statements in force.", g.live),
+        (
+            "tollgate_totals_waiting",
+            "Totals that the log may not have yet.",
+            g.totals_waiting,
+        ),
+        (
+            "tollgate_denials_waiting",
+            "Statements whose evidence the log may not have yet.",
+            g.denials_waiting,
+        ),
+        (
+            "tollgate_limits_version",
+            "The limits version in force; 0: none.",
+            g.limits_version,
+        ),
+        (
+            "tollgate_limits_file_differs",
+            "1 where the limits file differs and is not followed.",
+            g.limits_file_differs,
+        ),
+        (
+            "tollgate_limits_file_bad",
+            "1 where the limits file has faults.",
+            g.limits_file_bad,
+        ),
+        (
+            "tollgate_log_up",
+            "1 where the log can be reached.",
+            g.log_up,
+        ),
+    ]
+}

@@ -1,0 +1,216 @@
+//! The HTTP side: health, metrics, and what is in force, as JSON.
+//!
+//! ```text
+//! /healthz /readyz /metrics     not versioned
+//! /v1/limits  /v1/denials  /v1/pairs  /v1/digests
+//! ```
+//!
+//! Each answer asks the core and shows what it says. Nothing here is on a request's path, and nothing
+//! can be changed. Knows nothing of rules. What stays true: no metric is labelled by domain.
+
+mod metrics;
+
+pub use metrics::Metrics;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Json;
+use axum::Router;
+use axum::extract::{Path, Query as UrlQuery, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::core::event::{Event, QueryId};
+use crate::core::view::{DenialFilter, Query, Reply};
+
+/// How long an answer may take. The core answers between two events; it is only slower than this when
+/// it is not there any more.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The most denials in one answer, and how many there are where nobody says.
+const DENIALS_MAX: usize = 100_000;
+const DENIALS_DEFAULT: usize = 1_000;
+
+/// Where questions wait for the core's answers.
+#[derive(Clone)]
+pub struct Desk {
+    events: mpsc::Sender<Event>,
+    waiting: Arc<Mutex<HashMap<QueryId, oneshot::Sender<Reply>>>>,
+    next: Arc<AtomicU64>,
+}
+
+impl Desk {
+    /// A desk whose questions go to `events`.
+    pub fn new(events: mpsc::Sender<Event>) -> Self {
+        Self {
+            events,
+            waiting: Arc::default(),
+            next: Arc::default(),
+        }
+    }
+
+    /// Hands an answer to whoever waits for it.
+    pub fn answer(&self, id: QueryId, reply: Reply) {
+        if let Some(asker) = self.take(id) {
+            // He may have gone.
+            let _ = asker.send(reply);
+        }
+    }
+
+    fn take(&self, id: QueryId) -> Option<oneshot::Sender<Reply>> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.remove(&id)
+    }
+
+    /// Asks the core; none where it does not answer in time.
+    pub async fn ask(&self, query: Query) -> Option<Reply> {
+        let id = QueryId(self.next.fetch_add(1, Ordering::Relaxed));
+        let (asker, answer) = oneshot::channel();
+        self.waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, asker);
+        let asked = async {
+            self.events.send(Event::Query { id, query }).await.ok()?;
+            answer.await.ok()
+        };
+        let reply = tokio::time::timeout(PATIENCE, asked).await.ok().flatten();
+        if reply.is_none() {
+            self.take(id);
+        }
+        reply
+    }
+}
+
+#[derive(Clone)]
+struct Shown {
+    desk: Desk,
+    metrics: Arc<Metrics>,
+}
+
+/// The routes.
+pub fn routes(desk: Desk, metrics: Arc<Metrics>) -> Router {
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readiness))
+        .route("/metrics", get(metrics_text))
+        .route("/v1/limits", get(limits))
+        .route("/v1/denials", get(denials))
+        .route("/v1/pairs", get(pair_by_query))
+        .route("/v1/pairs/{resource}/{domain}", get(pair_by_path))
+        .route("/v1/digests", get(digests))
+        .fallback(|| async { fault(StatusCode::NOT_FOUND, "no such path") })
+        .with_state(Shown { desk, metrics })
+}
+
+#[derive(Serialize)]
+struct FaultView {
+    schema: &'static str,
+    error: String,
+}
+
+fn fault(status: StatusCode, error: impl Into<String>) -> Response {
+    let view = FaultView {
+        schema: "tollgate.error/1",
+        error: error.into(),
+    };
+    (status, Json(view)).into_response()
+}
+
+fn silent() -> Response {
+    fault(StatusCode::SERVICE_UNAVAILABLE, "the core does not answer")
+}
+
+async fn readiness(State(shown): State<Shown>) -> Response {
+    match shown.desk.ask(Query::Readiness).await {
+        Some(Reply::Readiness(view)) => {
+            let status = if view.ready {
+                StatusCode::OK
+            } else {
+                StatusCode::SERVICE_UNAVAILABLE
+            };
+            (status, Json(view)).into_response()
+        }
+        _ => silent(),
+    }
+}
+
+async fn metrics_text(State(shown): State<Shown>) -> Response {
+    match shown.desk.ask(Query::Counters).await {
+        Some(Reply::Counters(counted)) => {
+            let text = shown.metrics.render(&counted.0, &counted.1);
+            let form = "text/plain; version=0.0.4; charset=utf-8";
+            ([(header::CONTENT_TYPE, form)], text).into_response()
+        }
+        _ => silent(),
+    }
+}
+
+async fn limits(State(shown): State<Shown>) -> Response {
+    match shown.desk.ask(Query::Limits).await {
+        Some(Reply::Limits(view)) => Json(view).into_response(),
+        _ => silent(),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DenialsUrl {
+    resource: Option<String>,
+    domain: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn denials(State(shown): State<Shown>, UrlQuery(url): UrlQuery<DenialsUrl>) -> Response {
+    let limit = url.limit.unwrap_or(DENIALS_DEFAULT);
+    if DENIALS_MAX < limit {
+        let text = format!("limit = {limit}: expected at most {DENIALS_MAX}");
+        return fault(StatusCode::BAD_REQUEST, text);
+    }
+    let filter = DenialFilter {
+        resource: url.resource,
+        domain: url.domain,
+        limit,
+    };
+    match shown.desk.ask(Query::Denials(filter)).await {
+        Some(Reply::Denials(view)) => Json(view).into_response(),
+        _ => silent(),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PairUrl {
+    resource: String,
+    domain: String,
+}
+
+async fn pair_by_query(state: State<Shown>, UrlQuery(url): UrlQuery<PairUrl>) -> Response {
+    pair(state, url).await
+}
+
+async fn pair_by_path(state: State<Shown>, Path(url): Path<PairUrl>) -> Response {
+    pair(state, url).await
+}
+
+async fn pair(State(shown): State<Shown>, PairUrl { resource, domain }: PairUrl) -> Response {
+    // The name under which a caller of this domain is limited.
+    let domain = tollgate_shared::names::admit_domain(&domain).into_owned();
+    match shown.desk.ask(Query::Pair { resource, domain }).await {
+        Some(Reply::Pair(view)) => Json(view).into_response(),
+        _ => silent(),
+    }
+}
+
+async fn digests(State(shown): State<Shown>) -> Response {
+    match shown.desk.ask(Query::Digests).await {
+        Some(Reply::Digests(view)) => Json(view).into_response(),
+        _ => silent(),
+    }
+}

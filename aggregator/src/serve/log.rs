@@ -1,0 +1,109 @@
+//! Opens the log that the configuration names.
+
+use tokio::sync::mpsc;
+use tollgate_shared::time::Span;
+
+use crate::cli::exit::{Exit, Failure};
+use crate::config::{self, Config, LogKind};
+use crate::core::Start;
+use crate::log::journal::{self, Ground, JournalConfig, LastStop, OpenError, OpenReport};
+use crate::log::{Log, LogEvent};
+
+/// An open log, and in what state it was found.
+pub struct Opened {
+    /// The log.
+    pub log: Box<dyn Log>,
+    /// Its state.
+    pub start: Start,
+}
+
+/// Opens the log; its events go to `events`.
+///
+/// # Errors
+///
+/// Where it cannot be used, with the exit code that fits.
+pub fn open(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<Opened, Failure> {
+    match config.log {
+        LogKind::Journal => open_journal(&config.journal, events),
+        LogKind::Kafka => open_kafka(config, events),
+    }
+}
+
+fn open_journal(
+    config: &config::Journal,
+    events: mpsc::Sender<LogEvent>,
+) -> Result<Opened, Failure> {
+    let journal = JournalConfig {
+        partitions: config.partitions,
+        ack: match config.ack {
+            config::Ack::Written => journal::Ack::Written,
+            config::Ack::Synced => journal::Ack::Synced,
+        },
+        retention: Span::from_std(config.retention),
+        retention_bytes: config.retention_bytes,
+        ..JournalConfig::new(&config.dir)
+    };
+    let (journal, report) = journal::Journal::open(journal, Ground::of_this_machine(), events)
+        .map_err(|error| Failure::Log {
+            exit: exit_of(&error),
+            text: error.to_string(),
+        })?;
+    tell(&report);
+    Ok(Opened {
+        log: Box::new(journal),
+        start: Start {
+            generation: report.generation,
+            unbegun: report.unbegun,
+        },
+    })
+}
+
+fn exit_of(error: &OpenError) -> Exit {
+    let denied = |source: &std::io::Error| source.kind() == std::io::ErrorKind::PermissionDenied;
+    match error {
+        OpenError::CannotCreate { source, .. } | OpenError::NotWritable { source, .. }
+            if denied(source) =>
+        {
+            Exit::NotAuthorised
+        }
+        OpenError::CannotCreate { .. } | OpenError::NotWritable { .. } => Exit::CantCreate,
+        OpenError::InUse { .. }
+        | OpenError::Newer { .. }
+        | OpenError::NotAJournal { .. }
+        | OpenError::OtherPartitions { .. } => Exit::Config,
+        OpenError::Corrupt(_) => Exit::Data,
+        OpenError::Io { .. } => Exit::Io,
+    }
+}
+
+fn tell(report: &OpenReport) {
+    let how = match report.last_stop {
+        LastStop::New => "new",
+        LastStop::Clean => "it was closed in order",
+        LastStop::Killed => "its process was killed",
+        LastStop::PowerCut => "the machine went down under it",
+    };
+    tracing::info!(generation = report.generation, how, "journal open");
+    for torn in &report.torn {
+        tracing::warn!(
+            file = %torn.file.display(),
+            position = torn.position,
+            cut_bytes = torn.cut_bytes,
+            "a torn last record was cut off"
+        );
+    }
+    if Span::ZERO < report.clock_behind {
+        tracing::warn!(
+            behind_ms = report.clock_behind.as_millis(),
+            "the clock is behind the journal's newest record; its time stands still until then"
+        );
+    }
+}
+
+fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<Opened, Failure> {
+    let _ = (config, events);
+    Err(Failure::Log {
+        exit: Exit::Config,
+        text: "log.kind = \"kafka\": not supported by this build yet".to_owned(),
+    })
+}

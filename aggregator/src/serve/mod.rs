@@ -1,0 +1,96 @@
+//! The shell around the core: sockets, clock, files, signals, and the one loop.
+//!
+//! ```text
+//! log ─────┐
+//! agents ──┤ events ──> loop { core.step } ──> effects ──> log, feed, link, HTTP, files
+//! HTTP ────┤
+//! signals ─┘
+//! ```
+//!
+//! What stays true: nothing is decided here; nothing binds before the configuration is known to be
+//! good; on the way down what agents were told is in the log before the process ends.
+
+mod aside;
+mod log;
+mod run;
+mod signals;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use crate::cli::exit::{Exit, Failure};
+use crate::config::Config;
+use crate::feed;
+
+pub use run::wall;
+
+/// The addresses that an aggregator listens on, once they are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// HTTP.
+    pub http: SocketAddr,
+    /// Agents.
+    pub agents: SocketAddr,
+    /// The feed.
+    pub feed: SocketAddr,
+}
+
+impl std::fmt::Display for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { http, agents, feed } = self;
+        write!(f, "listening http={http} agents={agents} feed={feed}")
+    }
+}
+
+/// The bound listeners.
+struct Listeners {
+    http: TcpListener,
+    agents: TcpListener,
+    feed: TcpListener,
+}
+
+impl Listeners {
+    fn bind(config: &Config) -> Result<(Self, Bound), Failure> {
+        let bind = |option, address: SocketAddr| {
+            let failed = |source| Failure::Bind {
+                option,
+                address,
+                source,
+            };
+            let listener = feed::listen(address).map_err(failed)?;
+            let bound = listener.local_addr().map_err(failed)?;
+            Ok::<_, Failure>((listener, bound))
+        };
+        let (http, http_address) = bind("listen.http", config.listen.http)?;
+        let (agents, agents_address) = bind("listen.agents", config.listen.agents)?;
+        let (feed, feed_address) = bind("listen.feed", config.listen.feed)?;
+        let bound = Bound {
+            http: http_address,
+            agents: agents_address,
+            feed: feed_address,
+        };
+        Ok((Self { http, agents, feed }, bound))
+    }
+}
+
+/// Runs an aggregator until SIGTERM or SIGINT.
+///
+/// # Errors
+///
+/// Where an address is taken, the log cannot be opened, or there is nothing to rule by.
+pub fn run(config: &Config) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("tollgate-io")
+        .enable_all()
+        .build()
+        .map_err(|source| Failure::Io {
+            name: "runtime".to_owned(),
+            source,
+        })?;
+    let (listeners, bound) = Listeners::bind(config)?;
+    let result = runtime.block_on(run::run(Arc::new(config.clone()), listeners, bound));
+    // Tasks that still wait for somebody must not hold up the end.
+    runtime.shutdown_background();
+    result
+}

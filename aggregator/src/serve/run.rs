@@ -1,0 +1,254 @@
+//! The one loop: events in, effects out.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::time::{Span, Timestamp};
+
+use super::aside::AsideDir;
+use super::signals::{Asked, Signals};
+use super::{Bound, Listeners};
+use crate::cli::exit::{Exit, Failure};
+use crate::config::{Config, LogKind};
+use crate::core::event::{Effect, Event, LimitsFile, Now};
+use crate::core::{Core, Settings};
+use crate::feed::{self, FeedCounters, Publisher};
+use crate::http::{self, Desk, Metrics};
+use crate::link::{self, Answers, LinkCounters};
+use crate::log::{Log, LogEvent};
+
+/// Events of the log that may wait. Each holds at most about a megabyte.
+const LOG_EVENTS_MAX: usize = 64;
+
+/// Requests and queries that may wait.
+const EVENTS_MAX: usize = 4_096;
+
+/// Events that are handled before the turn ends: what was ruled is announced at the latest then.
+const TURN_EVENTS_MAX: usize = 256;
+
+/// How long the log may take to finish what it accepted. The process is to be gone within 5 s.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(4);
+
+/// The wall clock.
+pub fn wall() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Timestamp::ZERO.saturating_add(Span::from_std(since.unwrap_or(Duration::ZERO)))
+}
+
+struct Shell {
+    core: Core,
+    log: Box<dyn Log>,
+    feed: Publisher,
+    answers: Answers,
+    desk: Desk,
+    aside: AsideDir,
+    started: Instant,
+    effects: Vec<Effect>,
+    gave_up: Option<Failure>,
+}
+
+pub(super) async fn run(
+    config: Arc<Config>,
+    listeners: Listeners,
+    bound: Bound,
+) -> Result<Exit, Failure> {
+    let mut signals = Signals::catch()?;
+    let (log_sender, mut log_events) = mpsc::channel(LOG_EVENTS_MAX);
+    let (sender, mut events) = mpsc::channel(EVENTS_MAX);
+    let mut shell = start(&config, listeners, bound, log_sender, sender).await?;
+    // For people and for whoever started us: one line, and the addresses in it are final.
+    tracing::info!("{bound}");
+    shell.read_limits_file(&config);
+    loop {
+        let turn_at = shell.started + shell.core.next_turn().to_std();
+        // Everything that can wake this process, on one screen.
+        tokio::select! {
+            biased;
+            asked = signals.next() => match asked {
+                Asked::Stop => break,
+                Asked::ReadLimits => shell.read_limits_file(&config),
+            },
+            Some(event) = log_events.recv() => shell.step(Event::Log(event)),
+            Some(event) = events.recv() => shell.step(event),
+            () = tokio::time::sleep_until(turn_at) => {}
+        }
+        for _ in 0..TURN_EVENTS_MAX {
+            if let Ok(event) = log_events.try_recv() {
+                shell.step(Event::Log(event));
+            } else if let Ok(event) = events.try_recv() {
+                shell.step(event);
+            } else {
+                break;
+            }
+        }
+        shell.step(Event::Turn);
+        if let Some(failure) = shell.gave_up.take() {
+            shell.close(&mut log_events).await;
+            return Err(failure);
+        }
+    }
+    tracing::info!("stopping");
+    shell.close(&mut log_events).await;
+    Ok(Exit::Done)
+}
+
+async fn start(
+    config: &Config,
+    listeners: Listeners,
+    bound: Bound,
+    log_events: mpsc::Sender<LogEvent>,
+    events: mpsc::Sender<Event>,
+) -> Result<Shell, Failure> {
+    let super::log::Opened { log, start } = super::log::open(config, log_events)?;
+    let partitions = log.partitions();
+    let socket = |name: &'static str| {
+        move |source| Failure::Io {
+            name: name.to_owned(),
+            source,
+        }
+    };
+    let (link_counters, feed_counters) = (
+        Arc::<LinkCounters>::default(),
+        Arc::<FeedCounters>::default(),
+    );
+    let feed = feed::serve(
+        listeners.feed,
+        config.feed.subscriber_queue_max,
+        Arc::clone(&feed_counters),
+    )
+    .await
+    .map_err(socket("feed"))?;
+    let answers = link::serve(
+        listeners.agents,
+        partitions,
+        events.clone(),
+        Arc::clone(&link_counters),
+    )
+    .await
+    .map_err(socket("link"))?;
+    let desk = Desk::new(events);
+    let metrics = Arc::new(Metrics::new(link_counters, feed_counters));
+    listeners
+        .http
+        .set_nonblocking(true)
+        .map_err(socket("http"))?;
+    let listener = tokio::net::TcpListener::from_std(listeners.http).map_err(socket("http"))?;
+    let routes = http::routes(desk.clone(), metrics);
+    tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, routes).await {
+            tracing::error!(%error, "HTTP ended");
+        }
+    });
+    let (core, effects) = Core::new(Settings {
+        owner: config.name.clone(),
+        seed: rand::random(),
+        key: MacKey::UNPROTECTED,
+        partitions,
+        start,
+        feeds: vec![format!("tcp://{}:{}", config.listen.advertise, bound.feed.port()).into()],
+        heartbeat: Span::from_std(config.feed.heartbeat),
+        follow_file: config.limits.follow,
+    });
+    let aside = match config.log {
+        LogKind::Journal => config.journal.dir.join("aside"),
+        LogKind::Kafka => "tollgate-aside".into(),
+    };
+    let mut shell = Shell {
+        core,
+        log,
+        feed,
+        answers,
+        desk,
+        aside: AsideDir::open(aside),
+        started: Instant::now(),
+        effects,
+        gave_up: None,
+    };
+    shell.perform();
+    Ok(shell)
+}
+
+impl Shell {
+    fn now(&self) -> Now {
+        Now {
+            clock: Span::from_std(self.started.elapsed()),
+            wall: wall(),
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        let now = self.now();
+        self.core.step(now, event, &mut self.effects);
+        self.perform();
+    }
+
+    fn perform(&mut self) {
+        for effect in std::mem::take(&mut self.effects) {
+            match effect {
+                Effect::Append {
+                    stream,
+                    partition,
+                    ticket,
+                    record,
+                } => self.log.append(stream, partition, ticket, record),
+                Effect::Follow {
+                    stream,
+                    partition,
+                    from,
+                } => self.log.follow(stream, partition, from),
+                Effect::Publish { topic, frame } => self.feed.publish(topic, frame),
+                Effect::Answer { peer, message } => self.answers.send(peer, message),
+                Effect::Reply { id, reply } => self.desk.answer(id, *reply),
+                Effect::Aside(aside) => self.aside.keep(&aside),
+                Effect::GiveUp { why, unreadable } => {
+                    self.gave_up = Some(if unreadable {
+                        Failure::LimitsUnreadable(why)
+                    } else {
+                        Failure::Data(why)
+                    });
+                }
+            }
+        }
+    }
+
+    fn read_limits_file(&mut self, config: &Config) {
+        let Some(path) = &config.limits.file else {
+            tracing::debug!("no limits file is configured");
+            return;
+        };
+        self.step(Event::LimitsFile(read_limits_file(path)));
+    }
+
+    /// Closes the log: what agents were told is in it when this returns, and answers to what was on
+    /// its way still go out.
+    async fn close(mut self, log_events: &mut mpsc::Receiver<LogEvent>) {
+        self.log.close();
+        let closing = async {
+            while let Some(event) = log_events.recv().await {
+                match event {
+                    LogEvent::Closed => return,
+                    event @ LogEvent::Appended { .. } => self.step(Event::Log(event)),
+                    // What is delivered now is ruled by whoever comes next.
+                    _ => {}
+                }
+            }
+        };
+        if tokio::time::timeout(CLOSE_PATIENCE, closing).await.is_err() {
+            tracing::error!("the log did not close in time; what was acknowledged is in it");
+        }
+    }
+}
+
+fn read_limits_file(path: &Path) -> LimitsFile {
+    let text = std::fs::read(path)
+        .map_err(|error| error.to_string())
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned()));
+    LimitsFile {
+        name: path.display().to_string(),
+        text,
+    }
+}
