@@ -92,6 +92,8 @@ pub struct Kafka {
     pub topic_prefix: String,
     /// The consumer group.
     pub group: String,
+    /// How many partitions the topics have.
+    pub partitions: u32,
     /// What is passed through to the client.
     pub properties: BTreeMap<String, String>,
 }
@@ -196,6 +198,10 @@ impl Config {
     }
 }
 
+fn read_partitions(source: &mut Source, path: &'static str) -> u32 {
+    source.number(path, "a whole number from 1 to 1024", 16, 1..=1024) as u32
+}
+
 /// A duration, in the one way in which Tollgate's documents write it.
 fn read_duration(text: &str) -> Option<Duration> {
     parse_span(text).map(Span::to_std)
@@ -225,12 +231,7 @@ impl Journal {
                 PathBuf::from("./tollgate-data"),
                 |text| (!text.is_empty()).then(|| PathBuf::from(text)),
             ),
-            partitions: source.number(
-                "journal.partitions",
-                "a whole number from 1 to 1024",
-                16,
-                1..=1024,
-            ) as u32,
+            partitions: read_partitions(source, "journal.partitions"),
             ack: source.text(
                 "journal.ack",
                 "\"written\" or \"synced\"",
@@ -277,6 +278,7 @@ impl Kafka {
                 "a".to_owned(),
                 topic_word,
             ),
+            partitions: read_partitions(source, "kafka.partitions"),
             properties: source.properties(),
         }
     }

@@ -11,7 +11,7 @@ use toml::Value;
 use super::fault::{Fault, FaultKind, most_like};
 
 /// All options, by path. `kafka.properties` takes anything below it.
-pub const OPTIONS: [&str; 26] = [
+pub const OPTIONS: [&str; 27] = [
     "name",
     "log.kind",
     "journal.dir",
@@ -22,6 +22,7 @@ pub const OPTIONS: [&str; 26] = [
     "kafka.bootstrap",
     "kafka.topic_prefix",
     "kafka.group",
+    "kafka.partitions",
     "kafka.properties",
     "limits.file",
     "limits.follow_file",

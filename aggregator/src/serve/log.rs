@@ -1,6 +1,6 @@
 //! Opens the log that the configuration names.
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tollgate_shared::time::Span;
 
 use crate::cli::exit::{Exit, Failure};
@@ -15,6 +15,8 @@ pub struct Opened {
     pub log: Box<dyn Log>,
     /// Its state.
     pub start: Start,
+    /// Says later, if at all, that the log cannot be used as it is configured.
+    pub fault: Option<oneshot::Receiver<Failure>>,
 }
 
 /// Opens the log; its events go to `events`.
@@ -55,6 +57,7 @@ fn open_journal(
             generation: report.generation,
             unbegun: report.unbegun,
         },
+        fault: None,
     })
 }
 
@@ -100,10 +103,46 @@ fn tell(report: &OpenReport) {
     }
 }
 
+#[cfg(feature = "kafka")]
 fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<Opened, Failure> {
-    let _ = (config, events);
+    use crate::log::kafka::{KafkaConfig, KafkaFault, KafkaLog, check};
+
+    let kafka = KafkaConfig {
+        bootstrap: config.kafka.bootstrap.clone(),
+        topic_prefix: config.kafka.topic_prefix.clone(),
+        group: config.kafka.group.clone(),
+        partitions: config.kafka.partitions,
+        replication: None,
+        properties: config.kafka.properties.clone(),
+    };
+    let failed = |fault: KafkaFault| Failure::Log {
+        exit: Exit::Config,
+        text: fault.to_string(),
+    };
+    let log = KafkaLog::open(kafka.clone(), events).map_err(failed)?;
+    // What is wrong with topics is found out beside, because it takes seconds where nobody answers, and
+    // then there is nothing wrong that could not come right.
+    let (sender, fault) = oneshot::channel();
+    std::thread::spawn(move || match check(&kafka) {
+        Ok(()) | Err(KafkaFault::Unreachable { .. }) => {}
+        Err(fault) => drop(sender.send(failed(fault))),
+    });
+    Ok(Opened {
+        log: Box::new(log),
+        // Who begins a partition is seen when it has been read.
+        start: Start {
+            generation: 1,
+            unbegun: Vec::new(),
+        },
+        fault: Some(fault),
+    })
+}
+
+#[cfg(not(feature = "kafka"))]
+fn open_kafka(_: &Config, _: mpsc::Sender<LogEvent>) -> Result<Opened, Failure> {
+    // The configuration has refused it already.
     Err(Failure::Log {
         exit: Exit::Config,
-        text: "log.kind = \"kafka\": not supported by this build yet".to_owned(),
+        text: "log.kind = \"kafka\": built without the feature `kafka`".to_owned(),
     })
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::{Span, Timestamp};
@@ -48,6 +48,7 @@ struct Shell {
     aside: AsideDir,
     started: Instant,
     effects: Vec<Effect>,
+    log_fault: Option<oneshot::Receiver<Failure>>,
     gave_up: Option<Failure>,
 }
 
@@ -74,6 +75,7 @@ pub(super) async fn run(
             },
             Some(event) = log_events.recv() => shell.step(Event::Log(event)),
             Some(event) = events.recv() => shell.step(event),
+            fault = log_fault(&mut shell.log_fault) => shell.gave_up = fault,
             () = tokio::time::sleep_until(turn_at) => {}
         }
         for _ in 0..TURN_EVENTS_MAX {
@@ -96,6 +98,18 @@ pub(super) async fn run(
     Ok(Exit::Done)
 }
 
+/// What is found out later about the log; waits for ever where nothing can be.
+async fn log_fault(fault: &mut Option<oneshot::Receiver<Failure>>) -> Option<Failure> {
+    match fault {
+        Some(receiver) => {
+            let found = receiver.await.ok();
+            *fault = None;
+            found
+        }
+        None => std::future::pending().await,
+    }
+}
+
 async fn start(
     config: &Config,
     listeners: Listeners,
@@ -103,7 +117,7 @@ async fn start(
     log_events: mpsc::Sender<LogEvent>,
     events: mpsc::Sender<Event>,
 ) -> Result<Shell, Failure> {
-    let super::log::Opened { log, start } = super::log::open(config, log_events)?;
+    let super::log::Opened { log, start, fault } = super::log::open(config, log_events)?;
     let partitions = log.partitions();
     let socket = |name: &'static str| {
         move |source| Failure::Io {
@@ -166,6 +180,7 @@ async fn start(
         aside: AsideDir::open(aside),
         started: Instant::now(),
         effects,
+        log_fault: fault,
         gave_up: None,
     };
     shell.perform();
