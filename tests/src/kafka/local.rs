@@ -5,6 +5,7 @@
 //! are killed.
 
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -73,6 +74,21 @@ impl LocalKafka {
     pub fn start() -> Result<Self, StartError> {
         let mut command = Command::new(SCRIPT);
         command.arg("--with-stdin");
+        Self::start_by(command)
+    }
+
+    /// Starts a broker that keeps what it has in `dir`, so that one that was there before goes on; at
+    /// `port`, or at one that the system chooses for 0.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::start`].
+    pub fn start_in(dir: &Path, port: u16) -> Result<Self, StartError> {
+        let mut command = Command::new(SCRIPT);
+        command.arg("--with-stdin").arg("--dir").arg(dir);
+        if port != 0 {
+            command.arg("--port").arg(port.to_string());
+        }
         Self::start_by(command)
     }
 

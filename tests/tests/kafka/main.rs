@@ -8,12 +8,21 @@ use std::process::ExitCode;
 use tollgate_tests::{kafka, trials};
 
 mod broker;
+mod log;
 
 use broker::{a_broker_is_gone_once_dropped, records_are_stamped_and_found_by_their_append_time};
+use log::{
+    a_broker_that_goes_and_comes_back_is_told_once, kafka_keeps_every_promise_of_a_log,
+    missing_topics_are_made_and_unfit_ones_refused, two_logs_follow_the_same_records,
+};
 
 fn main() -> ExitCode {
     kafka::run(trials![
         a_broker_is_gone_once_dropped,
         records_are_stamped_and_found_by_their_append_time,
+        kafka_keeps_every_promise_of_a_log,
+        missing_topics_are_made_and_unfit_ones_refused,
+        two_logs_follow_the_same_records,
+        a_broker_that_goes_and_comes_back_is_told_once,
     ])
 }

@@ -60,7 +60,7 @@ const ELSEWHERE: [(&str, &str); 4] = [
 ];
 
 /// Our defaults, by every name they go under.
-const DEFAULTS: [(&[&str], &str); 12] = [
+const DEFAULTS: [(&[&str], &str); 13] = [
     (&["client.id"], "tollgate"),
     // A batch is formed before it comes here.
     (&["linger.ms", "queue.buffering.max.ms"], "0"),
@@ -68,6 +68,9 @@ const DEFAULTS: [(&[&str], &str); 12] = [
         &["message.timeout.ms", "delivery.timeout.ms"],
         MESSAGE_TIMEOUT_MS,
     ),
+    // The broker's own default. The library's is 1,000,000 with its framing, so that a record of the
+    // greatest length that the wire allows would not fit.
+    (&["message.max.bytes"], "1048588"),
     // The bounds on what waits to be sent: 64 MiB.
     (&["queue.buffering.max.messages"], "100000"),
     (&["queue.buffering.max.kbytes"], "65536"),

@@ -22,6 +22,9 @@ const ASK_WITHIN: Duration = Duration::from_secs(2);
 /// How long brokers may take to tell each other of a topic that was made.
 const KNOWN_WITHIN: Duration = Duration::from_secs(10);
 
+/// Room for the longest record and its framing, whatever a cluster's default may be.
+const MESSAGE_MAX_BYTES: &str = "1048588";
+
 /// Three keep each record, so that one may be away for repair while another fails.
 const REPLICATION: usize = 3;
 
@@ -143,7 +146,8 @@ impl Preparing<'_> {
             TopicReplication::Fixed(count(replication)?),
         )
         .set("message.timestamp.type", "LogAppendTime")
-        .set("cleanup.policy", "delete");
+        .set("cleanup.policy", "delete")
+        .set("max.message.bytes", MESSAGE_MAX_BYTES);
         if stream == Stream::Limits {
             new = new.set("retention.ms", "-1").set("retention.bytes", "-1");
         }

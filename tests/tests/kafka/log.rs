@@ -1,0 +1,247 @@
+//! Tollgate's log on a real Kafka: the promises of every log, its topics, and a broker that goes away.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tollgate::log::kafka::{self, KafkaConfig, KafkaFault, KafkaLog};
+use tollgate::log::{AppendError, Log, LogEvent, Stream, Ticket};
+use tollgate_tests::conformance::{self, Medium, PARTITIONS};
+use tollgate_tests::kafka::LocalKafka;
+
+/// Far above what a loaded machine needs; a deadline for a broken one.
+const WITHIN: Duration = Duration::from_secs(60);
+
+fn config(bootstrap: &str, topic_prefix: String) -> KafkaConfig {
+    KafkaConfig {
+        topic_prefix,
+        partitions: PARTITIONS,
+        ..KafkaConfig::new(bootstrap)
+    }
+}
+
+struct Topics(KafkaConfig);
+
+impl Medium for Topics {
+    fn open(&self, events: Sender<LogEvent>) -> Box<dyn Log> {
+        Box::new(KafkaLog::open(self.0.clone(), events).expect("opens"))
+    }
+}
+
+pub fn kafka_keeps_every_promise_of_a_log(kafka: &LocalKafka) {
+    conformance::hold(|| {
+        let prefix = kafka.fresh_name("conformance");
+        Box::new(Topics(config(kafka.bootstrap(), prefix)))
+    });
+}
+
+pub fn missing_topics_are_made_and_unfit_ones_refused(kafka: &LocalKafka) {
+    let wanted = config(kafka.bootstrap(), kafka.fresh_name("made"));
+    assert_eq!(kafka::check(&wanted), Ok(()));
+    assert_eq!(kafka::check(&wanted), Ok(()), "what it made, it takes");
+    let limits = format!("{}.limits", wanted.topic_prefix);
+    assert_eq!(property(kafka, &limits, "retention.ms"), "-1");
+    assert_eq!(
+        property(kafka, &limits, "message.timestamp.type"),
+        "LogAppendTime"
+    );
+
+    let more = KafkaConfig {
+        partitions: PARTITIONS + 1,
+        ..wanted
+    };
+    let fault = kafka::check(&more);
+    let expected = KafkaFault::Partitions {
+        topic: format!("{}.hits", more.topic_prefix),
+        found: PARTITIONS as usize,
+        wanted: PARTITIONS + 1,
+    };
+    assert_eq!(fault, Err(expected));
+
+    let append_time = ("message.timestamp.type", "LogAppendTime");
+    let unfit: [(&str, i32, &[(&str, &str)]); 4] = [
+        ("hits", 3, &[("message.timestamp.type", "CreateTime")]),
+        ("denials", 3, &[append_time, ("cleanup.policy", "compact")]),
+        ("limits", 1, &[append_time, ("retention.ms", "1000")]),
+        ("limits", 2, &[append_time, ("retention.ms", "-1")]),
+    ];
+    for (stream, partitions, properties) in unfit {
+        let prefix = kafka.fresh_name("unfit");
+        let topic = format!("{prefix}.{stream}");
+        create(kafka, &topic, partitions, properties);
+        let fault = kafka::check(&config(kafka.bootstrap(), prefix)).expect_err("unfit");
+        let said = fault.to_string();
+        assert!(said.contains(&topic), "{said}");
+        match (stream, partitions) {
+            ("hits", _) => assert!(matches!(fault, KafkaFault::TimestampType { .. }), "{said}"),
+            ("denials", _) => assert!(matches!(fault, KafkaFault::Compacted { .. }), "{said}"),
+            (_, 1) => assert!(matches!(fault, KafkaFault::NotKept { .. }), "{said}"),
+            _ => assert!(matches!(fault, KafkaFault::Partitions { .. }), "{said}"),
+        }
+    }
+}
+
+pub fn two_logs_follow_the_same_records(kafka: &LocalKafka) {
+    let config = config(kafka.bootstrap(), kafka.fresh_name("two"));
+    let mut logs = [Open::of(&config), Open::of(&config)];
+    for open in &mut logs {
+        open.log.follow(Stream::Hits, 1, 0);
+        open.find(|event| matches!(event, LogEvent::CaughtUp { .. }).then_some(()));
+    }
+    for n in 0..50 {
+        let [first, second] = &mut logs;
+        let writer = if n % 2 == 0 { first } else { second };
+        assert_eq!(writer.append(Ticket(n)), Ok(n), "one order for both");
+    }
+    for open in &mut logs {
+        let mut read = Vec::new();
+        while read.len() < 50 {
+            read.extend(open.find(|event| {
+                match event {
+                    LogEvent::Delivered { records, .. } => Some(
+                        records
+                            .iter()
+                            .map(|record| record.offset)
+                            .collect::<Vec<_>>(),
+                    ),
+                    _ => None,
+                }
+            }));
+        }
+        assert!(read.into_iter().eq(0..50));
+    }
+}
+
+pub fn a_broker_that_goes_and_comes_back_is_told_once(_shared: &LocalKafka) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let broker = LocalKafka::start_in(dir.path(), 0).expect("a broker of its own");
+    let address: SocketAddr = broker.bootstrap().parse().expect("an address");
+    let mut config = config(broker.bootstrap(), "outage".to_owned());
+    let soon = ("message.timeout.ms".to_owned(), "1500".to_owned());
+    config.properties.extend([soon]);
+    let mut open = Open::of(&config);
+    open.log.follow(Stream::Hits, 1, 0);
+    assert_eq!(open.append(Ticket(1)), Ok(0));
+
+    drop(broker);
+    open.find(|event| matches!(event, LogEvent::Down { .. }).then_some(()));
+    let refused = open.append(Ticket(2));
+    assert!(
+        matches!(refused, Err(AppendError::NotNow(_))),
+        "{refused:?}"
+    );
+
+    let _broker = LocalKafka::start_in(dir.path(), address.port()).expect("the broker again");
+    let said = open.find(|event| match event {
+        LogEvent::Down { .. } | LogEvent::Up => Some(event.clone()),
+        _ => None,
+    });
+    assert_eq!(said, LogEvent::Up);
+    let appended = open.append(Ticket(3)).expect("appended again");
+    let mut read = Vec::new();
+    while read.last() != Some(&appended) {
+        read.extend(open.find(|event| {
+            match event {
+                LogEvent::Delivered { records, .. } => Some(
+                    records
+                        .iter()
+                        .map(|record| record.offset)
+                        .collect::<Vec<_>>(),
+                ),
+                LogEvent::Gap { .. } | LogEvent::Broken { .. } => panic!("{event:?}"),
+                _ => None,
+            }
+        }));
+    }
+    // What was refused may be there all the same; nothing else is, and nothing twice.
+    assert!(read.is_sorted_by(|a, b| a < b), "{read:?}");
+    assert_eq!(read.first(), Some(&0));
+    open.log.close();
+    open.find(|event| (*event == LogEvent::Closed).then_some(()));
+}
+
+/// An open log and what it said.
+struct Open {
+    log: KafkaLog,
+    inbox: Receiver<LogEvent>,
+    passed_over: Vec<LogEvent>,
+    clock: tokio::runtime::Runtime,
+}
+
+impl Open {
+    /// Opens a log and waits until it takes appends.
+    fn of(config: &KafkaConfig) -> Self {
+        let (events, inbox) = channel(64);
+        let mut open = Self {
+            log: KafkaLog::open(config.clone(), events).expect("opens"),
+            inbox,
+            passed_over: Vec::new(),
+            clock: tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .build()
+                .expect("a runtime"),
+        };
+        open.log.follow(Stream::Limits, 0, 0);
+        open.find(|event| matches!(event, LogEvent::CaughtUp { .. }).then_some(()));
+        open
+    }
+
+    fn append(&mut self, ticket: Ticket) -> Result<u64, AppendError> {
+        self.log.append(Stream::Hits, 1, ticket, b"record".to_vec());
+        self.find(|event| match event {
+            LogEvent::Appended { ticket: t, result } if *t == ticket => Some(result.clone()),
+            _ => None,
+        })
+    }
+
+    fn find<T>(&mut self, pick: impl Fn(&LogEvent) -> Option<T>) -> T {
+        if let Some(at) = self.passed_over.iter().position(|e| pick(e).is_some()) {
+            return pick(&self.passed_over.remove(at)).expect("as before");
+        }
+        loop {
+            let waiting = async { tokio::time::timeout(WITHIN, self.inbox.recv()).await };
+            let event = self.clock.block_on(waiting).expect("an event in time");
+            let event = event.expect("the log is open");
+            match pick(&event) {
+                Some(found) => return found,
+                None => self.passed_over.push(event),
+            }
+        }
+    }
+}
+
+fn admin(kafka: &LocalKafka) -> AdminClient<DefaultClientContext> {
+    ClientConfig::new()
+        .set("bootstrap.servers", kafka.bootstrap())
+        .create()
+        .expect("a client")
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime")
+        .block_on(future)
+}
+
+fn create(kafka: &LocalKafka, topic: &str, partitions: i32, properties: &[(&str, &str)]) {
+    let mut new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
+    new.config = properties.to_vec();
+    let options = AdminOptions::new().operation_timeout(Some(WITHIN));
+    let made = block_on(admin(kafka).create_topics([&new], &options)).expect("asked");
+    assert!(made.iter().all(Result::is_ok), "{made:?}");
+}
+
+fn property(kafka: &LocalKafka, topic: &str, name: &str) -> String {
+    let specifier = [ResourceSpecifier::Topic(topic)];
+    let options = AdminOptions::new().request_timeout(Some(WITHIN));
+    let described = block_on(admin(kafka).describe_configs(&specifier, &options)).expect("asked");
+    let entry = described.first().expect("one").as_ref().expect("known");
+    entry
+        .get(name)
+        .and_then(|entry| entry.value.clone())
+        .unwrap_or_default()
+}
