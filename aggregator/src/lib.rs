@@ -5,6 +5,7 @@ pub mod config;
 pub mod core;
 pub mod feed;
 pub mod http;
+pub mod judge;
 pub mod link;
 pub mod log;
 pub mod serve;

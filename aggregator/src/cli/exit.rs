@@ -105,6 +105,9 @@ pub enum Failure {
     /// Who reads our output went away: nothing to say.
     #[error("nobody reads the output any more")]
     Unread,
+    /// A demonstration could not be brought to its end.
+    #[error("demo: {0}")]
+    Demo(String),
     /// Our bug.
     #[error("bug: {0}")]
     Bug(String),
@@ -124,7 +127,7 @@ impl Failure {
             },
             Self::Io { .. } => Exit::Io,
             Self::Log { exit, .. } => *exit,
-            Self::Unavailable(_) => Exit::Unavailable,
+            Self::Unavailable(_) | Self::Demo(_) => Exit::Unavailable,
             Self::Unread => Exit::Done,
             Self::Bug(_) => Exit::Software,
         }

@@ -39,6 +39,9 @@ pub struct ServeArgs {
     /// The host under which agents reach the feed (listen.advertise)
     #[arg(long, value_name = "HOST")]
     pub advertise: Option<String>,
+    /// Stops when standard input ends, so that whoever started it leaves nothing behind
+    #[arg(long)]
+    pub with_stdin: bool,
 }
 
 /// Runs the command.
@@ -49,7 +52,7 @@ pub struct ServeArgs {
 pub fn run(global: &Global, args: &ServeArgs) -> Result<Exit, Failure> {
     let config = load(global, args)?;
     telemetry::start(&config.telemetry, global.quiet, global.verbose)?;
-    serve::run(&config)
+    serve::run(&config, args.with_stdin)
 }
 
 /// The configuration: flags, environment, file, defaults.

@@ -73,12 +73,12 @@ impl Listeners {
     }
 }
 
-/// Runs an aggregator until SIGTERM or SIGINT.
+/// Runs an aggregator until SIGTERM or SIGINT, or `with_stdin` until standard input ends.
 ///
 /// # Errors
 ///
 /// Where an address is taken, the log cannot be opened, or there is nothing to rule by.
-pub fn run(config: &Config) -> Result<Exit, Failure> {
+pub fn run(config: &Config, with_stdin: bool) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("tollgate-io")
@@ -89,7 +89,12 @@ pub fn run(config: &Config) -> Result<Exit, Failure> {
             source,
         })?;
     let (listeners, bound) = Listeners::bind(config)?;
-    let result = runtime.block_on(run::run(Arc::new(config.clone()), listeners, bound));
+    let result = runtime.block_on(run::run(
+        Arc::new(config.clone()),
+        listeners,
+        bound,
+        with_stdin,
+    ));
     // Tasks that still wait for somebody must not hold up the end.
     runtime.shutdown_background();
     result

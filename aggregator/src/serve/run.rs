@@ -56,8 +56,9 @@ pub(super) async fn run(
     config: Arc<Config>,
     listeners: Listeners,
     bound: Bound,
+    with_stdin: bool,
 ) -> Result<Exit, Failure> {
-    let mut signals = Signals::catch()?;
+    let mut signals = Signals::catch(with_stdin)?;
     let (log_sender, mut log_events) = mpsc::channel(LOG_EVENTS_MAX);
     let (sender, mut events) = mpsc::channel(EVENTS_MAX);
     let mut shell = start(&config, listeners, bound, log_sender, sender).await?;
