@@ -1,0 +1,294 @@
+//! The engine on one core: what an entry costs, from the bytes of a batch to its rulings, and the
+//! longest that one record keeps everything else waiting.
+//!
+//! ```text
+//! lane      a partition that knows so many pairs, and a log that goes on at 500 k hits offered a
+//!           second under 100 a second and domain, entries not merged
+//! round     each lane in turn: half a million entries are written ahead, then decoded and applied;
+//!           then governor is asked about the same keys
+//! ```
+//!
+//! Of both kinds of log, `followed` is the one that a loop at work writes: agents that follow denials
+//! let through what the limit allows. `unheeded` is Zipf's law as it is, so that most hits of frequent
+//! pairs are excess. Times are of the thread's own running.
+
+mod pauses;
+
+use std::num::NonZeroU32;
+
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use rand::seq::SliceRandom as _;
+use rand::{SeedableRng as _, rngs::SmallRng};
+
+use crate::harness::Session;
+use crate::harness::clock::{Took, took};
+use crate::harness::figure::{Figure, Target};
+use crate::load::SEED;
+use crate::load::batches::{BEGIN_US, Courier, ENTRIES, Offered};
+use crate::load::names::domain;
+use crate::load::partition::{Partition, limits_text};
+
+/// Entries of a round: long against the timer, short enough for many rounds.
+const ROUND_ENTRIES: usize = 500_000;
+/// Rounds that count; one more before them warms up.
+const ROUNDS: usize = 9;
+/// Hits offered a second of log time: a busy fleet's share of one partition.
+const OFFERED_PER_SECOND: u64 = 500_000;
+/// What a domain may make a second.
+const LIMIT: u16 = 100;
+
+const SMALL: u32 = 10_000;
+const LARGE: u32 = 1_000_000;
+const HUGE: u32 = 10_000_000;
+
+/// Measures it.
+///
+/// # Errors
+///
+/// Where the engine did not apply what it was given.
+pub fn run(session: &mut Session) -> anyhow::Result<()> {
+    let mut kinds = vec![(SMALL, true), (LARGE, true), (LARGE, false)];
+    if session.is_full() {
+        kinds.push((HUGE, true));
+    }
+    let mut lanes = Vec::new();
+    for (pairs, follows) in kinds {
+        session.step(&format!("filling a partition with {pairs} pairs"));
+        lanes.push(Lane::new(pairs, follows)?);
+    }
+    for round in 0..=ROUNDS {
+        session.step(&format!("round {round} of {ROUNDS}"));
+        for lane in &mut lanes {
+            lane.round(0 < round)?;
+        }
+    }
+    for lane in &lanes {
+        lane.report(session);
+    }
+    report_cost_ratios(session, &lanes);
+    drop(lanes);
+    pauses::run(session)
+}
+
+/// A partition of so many pairs, and its peer.
+struct Lane {
+    pairs: u32,
+    follows: bool,
+    partition: Partition,
+    courier: Courier,
+    offered: Offered,
+    peer: DefaultKeyedRateLimiter<String>,
+    keys: Vec<String>,
+    new_pairs_per_second: f64,
+    entries_per_second: Vec<f64>,
+    entries_per_wall_second: Vec<f64>,
+    bytes_per_entry: f64,
+    excess_percent: f64,
+    peer_per_second: Vec<f64>,
+}
+
+impl Lane {
+    fn new(pairs: u32, follows: bool) -> anyhow::Result<Self> {
+        let mut partition = Partition::new(&limits_text(LIMIT.into(), "1s", 4_000_000_000))?;
+        let mut courier = Courier::default();
+        let (took, upto_us) = fill(&mut partition, &mut courier, pairs)?;
+        anyhow::ensure!(
+            partition.engine.pairs() == u64::from(pairs),
+            "not every pair was taken in"
+        );
+        let peer = RateLimiter::keyed(Quota::per_second(
+            NonZeroU32::MIN.saturating_add(u32::from(LIMIT) - 1),
+        ));
+        let keys: Vec<String> = (0..pairs).map(domain).collect();
+        for key in &keys {
+            let _ = peer.check_key(key);
+        }
+        Ok(Self {
+            pairs,
+            follows,
+            partition,
+            courier,
+            offered: Offered::new(
+                pairs,
+                SEED,
+                OFFERED_PER_SECOND,
+                follows.then_some(LIMIT),
+                upto_us,
+            ),
+            peer,
+            keys,
+            new_pairs_per_second: per_second(pairs as usize, took.cpu_ns),
+            entries_per_second: Vec::new(),
+            entries_per_wall_second: Vec::new(),
+            bytes_per_entry: 0.0,
+            excess_percent: 0.0,
+            peer_per_second: Vec::new(),
+        })
+    }
+
+    fn round(&mut self, counts: bool) -> anyhow::Result<()> {
+        let mut batches = Vec::with_capacity(ROUND_ENTRIES / ENTRIES);
+        let mut pairs_of_round = Vec::with_capacity(ROUND_ENTRIES);
+        while pairs_of_round.len() < ROUND_ENTRIES {
+            let (pairs, from_us, upto_us) = self.offered.next_batch();
+            batches.push(self.courier.batch(&pairs, 1, from_us, upto_us));
+            pairs_of_round.extend(pairs);
+        }
+        let bytes: usize = batches.iter().map(|batch| batch.bytes.len()).sum();
+        let records = self.partition.with_ticks(batches);
+        let (mut granted, mut excess, mut all) = (0, 0, true);
+        let ((), ours) = took(|| {
+            for record in &records {
+                all &= self.partition.apply(&record.bytes, record.at);
+                for resource in &self.partition.rulings.counts {
+                    granted += resource.counts.granted;
+                    excess += resource.counts.excess;
+                }
+            }
+        });
+        let ruled = granted + excess;
+        anyhow::ensure!(
+            all && ruled == pairs_of_round.len() as u64,
+            "{ruled} entries were ruled"
+        );
+        let (let_through, peers) = took(|| {
+            let of = |pair: &&u32| self.peer.check_key(&self.keys[**pair as usize]).is_ok();
+            pairs_of_round.iter().filter(of).count()
+        });
+        std::hint::black_box(let_through);
+        if counts {
+            self.entries_per_second
+                .push(per_second(ROUND_ENTRIES, ours.cpu_ns));
+            self.entries_per_wall_second
+                .push(per_second(ROUND_ENTRIES, ours.wall_ns));
+            self.peer_per_second
+                .push(per_second(ROUND_ENTRIES, peers.cpu_ns));
+            self.bytes_per_entry = bytes as f64 / ROUND_ENTRIES as f64;
+            self.excess_percent = excess as f64 * 100.0 / ruled as f64;
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        let log = if self.follows { "followed" } else { "unheeded" };
+        format!("{} pairs, {log}", count_text(self.pairs))
+    }
+
+    fn report(&self, session: &mut Session) {
+        let name = format!("decode and apply, {}", self.name());
+        let Some(mut figure) = Figure::of_rounds(name, "entries/s", &self.entries_per_second)
+        else {
+            return;
+        };
+        if self.pairs == LARGE && self.follows {
+            figure = figure.target(Target::AtLeast(5_000_000.0));
+        }
+        let wall = crate::harness::stats::Spread::of(&self.entries_per_wall_second);
+        let wall = wall.map_or(0.0, |wall| wall.median);
+        let note = format!(
+            "per second of the thread's running ({} of the wall); {:.1} bytes an entry, one hit an entry, {:.1} % excess; \
+             a new pair comes in at {}/s",
+            crate::harness::figure::number(wall),
+            self.bytes_per_entry,
+            self.excess_percent,
+            crate::harness::figure::number(self.new_pairs_per_second),
+        );
+        session.add(
+            figure
+                .peer("governor check_key, key ready", &self.peer_per_second)
+                .note(note),
+        );
+    }
+}
+
+/// Makes every pair known by one hit, in an order of no meaning. How long it took, and when it ends.
+pub(super) fn fill(
+    partition: &mut Partition,
+    courier: &mut Courier,
+    pairs: u32,
+) -> anyhow::Result<(Took, u64)> {
+    let mut numbers: Vec<u32> = (0..pairs).collect();
+    numbers.shuffle(&mut SmallRng::seed_from_u64(SEED));
+    let mut now_us = BEGIN_US;
+    let mut total = Took::default();
+    for chunk in numbers.chunks(ENTRIES) {
+        let upto_us = now_us + chunk.len() as u64 * 1_000_000 / OFFERED_PER_SECOND;
+        let batch = courier.batch(chunk, 1, now_us, upto_us);
+        now_us = upto_us;
+        for record in partition.with_ticks(vec![batch]) {
+            let (applied, took) = took(|| partition.expect_applied(&record.bytes, record.at));
+            applied?;
+            total.cpu_ns += took.cpu_ns;
+            total.wall_ns += took.wall_ns;
+        }
+    }
+    Ok((total, now_us))
+}
+
+fn report_cost_ratios(session: &mut Session, lanes: &[Lane]) {
+    let rounds_of = |pairs| {
+        let mut lanes = lanes.iter();
+        lanes
+            .find(|lane| lane.pairs == pairs && lane.follows)
+            .map(|lane| &lane.entries_per_second)
+    };
+    let Some(small) = rounds_of(SMALL) else {
+        return;
+    };
+    for (pairs, target) in [(LARGE, None), (HUGE, Some(Target::AtMost(3.0)))] {
+        let Some(rounds) = rounds_of(pairs) else {
+            continue;
+        };
+        let name = format!(
+            "cost of an entry, {} pairs against {}",
+            count_text(pairs),
+            count_text(SMALL)
+        );
+        // Costs are the inverse of rates.
+        let Some(figure) = Figure::of_ratio(name, small, rounds) else {
+            continue;
+        };
+        session.add(match target {
+            Some(target) => figure.target(target),
+            None => figure,
+        });
+    }
+}
+
+fn per_second(count: usize, ns: u64) -> f64 {
+    count as f64 * 1e9 / ns.max(1) as f64
+}
+
+/// `10 k`, `1 M`.
+pub(super) fn count_text(count: u32) -> String {
+    match count {
+        millions if millions.is_multiple_of(1_000_000) => format!("{} M", millions / 1_000_000),
+        thousands if thousands.is_multiple_of(1_000) => format!("{} k", thousands / 1_000),
+        ones => ones.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_written_short() {
+        assert_eq!(count_text(10_000), "10 k");
+        assert_eq!(count_text(10_000_000), "10 M");
+        assert_eq!(count_text(1_500), "1500");
+    }
+
+    #[test]
+    fn a_rate_is_a_count_over_seconds() {
+        assert!((per_second(500, 1_000_000) - 500_000.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_round_rules_every_entry() {
+        let mut lane = Lane::new(1_000, true).expect("a lane");
+        lane.round(true).expect("a round");
+        assert_eq!(lane.entries_per_second.len(), 1);
+        assert_eq!(lane.peer_per_second.len(), 1);
+    }
+}

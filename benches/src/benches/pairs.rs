@@ -1,0 +1,154 @@
+//! Resident bytes of a pair: with one tier and one hit remembered, and what a further hit adds.
+//!
+//! ```text
+//! child    measures itself, takes in so many pairs, measures itself again
+//! figure   (after − before) ÷ pairs
+//! ```
+//!
+//! In a process of its own each, so that nothing lies in memory that something else has freed. The
+//! peer is `governor` with its usual keyed store and the domain as an owned key.
+
+use std::num::NonZeroU32;
+
+use governor::{Quota, RateLimiter};
+
+use crate::harness::Session;
+use crate::harness::child::{argument, ask, say};
+use crate::harness::figure::{Figure, Target};
+use crate::harness::memory::resident_bytes;
+use crate::load::batches::{BEGIN_US, Courier, ENTRIES};
+use crate::load::names::domain;
+use crate::load::partition::{Partition, limits_text};
+
+const LARGE: u32 = 1_000_000;
+/// Further hits of a pair, in the second measurement: many enough that steps of size even out.
+const FURTHER: u32 = 16;
+/// The tier's window; every hit stays in it.
+const WINDOW: &str = "60s";
+/// From one hit of a pair to its next.
+const BETWEEN_US: u64 = 3_000_000;
+
+/// Measures it.
+///
+/// # Errors
+///
+/// Where a child fails.
+pub fn run(session: &mut Session) -> anyhow::Result<()> {
+    let mut sizes = vec![10_000, LARGE];
+    if session.is_full() {
+        sizes.push(10_000_000);
+    }
+    let largest = sizes.last().copied();
+    for pairs in sizes {
+        session.step(&format!("{pairs} pairs"));
+        let ours = engine(pairs, 0)?;
+        let peer: f64 = ask("pairs-governor", &[pairs.to_string()])?;
+        let name = format!(
+            "a pair, one tier, one hit, of {}",
+            super::engine::count_text(pairs)
+        );
+        let figure = Figure::single(name, "bytes", ours)
+            .peer("governor, DashMap store, String key", &[peer]);
+        // A small table rounds up to whole segments and chunks: the promise is about large ones.
+        session.add(match largest == Some(pairs) {
+            true => figure.target(Target::AtMost(48.0)),
+            false => figure,
+        });
+    }
+    session.step("further hits");
+    let (one, more) = (engine(LARGE, 0)?, engine(LARGE, FURTHER)?);
+    let note = format!(
+        "{FURTHER} further hits of each of {} pairs, {} s apart; sizes go in steps",
+        super::engine::count_text(LARGE),
+        BETWEEN_US / 1_000_000
+    );
+    session.add(
+        Figure::single("a further hit", "bytes", (more - one) / f64::from(FURTHER))
+            .target(Target::AtMost(4.0))
+            .note(note),
+    );
+    Ok(())
+}
+
+/// Bytes a pair of the engine.
+fn engine(pairs: u32, further: u32) -> anyhow::Result<f64> {
+    ask("pairs-engine", &[pairs.to_string(), further.to_string()])
+}
+
+/// The child that fills an engine.
+///
+/// # Errors
+///
+/// Where the engine did not take in what it was given.
+pub fn child_engine(args: &[String]) -> anyhow::Result<()> {
+    let (pairs, further) = (
+        argument(args, 0, "pairs")?,
+        argument(args, 1, "further hits")?,
+    );
+    let mut courier = Courier::default();
+    warm_up(&mut courier)?;
+    let mut partition = Partition::new(&limits_text(500, WINDOW, 4_000_000_000))?;
+    let before = resident_bytes()?;
+    fill(&mut partition, &mut courier, pairs, further)?;
+    let after = resident_bytes()?;
+    anyhow::ensure!(
+        partition.engine.pairs() == u64::from(pairs),
+        "not every pair was taken in"
+    );
+    say(&bytes_each(before, after, pairs))
+}
+
+/// What everybody needs once (buffers of batches, pages of the program) is no part of a pair.
+fn warm_up(courier: &mut Courier) -> anyhow::Result<()> {
+    let mut partition = Partition::new(&limits_text(500, WINDOW, 4_000_000_000))?;
+    fill(&mut partition, courier, 2 * ENTRIES as u32, 1)
+}
+
+fn fill(
+    partition: &mut Partition,
+    courier: &mut Courier,
+    pairs: u32,
+    further: u32,
+) -> anyhow::Result<()> {
+    let mut batch_pairs = Vec::with_capacity(ENTRIES);
+    for hit in 0..=further {
+        let begin_us = BEGIN_US + u64::from(hit) * BETWEEN_US;
+        for first in (0..pairs).step_by(ENTRIES) {
+            batch_pairs.clear();
+            batch_pairs.extend(first..pairs.min(first + ENTRIES as u32));
+            let from_us = begin_us + u64::from(first) * (BETWEEN_US - 1_000) / u64::from(pairs);
+            let batch = courier.batch(&batch_pairs, 1, from_us, from_us + 100);
+            for record in partition.with_ticks(vec![batch]) {
+                partition.expect_applied(&record.bytes, record.at)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The child that fills a `governor`.
+///
+/// # Errors
+///
+/// Where the kernel does not say how much memory there is.
+pub fn child_governor(args: &[String]) -> anyhow::Result<()> {
+    let pairs: u32 = argument(args, 0, "pairs")?;
+    let quota = Quota::per_minute(NonZeroU32::MIN.saturating_add(499));
+    let first = RateLimiter::keyed(quota);
+    let _ = first.check_key(&domain(0));
+    let before = resident_bytes()?;
+    let limiter = RateLimiter::keyed(quota);
+    for number in 0..pairs {
+        let _ = limiter.check_key(&domain(number));
+    }
+    let after = resident_bytes()?;
+    anyhow::ensure!(
+        limiter.len() == pairs as usize,
+        "not every key was taken in"
+    );
+    say(&bytes_each(before, after, pairs))
+}
+
+fn bytes_each(before: u64, after: u64, pairs: u32) -> f64 {
+    after.saturating_sub(before) as f64 / f64::from(pairs.max(1))
+}

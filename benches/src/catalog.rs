@@ -1,0 +1,62 @@
+//! The table of benchmarks, and of the parts of them that run in child processes of this program.
+//!
+//! A new benchmark is a file under `benches` and a line here. The order is that of the report.
+
+use crate::benches::{engine, pairs};
+use crate::harness::Bench;
+
+/// Every benchmark, in the order of the report.
+pub const BENCHES: &[Bench] = &[
+    Bench {
+        name: "engine",
+        about: "decode and apply batches of hits, one core; the longest pauses",
+        run: engine::run,
+    },
+    Bench {
+        name: "pairs",
+        about: "resident bytes of a pair, and of a further hit",
+        run: pairs::run,
+    },
+];
+
+/// A part of a benchmark that runs in a process of its own.
+pub struct ChildPart {
+    /// How its parent calls it.
+    pub name: &'static str,
+    /// What it does with its arguments.
+    pub run: fn(&[String]) -> anyhow::Result<()>,
+}
+
+/// Every such part.
+pub const CHILDREN: &[ChildPart] = &[
+    ChildPart {
+        name: "pairs-engine",
+        run: pairs::child_engine,
+    },
+    ChildPart {
+        name: "pairs-governor",
+        run: pairs::child_governor,
+    },
+];
+
+/// The benchmark of this name.
+pub fn find(name: &str) -> Option<&'static Bench> {
+    BENCHES.iter().find(|bench| bench.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_apart() {
+        let mut names: Vec<&str> = BENCHES.iter().map(|bench| bench.name).collect();
+        names.extend(["all", "list"]);
+        names.sort_unstable();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        assert!(find("engine").is_some_and(|bench| bench.name == "engine"));
+        assert!(find("all").is_none());
+    }
+}

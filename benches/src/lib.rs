@@ -1,0 +1,16 @@
+//! Workloads and benchmarks of Tollgate, each beside its peers in the same run.
+//!
+//! ```text
+//! catalog    the table of benchmarks: one line each
+//! benches    the benchmarks: one file each, which gives figures
+//! load       what is offered: pairs, Zipf, batches as agents write them
+//! harness    clocks, memory, rounds, child processes, the report, RESULTS.md
+//! ```
+//!
+//! What stays true: a figure says what was measured and how, a peer's figure was measured in the
+//! same run, and a target that was missed is reported as missed.
+
+pub mod benches;
+pub mod catalog;
+pub mod harness;
+pub mod load;

@@ -1,0 +1,11 @@
+//! What is offered: pairs by Zipf's law from a fixed seed, and batches of them as agents write them.
+//!
+//! What stays true: the same numbers give the same load, on any machine.
+
+pub mod batches;
+pub mod names;
+pub mod partition;
+pub mod zipf;
+
+/// The seed of everything that is drawn.
+pub const SEED: u64 = 0x7011_6A7E;

@@ -1,0 +1,48 @@
+//! Names of domains by number: `user:00000042`, thirteen bytes, the length of a usual address.
+
+/// Bytes of every name.
+pub const NAME_BYTES: usize = 13;
+
+/// The name of the domain with this number.
+pub fn domain(number: u32) -> String {
+    format!("user:{number:08}")
+}
+
+/// The names of some domains one behind the other, without an allocation a name.
+#[derive(Debug, Default)]
+pub struct NameBuffer(String);
+
+impl NameBuffer {
+    /// The names of these domains in place of those that were there.
+    pub fn fill(&mut self, numbers: &[u32]) {
+        self.0.clear();
+        for number in numbers {
+            self.0.push_str("user:");
+            for power in [10_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10, 1] {
+                let digit = (number / power % 10) as u8;
+                self.0.push(char::from(b'0' + digit));
+            }
+        }
+    }
+
+    /// The name at this position.
+    pub fn at(&self, index: usize) -> &str {
+        &self.0[index * NAME_BYTES..][..NAME_BYTES]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_holds_the_same_names() {
+        let numbers = [0, 42, 9_999_999, 12_345_678];
+        let mut buffer = NameBuffer::default();
+        buffer.fill(&[7]);
+        buffer.fill(&numbers);
+        for (index, number) in numbers.into_iter().enumerate() {
+            assert_eq!(buffer.at(index), domain(number));
+        }
+    }
+}

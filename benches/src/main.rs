@@ -1,0 +1,131 @@
+//! The command: runs benchmarks, prints what they give, and records it.
+//!
+//! ```text
+//! tollgate-benches list                   what there is
+//! tollgate-benches NAME… [--full]         measures some
+//! tollgate-benches all                    measures all and records them in RESULTS.md
+//! ```
+//!
+//! A target that is missed is reported and is no failure: who judges figures reads them.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tollgate_benches::catalog::{BENCHES, CHILDREN, find};
+use tollgate_benches::harness::child::CHILD;
+use tollgate_benches::harness::machine::Provenance;
+use tollgate_benches::harness::report::{self, Format};
+use tollgate_benches::harness::{Bench, Session, Size, results};
+
+/// Measures Tollgate, beside its peers in the same run.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate-benches")]
+struct Args {
+    /// Benchmarks by name, or `all`, or `list`.
+    #[arg(required = true)]
+    names: Vec<String>,
+    /// How to print figures.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Everything, however long it takes: 10 million pairs, 100 windows.
+    #[arg(long)]
+    full: bool,
+    /// Record the figures in benches/RESULTS.md; `all` always does.
+    #[arg(long)]
+    record: bool,
+    /// Do not tell steps on standard error.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Wrong use of the command line, as for every program of this project.
+const USAGE: u8 = 64;
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some(CHILD) {
+        return ended(run_child(&words.collect::<Vec<_>>()));
+    }
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+        }
+    };
+    if args.names == ["list"] {
+        for Bench { name, about, .. } in BENCHES {
+            println!("{name:<12} {about}");
+        }
+        return ExitCode::SUCCESS;
+    }
+    match chosen(&args.names) {
+        Ok(benches) => ended(measure(&args, &benches)),
+        Err(name) => {
+            let known: Vec<&str> = BENCHES.iter().map(|bench| bench.name).collect();
+            eprintln!(
+                "no benchmark {name:?}: expected all, list, {}",
+                known.join(", ")
+            );
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+fn ended(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Bench>, &str> {
+    if names == ["all"] {
+        return Ok(BENCHES.iter().collect());
+    }
+    names
+        .iter()
+        .map(|name| find(name).ok_or(name.as_str()))
+        .collect()
+}
+
+fn measure(args: &Args, benches: &[&'static Bench]) -> anyhow::Result<()> {
+    if cfg!(debug_assertions) {
+        eprintln!("built without --release: these figures mean nothing");
+    }
+    let provenance = Provenance::here();
+    let tells_steps = !args.quiet && std::io::stderr().is_terminal();
+    let mut measured = Vec::new();
+    for bench in benches {
+        let size = if args.full { Size::Full } else { Size::Usual };
+        let mut session = Session::new(bench.name, size, tells_steps);
+        (bench.run)(&mut session)?;
+        let figures = session.into_figures();
+        report::print(
+            &mut std::io::stdout().lock(),
+            args.format,
+            bench.name,
+            &figures,
+        )?;
+        measured.push((bench.name, figures));
+    }
+    if args.record || args.names == ["all"] {
+        let path = results::record(BENCHES, &measured, &provenance)?;
+        eprintln!("recorded in {}", path.display());
+    }
+    Ok(())
+}
+
+fn run_child(words: &[String]) -> anyhow::Result<()> {
+    let Some((name, args)) = words.split_first() else {
+        anyhow::bail!("{CHILD} of which name?");
+    };
+    match CHILDREN.iter().find(|part| part.name == name) {
+        Some(part) => (part.run)(args),
+        None => anyhow::bail!("no part {name:?}"),
+    }
+}
