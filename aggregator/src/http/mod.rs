@@ -25,6 +25,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
+use tollgate_shared::names::{EVERYBODY, admit_domain};
 
 use crate::core::event::{Event, QueryId};
 use crate::core::view::{DenialFilter, Query, Reply};
@@ -92,10 +93,34 @@ impl Desk {
 struct Shown {
     desk: Desk,
     metrics: Arc<Metrics>,
+    log: Arc<LogView>,
+}
+
+/// Where the log is and where agents go, for commands on the same machine or the same Kafka.
+#[derive(Clone, Debug, Serialize)]
+pub struct LogView {
+    /// The form of this object.
+    pub schema: &'static str,
+    /// `journal` or `kafka`.
+    pub kind: &'static str,
+    /// A journal's directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dir: Option<std::path::PathBuf>,
+    /// Kafka's brokers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bootstrap: Vec<String>,
+    /// What the names of Kafka's topics begin with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topic_prefix: Option<String>,
+    /// Partitions of the log.
+    pub partitions: u32,
+    /// The address that agents need.
+    pub agents: String,
 }
 
 /// The routes.
-pub fn routes(desk: Desk, metrics: Arc<Metrics>) -> Router {
+pub fn routes(desk: Desk, metrics: Arc<Metrics>, log: LogView) -> Router {
+    let log = Arc::new(log);
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readiness))
@@ -106,7 +131,11 @@ pub fn routes(desk: Desk, metrics: Arc<Metrics>) -> Router {
         .route("/v1/pairs/{resource}/{domain}", get(pair_by_path))
         .route("/v1/digests", get(digests))
         .fallback(|| async { fault(StatusCode::NOT_FOUND, "no such path") })
-        .with_state(Shown { desk, metrics })
+        .route(
+            "/v1/log",
+            get(|State(shown): State<Shown>| async move { Json(LogView::clone(&shown.log)) }),
+        )
+        .with_state(Shown { desk, metrics, log })
 }
 
 #[derive(Serialize)]
@@ -188,7 +217,8 @@ async fn denials(State(shown): State<Shown>, UrlQuery(url): UrlQuery<DenialsUrl>
 #[serde(deny_unknown_fields)]
 struct PairUrl {
     resource: String,
-    domain: String,
+    /// None: everybody, under the resource's global limit.
+    domain: Option<String>,
 }
 
 async fn pair_by_query(state: State<Shown>, UrlQuery(url): UrlQuery<PairUrl>) -> Response {
@@ -201,7 +231,10 @@ async fn pair_by_path(state: State<Shown>, Path(url): Path<PairUrl>) -> Response
 
 async fn pair(State(shown): State<Shown>, PairUrl { resource, domain }: PairUrl) -> Response {
     // The name under which a caller of this domain is limited.
-    let domain = tollgate_shared::names::admit_domain(&domain).into_owned();
+    let domain = match &domain {
+        Some(domain) => admit_domain(domain).into_owned(),
+        None => EVERYBODY.to_owned(),
+    };
     match shown.desk.ask(Query::Pair { resource, domain }).await {
         Some(Reply::Pair(view)) => Json(view).into_response(),
         _ => silent(),

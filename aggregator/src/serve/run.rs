@@ -152,7 +152,7 @@ async fn start(
         .set_nonblocking(true)
         .map_err(socket("http"))?;
     let listener = tokio::net::TcpListener::from_std(listeners.http).map_err(socket("http"))?;
-    let routes = http::routes(desk.clone(), metrics);
+    let routes = http::routes(desk.clone(), metrics, log_view(config, partitions, bound));
     tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, routes).await {
             tracing::error!(%error, "HTTP ended");
@@ -186,6 +186,24 @@ async fn start(
     };
     shell.perform();
     Ok(shell)
+}
+
+fn log_view(config: &Config, partitions: u32, bound: Bound) -> http::LogView {
+    let kafka = config.log == LogKind::Kafka;
+    let dir = &config.journal.dir;
+    http::LogView {
+        schema: "tollgate.log/1",
+        kind: if kafka { "kafka" } else { "journal" },
+        dir: (!kafka).then(|| dir.canonicalize().unwrap_or_else(|_| dir.clone())),
+        bootstrap: if kafka {
+            config.kafka.bootstrap.clone()
+        } else {
+            Vec::new()
+        },
+        topic_prefix: kafka.then(|| config.kafka.topic_prefix.clone()),
+        partitions,
+        agents: format!("{}:{}", config.listen.advertise, bound.agents.port()),
+    }
 }
 
 impl Shell {
