@@ -1,0 +1,322 @@
+//! The side of the deny list that is written: statements are put in order by their place.
+//!
+//! ```text
+//! denied @5, open @9      acme may pass
+//! open @9, denied @5      acme may pass: the greater place wins, whatever comes first
+//! denied @5, denied @5    as one, with the lesser of the two ends
+//! ```
+//!
+//! A scope that is open again leaves a note of the place that opened it, until evidence shows that
+//! everything up to there has been heard; without the note an older denial that comes late would
+//! close it again. Knows nothing of sockets. What stays true: no entry is without its counters in the
+//! filter; entries, notes and the index of ends are bounded, and at a bound the scope stays open.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::sync::Arc;
+
+use tollgate_shared::names::EVERYBODY;
+use tollgate_shared::place::Place;
+use tollgate_shared::wire::statement::Denial;
+
+use super::view::{DenyView, Entry, Lease};
+use crate::clock::Mono;
+use crate::resource::{Resource, ResourceId, WHOLE};
+
+/// What is said about one scope of a resource.
+#[derive(Clone, Debug)]
+pub(crate) struct Word<'a> {
+    pub(crate) resource: &'a Arc<Resource>,
+    /// `*` for the whole resource.
+    pub(crate) domain: &'a str,
+    pub(crate) partition: u32,
+    pub(crate) place: Place,
+    pub(crate) said: Said,
+    pub(crate) lease: &'a Lease,
+    /// Statements below this place about scopes without an entry are from before what is known.
+    pub(crate) settled: Option<Place>,
+}
+
+/// What is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// Denied until then, by the agent's monotonic clock.
+    Denied(Mono, Denial),
+    /// Open.
+    Open,
+}
+
+/// What became of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// The scope is denied now.
+    Denied,
+    /// The scope was denied and is open now.
+    Lifted,
+    /// Nothing changed: older, said before, or over already.
+    Known,
+    /// There is no room: the scope stays open.
+    NoRoom,
+}
+
+/// A scope that was opened at a place, which evidence has not passed yet.
+#[derive(Clone, Copy, Debug)]
+struct Opened {
+    resource: ResourceId,
+    partition: u32,
+    place: Place,
+}
+
+/// The writer's side.
+#[derive(Debug)]
+pub(crate) struct DenyList {
+    view: Arc<DenyView>,
+    max: usize,
+    len: usize,
+    opened: HashMap<u64, Opened>,
+    /// Once notes were dropped at the bound: by resource and partition, the greatest place of one.
+    /// Statements at or below it about scopes without an entry are ignored.
+    forgotten: HashMap<(ResourceId, u32), Place>,
+    /// The ends of denials, the first one on top. Entries may be stale.
+    ends: BinaryHeap<Reverse<(Mono, u64)>>,
+    /// Resources that are denied as a whole.
+    whole: HashMap<ResourceId, Arc<Resource>>,
+}
+
+impl DenyList {
+    pub(crate) fn new(view: Arc<DenyView>, denials_max: usize) -> Self {
+        Self {
+            view,
+            max: denials_max,
+            len: 0,
+            opened: HashMap::new(),
+            forgotten: HashMap::new(),
+            ends: BinaryHeap::new(),
+            whole: HashMap::new(),
+        }
+    }
+
+    /// Denials in the list.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[cfg(test)]
+    pub(super) fn ends_len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Takes a statement.
+    pub(crate) fn take(&mut self, word: &Word<'_>, now: Mono) -> Taken {
+        let fingerprint = word.resource.fingerprint(word.domain);
+        let before = self.view.exact.get(&fingerprint).map(|entry| {
+            let same_scope = entry.resource == word.resource.id && *entry.domain == *word.domain;
+            (same_scope, entry.place, entry.until)
+        });
+        match before {
+            // Two pairs with one fingerprint: the second stays open.
+            Some((false, ..)) => return Taken::NoRoom,
+            Some((true, place, _)) if word.place < place => return Taken::Known,
+            Some((true, place, until)) if word.place == place => return self.said_again(word, fingerprint, until, now),
+            Some((true, ..)) => {}
+            None => {
+                if self.is_older(word, fingerprint) {
+                    return Taken::Known;
+                }
+            }
+        }
+        match word.said {
+            Said::Denied(until, denial) if now < until => {
+                self.deny(word, fingerprint, until, denial, before.is_some())
+            }
+            // Open, or denied until an instant that is past: either way not denied at this place.
+            Said::Denied(..) | Said::Open => self.open(word, fingerprint, before.is_some()),
+        }
+    }
+
+    fn is_older(&self, word: &Word<'_>, fingerprint: u64) -> bool {
+        let opened = self.opened.get(&fingerprint).map(|opened| opened.place);
+        let forgotten = self.forgotten.get(&(word.resource.id, word.partition)).copied();
+        opened.is_some_and(|at| word.place <= at)
+            || forgotten.is_some_and(|at| word.place <= at)
+            || word.settled.is_some_and(|below| word.place < below)
+    }
+
+    /// Two owners may reckon the rest of one denial differently: the lesser end holds.
+    fn said_again(&mut self, word: &Word<'_>, fingerprint: u64, until: Mono, now: Mono) -> Taken {
+        let Said::Denied(again, _) = word.said else {
+            return self.open(word, fingerprint, true);
+        };
+        if until <= again {
+            return Taken::Known;
+        }
+        if again <= now {
+            return self.open(word, fingerprint, true);
+        }
+        if let Some(mut entry) = self.view.exact.get_mut(&fingerprint) {
+            entry.until = again;
+        }
+        self.ends.push(Reverse((again, fingerprint)));
+        self.trim_ends();
+        Taken::Known
+    }
+
+    fn deny(&mut self, word: &Word<'_>, fingerprint: u64, until: Mono, denial: Denial, is_there: bool) -> Taken {
+        if !is_there && self.max <= self.len {
+            // As if opened here, so that nothing older than this closes the scope.
+            self.note_opened(word, fingerprint);
+            return Taken::NoRoom;
+        }
+        let entry = Entry {
+            resource: word.resource.id,
+            domain: word.domain.into(),
+            partition: word.partition,
+            place: word.place,
+            until,
+            denial,
+            lease: word.lease.clone(),
+        };
+        self.opened.remove(&fingerprint);
+        self.view.exact.insert(fingerprint, entry);
+        if until < Mono::MAX {
+            self.ends.push(Reverse((until, fingerprint)));
+        }
+        if !is_there {
+            self.len += 1;
+            self.view.filter.add(fingerprint);
+            if word.domain == EVERYBODY {
+                self.whole.insert(word.resource.id, Arc::clone(word.resource));
+                word.resource.set_flag(WHOLE, true);
+            }
+        }
+        self.trim_ends();
+        if self.view.filter.wants_rebuild() {
+            self.view.filter.rebuild(self.view.exact.iter().map(|entry| *entry.key()));
+        }
+        Taken::Denied
+    }
+
+    fn open(&mut self, word: &Word<'_>, fingerprint: u64, is_there: bool) -> Taken {
+        if is_there {
+            self.remove(fingerprint);
+        }
+        if word.settled.is_none_or(|below| below <= word.place) {
+            self.note_opened(word, fingerprint);
+        }
+        if is_there { Taken::Lifted } else { Taken::Known }
+    }
+
+    fn note_opened(&mut self, word: &Word<'_>, fingerprint: u64) {
+        let note = Opened { resource: word.resource.id, partition: word.partition, place: word.place };
+        if self.max <= self.opened.len() && !self.opened.contains_key(&fingerprint) {
+            let forgotten = self.forgotten.entry((note.resource, note.partition)).or_default();
+            *forgotten = note.place.max(*forgotten);
+            return;
+        }
+        self.opened.insert(fingerprint, note);
+    }
+
+    /// Everything below `place` in a partition has been heard for a resource: notes up to it are no
+    /// longer needed.
+    pub(crate) fn settle(&mut self, resource: ResourceId, partition: u32, below: Place) {
+        if !self.opened.is_empty() {
+            self.opened.retain(|_, opened| {
+                opened.resource != resource || opened.partition != partition || below <= opened.place
+            });
+        }
+        if self.forgotten.get(&(resource, partition)).is_some_and(|at| *at < below) {
+            self.forgotten.remove(&(resource, partition));
+        }
+    }
+
+    /// Whether notes are kept, so that settling has something to do.
+    pub(crate) fn has_notes(&self) -> bool {
+        !self.opened.is_empty() || !self.forgotten.is_empty()
+    }
+
+    /// A snapshot of a resource at a place of a partition ends what it does not list.
+    pub(crate) fn end_unlisted(
+        &mut self,
+        resource: ResourceId,
+        partition: u32,
+        below: Place,
+        listed: &HashSet<u64>,
+    ) -> Vec<(Box<str>, Place)> {
+        self.remove_where(|fingerprint, entry| {
+            entry.resource == resource
+                && entry.partition == partition
+                && entry.place < below
+                && !listed.contains(&fingerprint)
+        })
+    }
+
+    /// A log was made anew: what was said about a partition under lower generations is void.
+    pub(crate) fn void(&mut self, partition: u32, below_generation: u32) {
+        self.remove_where(|_, entry| entry.partition == partition && entry.place.generation < below_generation);
+        self.opened.retain(|_, opened| opened.partition != partition || below_generation <= opened.place.generation);
+        self.forgotten.retain(|(_, of), at| *of != partition || below_generation <= at.generation);
+    }
+
+    /// Everything is void: another fleet, or other partitions.
+    pub(crate) fn void_all(&mut self) {
+        self.remove_where(|_, _| true);
+        self.opened.clear();
+        self.forgotten.clear();
+        self.ends.clear();
+    }
+
+    /// Lets go of what has ended.
+    pub(crate) fn expire(&mut self, now: Mono) {
+        while self.ends.peek().is_some_and(|Reverse((until, _))| *until <= now) {
+            let Some(Reverse((_, fingerprint))) = self.ends.pop() else {
+                return;
+            };
+            // It may have been stated anew, with a later end.
+            if self.view.exact.get(&fingerprint).is_some_and(|entry| entry.until <= now) {
+                self.remove(fingerprint);
+            }
+        }
+    }
+
+    fn remove_where(&mut self, wanted: impl Fn(u64, &Entry) -> bool) -> Vec<(Box<str>, Place)> {
+        let found: Vec<(u64, Box<str>, Place)> = self
+            .view
+            .exact
+            .iter()
+            .filter(|entry| wanted(*entry.key(), entry.value()))
+            .map(|entry| (*entry.key(), entry.domain.clone(), entry.place))
+            .collect();
+        for (fingerprint, ..) in &found {
+            self.remove(*fingerprint);
+        }
+        found.into_iter().map(|(_, domain, place)| (domain, place)).collect()
+    }
+
+    fn remove(&mut self, fingerprint: u64) {
+        let Some((_, entry)) = self.view.exact.remove(&fingerprint) else {
+            return;
+        };
+        self.len -= 1;
+        self.view.filter.remove(fingerprint);
+        if *entry.domain == *EVERYBODY
+            && let Some(resource) = self.whole.remove(&entry.resource)
+        {
+            resource.set_flag(WHOLE, false);
+        }
+    }
+
+    /// Stale ends are bounded by what is live, and some, so that a rebuild pays for as many
+    /// statements as it costs.
+    fn trim_ends(&mut self) {
+        if self.ends.len() <= 2 * self.len + 1_024 {
+            return;
+        }
+        self.ends = self
+            .view
+            .exact
+            .iter()
+            .filter(|entry| entry.until < Mono::MAX)
+            .map(|entry| Reverse((entry.until, *entry.key())))
+            .collect();
+    }
+}

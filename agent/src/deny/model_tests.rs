@@ -1,0 +1,229 @@
+//! The deny list beside a plain model: whatever order statements come in, and however often, the end is
+//! the same, and with some lost nothing is denied that the whole in order would not deny.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tollgate_shared::place::Place;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::statement::{Cause, Denial};
+
+use super::{DenyList, DenyView, Lease, Said, Taken, Word};
+use crate::clock::Mono;
+use crate::resource::{Resource, ResourceId};
+
+const DOMAINS: [&str; 4] = ["a", "b", "c", "*"];
+const NOW: Mono = Mono(1_000_000);
+
+/// One statement of the log: about a domain, at a place, denied until so and so or open.
+#[derive(Clone, Copy, Debug)]
+struct Stated {
+    domain: usize,
+    place: Place,
+    until: Option<u64>,
+}
+
+fn place(offset: u64) -> Place {
+    Place { generation: 1, offset, entry: 0 }
+}
+
+fn denial() -> Denial {
+    Denial { end: Timestamp::MAX, cause: Cause::Tier(1), version: 1, limit: 1, window: Span::from_secs(1) }
+}
+
+struct Bench {
+    view: Arc<DenyView>,
+    list: DenyList,
+    resource: Arc<Resource>,
+    lease: Lease,
+}
+
+impl Bench {
+    fn new(max: usize) -> Self {
+        let view = Arc::new(DenyView::new(max));
+        let lease = Lease::default();
+        lease.renew(Mono::MAX);
+        Self {
+            list: DenyList::new(Arc::clone(&view), max),
+            view,
+            resource: Arc::new(Resource::new(ResourceId(0), "r", 9)),
+            lease,
+        }
+    }
+
+    fn take(&mut self, stated: Stated) -> Taken {
+        self.take_settled(stated, None)
+    }
+
+    fn take_settled(&mut self, stated: Stated, settled: Option<Place>) -> Taken {
+        let word = Word {
+            resource: &self.resource,
+            domain: DOMAINS[stated.domain],
+            partition: 0,
+            place: stated.place,
+            said: stated.until.map_or(Said::Open, |until| Said::Denied(Mono(until), denial())),
+            lease: &self.lease,
+            settled,
+        };
+        self.list.take(&word, NOW)
+    }
+
+    /// Which domains are refused, and by which place; through the filter, as calls see it.
+    fn denied(&self) -> BTreeMap<usize, (Place, u64)> {
+        (0..DOMAINS.len())
+            .filter_map(|index| {
+                let fingerprint = self.resource.fingerprint(DOMAINS[index]);
+                let found = self.view.refusal(&self.resource, fingerprint, DOMAINS[index], || NOW)?;
+                assert!(self.view.maybe(fingerprint), "the filter knows every denial");
+                Some((index, (found.place, found.remaining.as_micros())))
+            })
+            .collect()
+    }
+}
+
+/// The model: of every domain the statement at the greatest place.
+fn model(log: &[Stated]) -> BTreeMap<usize, (Place, u64)> {
+    let mut last: BTreeMap<usize, Stated> = BTreeMap::new();
+    for stated in log {
+        last.insert(stated.domain, *stated);
+    }
+    last.into_iter()
+        .filter_map(|(domain, stated)| {
+            let until = stated.until.filter(|until| NOW.0 < *until)?;
+            Some((domain, (stated.place, until - NOW.0)))
+        })
+        .collect()
+}
+
+fn log() -> impl Strategy<Value = Vec<Stated>> {
+    prop::collection::vec((0..DOMAINS.len(), prop::option::of(900_000u64..1_200_000)), 1..40).prop_map(|says| {
+        (1..)
+            .zip(says)
+            .map(|(offset, (domain, until))| Stated { domain, place: place(offset), until })
+            .collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_end_does_not_depend_on_order_or_repetition(
+        (log, order) in log().prop_flat_map(|log| {
+            let twice: Vec<usize> = (0..log.len()).chain(0..log.len()).collect();
+            (Just(log), Just(twice).prop_shuffle())
+        }),
+    ) {
+        let mut bench = Bench::new(1_000);
+        for index in order {
+            bench.take(log[index]);
+        }
+        prop_assert_eq!(bench.denied(), model(&log));
+        prop_assert_eq!(bench.list.len(), bench.denied().len());
+    }
+
+    #[test]
+    fn lost_statements_deny_nothing_that_was_never_stated_and_evidence_keeps_the_old_out(
+        (log, kept, order) in log().prop_flat_map(|log| {
+            let len = log.len();
+            (Just(log), prop::collection::vec(any::<bool>(), len), Just((0..len).collect::<Vec<_>>()).prop_shuffle())
+        }),
+        max in 1usize..6,
+    ) {
+        // At a bound, too: what finds no room stays open.
+        let mut bench = Bench::new(max);
+        let heard: Vec<Stated> = log.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(one, _)| *one).collect();
+        for index in order.into_iter().filter(|index| kept[*index]) {
+            bench.take(log[index]);
+        }
+        let allowed = model(&heard);
+        for (domain, found) in bench.denied() {
+            prop_assert_eq!(allowed.get(&domain), Some(&found));
+        }
+        // All is heard up to the end of the log: what is older and without an entry stays out.
+        let end = place(log.len() as u64 + 1);
+        bench.list.settle(ResourceId(0), 0, end);
+        prop_assert!(!bench.list.has_notes());
+        let before = bench.denied();
+        for stated in &log {
+            if !before.contains_key(&stated.domain) {
+                bench.take_settled(*stated, Some(end));
+            }
+        }
+        prop_assert_eq!(bench.denied(), before);
+    }
+}
+
+fn denied(domain: usize, offset: u64, until: u64) -> Stated {
+    Stated { domain, place: place(offset), until: Some(until) }
+}
+
+#[test]
+fn of_two_ends_at_one_place_the_lesser_holds() {
+    for ends in [[1_500_000, 1_400_000], [1_400_000, 1_500_000]] {
+        let mut bench = Bench::new(10);
+        for until in ends {
+            bench.take(denied(0, 5, until));
+        }
+        assert_eq!(bench.denied()[&0], (place(5), 400_000));
+    }
+}
+
+#[test]
+fn what_has_ended_leaves_the_list_and_the_filter() {
+    let mut bench = Bench::new(10);
+    bench.take(denied(0, 5, 1_200_000));
+    bench.take(denied(3, 6, 1_300_000));
+    bench.list.expire(Mono(1_200_000));
+    assert_eq!(bench.denied().keys().copied().collect::<Vec<_>>(), [3]);
+    assert!(!bench.view.maybe(bench.resource.fingerprint("a")));
+    assert_eq!(bench.resource.flags(), crate::resource::WHOLE);
+    bench.list.expire(Mono(1_300_000));
+    assert_eq!((bench.list.len(), bench.resource.flags()), (0, 0));
+}
+
+#[test]
+fn a_lease_that_has_run_out_refuses_nobody() {
+    let mut bench = Bench::new(10);
+    bench.take(denied(0, 5, 9_000_000));
+    bench.lease.renew(NOW);
+    assert!(bench.denied().is_empty());
+}
+
+#[test]
+fn a_snapshot_ends_what_it_does_not_list_up_to_its_place() {
+    let mut bench = Bench::new(10);
+    for (domain, offset) in [(0, 5), (1, 6), (2, 8)] {
+        bench.take(denied(domain, offset, 9_000_000));
+    }
+    let listed = HashSet::from([bench.resource.fingerprint("b")]);
+    let ended = bench.list.end_unlisted(ResourceId(0), 0, place(8), &listed);
+    assert_eq!(ended, [("a".into(), place(5))]);
+    assert_eq!(bench.denied().keys().copied().collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn a_new_generation_voids_what_was_said_under_older_ones() {
+    let mut bench = Bench::new(10);
+    bench.take(denied(0, 5, 9_000_000));
+    bench.list.void(1, 2);
+    assert_eq!(bench.denied().len(), 1);
+    bench.list.void(0, 2);
+    assert!(bench.denied().is_empty());
+}
+
+#[test]
+fn the_index_of_ends_stays_in_proportion() {
+    let mut bench = Bench::new(10);
+    for n in 0..20_000 {
+        bench.take(denied(0, n, 9_000_000 + n));
+    }
+    assert!(bench.list.ends_len() <= 1_100);
+}
+
+#[test]
+fn at_the_bound_a_new_denial_finds_no_room() {
+    let mut bench = Bench::new(1);
+    assert_eq!(bench.take(denied(0, 5, 9_000_000)), Taken::Denied);
+    assert_eq!(bench.take(denied(1, 6, 9_000_000)), Taken::NoRoom);
+    assert_eq!(bench.take(denied(0, 7, 9_500_000)), Taken::Denied);
+}

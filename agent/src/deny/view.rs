@@ -1,0 +1,141 @@
+//! The side of the deny list that callers read.
+//!
+//! Knows nothing of statements and places. What stays true: an entry refuses only under its exact
+//! names, while its lease holds and before its end; a fingerprint alone decides nothing.
+
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dashmap::DashMap;
+use tollgate_shared::names::EVERYBODY;
+use tollgate_shared::place::Place;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::statement::Denial;
+
+use super::filter::Filter;
+use crate::clock::Mono;
+use crate::resource::{Resource, ResourceId};
+
+/// More shards than the usual four for each core: it halves what readers on several cores cost each
+/// other, and more than this brings nothing.
+const SHARDS: usize = 64;
+
+/// Until when the denials of one topic and partition hold, renewed by evidence.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lease(Arc<AtomicU64>);
+
+impl Lease {
+    pub(crate) fn until(&self) -> Mono {
+        Mono(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn renew(&self, until: Mono) {
+        self.0.store(until.0, Ordering::Relaxed);
+    }
+}
+
+/// One denial, as callers find it.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) resource: ResourceId,
+    /// `*` where the whole resource is denied.
+    pub(super) domain: Box<str>,
+    pub(super) partition: u32,
+    pub(super) place: Place,
+    pub(super) until: Mono,
+    pub(super) denial: Denial,
+    pub(super) lease: Lease,
+}
+
+/// Why a call is refused, by the deny list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) whole: bool,
+    pub(crate) partition: u32,
+    pub(crate) place: Place,
+    /// [`Span::MAX`]: it does not end by itself.
+    pub(crate) remaining: Span,
+    pub(crate) denial: Denial,
+}
+
+/// Fingerprints are hashes already.
+#[derive(Default)]
+pub(super) struct Unhashed(u64);
+
+impl Hasher for Unhashed {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+pub(super) type ByFingerprint<V> = DashMap<u64, V, BuildHasherDefault<Unhashed>>;
+
+/// What callers read.
+#[derive(Debug)]
+pub(crate) struct DenyView {
+    pub(super) filter: Filter,
+    pub(super) exact: ByFingerprint<Entry>,
+}
+
+impl DenyView {
+    pub(crate) fn new(denials_max: usize) -> Self {
+        Self {
+            filter: Filter::new(denials_max),
+            exact: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
+        }
+    }
+
+    /// Whether a pair may be denied; `false` is certain.
+    #[inline]
+    pub(crate) fn maybe(&self, fingerprint: u64) -> bool {
+        self.filter.maybe(fingerprint)
+    }
+
+    /// The denial of a pair that is in force; `now` reads the real clock and is asked only if there is
+    /// an entry.
+    pub(crate) fn refusal(
+        &self,
+        resource: &Resource,
+        fingerprint: u64,
+        domain: &str,
+        now: impl FnOnce() -> Mono,
+    ) -> Option<Refusal> {
+        let entry = self.exact.get(&fingerprint)?;
+        if entry.resource != resource.id || *entry.domain != *domain {
+            return None;
+        }
+        let now = now();
+        if entry.until <= now || entry.lease.until() <= now {
+            return None;
+        }
+        Some(Refusal {
+            whole: false,
+            partition: entry.partition,
+            place: entry.place,
+            remaining: if entry.until == Mono::MAX { Span::MAX } else { entry.until.since(now) },
+            denial: entry.denial,
+        })
+    }
+
+    /// The denial of the whole resource that is in force.
+    pub(crate) fn whole(&self, resource: &Resource, now: impl FnOnce() -> Mono) -> Option<Refusal> {
+        let refusal = self.refusal(resource, resource.fingerprint(EVERYBODY), EVERYBODY, now)?;
+        Some(Refusal { whole: true, ..refusal })
+    }
+
+    /// Counters of the filter that are stuck.
+    pub(crate) fn stuck(&self) -> u64 {
+        self.filter.stuck()
+    }
+}

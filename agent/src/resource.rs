@@ -1,0 +1,266 @@
+//! What an agent knows of one resource: its name, what calls must look out for, and its public limits.
+//!
+//! Calls read two or three atomics here; the listener writes them. Knows nothing of denials of single
+//! domains. What stays true: a resource has one object in an agent, whoever asks for it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hasher as _;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use foldhash::SharedSeed;
+use foldhash::quality::FoldHasher;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::public::{BlindPolicy, Public};
+
+use crate::blind::Local;
+use crate::clock::Mono;
+
+/// Number of a resource within one agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ResourceId(pub(crate) u32);
+
+/// The whole resource is denied, or was.
+pub(crate) const WHOLE: u32 = 1;
+/// Calls are refused without being asked: not configured, and not allowed to be.
+pub(crate) const REFUSED: u32 = 2;
+/// Denials are grants here.
+pub(crate) const IGNORED: u32 = 4;
+
+/// One resource.
+pub(crate) struct Resource {
+    pub(crate) id: ResourceId,
+    pub(crate) name: Arc<str>,
+    seed: u64,
+    shared_seed: SharedSeed,
+    flags: AtomicU32,
+    policy: AtomicU64,
+    joined: AtomicBool,
+    public: RwLock<Arc<Public>>,
+    local: RwLock<Option<Arc<Local>>>,
+}
+
+impl fmt::Debug for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resource")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Resource {
+    pub(crate) fn new(id: ResourceId, name: &str, seed: u64) -> Self {
+        let shared_seed = SharedSeed::from_u64(seed);
+        let mut hasher = FoldHasher::with_seed(seed, &shared_seed);
+        hasher.write(name.as_bytes());
+        Self {
+            id,
+            name: name.into(),
+            seed: hasher.finish(),
+            shared_seed,
+            flags: AtomicU32::new(0),
+            policy: AtomicU64::new(0),
+            joined: AtomicBool::new(false),
+            public: RwLock::default(),
+            local: RwLock::new(None),
+        }
+    }
+
+    /// The fingerprint of a domain's use of this resource. It is seeded by the agent's own random
+    /// seed, so that nobody outside can look for names that share one.
+    #[inline]
+    pub(crate) fn fingerprint(&self, domain: &str) -> u64 {
+        let mut hasher = FoldHasher::with_seed(self.seed, &self.shared_seed);
+        hasher.write(domain.as_bytes());
+        hasher.finish()
+    }
+
+    /// What calls must look out for; 0 almost always.
+    #[inline]
+    pub(crate) fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_flag(&self, flag: u32, on: bool) {
+        if on {
+            self.flags.fetch_or(flag, Ordering::Relaxed);
+        } else {
+            self.flags.fetch_and(!flag, Ordering::Relaxed);
+        }
+    }
+
+    /// The first tier, if it holds for every domain.
+    #[inline]
+    pub(crate) fn policy(&self) -> Policy {
+        Policy(self.policy.load(Ordering::Relaxed))
+    }
+
+    /// Whether what is in force for it has been heard, ever.
+    pub(crate) fn joined(&self) -> bool {
+        self.joined.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_joined(&self) {
+        self.joined.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn public(&self) -> Arc<Public> {
+        Arc::clone(&self.public.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes public limits, if they are not older than what is known.
+    pub(crate) fn learn(&self, public: &Public) {
+        let mut known = self.public.write().unwrap_or_else(PoisonError::into_inner);
+        if public.version < known.version {
+            return;
+        }
+        let blind_changed = known.blind != public.blind;
+        *known = Arc::new(public.clone());
+        drop(known);
+        if blind_changed {
+            let local = Local::of_policy(public.blind).map(Arc::new);
+            *self.local.write().unwrap_or_else(PoisonError::into_inner) = local;
+        }
+        self.set_flag(REFUSED, public.refused);
+        self.set_flag(IGNORED, public.ignored);
+        self.policy.store(Policy::of(public).0, Ordering::Relaxed);
+    }
+
+    /// Whether a blind call of a domain may pass, or how long until it may.
+    pub(crate) fn passes_blind(&self, fingerprint: u64, copies: u32, now: Mono) -> Result<(), Span> {
+        match self.public().blind {
+            BlindPolicy::Open => Ok(()),
+            BlindPolicy::Closed | BlindPolicy::Local { limit: 0, .. } => Err(Span::MAX),
+            BlindPolicy::Local { .. } => {
+                let local = self.local.read().unwrap_or_else(PoisonError::into_inner).clone();
+                local.map_or(Ok(()), |local| local.take(fingerprint, copies, now))
+            }
+        }
+    }
+}
+
+/// A limit and its window in one number, so that a call reads both at once: hits in the upper half,
+/// whole seconds (0: not whole) in the lower. 0: not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Policy(u64);
+
+impl Policy {
+    fn of(public: &Public) -> Self {
+        let Some(tier) = public.tiers.first().filter(|_| !public.has_overrides) else {
+            return Self(0);
+        };
+        let seconds = u32::try_from(whole_seconds(tier.window));
+        let (Ok(limit), Ok(seconds)) = (u32::try_from(tier.limit), seconds) else {
+            return Self(0);
+        };
+        Self(u64::from(limit) << 32 | u64::from(seconds))
+    }
+
+    /// The limit and its window in seconds, 0 where it is not whole.
+    pub(crate) fn get(self) -> Option<(u64, u64)> {
+        (self.0 != 0).then_some((self.0 >> 32, self.0 & 0xffff_ffff))
+    }
+}
+
+/// A window in seconds, 0 if it is not a whole number of them.
+pub(crate) fn whole_seconds(window: Span) -> u64 {
+    let micros = window.as_micros();
+    if micros.is_multiple_of(1_000_000) { micros / 1_000_000 } else { 0 }
+}
+
+/// All resources of an agent, by name and by number.
+#[derive(Debug)]
+pub(crate) struct Resources {
+    seed: u64,
+    max: usize,
+    all: RwLock<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    by_name: HashMap<Arc<str>, Arc<Resource>>,
+    by_id: Vec<Arc<Resource>>,
+}
+
+impl Resources {
+    pub(crate) fn new(seed: u64, max: usize) -> Self {
+        Self { seed, max, all: RwLock::default() }
+    }
+
+    /// The resource of this name, made if it is new (told by the second). `None` at the bound.
+    pub(crate) fn get(&self, name: &str) -> (Option<Arc<Resource>>, bool) {
+        if let Some(known) = self.all.read().unwrap_or_else(PoisonError::into_inner).by_name.get(name) {
+            return (Some(Arc::clone(known)), false);
+        }
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.by_name.get(name) {
+            return (Some(Arc::clone(known)), false);
+        }
+        if self.max <= all.by_id.len() {
+            return (None, false);
+        }
+        let id = ResourceId(u32::try_from(all.by_id.len()).unwrap_or(u32::MAX));
+        let resource = Arc::new(Resource::new(id, name, self.seed));
+        all.by_name.insert(Arc::clone(&resource.name), Arc::clone(&resource));
+        all.by_id.push(Arc::clone(&resource));
+        (Some(resource), true)
+    }
+
+    pub(crate) fn by_id(&self, id: ResourceId) -> Option<Arc<Resource>> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        all.by_id.get(id.0 as usize).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Resource>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).by_id.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_shared::wire::public::PublicTier;
+
+    #[test]
+    fn a_name_has_one_resource_and_numbers_have_a_bound() {
+        let resources = Resources::new(7, 2);
+        let (one, new) = resources.get("a");
+        assert!(new);
+        let (again, new) = resources.get("a");
+        assert!(!new && Arc::ptr_eq(one.as_ref().expect("a"), again.as_ref().expect("a")));
+        assert!(resources.get("b").0.is_some());
+        assert!(resources.get("c").0.is_none());
+        assert_eq!(resources.all().len(), 2);
+    }
+
+    #[test]
+    fn one_domain_has_different_fingerprints_in_different_resources() {
+        let resources = Resources::new(7, 9);
+        let of = |name: &str| resources.get(name).0.expect("room").fingerprint("acme");
+        assert_ne!(of("a"), of("b"));
+        assert_eq!(of("a"), of("a"));
+    }
+
+    #[test]
+    fn a_policy_that_may_not_hold_is_not_told() {
+        let mut public = Public {
+            version: 1,
+            tiers: [PublicTier { limit: 100, window: Span::from_secs(10) }].into(),
+            ..Public::default()
+        };
+        assert_eq!(Policy::of(&public).get(), Some((100, 10)));
+        public.has_overrides = true;
+        assert_eq!(Policy::of(&public).get(), None);
+        assert_eq!(whole_seconds(Span::from_millis(1_500)), 0);
+    }
+
+    #[test]
+    fn older_public_limits_change_nothing() {
+        let resource = Resource::new(ResourceId(0), "a", 1);
+        resource.learn(&Public { version: 5, refused: true, ..Public::default() });
+        resource.learn(&Public { version: 4, refused: false, ..Public::default() });
+        assert_eq!(resource.flags() & REFUSED, REFUSED);
+    }
+}
