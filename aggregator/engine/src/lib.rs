@@ -11,9 +11,11 @@
 //! stream    the rules over hits that were let through    (the log's reading)
 //! engine    one partition: records in, rulings out
 //! cases     test vectors played through both readings
+//! copies    how many are held at a time, and by whom
 //! ```
 
 pub mod cases;
+pub mod copies;
 pub mod engine;
 pub mod inline;
 pub mod limits;

@@ -1,0 +1,114 @@
+//! Agents' epochs as one resource knows them: their holds, and the ids that stay ended.
+//!
+//! Knows nothing of beats and of silence. What stays true: an epoch's live copies are the sum of
+//! its live holds; a number that was ended is refused until the epoch is over, or until more were
+//! ended than are remembered.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_shared::holdings::Holdings;
+
+use super::digest;
+use super::effects::AgentIx;
+use super::table::NIL;
+
+/// Ended ids that are remembered of one epoch. Beyond it the least is forgotten: ids rise, so it is
+/// the one least likely to be listed still, and one that was ended by its age would be ended by its
+/// start again.
+pub const ENDED_IDS_MAX: usize = 4_096;
+
+#[derive(Clone, Debug)]
+pub(super) struct Agent {
+    pub(super) name: Box<str>,
+    pub(super) epoch: u64,
+    /// A fingerprint of name and epoch.
+    pub(super) mark: u64,
+    /// The first of its holds, live and lost ones.
+    pub(super) head: u32,
+    pub(super) live_copies: u64,
+    /// What a beat's digest is compared with: its live holds.
+    pub(super) holdings: Holdings,
+    pub(super) ended: BTreeSet<u64>,
+    pub(super) over: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Agents {
+    slots: Vec<Option<Agent>>,
+    free: Vec<u32>,
+    by_name: BTreeMap<Box<str>, BTreeMap<u64, u32>>,
+}
+
+impl Agents {
+    /// The number of an epoch, which is made if need be.
+    pub(super) fn intern(&mut self, name: &str, epoch: u64) -> AgentIx {
+        if let Some(found) = self.find(name, epoch) {
+            return found;
+        }
+        let agent = Agent {
+            name: name.into(),
+            epoch,
+            mark: digest::of_names([name, &epoch.to_string()].into_iter()),
+            head: NIL,
+            live_copies: 0,
+            holdings: Holdings::default(),
+            ended: BTreeSet::new(),
+            over: false,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(agent);
+                slot
+            }
+            None => {
+                self.slots.push(Some(agent));
+                self.slots.len() as u32 - 1
+            }
+        };
+        let epochs = self.by_name.entry(name.into()).or_default();
+        epochs.insert(epoch, slot);
+        AgentIx(slot)
+    }
+
+    pub(super) fn find(&self, name: &str, epoch: u64) -> Option<AgentIx> {
+        let slot = self.by_name.get(name)?.get(&epoch)?;
+        Some(AgentIx(*slot))
+    }
+
+    #[inline]
+    pub(super) fn get(&self, agent: AgentIx) -> Option<&Agent> {
+        self.slots.get(agent.0 as usize)?.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, agent: AgentIx) -> Option<&mut Agent> {
+        self.slots.get_mut(agent.0 as usize)?.as_mut()
+    }
+
+    /// Frees the number of an epoch that has no holds.
+    pub(super) fn remove(&mut self, agent: AgentIx) {
+        let slot = self.slots.get_mut(agent.0 as usize);
+        let Some(gone) = slot.and_then(Option::take) else {
+            return;
+        };
+        self.free.push(agent.0);
+        if let Some(epochs) = self.by_name.get_mut(&gone.name) {
+            epochs.remove(&gone.epoch);
+            if epochs.is_empty() {
+                self.by_name.remove(&gone.name);
+            }
+        }
+    }
+
+    /// All epochs, by name and epoch.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = (AgentIx, &Agent)> {
+        self.by_name
+            .values()
+            .flat_map(BTreeMap::values)
+            .filter_map(|&slot| Some((AgentIx(slot), self.get(AgentIx(slot))?)))
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Option<Agent>>()
+    }
+}

@@ -1,0 +1,318 @@
+//! What agents say about themselves: beats, going, coming back, and the end of an epoch.
+//!
+//! ```text
+//! full beat     all holds of the epoch: what is counted and not listed was released (the release
+//!               was lost); what is listed and not counted is counted (its hold was lost, or the
+//!               agent comes back); what was ended stays ended
+//! digest beat   the same in eight bytes: equal, or a full one is wanted
+//! gone          its holds count no more, and are kept as lost
+//! epoch over    nothing of it is kept but that it is over
+//! forgotten     not even that
+//! ```
+//!
+//! A reserve that still awaits its verdict is not held yet: the agent names its number apart, so
+//! that a beat neither brings it in nor takes it away. Knows nothing of silence or sequences. What
+//! stays true: nothing is held by a gone agent; after a full beat the epoch holds what it listed,
+//! less what was ended or could not be claimed.
+
+use tollgate_shared::holdings::Holdings;
+use tollgate_shared::time::Timestamp;
+
+use super::effects::{AgentIx, Effects, HoldId, Refused, TransferId, Verdict};
+use super::holds::Flags;
+use super::ops::{Ask, excess_of};
+use super::state::Copies;
+
+/// A hold as a beat lists it.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'a> {
+    /// Its number.
+    pub number: u64,
+    /// Its domain.
+    pub domain: &'a str,
+    /// The copies that it still has; 0 only where it was seized and the agent has not heard yet how
+    /// many there are.
+    pub copies: u32,
+    /// When it was taken.
+    pub start: Timestamp,
+    /// Whether it was granted before use.
+    pub strict: bool,
+    /// The transfer that it was seized from.
+    pub seized: Option<TransferId>,
+}
+
+/// What comes of a digest beat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DigestBeat {
+    /// The epoch holds what is counted.
+    Equal,
+    /// It holds something else: a full beat is wanted.
+    Differs,
+}
+
+impl Copies {
+    /// Applies the full list of what an epoch holds. `awaiting` are numbers of reserves whose
+    /// verdict the agent does not know yet. Verdicts are given on holds that come to count, or
+    /// cannot.
+    ///
+    /// First everything shrinks that was released, then grows what is new, in the list's order; so
+    /// a lost release makes no excess.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::EpochOver`]; nothing has changed.
+    pub fn full_beat(
+        &mut self,
+        agent: AgentIx,
+        at: Timestamp,
+        listed: &[Listed<'_>],
+        awaiting: &[u64],
+        out: &mut Effects,
+    ) -> Result<(), Refused> {
+        self.acting(agent)?;
+        let from = out.scopes_said();
+        for entry in listed {
+            self.shrink_to(agent, entry, out);
+        }
+        for &number in awaiting {
+            if let Some(slot) = self.holds.find(HoldId { agent, number }) {
+                self.holds.set_listed(slot, true);
+            }
+        }
+        for slot in self.slots_of(agent) {
+            if self.holds.listed(slot) {
+                self.holds.set_listed(slot, false);
+            } else {
+                self.end(slot, out);
+            }
+        }
+        for entry in listed {
+            let id = HoldId {
+                agent,
+                number: entry.number,
+            };
+            if let Some(verdict) = self.grow_to(id, at, entry, out) {
+                out.verdicts.push((id, verdict));
+            }
+        }
+        out.settle(from);
+        Ok(())
+    }
+
+    /// Compares what an epoch says it holds with what is counted, `awaiting` left out. What is kept
+    /// as lost is dropped where they are equal: the agent does not hold it any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::EpochOver`].
+    pub fn digest_beat(
+        &mut self,
+        agent: AgentIx,
+        holdings: Holdings,
+        awaiting: &[u64],
+        out: &mut Effects,
+    ) -> Result<DigestBeat, Refused> {
+        let mut counted = self.acting(agent)?.holdings;
+        let mut left_out = Vec::new();
+        for &number in awaiting {
+            if let Ok((slot, facts)) = self.live(HoldId { agent, number })
+                && !self.holds.listed(slot)
+            {
+                self.holds.set_listed(slot, true);
+                left_out.push(slot);
+                counted = counted.without(number, facts.copies);
+            }
+        }
+        for slot in left_out {
+            self.holds.set_listed(slot, false);
+        }
+        if counted != holdings {
+            return Ok(DigestBeat::Differs);
+        }
+        for slot in self.slots_of(agent) {
+            if self.holds.facts(slot).flags.lost {
+                self.end(slot, out);
+            }
+        }
+        Ok(DigestBeat::Equal)
+    }
+
+    /// An agent has gone silent: its holds count no more. What it has staged stays. Its holds are
+    /// kept as lost, for a return. Returns the copies that came back.
+    pub fn agent_gone(&mut self, agent: AgentIx, out: &mut Effects) -> u64 {
+        let released = self.copies_of(agent);
+        let from = out.scopes_said();
+        for slot in self.slots_of(agent) {
+            if !self.holds.facts(slot).flags.lost {
+                self.lose(slot, out);
+            }
+        }
+        out.settle(from);
+        released
+    }
+
+    /// An epoch is over, because its successor says so or it said so itself: nothing of it counts
+    /// or is kept, and it may do nothing more. What it has staged stays. Returns the copies that
+    /// came back.
+    pub fn epoch_over(&mut self, agent: AgentIx, out: &mut Effects) -> u64 {
+        let released = self.drop_all_of(agent, out);
+        if let Some(found) = self.agents.get_mut(agent)
+            && !found.over
+        {
+            found.over = true;
+            let words = [found.mark, 0, 0, 0, 0];
+            self.sum.add(super::digest::Kind::EpochOver, words);
+        }
+        released
+    }
+
+    /// Forgets an epoch, also that it is over and which ids were ended: its number is given anew.
+    /// Returns the copies that came back, if it still held any.
+    pub fn forget(&mut self, agent: AgentIx, out: &mut Effects) -> u64 {
+        let released = self.drop_all_of(agent, out);
+        if let Some(found) = self.agents.get(agent)
+            && found.over
+        {
+            let words = [found.mark, 0, 0, 0, 0];
+            self.sum.take(super::digest::Kind::EpochOver, words);
+        }
+        self.agents.remove(agent);
+        released
+    }
+
+    fn drop_all_of(&mut self, agent: AgentIx, out: &mut Effects) -> u64 {
+        let released = self.copies_of(agent);
+        let from = out.scopes_said();
+        for slot in self.slots_of(agent) {
+            self.end(slot, out);
+        }
+        out.settle(from);
+        if let Some(found) = self.agents.get_mut(agent) {
+            for number in std::mem::take(&mut found.ended) {
+                let words = [found.mark, number, 0, 0, 0];
+                self.sum.take(super::digest::Kind::EndedId, words);
+            }
+        }
+        released
+    }
+
+    /// The first pass of a beat: marks a hold that is here as listed, and takes from it what it has
+    /// more than is listed.
+    fn shrink_to(&mut self, agent: AgentIx, entry: &Listed<'_>, out: &mut Effects) {
+        let number = entry.number;
+        let Some(slot) = self.holds.find(HoldId { agent, number }) else {
+            return;
+        };
+        self.holds.set_listed(slot, true);
+        let facts = self.holds.facts(slot);
+        if !facts.flags.lost && 0 < entry.copies && entry.copies < facts.copies {
+            self.resize(slot, entry.copies, out);
+        }
+    }
+
+    /// The second pass: a hold comes to count as it is listed. None: it did already.
+    fn grow_to(
+        &mut self,
+        id: HoldId,
+        at: Timestamp,
+        entry: &Listed<'_>,
+        out: &mut Effects,
+    ) -> Option<Verdict> {
+        if self
+            .acting(id.agent)
+            .is_ok_and(|of| of.ended.contains(&id.number))
+        {
+            return Some(Verdict::Ended);
+        }
+        match self.holds.find(id) {
+            Some(slot) => self.grow_known(slot, entry, out),
+            None => Some(self.count_unknown(id, at, entry, out)),
+        }
+    }
+
+    fn grow_known(&mut self, slot: u32, entry: &Listed<'_>, out: &mut Effects) -> Option<Verdict> {
+        let facts = self.holds.facts(slot);
+        let copies = match entry.copies {
+            0 => facts.copies,
+            copies => copies,
+        };
+        let counted = if facts.flags.lost { 0 } else { facts.copies };
+        if copies <= counted {
+            return None;
+        }
+        let class = self.class_at(facts.domain);
+        let limit = self.limit_of_class(class);
+        let held = self.domains.at(facts.domain).copies();
+        let taken = excess_of(copies - counted, self.room_with(limit, held, facts.set));
+        if facts.flags.lost {
+            self.find_again(slot, copies);
+        } else {
+            self.resize(slot, copies, out);
+        }
+        let held = self.domains.at(facts.domain).copies();
+        let name = self.domains.name(facts.domain);
+        self.say_full(name, limit, held, facts.set, out);
+        Some(Verdict::Counted(taken))
+    }
+
+    fn count_unknown(
+        &mut self,
+        id: HoldId,
+        at: Timestamp,
+        entry: &Listed<'_>,
+        out: &mut Effects,
+    ) -> Verdict {
+        let start = entry.start.min(at);
+        if let Some(transfer) = entry.seized {
+            return self.claim_listed(id, transfer, entry.copies, out);
+        }
+        if entry.copies == 0 || self.too_old(start) {
+            return Verdict::Ended;
+        }
+        if !self.has_place() {
+            self.counters.not_counted += 1;
+            return Verdict::NotCounted;
+        }
+        let ask = Ask {
+            id,
+            at: start,
+            domain: entry.domain,
+            copies: entry.copies,
+        };
+        let flags = Flags {
+            strict: entry.strict,
+            ..Flags::default()
+        };
+        Verdict::Counted(self.hold_in_place_of(&ask, None, flags, out))
+    }
+
+    /// A beat lists a hold that was seized and is not known: its seize was lost. What is staged is
+    /// claimed, and what of it the agent has released since goes.
+    fn claim_listed(
+        &mut self,
+        id: HoldId,
+        transfer: TransferId,
+        copies: u32,
+        out: &mut Effects,
+    ) -> Verdict {
+        let Some(staged) = self.staging.get(transfer).copied() else {
+            return Verdict::UnknownTransfer;
+        };
+        self.claim(transfer, &staged, id, out);
+        if 0 < copies
+            && copies < staged.copies
+            && let Some(slot) = self.holds.find(id)
+        {
+            self.resize(slot, copies, out);
+        }
+        Verdict::Counted(super::effects::Taken {
+            excess: 0,
+            by: None,
+        })
+    }
+
+    pub(super) fn slots_of(&self, agent: AgentIx) -> Vec<u32> {
+        let head = self.agents.get(agent).map(|agent| agent.head);
+        head.map_or_else(Vec::new, |head| self.holds.of_agent(head).collect())
+    }
+}

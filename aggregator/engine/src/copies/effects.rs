@@ -1,0 +1,286 @@
+//! What an operation says beside its result: scopes that closed or opened, holds that ended,
+//! verdicts for an agent.
+//!
+//! ```text
+//! hold 2 of b       full: group probation          the scope is denied until it has room again
+//! release 2 of b    open: group probation          the denial is lifted
+//! ```
+//!
+//! One value is used again for record after record, so that saying something allocates nothing
+//! once it has grown. Knows nothing of denials that are in force: a scope that was closed before
+//! may be said to be closed again, one may open that nobody closed. What stays true: of two
+//! statements about one scope the later one holds.
+
+use super::groups::GroupIx;
+
+/// An agent's epoch in one resource, by its number; valid until it is forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AgentIx(pub(super) u32);
+
+/// A hold: the agent's epoch that took it, and the number that the epoch gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HoldId {
+    /// The epoch.
+    pub agent: AgentIx,
+    /// Its number, never given twice within the epoch.
+    pub number: u64,
+}
+
+/// Copies that are staged for whoever knows this: drawn at random by the agent that staged them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransferId(pub u128);
+
+/// Which limit was nearest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limiter {
+    /// The domain's.
+    Domain,
+    /// A group's.
+    Group(GroupIx),
+    /// The global one.
+    Resource,
+}
+
+/// What a reserve was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Copies; none: nothing has changed.
+    pub granted: u32,
+    /// What kept it below the copies that were asked for.
+    pub by: Option<Limiter>,
+}
+
+/// What was too much of copies that are in use already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Copies that a reserve would not have granted; they are counted all the same.
+    pub excess: u32,
+    /// What would not have let them.
+    pub by: Option<Limiter>,
+}
+
+/// Why an operation was refused. A refused operation has changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The hold is not counted: never taken, released, lost or somebody else's.
+    #[error("unknown hold")]
+    UnknownHold,
+    /// The hold has fewer copies.
+    #[error("{asked} copies asked of a hold of {held}")]
+    TooManyCopies {
+        /// Copies that it has.
+        held: u32,
+        /// Copies that were asked.
+        asked: u32,
+    },
+    /// Nothing is staged under the id: never was, seized already, or let go at its end.
+    #[error("unknown transfer")]
+    UnknownTransfer,
+    /// Something is staged under the id already.
+    #[error("a transfer of this id is staged already")]
+    TransferExists,
+    /// The hold's id is in use.
+    #[error("a hold of this id exists already")]
+    HoldExists,
+    /// The hold was ended by its age or by an operator, and stays so.
+    #[error("the hold was ended")]
+    HoldEnded,
+    /// The agent's epoch is over.
+    #[error("the agent's epoch is over")]
+    EpochOver,
+    /// An operation without copies.
+    #[error("0 copies, expected at least 1")]
+    NoCopies,
+    /// More copies wanted at least than at most.
+    #[error("min {min} above copies {copies}")]
+    MinAboveCopies {
+        /// The least that were wanted.
+        min: u32,
+        /// The most.
+        copies: u32,
+    },
+    /// The resource keeps as many holds as it may. They are not counted.
+    #[error("as many holds are kept as may be")]
+    AtCapacity,
+}
+
+/// What an agent is told about a hold that its beat listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Counted now; so much of it was too much.
+    Counted(Taken),
+    /// It was ended by its age or by an operator: the agent must stop using it.
+    Ended,
+    /// It names a transfer that it cannot claim.
+    UnknownTransfer,
+    /// As many holds are kept as may be; it is not counted.
+    NotCounted,
+}
+
+/// What is denied to everybody in it while it is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope<'a> {
+    /// A domain.
+    Domain(&'a str),
+    /// A group.
+    Group(&'a str),
+    /// All domains.
+    Resource,
+}
+
+/// A hold that ended without its holder's doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The hold.
+    pub hold: HoldId,
+    /// Copies that came back.
+    pub copies: u32,
+}
+
+/// What was said while operations were applied.
+#[derive(Clone, Debug, Default)]
+pub struct Effects {
+    text: String,
+    scopes: Vec<Said>,
+    pub(super) ended: Vec<Ended>,
+    pub(super) verdicts: Vec<(HoldId, Verdict)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    kind: Kind,
+    full: bool,
+    len: u16,
+    start: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Domain,
+    Group,
+    Resource,
+}
+
+impl Effects {
+    /// Nothing said yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets everything, for the next record.
+    pub fn clear(&mut self) {
+        self.text.clear();
+        self.scopes.clear();
+        self.ended.clear();
+        self.verdicts.clear();
+    }
+
+    /// Scopes, each with whether it is full now, in the order in which it was said.
+    pub fn scopes(&self) -> impl Iterator<Item = (Scope<'_>, bool)> {
+        self.scopes.iter().map(|said| (self.scope(said), said.full))
+    }
+
+    /// Holds that ended by age.
+    pub fn ended(&self) -> &[Ended] {
+        &self.ended
+    }
+
+    /// Verdicts on holds that a beat listed, in its order.
+    pub fn verdicts(&self) -> &[(HoldId, Verdict)] {
+        &self.verdicts
+    }
+
+    pub(super) fn say(&mut self, scope: Scope<'_>, full: bool) {
+        let (kind, name) = match scope {
+            Scope::Domain(name) => (Kind::Domain, name),
+            Scope::Group(name) => (Kind::Group, name),
+            Scope::Resource => (Kind::Resource, ""),
+        };
+        let said = Said {
+            kind,
+            full,
+            len: name.len() as u16,
+            start: self.text.len() as u32,
+        };
+        self.text.push_str(name);
+        self.scopes.push(said);
+    }
+
+    /// How much has been said about scopes.
+    pub(super) fn scopes_said(&self) -> usize {
+        self.scopes.len()
+    }
+
+    /// Takes back what was said since `from`: copies changed hands, and no count has moved.
+    pub(super) fn unsay(&mut self, from: usize) {
+        self.scopes.truncate(from);
+    }
+
+    /// Puts what was said since `from` in the order of scopes and keeps of each scope the last
+    /// statement. Operations on many holds walk them in an order that a restored state has not.
+    pub(super) fn settle(&mut self, from: usize) {
+        let text = &self.text;
+        let tail = &mut self.scopes[from..];
+        tail.sort_by(|a, b| scope_in(text, a).cmp(&scope_in(text, b)));
+        let mut kept = from;
+        for index in from..self.scopes.len() {
+            let said = self.scopes[index];
+            let last = self.scopes.get(index + 1);
+            if last.is_none_or(|next| scope_in(text, next) != scope_in(text, &said)) {
+                self.scopes[kept] = said;
+                kept += 1;
+            }
+        }
+        self.scopes.truncate(kept);
+    }
+
+    fn scope(&self, said: &Said) -> Scope<'_> {
+        scope_in(&self.text, said)
+    }
+}
+
+fn scope_in<'a>(text: &'a str, said: &Said) -> Scope<'a> {
+    let start = said.start as usize;
+    let name = text.get(start..start + usize::from(said.len));
+    match said.kind {
+        Kind::Domain => Scope::Domain(name.unwrap_or_default()),
+        Kind::Group => Scope::Group(name.unwrap_or_default()),
+        Kind::Resource => Scope::Resource,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settled_statements_are_in_order_and_the_last_of_a_scope_holds() {
+        let mut out = Effects::new();
+        out.say(Scope::Resource, true);
+        let from = out.scopes_said();
+        for (scope, full) in [
+            (Scope::Resource, true),
+            (Scope::Domain("b"), false),
+            (Scope::Group("a"), true),
+            (Scope::Domain("b"), true),
+            (Scope::Domain("a"), false),
+            (Scope::Resource, false),
+        ] {
+            out.say(scope, full);
+        }
+        out.settle(from);
+        let said: Vec<(Scope<'_>, bool)> = out.scopes().collect();
+        assert_eq!(
+            said,
+            [
+                (Scope::Resource, true),
+                (Scope::Domain("a"), false),
+                (Scope::Domain("b"), true),
+                (Scope::Group("a"), true),
+                (Scope::Resource, false),
+            ]
+        );
+        out.clear();
+        assert_eq!(out.scopes().count(), 0);
+    }
+}

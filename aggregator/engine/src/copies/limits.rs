@@ -1,0 +1,233 @@
+//! What limits one resource's copies, in the form that the rules ask: one look-up for a domain.
+//!
+//! ```text
+//! domain ── who ──> class ──> (limit of the domain, the groups it belongs to)
+//! ```
+//!
+//! Knows nothing of documents and plans, of holds or of time. What stays true: every limit in it is
+//! effective, that is, at most the global one; groups stand in the order of their names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_shared::time::Span;
+
+use crate::limits::{CopiesResource, NameTable};
+
+use super::names::CELLS_MAX;
+
+/// Holds, gone ones included, and staged transfers that one resource keeps where nothing else is
+/// said. Each costs about a hundred bytes at most.
+pub const HOLDS_MAX: u32 = 1 << 22;
+
+/// The limits on one resource's copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyLimits {
+    pub(super) global: Option<u64>,
+    pub(super) max_age: Option<Span>,
+    pub(super) holds_max: u32,
+    pub(super) groups: Box<[GroupLimit]>,
+    /// Class 0 is that of everybody who is not in `who`.
+    pub(super) classes: Box<[Class]>,
+    who: NameTable,
+    class_of_who: Box<[u32]>,
+}
+
+/// A group and its effective limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GroupLimit {
+    pub(super) name: Box<str>,
+    pub(super) limit: u64,
+}
+
+/// What domains share that are limited alike.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Class {
+    pub(super) limit: u64,
+    /// Numbers of groups, ascending.
+    pub(super) groups: Box<[u32]>,
+}
+
+/// Puts limits together, one statement after the other.
+#[derive(Clone, Debug)]
+pub struct CopyLimitsBuilder {
+    limit: u64,
+    global: Option<u64>,
+    max_age: Option<Span>,
+    holds_max: u32,
+    domains: BTreeMap<String, u64>,
+    groups: BTreeMap<String, (u64, BTreeSet<String>)>,
+}
+
+impl CopyLimits {
+    /// Limits that give each domain `limit` copies, and nothing else.
+    pub fn builder(limit: u64) -> CopyLimitsBuilder {
+        CopyLimitsBuilder {
+            limit,
+            global: None,
+            max_age: None,
+            holds_max: HOLDS_MAX,
+            domains: BTreeMap::new(),
+            groups: BTreeMap::new(),
+        }
+    }
+
+    /// The number of the class that limits a domain.
+    #[inline]
+    pub(super) fn class_of(&self, domain: &str) -> u32 {
+        match self.who.number_of(domain) {
+            Some(number) => self.class_of_who[number],
+            None => 0,
+        }
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.who.heap_bytes()
+            + size_of_val(&*self.class_of_who)
+            + size_of_val(&*self.classes)
+            + size_of_val(&*self.groups)
+    }
+}
+
+impl From<&CopiesResource> for CopyLimits {
+    fn from(resource: &CopiesResource) -> Self {
+        let mut builder = Self::builder(resource.limit)
+            .global(resource.global)
+            .max_age(resource.max_age);
+        for (domain, limit) in resource.overrides() {
+            builder = builder.domain(domain, limit);
+        }
+        for (name, group) in &resource.groups {
+            builder = builder.group(name, group.limit, group.members.iter());
+        }
+        builder.build()
+    }
+}
+
+impl CopyLimitsBuilder {
+    /// Copies of all domains together; none: unbounded.
+    #[must_use]
+    pub fn global(mut self, copies: Option<u64>) -> Self {
+        self.global = copies;
+        self
+    }
+
+    /// How long a hold may last; none: without end.
+    #[must_use]
+    pub fn max_age(mut self, span: Option<Span>) -> Self {
+        self.max_age = span;
+        self
+    }
+
+    /// The most holds and transfers that are kept; what comes on top is not counted.
+    #[must_use]
+    pub fn holds_max(mut self, holds: u32) -> Self {
+        self.holds_max = holds.min(CELLS_MAX);
+        self
+    }
+
+    /// A domain's own limit.
+    #[must_use]
+    pub fn domain(mut self, domain: &str, copies: u64) -> Self {
+        self.domains.insert(domain.to_owned(), copies);
+        self
+    }
+
+    /// A group's limit and members.
+    #[must_use]
+    pub fn group<'a>(
+        mut self,
+        name: &str,
+        copies: u64,
+        members: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let members = members.into_iter().map(str::to_owned).collect();
+        self.groups.insert(name.to_owned(), (copies, members));
+        self
+    }
+
+    /// The limits, each lowered to the global one.
+    pub fn build(self) -> CopyLimits {
+        let cap = |limit: u64| self.global.map_or(limit, |global| limit.min(global));
+        let default = Class {
+            limit: cap(self.limit),
+            groups: Box::default(),
+        };
+        let mut groups_of: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for domain in self.domains.keys() {
+            groups_of.insert(domain, Vec::new());
+        }
+        for (number, (_, members)) in (0u32..).zip(self.groups.values()) {
+            for member in members {
+                groups_of.entry(member).or_default().push(number);
+            }
+        }
+        let mut classes = vec![default];
+        let mut numbers: BTreeMap<Class, u32> = BTreeMap::new();
+        numbers.insert(classes[0].clone(), 0);
+        let class_of_who = groups_of
+            .iter()
+            .map(|(domain, groups)| {
+                let own = self.domains.get(*domain).copied();
+                let class = Class {
+                    limit: cap(own.unwrap_or(self.limit)),
+                    groups: groups.clone().into_boxed_slice(),
+                };
+                *numbers.entry(class).or_insert_with_key(|class| {
+                    classes.push(class.clone());
+                    classes.len() as u32 - 1
+                })
+            })
+            .collect();
+        CopyLimits {
+            global: self.global,
+            max_age: self.max_age,
+            holds_max: self.holds_max,
+            who: NameTable::from_sorted(groups_of.keys().copied()),
+            class_of_who,
+            classes: classes.into_boxed_slice(),
+            groups: self
+                .groups
+                .iter()
+                .map(|(name, (limit, _))| GroupLimit {
+                    name: name.as_str().into(),
+                    limit: cap(*limit),
+                })
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+
+    #[test]
+    fn a_document_says_the_same_as_the_builder() {
+        let text = "version = 1\nrules = 1\n[copies.sandbox]\nlimit = 10\nglobal = 40\n\
+                    max_age = \"1h\"\ndomains = { acme = 50, tiny = 1 }\n\
+                    groups.probation = { limit = 4, members = [\"new-1\", \"tiny\"] }\n";
+        let limits = Limits::parse(text).expect("a document");
+        let resource = limits.copies("sandbox");
+        let built = CopyLimits::builder(10)
+            .global(Some(40))
+            .max_age(Some(Span::from_secs(3_600)))
+            .domain("acme", 50)
+            .domain("tiny", 1)
+            .group("probation", 4, ["new-1", "tiny"])
+            .build();
+        assert_eq!(CopyLimits::from(resource.expect("sandbox")), built);
+        let limit = |domain: &str| built.classes[built.class_of(domain) as usize].limit;
+        assert_eq!([limit("acme"), limit("tiny"), limit("x")], [40, 1, 10]);
+    }
+
+    #[test]
+    fn domains_that_are_limited_alike_share_a_class() {
+        let mut builder = CopyLimits::builder(10);
+        for n in 0..1_000 {
+            builder = builder.domain(&format!("t{n}"), n % 3);
+        }
+        assert_eq!(builder.build().classes.len(), 4);
+    }
+}

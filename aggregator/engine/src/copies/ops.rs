@@ -1,0 +1,328 @@
+//! Operations on one hold: reserve, hold, release, transfer, seize, and the operator's end.
+//!
+//! ```text
+//! limit 10 a domain, probation {b} 3
+//! hold 2 of b          excess 0
+//! hold 2 of b          excess 1: probation had room for one; both are counted; probation is full
+//! release 2 of b       probation has room again
+//! reserve 1..=5 of b   granted 1, kept below 5 by probation
+//! transfer 1, ttl 10s  still counted; seized by anybody once, or let go at the first tick from
+//!                      then + 10 s on
+//! ```
+//!
+//! Knows nothing of beats and of time. What stays true: a refused operation has changed nothing.
+
+use std::borrow::Cow;
+
+use tollgate_shared::names::admit_domain;
+use tollgate_shared::time::{Span, Timestamp};
+
+use super::effects::{Effects, Grant, HoldId, Limiter, Refused, Taken, TransferId};
+use super::holds::{Facts, Flags};
+use super::staging::Staged;
+use super::state::{Asked, Copies, Room};
+
+/// Copies of a domain, asked for or in use.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// The hold's id.
+    pub id: HoldId,
+    /// When they were taken: their age begins here.
+    pub at: Timestamp,
+    /// On whose behalf.
+    pub domain: &'a str,
+    /// How many.
+    pub copies: u32,
+}
+
+impl Copies {
+    /// Grants the largest n in [`min`, `copies`] that all limits leave room for; less than `min`
+    /// grants nothing. (Charon, section 3.1, `reserve`.)
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] for no copies, a `min` above them, an id that is in use or was ended, an epoch
+    /// that is over, and at the bound of holds.
+    pub fn reserve(&mut self, ask: Ask<'_>, min: u32, out: &mut Effects) -> Result<Grant, Refused> {
+        if ask.copies < min {
+            let copies = ask.copies;
+            return Err(Refused::MinAboveCopies { min, copies });
+        }
+        let lost = match self.may_begin(&ask)? {
+            Some(slot) if !self.holds.facts(slot).flags.lost => return Err(Refused::HoldExists),
+            lost => lost,
+        };
+        let name = admit_domain(ask.domain);
+        let asked = self.ask(&name);
+        let room = self.room(&asked);
+        let (granted, by) = largest(ask.copies, room);
+        if granted == 0 || granted < min {
+            let held = asked.slot.map_or(0, |slot| self.domains.at(slot).copies());
+            self.say_full(
+                &name,
+                self.limit_of_class(asked.class),
+                held,
+                asked.set,
+                out,
+            );
+            return Ok(Grant { granted: 0, by });
+        }
+        if lost.is_none() && !self.has_place() {
+            return Err(self.at_capacity());
+        }
+        let taken = Ask {
+            copies: granted,
+            ..ask
+        };
+        let strict = Flags {
+            strict: true,
+            ..Flags::default()
+        };
+        self.take(&taken, asked, lost, strict, out);
+        Ok(Grant { granted, by })
+    }
+
+    /// Counts copies that are in use already, whatever the limits say. A hold of the same id, from
+    /// an earlier reserve, is replaced.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] for no copies, an id that was ended, an epoch that is over, and at the bound.
+    pub fn hold(&mut self, ask: Ask<'_>, out: &mut Effects) -> Result<Taken, Refused> {
+        let before = self.may_begin(&ask)?;
+        if before.is_none() && !self.has_place() {
+            return Err(self.at_capacity());
+        }
+        Ok(self.hold_in_place_of(&ask, before, Flags::default(), out))
+    }
+
+    /// Gives copies back; with the last one the hold is over.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] for no copies, for a hold that the epoch does not hold, and for more copies than
+    /// it has.
+    pub fn release(&mut self, id: HoldId, copies: u32, out: &mut Effects) -> Result<(), Refused> {
+        let (slot, facts) = self.live_with(id, copies)?;
+        if facts.copies == copies {
+            self.end(slot, out);
+        } else {
+            self.resize(slot, facts.copies - copies, out);
+        }
+        Ok(())
+    }
+
+    /// Moves copies of a hold to the staging area, where they still count until somebody seizes
+    /// them or the first tick at or after `at` + `ttl` lets them go.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] as for [`release`](Self::release), for an id under which something is staged, and
+    /// at the bound.
+    pub fn transfer(
+        &mut self,
+        id: HoldId,
+        copies: u32,
+        to: TransferId,
+        at: Timestamp,
+        ttl: Span,
+        out: &mut Effects,
+    ) -> Result<(), Refused> {
+        let (slot, facts) = self.live_with(id, copies)?;
+        if self.staging.get(to).is_some() {
+            return Err(Refused::TransferExists);
+        }
+        if copies < facts.copies && !self.has_place() {
+            return Err(self.at_capacity());
+        }
+        let from = out.scopes_said();
+        let staged = Staged {
+            domain: facts.domain,
+            set: facts.set,
+            copies,
+            strict: facts.flags.strict,
+            start: facts.start,
+            end: at.saturating_add(ttl),
+        };
+        self.stage(to, staged);
+        if facts.copies == copies {
+            self.end(slot, out);
+        } else {
+            self.resize(slot, facts.copies - copies, out);
+        }
+        out.unsay(from);
+        Ok(())
+    }
+
+    /// Claims everything staged under an id, for a new hold of any agent, also the one that staged
+    /// it. The hold is of the same domain and groups and as old as the copies are; see
+    /// [`hold_of`](Self::hold_of). Returns how many they are.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] where nothing is staged (any more), for an id that is in use or was ended, and an
+    /// epoch that is over.
+    pub fn seize(
+        &mut self,
+        from: TransferId,
+        id: HoldId,
+        out: &mut Effects,
+    ) -> Result<u32, Refused> {
+        if self.acting(id.agent)?.ended.contains(&id.number) {
+            return Err(Refused::HoldEnded);
+        }
+        let before = self.holds.find(id);
+        if before.is_some_and(|slot| !self.holds.facts(slot).flags.lost) {
+            return Err(Refused::HoldExists);
+        }
+        let staged = *self.staging.get(from).ok_or(Refused::UnknownTransfer)?;
+        if let Some(lost) = before {
+            self.end(lost, out);
+        }
+        self.claim(from, &staged, id, out);
+        Ok(staged.copies)
+    }
+
+    /// Ends a hold by an operator's word: its copies come back, and beats that list it do not bring
+    /// it back. Returns the copies; none if its agent was gone.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::UnknownHold`] for a hold that nobody has.
+    pub fn end_hold(&mut self, id: HoldId, out: &mut Effects) -> Result<u32, Refused> {
+        let slot = self.holds.find(id).ok_or(Refused::UnknownHold)?;
+        let facts = self.holds.facts(slot);
+        self.end(slot, out);
+        self.stays_ended(id);
+        Ok(if facts.flags.lost { 0 } else { facts.copies })
+    }
+
+    /// Lets staged copies go by an operator's word. Returns how many.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::UnknownTransfer`] where nothing is staged.
+    pub fn end_transfer(&mut self, id: TransferId, out: &mut Effects) -> Result<u32, Refused> {
+        let staged = self.unstage(id, out).ok_or(Refused::UnknownTransfer)?;
+        Ok(staged.copies)
+    }
+
+    /// Whether a hold may begin under this id; what is there already is its slot.
+    fn may_begin(&self, ask: &Ask<'_>) -> Result<Option<u32>, Refused> {
+        if ask.copies == 0 {
+            return Err(Refused::NoCopies);
+        }
+        if self.acting(ask.id.agent)?.ended.contains(&ask.id.number) {
+            return Err(Refused::HoldEnded);
+        }
+        Ok(self.holds.find(ask.id))
+    }
+
+    fn live_with(&self, id: HoldId, copies: u32) -> Result<(u32, Facts), Refused> {
+        let (slot, facts) = self.live(id)?;
+        if copies == 0 {
+            return Err(Refused::NoCopies);
+        }
+        if facts.copies < copies {
+            return Err(Refused::TooManyCopies {
+                held: facts.copies,
+                asked: copies,
+            });
+        }
+        Ok((slot, facts))
+    }
+
+    /// Counts copies in use, after what stood under the id has left.
+    pub(super) fn hold_in_place_of(
+        &mut self,
+        ask: &Ask<'_>,
+        before: Option<u32>,
+        flags: Flags,
+        out: &mut Effects,
+    ) -> Taken {
+        let from = out.scopes_said();
+        if let Some(slot) = before {
+            self.end(slot, out);
+        }
+        let name: Cow<'_, str> = admit_domain(ask.domain);
+        let asked = self.ask(&name);
+        let taken = excess_of(ask.copies, self.room(&asked));
+        self.take(ask, asked, None, flags, out);
+        if before.is_some() {
+            out.settle(from);
+        }
+        taken
+    }
+
+    fn take(
+        &mut self,
+        ask: &Ask<'_>,
+        asked: Asked<'_>,
+        lost: Option<u32>,
+        flags: Flags,
+        out: &mut Effects,
+    ) {
+        let facts = Facts {
+            id: ask.id,
+            domain: self.come_in(&asked),
+            set: asked.set,
+            copies: ask.copies,
+            start: ask.at,
+            flags,
+        };
+        if let Some(slot) = lost {
+            // The domain must not leave in between.
+            self.domains.refer(facts.domain);
+            self.end(slot, out);
+            self.begin(&facts);
+            self.domains.unrefer(facts.domain);
+        } else {
+            self.begin(&facts);
+        }
+        let held = self.domains.at(facts.domain).copies();
+        let limit = self.limit_of_class(asked.class);
+        self.say_full(asked.name, limit, held, asked.set, out);
+    }
+
+    /// Staged copies become a hold; nothing is counted twice or out in between.
+    pub(super) fn claim(
+        &mut self,
+        from: TransferId,
+        staged: &Staged,
+        id: HoldId,
+        out: &mut Effects,
+    ) {
+        let said = out.scopes_said();
+        self.begin(&Facts {
+            id,
+            domain: staged.domain,
+            set: staged.set,
+            copies: staged.copies,
+            start: staged.start,
+            flags: Flags {
+                strict: staged.strict,
+                seized: true,
+                lost: false,
+            },
+        });
+        self.unstage(from, out);
+        out.unsay(said);
+    }
+}
+
+/// The most copies that room lets through, and what kept them below.
+fn largest(copies: u32, room: Room) -> (u32, Option<Limiter>) {
+    match u32::try_from(room.copies) {
+        Ok(least) if least < copies => (least, Some(room.by)),
+        _ => (copies, None),
+    }
+}
+
+/// What is too much of copies that are counted whatever the room.
+pub(super) fn excess_of(copies: u32, room: Room) -> Taken {
+    let (granted, by) = largest(copies, room);
+    Taken {
+        excess: copies - granted,
+        by,
+    }
+}

@@ -1,0 +1,208 @@
+//! Who has gone silent: beats on one side, counted ticks on the other.
+//!
+//! ```text
+//! timeout 2s = 4 ticks     beat at tick 10     gone with tick 14
+//! kept for 6 ticks more                        forgotten with tick 20, unless it beats before
+//! ```
+//!
+//! Silence is counted in ticks that are in the log, so that a log that stalls buries nobody, and
+//! two owners bury the same. One for each partition, over all its resources. Knows nothing of
+//! holds. What stays true: an agent is gone exactly when the ticks of the timeout have been counted
+//! since its last beat.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_shared::time::Span;
+
+/// The length of the slot that a counted tick stands for.
+pub const TICK: Span = Span::from_millis(500);
+
+/// The ticks of a timeout, at least one.
+pub fn ticks_of(timeout: Span) -> u64 {
+    timeout.as_micros().div_ceil(TICK.as_micros()).max(1)
+}
+
+/// Agents by their last beat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Silence<A> {
+    ticks: u64,
+    last_beat: BTreeMap<A, u64>,
+    by_beat: BTreeSet<(u64, A)>,
+    gone: BTreeMap<A, u64>,
+    by_going: BTreeSet<(u64, A)>,
+}
+
+/// Whom a tick has passed; each ascending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passed<A> {
+    /// Silent for the whole timeout.
+    pub gone: Vec<A>,
+    /// Gone for as long as the gone are kept.
+    pub forgotten: Vec<A>,
+}
+
+impl<A: Ord + Clone> Silence<A> {
+    /// Nobody has beaten yet.
+    pub fn new() -> Self {
+        Self::restore(0, [], [])
+    }
+
+    /// An agent has beaten. Whether it comes back from gone.
+    pub fn beat(&mut self, agent: &A) -> bool {
+        let returned = self.remove_gone(agent);
+        if let Some(before) = self.last_beat.insert(agent.clone(), self.ticks) {
+            self.by_beat.remove(&(before, agent.clone()));
+        }
+        self.by_beat.insert((self.ticks, agent.clone()));
+        returned
+    }
+
+    /// An agent's epoch is over: nobody waits for its beats.
+    pub fn over(&mut self, agent: &A) {
+        self.remove_gone(agent);
+        if let Some(before) = self.last_beat.remove(agent) {
+            self.by_beat.remove(&(before, agent.clone()));
+        }
+    }
+
+    /// A tick has been counted.
+    pub fn tick(&mut self, timeout_ticks: u64, kept_ticks: u64) -> Passed<A> {
+        self.ticks += 1;
+        let forgotten = take_due(&mut self.by_going, self.ticks, kept_ticks);
+        for agent in &forgotten {
+            self.gone.remove(agent);
+        }
+        let gone = take_due(&mut self.by_beat, self.ticks, timeout_ticks);
+        for agent in &gone {
+            self.last_beat.remove(agent);
+            self.gone.insert(agent.clone(), self.ticks);
+            self.by_going.insert((self.ticks, agent.clone()));
+        }
+        Passed { gone, forgotten }
+    }
+
+    /// Whether an agent is gone and not forgotten.
+    pub fn is_gone(&self, agent: &A) -> bool {
+        self.gone.contains_key(agent)
+    }
+
+    /// Ticks counted.
+    pub fn ticks(&self) -> u64 {
+        self.ticks
+    }
+
+    /// Agents that beat, ascending, each with the ticks counted before its last beat.
+    pub fn beating(&self) -> impl Iterator<Item = (&A, u64)> {
+        self.last_beat.iter().map(|(agent, at)| (agent, *at))
+    }
+
+    /// Agents that are gone, ascending, each with the tick that it went with.
+    pub fn gone(&self) -> impl Iterator<Item = (&A, u64)> {
+        self.gone.iter().map(|(agent, at)| (agent, *at))
+    }
+
+    /// The state that [`ticks`](Self::ticks), [`beating`](Self::beating) and [`gone`](Self::gone)
+    /// told.
+    pub fn restore(
+        ticks: u64,
+        beating: impl IntoIterator<Item = (A, u64)>,
+        gone: impl IntoIterator<Item = (A, u64)>,
+    ) -> Self {
+        let last_beat: BTreeMap<A, u64> = beating.into_iter().collect();
+        let gone: BTreeMap<A, u64> = gone.into_iter().collect();
+        let turn = |by: &BTreeMap<A, u64>| by.iter().map(|(a, at)| (*at, a.clone())).collect();
+        Self {
+            ticks,
+            by_beat: turn(&last_beat),
+            by_going: turn(&gone),
+            last_beat,
+            gone,
+        }
+    }
+
+    fn remove_gone(&mut self, agent: &A) -> bool {
+        let Some(at) = self.gone.remove(agent) else {
+            return false;
+        };
+        self.by_going.remove(&(at, agent.clone()))
+    }
+}
+
+impl<A: Ord + Clone> Default for Silence<A> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn take_due<A: Ord + Clone>(waiting: &mut BTreeSet<(u64, A)>, now: u64, span: u64) -> Vec<A> {
+    let mut due = Vec::new();
+    while waiting
+        .first()
+        .is_some_and(|(since, _)| span <= now.saturating_sub(*since))
+    {
+        due.extend(waiting.pop_first().map(|(_, agent)| agent));
+    }
+    due.sort_unstable();
+    due
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticks(silence: &mut Silence<&'static str>, count: u64) -> Vec<&'static str> {
+        (0..count).flat_map(|_| silence.tick(4, 6).gone).collect()
+    }
+
+    #[test]
+    fn an_agent_is_gone_when_the_ticks_of_its_timeout_were_counted_since_its_last_beat() {
+        let mut silence = Silence::new();
+        assert_eq!(ticks_of(Span::from_secs(2)), 4);
+        assert!(!silence.beat(&"a"));
+        assert!(ticks(&mut silence, 3).is_empty());
+        silence.beat(&"a");
+        silence.beat(&"b");
+        assert!(ticks(&mut silence, 3).is_empty());
+        silence.beat(&"b");
+        assert_eq!(ticks(&mut silence, 1), ["a"]);
+        assert!(silence.is_gone(&"a") && !silence.is_gone(&"b"));
+    }
+
+    #[test]
+    fn without_ticks_nobody_is_gone_however_long_it_takes() {
+        let mut silence = Silence::new();
+        silence.beat(&"a");
+        assert_eq!(silence.gone().count(), 0);
+        assert_eq!(silence.beating().collect::<Vec<_>>(), [(&"a", 0)]);
+    }
+
+    #[test]
+    fn the_gone_are_kept_for_a_return_and_then_forgotten() {
+        let mut silence = Silence::new();
+        silence.beat(&"a");
+        silence.beat(&"b");
+        assert_eq!(ticks(&mut silence, 4), ["a", "b"]);
+        ticks(&mut silence, 5);
+        assert!(silence.beat(&"a"));
+        let passed = silence.tick(4, 6);
+        assert_eq!((passed.gone.len(), passed.forgotten), (0, vec!["b"]));
+        silence.over(&"a");
+        assert!(ticks(&mut silence, 9).is_empty());
+    }
+
+    #[test]
+    fn a_restored_one_buries_the_same() {
+        let mut silence = Silence::new();
+        for (n, agent) in ["a", "b", "c", "d"].into_iter().enumerate() {
+            silence.beat(&agent);
+            ticks(&mut silence, n as u64);
+        }
+        let beating = silence.beating().map(|(a, at)| (*a, at));
+        let gone = silence.gone().map(|(a, at)| (*a, at));
+        let mut other = Silence::restore(silence.ticks(), beating, gone);
+        assert_eq!(other, silence);
+        for _ in 0..9 {
+            assert_eq!(silence.tick(4, 6), other.tick(4, 6));
+        }
+    }
+}

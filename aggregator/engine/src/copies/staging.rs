@@ -1,0 +1,76 @@
+//! The staging area: copies on their way from one agent to another.
+//!
+//! They still count, belong to nobody, and are let go at their end. Knows nothing of counts. What
+//! stays true: what is staged stands under its id and under its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_shared::time::Timestamp;
+
+use super::effects::TransferId;
+
+/// What is staged under an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Staged {
+    pub(super) domain: u32,
+    pub(super) set: u32,
+    pub(super) copies: u32,
+    pub(super) strict: bool,
+    /// When the copies were taken; kept over transfers, because a greatest age is about how long
+    /// copies are held, whoever holds them.
+    pub(super) start: Timestamp,
+    /// When they are let go.
+    pub(super) end: Timestamp,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Staging {
+    by_id: BTreeMap<TransferId, Staged>,
+    by_end: BTreeSet<(Timestamp, TransferId)>,
+}
+
+impl Staging {
+    pub(super) fn len(&self) -> u32 {
+        self.by_id.len() as u32
+    }
+
+    pub(super) fn get(&self, id: TransferId) -> Option<&Staged> {
+        self.by_id.get(&id)
+    }
+
+    /// Stages under an id that is free.
+    pub(super) fn insert(&mut self, id: TransferId, staged: Staged) {
+        self.by_id.insert(id, staged);
+        self.by_end.insert((staged.end, id));
+    }
+
+    pub(super) fn remove(&mut self, id: TransferId) -> Option<Staged> {
+        let staged = self.by_id.remove(&id)?;
+        self.by_end.remove(&(staged.end, id));
+        Some(staged)
+    }
+
+    /// The one that ends first, if it ends by `now`.
+    pub(super) fn due(&self, now: Timestamp) -> Option<TransferId> {
+        let (end, id) = self.by_end.first()?;
+        (*end <= now).then_some(*id)
+    }
+
+    /// Everything staged, by id.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = (TransferId, &Staged)> {
+        self.by_id.iter().map(|(id, staged)| (*id, staged))
+    }
+
+    /// Everything staged, what ends first first.
+    pub(super) fn by_end(&self) -> impl Iterator<Item = (TransferId, &Staged)> {
+        self.by_end
+            .iter()
+            .filter_map(|(_, id)| Some((*id, self.by_id.get(id)?)))
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        // Nodes are at least half full.
+        let entry = size_of::<(TransferId, Staged)>() + size_of::<(Timestamp, TransferId)>();
+        self.by_id.len() * 2 * entry
+    }
+}

@@ -1,0 +1,462 @@
+//! The state of one resource's copies, and the few steps in which it changes.
+//!
+//! Every operation is put together from these steps: a hold comes to count or ceases to, copies are
+//! staged or let go. Each step keeps all counts, the digest and what agents hold in line, so that
+//! no operation can forget one. Knows nothing of why a step is taken. What stays true: every count
+//! is the sum of the live holds and the staged copies under it.
+
+use std::sync::Arc;
+
+use tollgate_shared::time::Timestamp;
+
+use super::agents::{Agent, Agents};
+use super::digest::{Kind, Sum, Words};
+use super::domains::{Domains, NameKey};
+use super::effects::{AgentIx, Effects, HoldId, Limiter, Refused, Scope, TransferId};
+use super::groups::Groups;
+use super::holds::{Facts, Holds};
+use super::limits::CopyLimits;
+use super::staging::{Staged, Staging};
+
+/// The copies of one resource: who holds how many, under which limits.
+///
+/// A function of the operations alone: the same operations in the same order give the same results
+/// and the same [digest](Self::digest), also across [snapshots](Self::snapshot).
+#[derive(Clone, Debug)]
+pub struct Copies {
+    pub(super) limits: Arc<CopyLimits>,
+    /// The number, over all versions, of the first class of the limits in force.
+    pub(super) first_class: u32,
+    pub(super) domains: Domains,
+    pub(super) groups: Groups,
+    pub(super) agents: Agents,
+    pub(super) holds: Holds,
+    pub(super) staging: Staging,
+    pub(super) total: u64,
+    /// Of them, those that were not granted before use.
+    pub(super) optimistic: u64,
+    pub(super) now: Timestamp,
+    pub(super) sum: Sum,
+    pub(super) counters: Counters,
+}
+
+/// What happened at bounds, since this value was made. Not part of the state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Holds and transfers that were not counted, because as many were kept as may be.
+    pub not_counted: u64,
+    /// Ended ids that were forgotten before their epoch was over.
+    pub ended_forgotten: u64,
+}
+
+/// Room for a domain, and where it is least.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) copies: u64,
+    pub(super) by: Limiter,
+}
+
+/// A domain that an operation is about, which need not be here yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) name: &'a str,
+    pub(super) tag: u32,
+    pub(super) slot: Option<u32>,
+    pub(super) class: u32,
+    pub(super) set: u32,
+}
+
+impl Copies {
+    /// Nobody holds anything.
+    pub fn new(limits: Arc<CopyLimits>, key: NameKey) -> Self {
+        let mut copies = Self {
+            first_class: 0,
+            domains: Domains::new(key),
+            groups: Groups::new(),
+            agents: Agents::default(),
+            holds: Holds::new(),
+            staging: Staging::default(),
+            total: 0,
+            optimistic: 0,
+            now: Timestamp::ZERO,
+            sum: Sum::default(),
+            counters: Counters::default(),
+            limits,
+        };
+        copies.groups.new_limits(&copies.limits);
+        copies
+    }
+
+    /// Brings a version of the limits into force.
+    ///
+    /// Takes nothing away: what is above a lowered limit stays until it is released, and holds keep
+    /// the groups they were taken under. Says nothing about scopes; whoever keeps denials asks
+    /// [`is_full`](Self::is_full) about those in force. Costs the groups and classes of the
+    /// version, not the domains: each finds its new limits when it is met.
+    pub fn new_limits(&mut self, limits: Arc<CopyLimits>) {
+        let past = self.limits.classes.len() as u32;
+        let count = limits.classes.len() as u32;
+        match self.first_class.checked_add(past) {
+            Some(first) if first.checked_add(count).is_some() => self.first_class = first,
+            // After four thousand million classes: count from zero again, with none met yet.
+            _ => {
+                let slots: Vec<u32> = self.domains.slots().collect();
+                for slot in slots {
+                    self.domains.set_class(slot, 0);
+                }
+                self.first_class = 1;
+            }
+        }
+        self.groups.new_limits(&limits);
+        self.limits = limits;
+    }
+
+    /// The number of an agent's epoch, for operations on its holds; valid until it is
+    /// [forgotten](Self::forget). Ask once a record.
+    pub fn agent(&mut self, name: &str, epoch: u64) -> AgentIx {
+        self.agents.intern(name, epoch)
+    }
+
+    /// What bounds have cost since this value was made.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The domain and how it is limited.
+    #[inline]
+    pub(super) fn ask<'a>(&mut self, name: &'a str) -> Asked<'a> {
+        let tag = self.domains.tag_of(name);
+        let slot = self.domains.find(name, tag);
+        let class = match slot {
+            Some(slot) => self.class_at(slot),
+            None => self.limits.class_of(name),
+        };
+        Asked {
+            name,
+            tag,
+            slot,
+            class,
+            set: self.groups.set_of_class(class),
+        }
+    }
+
+    /// The class of a domain that is here. Met for the first time under these limits, it is looked
+    /// up by name.
+    #[inline]
+    pub(super) fn class_at(&mut self, slot: u32) -> u32 {
+        let known = self.domains.class_at(slot).checked_sub(self.first_class);
+        known.unwrap_or_else(|| {
+            let class = self.limits.class_of(self.domains.name(slot));
+            self.domains.set_class(slot, self.first_class + class);
+            class
+        })
+    }
+
+    /// As [`class_at`](Self::class_at), for those who only look.
+    pub(super) fn class_seen(&self, slot: u32) -> u32 {
+        let known = self.domains.class_at(slot).checked_sub(self.first_class);
+        known.unwrap_or_else(|| self.limits.class_of(self.domains.name(slot)))
+    }
+
+    /// Room for more copies of a domain under today's groups. Of equally near limits the domain's
+    /// is named first, then groups by name.
+    #[inline]
+    pub(super) fn room(&self, asked: &Asked<'_>) -> Room {
+        let held = asked.slot.map_or(0, |slot| self.domains.at(slot).copies());
+        self.room_with(self.limit_of_class(asked.class), held, asked.set)
+    }
+
+    pub(super) fn room_with(&self, limit: u64, held: u64, set: u32) -> Room {
+        let mut room = Room {
+            copies: limit.saturating_sub(held),
+            by: Limiter::Domain,
+        };
+        let mut narrow = |copies: u64, by: Limiter| {
+            if copies < room.copies {
+                room = Room { copies, by };
+            }
+        };
+        for (ix, group) in self.groups.of_set(set) {
+            if let Some(limit) = group.limit {
+                narrow(limit.saturating_sub(group.copies), Limiter::Group(ix));
+            }
+        }
+        if let Some(global) = self.limits.global {
+            narrow(global.saturating_sub(self.total), Limiter::Resource);
+        }
+        room
+    }
+
+    pub(super) fn limit_of_class(&self, class: u32) -> u64 {
+        self.limits.classes[class as usize].limit
+    }
+
+    pub(super) fn resource_full(&self) -> bool {
+        self.limits
+            .global
+            .is_some_and(|global| global <= self.total)
+    }
+
+    /// Whether one more hold or transfer may be kept.
+    pub(super) fn has_place(&self) -> bool {
+        let kept = u64::from(self.holds.len()) + u64::from(self.staging.len());
+        kept < u64::from(self.limits.holds_max)
+    }
+
+    pub(super) fn at_capacity(&mut self) -> Refused {
+        self.counters.not_counted += 1;
+        Refused::AtCapacity
+    }
+
+    /// An epoch that may still act.
+    #[inline]
+    pub(super) fn acting(&self, agent: AgentIx) -> Result<&Agent, Refused> {
+        self.agents
+            .get(agent)
+            .filter(|agent| !agent.over)
+            .ok_or(Refused::EpochOver)
+    }
+
+    /// The slot and the facts of a hold that counts.
+    #[inline]
+    pub(super) fn live(&self, id: HoldId) -> Result<(u32, Facts), Refused> {
+        self.acting(id.agent)?;
+        let slot = self.holds.find(id).ok_or(Refused::UnknownHold)?;
+        let facts = self.holds.facts(slot);
+        if facts.flags.lost {
+            return Err(Refused::UnknownHold);
+        }
+        Ok((slot, facts))
+    }
+
+    /// A domain's slot; it comes in if it is not here.
+    pub(super) fn come_in(&mut self, asked: &Asked<'_>) -> u32 {
+        match asked.slot {
+            Some(slot) => slot,
+            None => {
+                let class = self.first_class + asked.class;
+                self.domains.insert(asked.name, asked.tag, class)
+            }
+        }
+    }
+
+    /// A hold begins, counted unless it is lost.
+    pub(super) fn begin(&mut self, facts: &Facts) {
+        self.domains.refer(facts.domain);
+        self.groups.refer(facts.set);
+        self.holds.insert(facts, &mut self.agents);
+        self.note(facts, true);
+        if !facts.flags.lost {
+            self.count_in(facts);
+        }
+    }
+
+    /// A hold ends; what it counted opens scopes.
+    pub(super) fn end(&mut self, slot: u32, out: &mut Effects) {
+        let facts = self.holds.facts(slot);
+        if !facts.flags.lost {
+            self.count_out(&facts, out);
+        }
+        self.note(&facts, false);
+        self.holds.remove(slot, &mut self.agents);
+        self.groups.unrefer(facts.set);
+        self.domains.unrefer(facts.domain);
+    }
+
+    /// A live hold has other copies from now on, at least one.
+    pub(super) fn resize(&mut self, slot: u32, copies: u32, out: &mut Effects) {
+        let facts = self.holds.facts(slot);
+        let new = Facts { copies, ..facts };
+        self.note(&facts, false);
+        self.hold_digest(&facts, false);
+        self.hold_digest(&new, true);
+        if copies < facts.copies {
+            let less = u64::from(facts.copies - copies);
+            self.counts_out(facts.domain, facts.set, less, facts.flags.strict, out);
+        } else {
+            let more = u64::from(copies - facts.copies);
+            self.counts_in(facts.domain, facts.set, more, facts.flags.strict);
+        }
+        if let Some(agent) = self.agents.get_mut(facts.id.agent) {
+            agent.live_copies = agent.live_copies - u64::from(facts.copies) + u64::from(copies);
+        }
+        self.holds.set_copies(slot, copies);
+        self.note(&new, true);
+    }
+
+    /// A live hold's agent is gone: it is kept, and counts no more.
+    pub(super) fn lose(&mut self, slot: u32, out: &mut Effects) {
+        let facts = self.holds.facts(slot);
+        self.count_out(&facts, out);
+        self.note(&facts, false);
+        self.holds.set_lost(slot, true);
+        self.note(&self.holds.facts(slot), true);
+    }
+
+    /// A lost hold counts again, under the groups it was taken under.
+    pub(super) fn find_again(&mut self, slot: u32, copies: u32) {
+        self.note(&self.holds.facts(slot), false);
+        self.holds.set_lost(slot, false);
+        self.holds.set_copies(slot, copies);
+        let facts = self.holds.facts(slot);
+        self.note(&facts, true);
+        self.count_in(&facts);
+    }
+
+    /// Copies that left a hold are staged: they go on counting.
+    pub(super) fn stage(&mut self, id: TransferId, staged: Staged) {
+        self.domains.refer(staged.domain);
+        self.groups.refer(staged.set);
+        self.counts_in(
+            staged.domain,
+            staged.set,
+            u64::from(staged.copies),
+            staged.strict,
+        );
+        self.note_staged(id, &staged, true);
+        self.staging.insert(id, staged);
+    }
+
+    /// Staged copies leave the staging area.
+    pub(super) fn unstage(&mut self, id: TransferId, out: &mut Effects) -> Option<Staged> {
+        let staged = self.staging.remove(id)?;
+        self.counts_out(
+            staged.domain,
+            staged.set,
+            u64::from(staged.copies),
+            staged.strict,
+            out,
+        );
+        self.note_staged(id, &staged, false);
+        self.groups.unrefer(staged.set);
+        self.domains.unrefer(staged.domain);
+        Some(staged)
+    }
+
+    /// An id stays ended until its epoch is over.
+    pub(super) fn stays_ended(&mut self, id: HoldId) {
+        let Some(agent) = self.agents.get_mut(id.agent) else {
+            return;
+        };
+        if !agent.ended.insert(id.number) {
+            return;
+        }
+        let mark = agent.mark;
+        let forgotten = match super::agents::ENDED_IDS_MAX < agent.ended.len() {
+            true => agent.ended.pop_first(),
+            false => None,
+        };
+        self.sum.add(Kind::EndedId, [mark, id.number, 0, 0, 0]);
+        if let Some(number) = forgotten {
+            self.counters.ended_forgotten += 1;
+            self.sum.take(Kind::EndedId, [mark, number, 0, 0, 0]);
+        }
+    }
+
+    /// Says which of the scopes that a hold of a domain counts in are full.
+    pub(super) fn say_full(&self, name: &str, limit: u64, held: u64, set: u32, out: &mut Effects) {
+        if limit <= held {
+            out.say(Scope::Domain(name), true);
+        }
+        for (_, group) in self.groups.of_set(set) {
+            if group.full() {
+                out.say(Scope::Group(&group.name), true);
+            }
+        }
+        if self.resource_full() {
+            out.say(Scope::Resource, true);
+        }
+    }
+
+    fn count_in(&mut self, facts: &Facts) {
+        let copies = u64::from(facts.copies);
+        self.counts_in(facts.domain, facts.set, copies, facts.flags.strict);
+        self.hold_digest(facts, true);
+        if let Some(agent) = self.agents.get_mut(facts.id.agent) {
+            agent.live_copies += copies;
+        }
+    }
+
+    fn count_out(&mut self, facts: &Facts, out: &mut Effects) {
+        let copies = u64::from(facts.copies);
+        self.counts_out(facts.domain, facts.set, copies, facts.flags.strict, out);
+        self.hold_digest(facts, false);
+        if let Some(agent) = self.agents.get_mut(facts.id.agent) {
+            agent.live_copies -= copies;
+        }
+    }
+
+    fn counts_in(&mut self, domain: u32, set: u32, copies: u64, strict: bool) {
+        self.domains.count_in(domain, copies);
+        self.groups.count_in(set, copies);
+        self.total += copies;
+        if !strict {
+            self.optimistic += copies;
+        }
+    }
+
+    fn counts_out(&mut self, domain: u32, set: u32, copies: u64, strict: bool, out: &mut Effects) {
+        let held = self.domains.at(domain).copies();
+        let class = self.class_at(domain);
+        let limit = self.limit_of_class(class);
+        if limit <= held && held - copies < limit {
+            out.say(Scope::Domain(self.domains.name(domain)), false);
+        }
+        self.domains.count_out(domain, copies);
+        self.groups
+            .count_out(set, copies, |name| out.say(Scope::Group(name), false));
+        let was_full = self.resource_full();
+        self.total -= copies;
+        if was_full && !self.resource_full() {
+            out.say(Scope::Resource, false);
+        }
+        if !strict {
+            self.optimistic -= copies;
+        }
+    }
+
+    /// What the agent's own digest says of a live hold.
+    fn hold_digest(&mut self, facts: &Facts, more: bool) {
+        if let Some(agent) = self.agents.get_mut(facts.id.agent) {
+            let (number, copies) = (facts.id.number, facts.copies);
+            agent.holdings = match more {
+                true => agent.holdings.with(number, copies),
+                false => agent.holdings.without(number, copies),
+            };
+        }
+    }
+
+    fn note(&mut self, facts: &Facts, more: bool) {
+        let agent = self
+            .agents
+            .get(facts.id.agent)
+            .map_or(0, |agent| agent.mark);
+        let words: Words = [
+            agent,
+            facts.id.number,
+            facts.start.as_micros(),
+            u64::from(self.domains.at(facts.domain).tag()) | u64::from(facts.copies) << 32,
+            self.groups.mark_of_set(facts.set) ^ u64::from(facts.flags.bits()),
+        ];
+        match more {
+            true => self.sum.add(Kind::Hold, words),
+            false => self.sum.take(Kind::Hold, words),
+        }
+    }
+
+    fn note_staged(&mut self, id: TransferId, staged: &Staged, more: bool) {
+        let place =
+            u64::from(self.domains.at(staged.domain).tag()) | u64::from(staged.copies) << 32;
+        let words: Words = [
+            id.0 as u64 ^ staged.start.as_micros().rotate_left(32),
+            (id.0 >> 64) as u64,
+            staged.end.as_micros(),
+            place,
+            self.groups.mark_of_set(staged.set) ^ u64::from(staged.strict),
+        ];
+        match more {
+            true => self.sum.add(Kind::Staged, words),
+            false => self.sum.take(Kind::Staged, words),
+        }
+    }
+}

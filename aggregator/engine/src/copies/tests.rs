@@ -1,0 +1,473 @@
+//! Clauses of the rules, one promise each.
+
+use std::sync::Arc;
+
+use tollgate_shared::holdings::Holdings;
+use tollgate_shared::time::{Span, Timestamp};
+
+use super::*;
+
+const S: u64 = 1_000_000;
+
+/// A resource, and what was said of it last.
+struct Played {
+    copies: Copies,
+    out: Effects,
+}
+
+fn under(limits: CopyLimitsBuilder) -> Played {
+    Played {
+        copies: Copies::new(Arc::new(limits.build()), NameKey { k0: 1, k1: 2 }),
+        out: Effects::new(),
+    }
+}
+
+fn at(micros: u64) -> Timestamp {
+    Timestamp::from_micros(micros)
+}
+
+fn listed(number: u64, domain: &str, copies: u32) -> Listed<'_> {
+    Listed {
+        number,
+        domain,
+        copies,
+        start: at(0),
+        strict: false,
+        seized: None,
+    }
+}
+
+impl Played {
+    fn id(&mut self, agent: &str, number: u64) -> HoldId {
+        let agent = self.copies.agent(agent, 1);
+        HoldId { agent, number }
+    }
+
+    fn hold(&mut self, agent: &str, number: u64, domain: &str, copies: u32) -> Taken {
+        let id = self.id(agent, number);
+        let ask = Ask {
+            id,
+            at: at(0),
+            domain,
+            copies,
+        };
+        self.out.clear();
+        self.copies.hold(ask, &mut self.out).expect("counted")
+    }
+
+    fn reserve(&mut self, agent: &str, number: u64, domain: &str, copies: u32) -> u32 {
+        let id = self.id(agent, number);
+        let ask = Ask {
+            id,
+            at: at(0),
+            domain,
+            copies,
+        };
+        self.out.clear();
+        let grant = self.copies.reserve(ask, 1, &mut self.out);
+        grant.expect("answered").granted
+    }
+
+    fn release(&mut self, agent: &str, number: u64, copies: u32) -> Result<(), Refused> {
+        let id = self.id(agent, number);
+        self.out.clear();
+        self.copies.release(id, copies, &mut self.out)
+    }
+
+    fn transfer(&mut self, agent: &str, number: u64, copies: u32, to: u128) {
+        let id = self.id(agent, number);
+        let ttl = Span::from_secs(30);
+        self.out.clear();
+        let staged = self
+            .copies
+            .transfer(id, copies, TransferId(to), at(0), ttl, &mut self.out);
+        staged.expect("staged");
+    }
+
+    fn beat(&mut self, agent: &str, holds: &[Listed<'_>]) -> Vec<Verdict> {
+        let agent = self.copies.agent(agent, 1);
+        self.out.clear();
+        let beat = self
+            .copies
+            .full_beat(agent, at(9 * S), holds, &[], &mut self.out);
+        beat.expect("applied");
+        let verdicts = self.out.verdicts().iter();
+        verdicts.map(|(_, verdict)| *verdict).collect()
+    }
+
+    fn gone(&mut self, agent: &str) -> u64 {
+        let agent = self.copies.agent(agent, 1);
+        self.out.clear();
+        self.copies.agent_gone(agent, &mut self.out)
+    }
+
+    fn of(&self, domain: &str) -> u64 {
+        self.copies.domain(domain).copies
+    }
+
+    fn said(&self) -> Vec<(Scope<'_>, bool)> {
+        self.out.scopes().collect()
+    }
+}
+
+fn counted(excess: u32, by: Option<Limiter>) -> Verdict {
+    Verdict::Counted(Taken { excess, by })
+}
+
+#[test]
+fn a_lift_is_said_with_the_release_that_makes_room() {
+    let mut played = under(CopyLimits::builder(2).global(Some(3)));
+    played.hold("A", 1, "a", 2);
+    assert_eq!(played.said(), [(Scope::Domain("a"), true)]);
+    played.hold("A", 2, "b", 1);
+    assert_eq!(played.said(), [(Scope::Resource, true)]);
+    played.release("A", 1, 1).expect("released");
+    assert_eq!(
+        played.said(),
+        [(Scope::Domain("a"), false), (Scope::Resource, false)]
+    );
+    played.release("A", 1, 1).expect("released");
+    assert_eq!(played.said(), []);
+}
+
+#[test]
+fn a_domain_whose_limit_is_zero_is_denied_and_never_lifted() {
+    let mut played = under(CopyLimits::builder(5).domain("bad", 0));
+    assert_eq!(played.reserve("A", 1, "bad", 1), 0);
+    assert_eq!(played.said(), [(Scope::Domain("bad"), true)]);
+    assert_eq!(played.hold("A", 1, "bad", 1).excess, 1);
+    assert_eq!(played.said(), [(Scope::Domain("bad"), true)]);
+    played.release("A", 1, 1).expect("released");
+    assert_eq!(played.said(), []);
+    assert!(played.copies.is_full(Scope::Domain("bad")));
+}
+
+#[test]
+fn copies_on_their_way_between_agents_open_and_close_nothing() {
+    let mut played = under(CopyLimits::builder(3));
+    played.hold("A", 1, "a", 3);
+    played.transfer("A", 1, 2, 7);
+    assert_eq!(played.said(), []);
+    played.out.clear();
+    let id = played.id("B", 1);
+    let seized = played.copies.seize(TransferId(7), id, &mut played.out);
+    assert_eq!(seized, Ok(2));
+    assert_eq!(played.said(), []);
+    assert_eq!(played.of("a"), 3);
+}
+
+#[test]
+fn the_one_who_staged_copies_may_seize_them_and_nobody_twice() {
+    let mut played = under(CopyLimits::builder(3));
+    played.hold("A", 1, "a", 3);
+    played.transfer("A", 1, 3, 7);
+    for (number, seized) in [(2, Ok(3)), (3, Err(Refused::UnknownTransfer))] {
+        let id = played.id("A", number);
+        let said = played.copies.seize(TransferId(7), id, &mut played.out);
+        assert_eq!(said, seized);
+    }
+    assert_eq!(played.gone("A"), 3);
+}
+
+#[test]
+fn staged_copies_are_let_go_at_their_end_and_not_before() {
+    let mut played = under(CopyLimits::builder(3));
+    played.hold("A", 1, "a", 3);
+    played.transfer("A", 1, 3, 7);
+    played.copies.tick(at(30 * S - 1), &mut played.out);
+    assert_eq!(played.of("a"), 3);
+    played.out.clear();
+    played.copies.tick(at(30 * S), &mut played.out);
+    assert_eq!(played.of("a"), 0);
+    assert_eq!(played.said(), [(Scope::Domain("a"), false)]);
+}
+
+#[test]
+fn an_agent_that_was_only_cut_off_gets_its_holds_back_under_the_groups_they_were_taken_under() {
+    let red = || CopyLimits::builder(9).group("red", 4, ["a"]);
+    let mut played = under(red());
+    played.hold("A", 1, "a", 3);
+    played.hold("A", 2, "a", 1);
+    assert_eq!(played.gone("A"), 4);
+    assert_eq!(played.of("a"), 0);
+    assert_eq!(played.release("A", 1, 1), Err(Refused::UnknownHold));
+    let blue = CopyLimits::builder(9).group("blue", 4, ["a"]);
+    played.copies.new_limits(Arc::new(blue.build()));
+    // It released one of the first hold while it was cut off.
+    let verdicts = played.beat("A", &[listed(1, "a", 2), listed(2, "a", 1)]);
+    assert_eq!(verdicts, [counted(0, None), counted(0, None)]);
+    let groups: Vec<(&str, u64)> = played
+        .copies
+        .counts_of_groups()
+        .map(|count| (count.name, count.copies))
+        .collect();
+    assert_eq!(groups, [("blue", 0), ("red", 3)]);
+}
+
+#[test]
+fn what_returns_counts_even_where_others_have_taken_its_place() {
+    let mut played = under(CopyLimits::builder(3));
+    played.hold("A", 1, "a", 2);
+    played.gone("A");
+    assert_eq!(played.reserve("B", 1, "a", 3), 3);
+    let verdicts = played.beat("A", &[listed(1, "a", 2)]);
+    assert_eq!(verdicts, [counted(2, Some(Limiter::Domain))]);
+    assert_eq!(played.of("a"), 5);
+}
+
+#[test]
+fn a_lost_release_is_healed_by_the_next_full_beat_before_anything_new_is_judged() {
+    let mut played = under(CopyLimits::builder(2));
+    played.hold("A", 1, "a", 2);
+    // Hold 1 was released and hold 2 taken, and neither arrived.
+    let verdicts = played.beat("A", &[listed(2, "a", 2)]);
+    assert_eq!(verdicts, [counted(0, None)]);
+    assert_eq!(played.of("a"), 2);
+    assert_eq!(played.beat("A", &[]), []);
+    assert_eq!(played.of("a"), 0);
+    assert_eq!(played.said(), [(Scope::Domain("a"), false)]);
+}
+
+#[test]
+fn a_hold_that_an_operator_ended_stays_ended_while_beats_list_it_and_until_the_epoch_ends() {
+    let mut played = under(CopyLimits::builder(5));
+    played.hold("A", 1, "a", 2);
+    let id = played.id("A", 1);
+    assert_eq!(played.copies.end_hold(id, &mut played.out), Ok(2));
+    assert_eq!(played.beat("A", &[listed(1, "a", 2)]), [Verdict::Ended]);
+    assert_eq!(played.beat("A", &[]), []);
+    assert_eq!(played.beat("A", &[listed(1, "a", 2)]), [Verdict::Ended]);
+    played.gone("A");
+    assert_eq!(played.beat("A", &[listed(1, "a", 2)]), [Verdict::Ended]);
+    assert_eq!(played.of("a"), 0);
+    let ask = Ask {
+        id,
+        at: at(0),
+        domain: "a",
+        copies: 1,
+    };
+    let again = played.copies.hold(ask, &mut played.out);
+    assert_eq!(again, Err(Refused::HoldEnded));
+}
+
+#[test]
+fn a_hold_that_is_too_old_ends_with_the_tick_and_is_not_brought_back() {
+    let mut played = under(CopyLimits::builder(5).max_age(Some(Span::from_secs(60))));
+    played.hold("A", 1, "a", 2);
+    played.copies.tick(at(60 * S - 1), &mut played.out);
+    assert_eq!(played.of("a"), 2);
+    played.out.clear();
+    played.copies.tick(at(60 * S), &mut played.out);
+    assert_eq!(played.of("a"), 0);
+    let ended: Vec<u64> = played.out.ended().iter().map(|e| e.hold.number).collect();
+    assert_eq!(ended, [1]);
+    assert_eq!(played.beat("A", &[listed(1, "a", 2)]), [Verdict::Ended]);
+    // Another one that was as old already when the beat first named it.
+    assert_eq!(played.beat("A", &[listed(2, "a", 2)]), [Verdict::Ended]);
+}
+
+#[test]
+fn a_transfer_does_not_make_copies_younger() {
+    let mut played = under(CopyLimits::builder(5).max_age(Some(Span::from_secs(60))));
+    played.hold("A", 1, "a", 2);
+    played.copies.tick(at(20 * S), &mut played.out);
+    played.transfer("A", 1, 2, 7);
+    let id = played.id("B", 1);
+    let seized = played.copies.seize(TransferId(7), id, &mut played.out);
+    assert_eq!(seized, Ok(2));
+    played.copies.tick(at(60 * S), &mut played.out);
+    assert_eq!(played.of("a"), 0);
+}
+
+#[test]
+fn seized_copies_that_are_beaten_with_their_transfer_are_claimed_by_it_once() {
+    let mut played = under(CopyLimits::builder(5));
+    played.hold("A", 1, "a", 4);
+    played.transfer("A", 1, 4, 7);
+    let seized = |number| Listed {
+        seized: Some(TransferId(7)),
+        ..listed(number, "a", 3)
+    };
+    // The seize was lost, and one copy released since.
+    assert_eq!(played.beat("B", &[seized(1)]), [counted(0, None)]);
+    assert_eq!(played.of("a"), 3);
+    assert_eq!(played.beat("C", &[seized(1)]), [Verdict::UnknownTransfer]);
+    assert_eq!(played.beat("B", &[seized(1)]), []);
+    played.gone("B");
+    assert_eq!(played.of("a"), 0);
+    assert_eq!(played.beat("B", &[seized(1)]), [counted(0, None)]);
+    assert_eq!(played.of("a"), 3);
+}
+
+#[test]
+fn copies_taken_while_blind_replace_the_reserve_of_the_same_id_and_are_counted_apart() {
+    let mut played = under(CopyLimits::builder(4));
+    assert_eq!(played.reserve("A", 1, "a", 3), 3);
+    assert_eq!(played.copies.optimistic(), 0);
+    // The verdict came too late: the agent went ahead with two.
+    assert_eq!(played.hold("A", 1, "a", 2).excess, 0);
+    assert_eq!((played.of("a"), played.copies.optimistic()), (2, 2));
+}
+
+#[test]
+fn a_reserve_that_awaits_its_verdict_is_neither_brought_in_nor_taken_away_by_a_beat() {
+    let mut played = under(CopyLimits::builder(4));
+    played.reserve("A", 1, "a", 3);
+    let agent = played.copies.agent("A", 1);
+    let out = &mut played.out;
+    let beat = played.copies.full_beat(agent, at(1), &[], &[1, 2], out);
+    assert_eq!(beat, Ok(()));
+    assert_eq!(played.of("a"), 3);
+    let nothing = Holdings::default();
+    let out = &mut played.out;
+    let digest = played.copies.digest_beat(agent, nothing, &[1, 1, 2], out);
+    assert_eq!(digest, Ok(DigestBeat::Equal));
+    let digest = played.copies.digest_beat(agent, nothing, &[2], out);
+    assert_eq!(digest, Ok(DigestBeat::Differs));
+    // The verdict is known now, and the agent does not list it: its cancel was lost.
+    played.beat("A", &[]);
+    assert_eq!(played.of("a"), 0);
+}
+
+#[test]
+fn an_epoch_that_is_over_holds_nothing_and_does_nothing_more() {
+    let mut played = under(CopyLimits::builder(4));
+    played.hold("A", 1, "a", 3);
+    let id = played.id("A", 1);
+    assert_eq!(played.copies.epoch_over(id.agent, &mut played.out), 3);
+    let beat = [listed(1, "a", 3)];
+    let said = played
+        .copies
+        .full_beat(id.agent, at(1), &beat, &[], &mut played.out);
+    assert_eq!(said, Err(Refused::EpochOver));
+    assert_eq!(played.release("A", 1, 1), Err(Refused::EpochOver));
+    let successor = played.copies.agent("A", 2);
+    let ask = Ask {
+        id: HoldId {
+            agent: successor,
+            number: 1,
+        },
+        at: at(1),
+        domain: "a",
+        copies: 4,
+    };
+    let taken = played.copies.hold(ask, &mut played.out).expect("counted");
+    assert_eq!(taken.excess, 0);
+}
+
+#[test]
+fn at_the_bound_holds_are_not_counted_and_nothing_is_evicted() {
+    let mut played = under(CopyLimits::builder(9).holds_max(2));
+    played.hold("A", 1, "a", 1);
+    played.hold("A", 2, "a", 1);
+    let before = played.copies.digest();
+    let id = played.id("A", 3);
+    let ask = Ask {
+        id,
+        at: at(0),
+        domain: "a",
+        copies: 1,
+    };
+    let refused = played.copies.hold(ask, &mut played.out);
+    assert_eq!(refused, Err(Refused::AtCapacity));
+    assert_eq!(played.copies.digest(), before);
+    assert_eq!(played.copies.counters().not_counted, 1);
+    played.release("A", 1, 1).expect("released");
+    assert_eq!(played.hold("A", 3, "a", 1).excess, 0);
+}
+
+#[test]
+fn ended_ids_are_bounded_and_the_least_is_forgotten_first() {
+    let mut played = under(CopyLimits::builder(9));
+    let most = ENDED_IDS_MAX as u64 + 2;
+    for number in 0..most {
+        played.hold("A", number, "a", 1);
+        let id = played.id("A", number);
+        assert_eq!(played.copies.end_hold(id, &mut played.out), Ok(1));
+    }
+    let agent = played.copies.agent("A", 1);
+    assert_eq!(played.copies.ended_of(agent).next(), Some(2));
+    assert_eq!(played.copies.ended_of(agent).count(), ENDED_IDS_MAX);
+    assert_eq!(played.copies.counters().ended_forgotten, 2);
+    let snapshot = played.copies.snapshot();
+    let limits = Arc::clone(&played.copies.limits);
+    let restored = Copies::restore(&snapshot, limits, NameKey { k0: 1, k1: 2 });
+    let digest = restored.map(|restored| restored.digest());
+    assert_eq!(digest, Ok(played.copies.digest()));
+}
+
+#[test]
+fn a_domain_finds_its_new_limits_after_more_versions_than_can_be_numbered() {
+    let mut played = under(CopyLimits::builder(5).domain("a", 3));
+    played.hold("A", 1, "a", 1);
+    played.hold("A", 2, "b", 1);
+    played.copies.first_class = u32::MAX - 2;
+    for limit in [4, 6, 8] {
+        let limits = CopyLimits::builder(2).domain("a", limit);
+        played.copies.new_limits(Arc::new(limits.build()));
+        let limit_of = |domain| played.copies.domain(domain).limit;
+        assert_eq!((limit_of("a"), limit_of("b")), (Some(limit), Some(2)));
+    }
+    played.hold("A", 3, "a", 1);
+    assert_eq!(played.copies.domain("a").limit, Some(8));
+}
+
+#[test]
+fn names_never_open_the_door() {
+    let mut played = under(CopyLimits::builder(2));
+    let long = "é".repeat(200);
+    played.hold("A", 1, &long, 2);
+    played.hold("A", 2, "", 2);
+    assert_eq!(played.reserve("A", 3, &long, 1), 0);
+    assert_eq!(played.reserve("A", 3, "", 1), 0);
+    assert_eq!(played.of("(empty)"), 2);
+}
+
+#[test]
+fn counts_beyond_thirty_two_bits_are_counted() {
+    let mut played = under(CopyLimits::builder(u64::MAX));
+    for number in 0..3 {
+        played.hold("A", number, "a", u32::MAX);
+    }
+    assert_eq!(played.of("a"), 3 * u64::from(u32::MAX));
+    assert_eq!(played.gone("A"), 3 * u64::from(u32::MAX));
+    assert_eq!(played.copies.audit(), Ok(()));
+}
+
+#[test]
+fn bytes_that_are_no_snapshot_are_refused_whatever_they_are() {
+    let mut played = under(CopyLimits::builder(9).group("red", 4, ["a"]));
+    played.hold("A", 1, "a", 3);
+    played.hold("B", 1, "b", 3);
+    played.transfer("B", 1, 1, 7);
+    let id = played.id("A", 1);
+    let ended = played.copies.end_hold(id, &mut played.out);
+    assert_eq!(ended, Ok(3));
+    played.hold("A", 2, "a", 3);
+    let snapshot = played.copies.snapshot();
+    let restore = |bytes: &[u8]| {
+        let limits = Arc::clone(&played.copies.limits);
+        Copies::restore(bytes, limits, NameKey { k0: 1, k1: 2 })
+    };
+    for end in 0..snapshot.len() {
+        assert!(restore(&snapshot[..end]).is_err(), "cut at {end}");
+    }
+    for at in 0..snapshot.len() {
+        for bit in 0..8 {
+            let mut bytes = snapshot.clone();
+            bytes[at] ^= 1 << bit;
+            // Either refused, or the canonical form of another sound state.
+            if let Ok(restored) = restore(&bytes) {
+                assert_eq!(restored.snapshot(), bytes, "bit {bit} of byte {at}");
+                assert_eq!(restored.audit(), Ok(()));
+                assert_ne!(restored.digest(), played.copies.digest());
+            }
+        }
+    }
+    let mut longer = snapshot;
+    longer.push(0);
+    assert_eq!(
+        restore(&longer).err(),
+        Some(RestoreFault::Trailing { bytes: 1 })
+    );
+}

@@ -1,0 +1,292 @@
+//! What can be seen of a resource's copies: counts, full scopes, who holds what.
+//!
+//! Knows nothing that the state does not. What stays true: looking changes nothing, and everything
+//! is shown in an order that does not depend on how the state came about.
+
+use tollgate_shared::holdings::Holdings;
+use tollgate_shared::names::admit_domain;
+use tollgate_shared::time::Timestamp;
+
+use super::effects::{AgentIx, HoldId, Scope, TransferId};
+use super::groups::GroupIx;
+use super::staging::Staged;
+use super::state::Copies;
+
+/// A count beside its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count<'a> {
+    /// What is counted.
+    pub name: &'a str,
+    /// Copies.
+    pub copies: u64,
+    /// The effective limit; none: unbounded, or unknown to the limits in force.
+    pub limit: Option<u64>,
+}
+
+impl Count<'_> {
+    /// Whether it has no room.
+    pub fn full(&self) -> bool {
+        self.limit.is_some_and(|limit| limit <= self.copies)
+    }
+}
+
+/// What is the matter with a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HoldState {
+    /// It counts.
+    Live,
+    /// Its agent is gone; it counts no more.
+    Lost,
+}
+
+/// A hold as people see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldView<'a> {
+    /// Its id.
+    pub id: HoldId,
+    /// Its agent's name.
+    pub agent: &'a str,
+    /// Its agent's epoch.
+    pub epoch: u64,
+    /// On whose behalf.
+    pub domain: &'a str,
+    /// The groups it was taken under, by name.
+    pub groups: Vec<&'a str>,
+    /// Copies.
+    pub copies: u32,
+    /// When it was taken.
+    pub start: Timestamp,
+    /// Whether it was granted before use.
+    pub strict: bool,
+    /// Whether it was claimed from a transfer.
+    pub seized: bool,
+    /// Whether it counts.
+    pub state: HoldState,
+}
+
+/// Staged copies as people see them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagedView<'a> {
+    /// The id under which they are seized.
+    pub id: TransferId,
+    /// On whose behalf.
+    pub domain: &'a str,
+    /// The groups they were taken under, by name.
+    pub groups: Vec<&'a str>,
+    /// Copies.
+    pub copies: u32,
+    /// When they were taken.
+    pub start: Timestamp,
+    /// When they are let go.
+    pub end: Timestamp,
+    /// Whether they were granted before use.
+    pub strict: bool,
+}
+
+impl<'a> HoldView<'a> {
+    fn age_order(&self) -> (Timestamp, &'a str, u64, u64) {
+        (self.start, self.agent, self.epoch, self.id.number)
+    }
+}
+
+impl Copies {
+    /// Copies of all domains.
+    pub fn total(&self) -> Count<'_> {
+        Count {
+            name: "",
+            copies: self.total,
+            limit: self.limits.global,
+        }
+    }
+
+    /// Of all copies those that were in use before they were granted. Where reserve is strict these
+    /// are counted apart: they were taken while blind.
+    pub fn optimistic(&self) -> u64 {
+        self.optimistic
+    }
+
+    /// Live holds, lost ones, and staged transfers together; what is bounded.
+    pub fn kept(&self) -> u64 {
+        u64::from(self.holds.len()) + u64::from(self.staging.len())
+    }
+
+    /// Domains that hold or staged copies.
+    pub fn domains(&self) -> u32 {
+        self.domains.len()
+    }
+
+    /// A domain's copies.
+    pub fn domain<'a>(&self, name: &'a str) -> Count<'a> {
+        let admitted = admit_domain(name);
+        let tag = self.domains.tag_of(&admitted);
+        let slot = self.domains.find(&admitted, tag);
+        let class = match slot {
+            Some(slot) => self.class_seen(slot),
+            None => self.limits.class_of(&admitted),
+        };
+        Count {
+            name,
+            copies: slot.map_or(0, |slot| self.domains.at(slot).copies()),
+            limit: Some(self.limit_of_class(class)),
+        }
+    }
+
+    /// Domains that hold copies, by name.
+    pub fn counts_of_domains(&self) -> Vec<Count<'_>> {
+        let counts = self
+            .domains
+            .by_name()
+            .into_iter()
+            .map(|(name, slot)| Count {
+                name,
+                copies: self.domains.at(slot).copies(),
+                limit: Some(self.limit_of_class(self.class_seen(slot))),
+            });
+        counts.filter(|count| 0 < count.copies).collect()
+    }
+
+    /// All groups that limits name or that something was taken under, by name.
+    pub fn counts_of_groups(&self) -> impl Iterator<Item = Count<'_>> {
+        self.groups.by_name().map(|group| Count {
+            name: &group.name,
+            copies: group.copies,
+            limit: group.limit,
+        })
+    }
+
+    /// The groups that a domain belongs to today, by name.
+    pub fn groups_of(&self, domain: &str) -> impl Iterator<Item = Count<'_>> {
+        let class = self.limits.class_of(&admit_domain(domain));
+        let set = self.groups.set_of_class(class);
+        self.groups.of_set(set).map(|(_, group)| Count {
+            name: &group.name,
+            copies: group.copies,
+            limit: group.limit,
+        })
+    }
+
+    /// Whether a scope has no room. A group that the limits do not know is never full.
+    pub fn is_full(&self, scope: Scope<'_>) -> bool {
+        match scope {
+            Scope::Domain(name) => self.domain(name).full(),
+            Scope::Group(name) => self.groups.get(name).is_some_and(|group| group.full()),
+            Scope::Resource => self.resource_full(),
+        }
+    }
+
+    /// The name of a group; valid until the next version of the limits.
+    pub fn group_name(&self, group: GroupIx) -> &str {
+        self.groups.at(group).map_or("", |group| &group.name)
+    }
+
+    /// The number of an epoch that is known already.
+    pub fn known_agent(&self, name: &str, epoch: u64) -> Option<AgentIx> {
+        self.agents.find(name, epoch)
+    }
+
+    /// Known epochs, by name and epoch, each with whether it is over.
+    pub fn known_agents(&self) -> impl Iterator<Item = (AgentIx, &str, u64, bool)> {
+        let agents = self.agents.in_order();
+        agents.map(|(ix, agent)| (ix, &*agent.name, agent.epoch, agent.over))
+    }
+
+    /// Copies that an epoch holds.
+    pub fn copies_of(&self, agent: AgentIx) -> u64 {
+        self.agents.get(agent).map_or(0, |agent| agent.live_copies)
+    }
+
+    /// What an epoch's digest beat must say.
+    pub fn holdings_of(&self, agent: AgentIx) -> Holdings {
+        let agent = self.agents.get(agent);
+        agent.map_or_else(Holdings::default, |agent| agent.holdings)
+    }
+
+    /// Ids of an epoch that stay ended, ascending.
+    pub fn ended_of(&self, agent: AgentIx) -> impl Iterator<Item = u64> {
+        let agent = self.agents.get(agent).into_iter();
+        agent.flat_map(|agent| agent.ended.iter().copied())
+    }
+
+    /// A hold, live or lost.
+    pub fn hold_of(&self, id: HoldId) -> Option<HoldView<'_>> {
+        Some(self.view(self.holds.find(id)?))
+    }
+
+    /// All holds, the oldest first; those of one instant by agent and number.
+    pub fn oldest_first(&self) -> impl Iterator<Item = HoldView<'_>> {
+        self.holds.by_age().flat_map(|slots| {
+            let mut views: Vec<HoldView<'_>> = slots.map(|slot| self.view(slot)).collect();
+            views.sort_by(|a, b| a.age_order().cmp(&b.age_order()));
+            views
+        })
+    }
+
+    /// Everything staged, what ends first first.
+    pub fn staged(&self) -> impl Iterator<Item = StagedView<'_>> {
+        self.staging
+            .by_end()
+            .map(|(id, staged)| self.staged_view(id, staged))
+    }
+
+    /// What is staged under an id.
+    pub fn staged_under(&self, id: TransferId) -> Option<StagedView<'_>> {
+        Some(self.staged_view(id, self.staging.get(id)?))
+    }
+
+    /// The last tick that brought time in.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// A digest of everything that a later operation could depend on, the limits excepted. Equal
+    /// states have equal digests under one key of names.
+    pub fn digest(&self) -> u128 {
+        self.sum.at(self.now.as_micros())
+    }
+
+    /// Bytes on the heap, limits and names of agents and groups excepted.
+    pub fn heap_bytes(&self) -> usize {
+        self.holds.heap_bytes()
+            + self.domains.heap_bytes()
+            + self.staging.heap_bytes()
+            + self.groups.heap_bytes()
+            + self.agents.heap_bytes()
+    }
+
+    pub(super) fn view(&self, slot: u32) -> HoldView<'_> {
+        let facts = self.holds.facts(slot);
+        let agent = self.agents.get(facts.id.agent);
+        HoldView {
+            id: facts.id,
+            agent: agent.map_or("", |agent| &agent.name),
+            epoch: agent.map_or(0, |agent| agent.epoch),
+            domain: self.domains.name(facts.domain),
+            groups: self.group_names(facts.set),
+            copies: facts.copies,
+            start: facts.start,
+            strict: facts.flags.strict,
+            seized: facts.flags.seized,
+            state: match facts.flags.lost {
+                true => HoldState::Lost,
+                false => HoldState::Live,
+            },
+        }
+    }
+
+    fn staged_view(&self, id: TransferId, staged: &Staged) -> StagedView<'_> {
+        StagedView {
+            id,
+            domain: self.domains.name(staged.domain),
+            groups: self.group_names(staged.set),
+            copies: staged.copies,
+            start: staged.start,
+            end: staged.end,
+            strict: staged.strict,
+        }
+    }
+
+    fn group_names(&self, set: u32) -> Vec<&str> {
+        let groups = self.groups.of_set(set);
+        groups.map(|(_, group)| &*group.name).collect()
+    }
+}

@@ -1,0 +1,453 @@
+//! Applies one operation to the engine, to a copy of it that was written and restored, and to the
+//! model, and compares everything that can be seen.
+
+use std::sync::Arc;
+
+use tollgate_engine::copies::{
+    Ask, Copies, CopyLimits, DigestBeat, Effects, HoldId, HoldState, Listed, NameKey, Taken,
+    TransferId, Verdict,
+};
+use tollgate_shared::holdings::Holdings;
+use tollgate_shared::time::{Span, Timestamp};
+
+use crate::model::{self, Agent, Answer, Entry, Model};
+use crate::words::{copies, name_of, named, refusal, said};
+
+/// A name of nine bytes among them, so that names lie in cells of two sizes.
+pub const DOMAINS: [&str; 5] = ["a", "b", "c", "dddddddd", "eeeeeeeee"];
+/// Two epochs of one name, and another agent.
+pub const AGENTS: [(&str, u64); 3] = [("x", 1), ("x", 2), ("y", 1)];
+/// Three tenths of a second: holds start in several half seconds.
+pub const STEP: u64 = 300_000;
+const KEY: NameKey = NameKey { k0: 7, k1: 9 };
+
+type HoldOf = (usize, u64);
+
+#[derive(Clone, Debug)]
+pub enum Op {
+    Reserve {
+        hold: HoldOf,
+        domain: String,
+        min: u32,
+        copies: u32,
+    },
+    Hold {
+        hold: HoldOf,
+        domain: String,
+        copies: u32,
+    },
+    Release {
+        hold: HoldOf,
+        copies: u32,
+    },
+    Transfer {
+        hold: HoldOf,
+        copies: u32,
+        id: u128,
+        ttl: u64,
+    },
+    Seize {
+        hold: HoldOf,
+        id: u128,
+    },
+    EndHold {
+        hold: HoldOf,
+    },
+    EndTransfer {
+        id: u128,
+    },
+    FullBeat {
+        agent: usize,
+        listed: Vec<RandomEntry>,
+        awaiting: Vec<u64>,
+    },
+    /// A beat of what the agent has, live and lost, but the numbers in a mask, with some copies less.
+    EchoBeat {
+        agent: usize,
+        without: u8,
+        less: u32,
+    },
+    DigestBeat {
+        agent: usize,
+        right: bool,
+        awaiting: Vec<u64>,
+    },
+    Gone {
+        agent: usize,
+    },
+    Over {
+        agent: usize,
+    },
+    Forget {
+        agent: usize,
+    },
+    Tick {
+        steps: u64,
+    },
+    Limits {
+        limits: model::Limits,
+    },
+}
+
+type RandomEntry = (u64, String, u32, u64, bool, Option<u128>);
+
+pub struct Driver {
+    pub engine: Copies,
+    pub model: Model,
+    clock: u64,
+}
+
+pub type Check = Result<(), String>;
+
+fn checked(limits: &model::Limits) -> Arc<CopyLimits> {
+    let mut builder = CopyLimits::builder(limits.domain)
+        .global(limits.global)
+        .max_age(limits.max_age.map(Span::from_micros))
+        .holds_max(limits.kept_max as u32);
+    for (domain, limit) in &limits.domains {
+        builder = builder.domain(domain, *limit);
+    }
+    for (name, (limit, members)) in &limits.groups {
+        builder = builder.group(name, *limit, members.iter().map(String::as_str));
+    }
+    Arc::new(builder.build())
+}
+
+pub fn agent_of(agent: usize) -> Agent {
+    (AGENTS[agent].0.to_owned(), AGENTS[agent].1)
+}
+
+pub fn same<T: PartialEq + std::fmt::Debug>(what: &str, engine: T, model: T) -> Check {
+    match engine == model {
+        true => Ok(()),
+        false => Err(format!("{what}: engine {engine:?}, model {model:?}")),
+    }
+}
+
+impl Driver {
+    pub fn under(limits: model::Limits) -> Self {
+        Self {
+            engine: Copies::new(checked(&limits), KEY),
+            model: Model::new(limits),
+            clock: 0,
+        }
+    }
+
+    pub fn step(&mut self, op: &Op) -> Check {
+        if let Op::Tick { steps } = op {
+            self.clock += steps * STEP + steps % 2;
+        }
+        let op = self.spelt(op);
+        let before = (self.engine.snapshot(), self.engine.digest());
+        let scopes_before = self.model.scopes(&DOMAINS.map(str::to_owned));
+        let mut twin = Copies::restore(&before.0, checked(&self.model.limits), KEY)
+            .map_err(|fault| format!("restore: {fault}"))?;
+        same("digest of a restored state", twin.digest(), before.1)?;
+        same(
+            "bytes of a restored state",
+            twin.snapshot(),
+            before.0.clone(),
+        )?;
+
+        let modelled = self.apply_to_model(&op);
+        let (mut out, mut twin_out) = (Effects::new(), Effects::new());
+        let answer = self.apply(&op, &mut self.engine.clone(), &mut Effects::new());
+        same("answer", &answer, &modelled)?;
+        let mut engine = self.engine.clone();
+        same(
+            "answer again",
+            self.apply(&op, &mut engine, &mut out),
+            answer,
+        )?;
+        let restored = self.apply(&op, &mut twin, &mut twin_out);
+        same("answer of a restored state", &restored, &modelled)?;
+        same("what is said", said(&twin_out), said(&out))?;
+        same("digest after a restore", twin.digest(), engine.digest())?;
+        same("bytes after a restore", twin.snapshot(), engine.snapshot())?;
+        if matches!(modelled, Answer::Refused(_)) {
+            let after = (engine.snapshot(), engine.digest());
+            same("state after a refusal", after, before)?;
+        }
+        self.engine = engine;
+        self.compare()?;
+        self.check_said(&op, &modelled, &out, &scopes_before)
+    }
+
+    /// A beat that echoes what the agent has becomes a full one.
+    fn spelt(&self, op: &Op) -> Op {
+        let Op::EchoBeat {
+            agent,
+            without,
+            less,
+        } = op
+        else {
+            return op.clone();
+        };
+        let holds = self
+            .model
+            .holds
+            .iter()
+            .filter(|hold| hold.agent == agent_of(*agent));
+        let listed = holds
+            .filter(|hold| without >> hold.number & 1 == 0)
+            .map(|hold| {
+                let copies = hold.copies.saturating_sub(*less).max(1);
+                (
+                    hold.number,
+                    hold.domain.clone(),
+                    copies,
+                    0,
+                    hold.strict,
+                    None,
+                )
+            });
+        Op::FullBeat {
+            agent: *agent,
+            listed: listed.collect(),
+            awaiting: Vec::new(),
+        }
+    }
+
+    fn entries(&self, listed: &[RandomEntry]) -> Vec<Entry> {
+        let entries = listed
+            .iter()
+            .map(|(number, domain, copies, ago, strict, seized)| Entry {
+                number: *number,
+                domain: domain.clone(),
+                copies: *copies,
+                // Some of them in the future.
+                start: (self.clock + 2 * STEP).saturating_sub(ago * STEP),
+                strict: *strict,
+                seized: *seized,
+            });
+        entries.collect()
+    }
+
+    fn apply_to_model(&mut self, op: &Op) -> Answer {
+        let at = self.clock;
+        let entries = match op {
+            Op::FullBeat { listed, .. } => self.entries(listed),
+            _ => Vec::new(),
+        };
+        let model = &mut self.model;
+        match op {
+            Op::Reserve {
+                hold,
+                domain,
+                min,
+                copies,
+            } => model.reserve((&agent_of(hold.0), hold.1), domain, (*min, *copies), at),
+            Op::Hold {
+                hold,
+                domain,
+                copies,
+            } => model.hold((&agent_of(hold.0), hold.1), domain, *copies, at),
+            Op::Release { hold, copies } => model.release((&agent_of(hold.0), hold.1), *copies),
+            Op::Transfer {
+                hold,
+                copies,
+                id,
+                ttl,
+            } => model.transfer((&agent_of(hold.0), hold.1), *copies, *id, at + ttl * STEP),
+            Op::Seize { hold, id } => model.seize((&agent_of(hold.0), hold.1), *id),
+            Op::EndHold { hold } => model.end_hold((&agent_of(hold.0), hold.1)),
+            Op::EndTransfer { id } => model.end_transfer(*id),
+            Op::FullBeat {
+                agent, awaiting, ..
+            } => model.full_beat(&agent_of(*agent), &entries, awaiting, at),
+            Op::DigestBeat {
+                agent, right: true, ..
+            } => model.equal_digest(&agent_of(*agent)),
+            Op::DigestBeat {
+                agent,
+                right: false,
+                ..
+            } => match model.over.contains(&agent_of(*agent)) {
+                true => Answer::Refused("over"),
+                false => Answer::Copies(1, Some("differs".to_owned())),
+            },
+            Op::Gone { agent } => model.gone(&agent_of(*agent)),
+            Op::Over { agent } => model.over(&agent_of(*agent)),
+            Op::Forget { agent } => model.forget(&agent_of(*agent)),
+            Op::Tick { .. } => model.tick(at),
+            Op::Limits { limits } => {
+                model.limits = limits.clone();
+                Answer::Done
+            }
+            Op::EchoBeat { .. } => unreachable!("spelt out before"),
+        }
+    }
+
+    /// The engine's answer, in the model's words. The model has applied the operation already.
+    fn apply(&self, op: &Op, engine: &mut Copies, out: &mut Effects) -> Answer {
+        let at = Timestamp::from_micros(self.clock);
+        let mut id = |hold: &HoldOf| HoldId {
+            agent: engine.agent(AGENTS[hold.0].0, AGENTS[hold.0].1),
+            number: hold.1,
+        };
+        match op {
+            Op::Reserve {
+                hold,
+                domain,
+                min,
+                copies,
+            } => {
+                let ask = Ask {
+                    id: id(hold),
+                    at,
+                    domain,
+                    copies: *copies,
+                };
+                match engine.reserve(ask, *min, out) {
+                    Ok(grant) => Answer::Copies(grant.granted.into(), named(engine, grant.by)),
+                    Err(refused) => refusal(refused),
+                }
+            }
+            Op::Hold {
+                hold,
+                domain,
+                copies,
+            } => {
+                let ask = Ask {
+                    id: id(hold),
+                    at,
+                    domain,
+                    copies: *copies,
+                };
+                match engine.hold(ask, out) {
+                    Ok(taken) => Answer::Copies(taken.excess.into(), named(engine, taken.by)),
+                    Err(refused) => refusal(refused),
+                }
+            }
+            Op::Release { hold, copies } => {
+                let id = id(hold);
+                engine
+                    .release(id, *copies, out)
+                    .map_or_else(refusal, |()| Answer::Done)
+            }
+            Op::Transfer {
+                hold,
+                copies,
+                id: to,
+                ttl,
+            } => {
+                let (id, ttl) = (id(hold), Span::from_micros(ttl * STEP));
+                let done = engine.transfer(id, *copies, TransferId(*to), at, ttl, out);
+                done.map_or_else(refusal, |()| Answer::Done)
+            }
+            Op::Seize { hold, id: from } => {
+                let id = id(hold);
+                engine
+                    .seize(TransferId(*from), id, out)
+                    .map_or_else(refusal, copies)
+            }
+            Op::EndHold { hold } => {
+                let id = id(hold);
+                engine.end_hold(id, out).map_or_else(refusal, copies)
+            }
+            Op::EndTransfer { id } => engine
+                .end_transfer(TransferId(*id), out)
+                .map_or_else(refusal, copies),
+            Op::FullBeat {
+                agent,
+                listed,
+                awaiting,
+            } => {
+                let agent = id(&(*agent, 0)).agent;
+                self.full_beat(engine, agent, listed, awaiting, out)
+            }
+            Op::DigestBeat {
+                agent,
+                right,
+                awaiting,
+            } => {
+                let held = self.held_before(engine, *agent, awaiting);
+                let holdings = match right {
+                    true => held,
+                    false => held.with(99, 1),
+                };
+                let agent = engine.agent(AGENTS[*agent].0, AGENTS[*agent].1);
+                match engine.digest_beat(agent, holdings, awaiting, out) {
+                    Ok(DigestBeat::Equal) => Answer::Done,
+                    Ok(DigestBeat::Differs) => Answer::Copies(1, Some("differs".to_owned())),
+                    Err(refused) => refusal(refused),
+                }
+            }
+            Op::Gone { agent } => {
+                let agent = id(&(*agent, 0)).agent;
+                Answer::Copies(engine.agent_gone(agent, out), None)
+            }
+            Op::Over { agent } => {
+                let agent = id(&(*agent, 0)).agent;
+                Answer::Copies(engine.epoch_over(agent, out), None)
+            }
+            Op::Forget { agent } => {
+                let agent = id(&(*agent, 0)).agent;
+                Answer::Copies(engine.forget(agent, out), None)
+            }
+            Op::Tick { .. } => {
+                engine.tick(at, out);
+                let ended = out.ended().iter().map(|ended| {
+                    let (name, epoch) = name_of(engine, ended.hold);
+                    ((name, epoch), ended.hold.number, ended.copies)
+                });
+                Answer::Ended(ended.collect())
+            }
+            Op::Limits { limits } => {
+                engine.new_limits(checked(limits));
+                Answer::Done
+            }
+            Op::EchoBeat { .. } => unreachable!("spelt out before"),
+        }
+    }
+
+    fn full_beat(
+        &self,
+        engine: &mut Copies,
+        agent: tollgate_engine::copies::AgentIx,
+        listed: &[RandomEntry],
+        awaiting: &[u64],
+        out: &mut Effects,
+    ) -> Answer {
+        let entries = self.entries(listed);
+        let listed: Vec<Listed<'_>> = entries
+            .iter()
+            .map(|entry| Listed {
+                number: entry.number,
+                domain: &entry.domain,
+                copies: entry.copies,
+                start: Timestamp::from_micros(entry.start),
+                strict: entry.strict,
+                seized: entry.seized.map(TransferId),
+            })
+            .collect();
+        let at = Timestamp::from_micros(self.clock);
+        if let Err(refused) = engine.full_beat(agent, at, &listed, awaiting, out) {
+            return refusal(refused);
+        }
+        let verdicts = out.verdicts().iter().map(|(id, verdict)| {
+            let text = match verdict {
+                Verdict::Counted(Taken { excess, by }) => {
+                    format!("{:?}", (u64::from(*excess), named(engine, *by)))
+                }
+                Verdict::Ended => "ended".to_owned(),
+                Verdict::UnknownTransfer => "unknown transfer".to_owned(),
+                Verdict::NotCounted => "capacity".to_owned(),
+            };
+            (id.number, text)
+        });
+        Answer::Verdicts(verdicts.collect())
+    }
+
+    /// What an agent would say it holds: made from the engine's list before the beat.
+    fn held_before(&self, engine: &Copies, agent: usize, awaiting: &[u64]) -> Holdings {
+        let (name, epoch) = AGENTS[agent];
+        let of = engine.oldest_first().filter(|view| {
+            view.agent == name && view.epoch == epoch && view.state == HoldState::Live
+        });
+        of.filter(|view| !awaiting.contains(&view.id.number))
+            .fold(Holdings::default(), |sum, view| {
+                sum.with(view.id.number, view.copies)
+            })
+    }
+}

@@ -1,0 +1,110 @@
+//! The engine's copies beside a slow model that recounts everything, over random limits,
+//! operations, ticks and versions.
+//!
+//! After every step: the same answer; the same counts, holds and staged copies; no count that is
+//! not the sum of its holds; nothing held by a gone agent; a refused operation changed nothing; what
+//! was said of scopes is so; and a state that was written and restored does and says the same.
+//! Fails with the seed and the shrunk steps.
+
+mod compare;
+mod driver;
+mod model;
+mod passing;
+mod words;
+
+use std::collections::BTreeMap;
+
+use driver::{AGENTS, DOMAINS, Driver, Op};
+use model::Limits;
+use proptest::collection::{btree_map, btree_set, vec};
+use proptest::option;
+use proptest::prelude::*;
+
+fn domain() -> impl Strategy<Value = String> {
+    (0..DOMAINS.len()).prop_map(|n| DOMAINS[n].to_owned())
+}
+
+fn agent() -> std::ops::Range<usize> {
+    0..AGENTS.len()
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    let group = || (0u64..12, btree_set(domain(), 0..4));
+    let groups = (
+        option::of(group()),
+        option::of(group()),
+        option::of(group()),
+    );
+    (
+        0u64..10,
+        option::weighted(0.7, 0u64..20),
+        option::weighted(0.5, 1u64..30),
+        prop_oneof![3 => Just(1_000usize), 1 => 0usize..8],
+        btree_map(domain(), 0u64..12, 0..3),
+        groups,
+    )
+        .prop_map(|(domain, global, max_age, kept_max, domains, groups)| {
+            let named = [("g0", groups.0), ("g1", groups.1), ("g2", groups.2)];
+            Limits {
+                domain,
+                global,
+                max_age: max_age.map(|age| age * driver::STEP),
+                kept_max,
+                domains,
+                groups: named
+                    .into_iter()
+                    .filter_map(|(name, group)| Some((name.to_owned(), group?)))
+                    .collect::<BTreeMap<_, _>>(),
+            }
+        })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let hold = || (agent(), 0u64..6);
+    let numbers = || vec(0u64..6, 0..3);
+    let listed = (
+        0u64..6,
+        domain(),
+        0u32..6,
+        0u64..20,
+        any::<bool>(),
+        option::weighted(0.3, 0u128..3),
+    );
+    prop_oneof![
+        8 => (hold(), domain(), 0u32..4, 0u32..8)
+            .prop_map(|(hold, domain, min, copies)| Op::Reserve { hold, domain, min, copies }),
+        8 => (hold(), domain(), 0u32..8)
+            .prop_map(|(hold, domain, copies)| Op::Hold { hold, domain, copies }),
+        8 => (hold(), 0u32..5).prop_map(|(hold, copies)| Op::Release { hold, copies }),
+        6 => (hold(), 0u32..5, 0u128..3, 0u64..8)
+            .prop_map(|(hold, copies, id, ttl)| Op::Transfer { hold, copies, id, ttl }),
+        6 => (hold(), 0u128..3).prop_map(|(hold, id)| Op::Seize { hold, id }),
+        2 => hold().prop_map(|hold| Op::EndHold { hold }),
+        1 => (0u128..3).prop_map(|id| Op::EndTransfer { id }),
+        4 => (agent(), vec(listed, 0..5), numbers())
+            .prop_map(|(agent, listed, awaiting)| Op::FullBeat { agent, listed, awaiting }),
+        4 => (agent(), 0u8..64, 0u32..2)
+            .prop_map(|(agent, without, less)| Op::EchoBeat { agent, without, less }),
+        3 => (agent(), any::<bool>(), numbers())
+            .prop_map(|(agent, right, awaiting)| Op::DigestBeat { agent, right, awaiting }),
+        4 => agent().prop_map(|agent| Op::Gone { agent }),
+        1 => agent().prop_map(|agent| Op::Over { agent }),
+        1 => agent().prop_map(|agent| Op::Forget { agent }),
+        6 => (0u64..6).prop_map(|steps| Op::Tick { steps }),
+        3 => limits().prop_map(|limits| Op::Limits { limits }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_engine_does_what_the_model_does(first in limits(), ops in vec(op(), 1..80)) {
+        let mut driver = Driver::under(first);
+        for (step, op) in ops.iter().enumerate() {
+            driver.step(op).map_err(|why| {
+                TestCaseError::fail(format!("step {step}, {op:?}: {why}"))
+            })?;
+        }
+    }
+}
