@@ -48,7 +48,12 @@ pub enum Entered {
     /// More chunks are to come.
     Part,
     /// It completed this version.
-    Version(Arc<Version>),
+    Version {
+        /// The push.
+        push: u128,
+        /// The version.
+        version: Arc<Version>,
+    },
     /// It completed a version that only a later build can read: a partition that comes under it stops.
     Newer {
         /// Its number.
@@ -193,7 +198,10 @@ impl LimitsBook {
             Ok(version) => {
                 let version = Arc::new(version);
                 self.versions.insert(version.number, Arc::clone(&version));
-                Entered::Version(version)
+                Entered::Version {
+                    push: chunk.push,
+                    version,
+                }
             }
             Err(Void::Newer(why)) => {
                 self.newer.insert(offset);
@@ -317,7 +325,7 @@ mod tests {
             Entered::Part
         ));
         let two = book.enter(2, &chunk(2, (0, 1), 0, TWO, TWO));
-        assert!(matches!(two, Entered::Version(version) if version.number == 2));
+        assert!(matches!(two, Entered::Version { push: 2, version } if version.number == 2));
         let lost = book.enter(3, &chunk(1, (1, 2), 0, ONE, tail));
         assert_eq!(
             why(lost),

@@ -36,7 +36,8 @@ pub(super) struct LimitsDesk {
     file_bad: Option<(String, bool)>,
     /// Whether the file differs from the version in force and is not followed.
     pub file_differs: bool,
-    push: Option<Push>,
+    /// The push that is on its way.
+    push: Option<u128>,
     push_not_before: Span,
 }
 
@@ -45,11 +46,6 @@ struct GoodFile {
     name: String,
     text: String,
     digest: [u8; 32],
-}
-
-#[derive(Debug)]
-struct Push {
-    id: u128,
 }
 
 impl LimitsDesk {
@@ -97,13 +93,15 @@ impl Core {
     fn chunk_entered(&mut self, now: Now, entered: Entered) {
         match entered {
             Entered::Part => {}
-            Entered::Version(version) => {
+            Entered::Version { push, version } => {
                 tracing::info!(
                     version = version.number,
                     resources = version.limits.resources().len(),
                     "limits version in the log"
                 );
-                self.limits.push = None;
+                if self.is_own(push) {
+                    self.limits.push = None;
+                }
                 self.consider_file(now);
             }
             Entered::Newer { number, why } => {
@@ -112,10 +110,9 @@ impl Core {
                     why,
                     "limits of a later build; partitions under it stop"
                 );
-                self.limits.push = None;
             }
             Entered::Void { push, why } => {
-                let own = self.limits.push.as_ref().is_some_and(|own| own.id == push);
+                let own = self.is_own(push);
                 if own {
                     self.counters.pushes_void += 1;
                     self.limits.push = None;
@@ -241,14 +238,18 @@ impl Core {
             .collect();
         tracing::info!(file = file.name, chunks = records.len(), "pushing limits");
         self.counters.pushes += 1;
-        self.limits.push = Some(Push { id });
+        self.limits.push = Some(id);
         for record in records {
             self.append(Stream::Limits, 0, record, Purpose::Chunk(id));
         }
     }
 
+    fn is_own(&self, push: u128) -> bool {
+        self.limits.push == Some(push)
+    }
+
     pub(super) fn push_failed(&mut self, now: Now, push: u128) {
-        if self.limits.push.as_ref().is_some_and(|own| own.id == push) {
+        if self.is_own(push) {
             self.limits.push = None;
             self.limits.push_not_before = now.clock.saturating_add(PUSH_AGAIN_AFTER);
         }

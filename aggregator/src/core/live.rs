@@ -21,13 +21,16 @@ pub struct At {
     pub scope: Scope,
 }
 
+/// When what ends: the instant, the resource, the scope; the first on top.
+type Ends = BinaryHeap<Reverse<(Timestamp, Box<str>, Scope)>>;
+
 /// Everything that is in force.
 #[derive(Debug, Default)]
 pub struct Live {
     resources: HashMap<Box<str>, BTreeMap<At, Statement>>,
     count: usize,
-    /// By partition: the ends of its statements, the first one on top. Entries may be stale.
-    ends: HashMap<u32, BinaryHeap<Reverse<(Timestamp, Box<str>, Scope)>>>,
+    /// By partition: the ends of its statements. Entries may be stale.
+    ends: HashMap<u32, Ends>,
     ends_count: usize,
 }
 
@@ -136,6 +139,11 @@ impl Live {
     /// How many statements are in force.
     pub fn len(&self) -> usize {
         self.count
+    }
+
+    /// Whether nothing is in force.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     fn rebuild_ends_if_stale(&mut self) {

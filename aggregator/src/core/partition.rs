@@ -217,10 +217,12 @@ impl Partition {
     }
 
     /// The log's time now: when it took the newest own tick, and what has gone by since that was sent.
-    /// A little late by how long the tick was on its way, which is lenient.
+    /// A little late by how long the tick was on its way, which is lenient; and the end of the log's
+    /// millisecond, because its start would be early by up to one, and agents would refuse that long
+    /// beyond a denial's end.
     pub fn log_now(&self, clock: Span) -> Option<Timestamp> {
         let (appended, sent) = self.ticks.newest?;
-        Some(appended.saturating_add(clock.saturating_sub(sent)))
+        Some(appended.end_of_millisecond().saturating_add(clock.saturating_sub(sent)))
     }
 
     /// What the announcer needs; none before it announces.

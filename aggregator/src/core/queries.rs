@@ -1,6 +1,6 @@
 //! Answers for those who look from outside.
 
-use tollgate_shared::names::partition_of_pair;
+use tollgate_shared::names::{EVERYBODY, partition_of_pair, partition_of_resource};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::statement::{Says, Scope};
 
@@ -125,7 +125,13 @@ impl Core {
     }
 
     fn pair_view(&self, clock: Span, resource: &str, domain: &str) -> PairView {
-        let index = partition_of_pair(resource, domain, self.settings.partitions);
+        let count = self.settings.partitions;
+        // A resource's own pair, under its global limit, is ruled where its totals go.
+        let everybody = domain == EVERYBODY;
+        let index = match everybody {
+            true => partition_of_resource(resource, count),
+            false => partition_of_pair(resource, domain, count),
+        };
         let partition = self.partitions.get(index as usize);
         let state = partition.and_then(|p| p.ruler.pair(resource, domain));
         let latest = self.limits.book.latest();
@@ -139,7 +145,9 @@ impl Core {
             known: state.is_some(),
             version: partition.map_or(0, |p| p.ruler.version()),
             state,
-            denial: self.denials_of(&ready, resource, Some(domain)).next(),
+            denial: self
+                .denials_of(&ready, resource, (!everybody).then_some(domain))
+                .find(|denial| denial.domain.is_none() == everybody),
         }
     }
 

@@ -1,0 +1,431 @@
+//! A world for the core without I/O: a log in memory, a clock that is moved by hand, and all that was
+//! published, answered and kept aside. What happens in it is a function of its seed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tollgate::core::event::{Aside, Effect, Event, LimitsFile, Now, Peer, QueryId, Request};
+use tollgate::core::view::{DigestsView, PairView, Query, Reply};
+use tollgate::core::{Core, Settings, Start};
+use tollgate::log::{AppendError, Delivered, LogEvent, Stream, Ticket};
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::names::partition_of_pair;
+use tollgate_shared::place::LogId;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::frame::Frame;
+use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
+use tollgate_shared::wire::link::FromAggregator;
+use tollgate_shared::wire::record::{Record, kind};
+
+pub const PARTITIONS: u32 = 4;
+
+/// Where the world's wall clock begins.
+const BASE: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+
+/// What becomes of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The log takes it and says so.
+    Taken,
+    /// The log does not take it and says so.
+    Refused,
+    /// The log takes it and says that it did not: the answer was lost.
+    Denied,
+}
+
+/// Decides by stream and record.
+pub type Fates = Box<dyn FnMut(Stream, &[u8]) -> Fate>;
+
+/// The log: what it has, and who follows it from where. It outlives a core.
+#[derive(Clone, Default)]
+pub struct MemoryLog {
+    pub streams: BTreeMap<(Stream, u32), Vec<Delivered>>,
+}
+
+impl MemoryLog {
+    /// The kinds of the records of a partition, in order.
+    pub fn kinds(&self, partition: u32) -> Vec<u8> {
+        let records = self.streams.get(&(Stream::Hits, partition));
+        records
+            .into_iter()
+            .flatten()
+            .map(|record| record.bytes[1])
+            .collect()
+    }
+
+    pub fn count(&self, kind: u8) -> usize {
+        (0..PARTITIONS)
+            .flat_map(|p| self.kinds(p))
+            .filter(|k| *k == kind)
+            .count()
+    }
+}
+
+struct Following {
+    next: usize,
+    said_begun: bool,
+    said_caught_up: bool,
+}
+
+pub struct World {
+    pub core: Core,
+    pub log: MemoryLog,
+    pub clock: Span,
+    pub frames: Vec<Frame>,
+    pub answers: Vec<FromAggregator>,
+    pub asides: Vec<Aside>,
+    pub gave_up: Option<String>,
+    /// Decides what becomes of each append.
+    pub fate: Fates,
+    /// Streams that are delivered nothing for the moment.
+    pub held: Vec<Stream>,
+    pub random: Random,
+    follows: BTreeMap<(Stream, u32), Following>,
+    appends: VecDeque<(Stream, u32, Ticket, Vec<u8>)>,
+    replies: Vec<(QueryId, Reply)>,
+    queries: u64,
+    sequences: BTreeMap<u32, u64>,
+}
+
+/// A small generator: splitmix64.
+#[derive(Clone)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+impl World {
+    /// A core on a log that is new.
+    pub fn new(limits: &str) -> Self {
+        let mut world = Self::on(MemoryLog::default(), 1);
+        world.push(limits);
+        world
+    }
+
+    /// A core on a log as it was left.
+    pub fn on(log: MemoryLog, seed: u64) -> Self {
+        let streams = [
+            (Stream::Limits, 1),
+            (Stream::Hits, PARTITIONS),
+            (Stream::Denials, PARTITIONS),
+        ];
+        let all = streams
+            .iter()
+            .flat_map(|(stream, n)| (0..*n).map(|p| (*stream, p)));
+        let (core, effects) = Core::new(Settings {
+            owner: "w".to_owned(),
+            seed: [seed as u8; 32],
+            key: MacKey::UNPROTECTED,
+            partitions: PARTITIONS,
+            start: Start {
+                generation: 1,
+                unbegun: all.filter(|at| !log.streams.contains_key(at)).collect(),
+            },
+            feeds: vec!["tcp://127.0.0.1:1".into()],
+            heartbeat: Span::from_millis(250),
+            follow_file: true,
+        });
+        let mut world = Self {
+            core,
+            log,
+            clock: Span::from_secs(seed * 3_600),
+            frames: Vec::new(),
+            answers: Vec::new(),
+            asides: Vec::new(),
+            gave_up: None,
+            fate: Box::new(|_, _| Fate::Taken),
+            held: Vec::new(),
+            random: Random(seed),
+            follows: BTreeMap::new(),
+            appends: VecDeque::new(),
+            replies: Vec::new(),
+            queries: 0,
+            sequences: BTreeMap::new(),
+        };
+        world.perform(effects);
+        world
+    }
+
+    pub fn now(&self) -> Now {
+        Now {
+            clock: self.clock,
+            wall: self.wall(),
+        }
+    }
+
+    pub fn wall(&self) -> Timestamp {
+        BASE.saturating_add(self.clock)
+    }
+
+    pub fn step(&mut self, event: Event) {
+        let mut effects = Vec::new();
+        self.core.step(self.now(), event, &mut effects);
+        self.perform(effects);
+    }
+
+    fn perform(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Append {
+                    stream,
+                    partition,
+                    ticket,
+                    record,
+                } => {
+                    self.appends.push_back((stream, partition, ticket, record));
+                }
+                Effect::Follow {
+                    stream,
+                    partition,
+                    from,
+                } => {
+                    let following = Following {
+                        next: from as usize,
+                        said_begun: false,
+                        said_caught_up: false,
+                    };
+                    self.follows.insert((stream, partition), following);
+                }
+                Effect::Publish { frame, .. } => self.frames.push(Frame::decode(&frame).unwrap()),
+                Effect::Answer { message, .. } => {
+                    self.answers.push(FromAggregator::decode(&message).unwrap());
+                }
+                Effect::Reply { id, reply } => self.replies.push((id, *reply)),
+                Effect::Aside(aside) => self.asides.push(aside),
+                Effect::GiveUp { why, .. } => self.gave_up = Some(why),
+            }
+        }
+    }
+
+    /// Appends what waits, each by its fate.
+    fn take_appends(&mut self) -> bool {
+        let any = !self.appends.is_empty();
+        while let Some((stream, partition, ticket, record)) = self.appends.pop_front() {
+            let fate = (self.fate)(stream, &record);
+            let mut result = Err(AppendError::NotNow("by fate".to_owned()));
+            if fate != Fate::Refused {
+                let offset = self.put(stream, partition, record);
+                if fate == Fate::Taken {
+                    result = Ok(offset);
+                }
+            }
+            self.step(Event::Log(LogEvent::Appended { ticket, result }));
+        }
+        any
+    }
+
+    /// Puts a record into the log, whoever wrote it.
+    pub fn put(&mut self, stream: Stream, partition: u32, record: Vec<u8>) -> u64 {
+        let appended = Timestamp::from_millis(self.wall().as_millis());
+        let records = self.log.streams.entry((stream, partition)).or_default();
+        let offset = records.len() as u64;
+        records.push(Delivered {
+            offset,
+            appended,
+            bytes: record.into(),
+        });
+        offset
+    }
+
+    /// Delivers some of what is there, to followers in an order that the seed decides.
+    fn deliver(&mut self) -> bool {
+        let mut keys: Vec<(Stream, u32)> = self.follows.keys().copied().collect();
+        for index in (1..keys.len()).rev() {
+            keys.swap(index, self.random.below(index as u64 + 1) as usize);
+        }
+        let mut any = false;
+        for (stream, partition) in keys {
+            if self.held.contains(&stream) {
+                continue;
+            }
+            let Some(following) = self.follows.get_mut(&(stream, partition)) else {
+                continue;
+            };
+            let from = following.next as u64;
+            let begun = std::mem::replace(&mut following.said_begun, true);
+            let records = self.log.streams.get(&(stream, partition));
+            let there = records.map_or(0, Vec::len);
+            let some = (there - following.next).min(1 + self.random.below(7) as usize);
+            let chunk: Vec<Delivered> = records
+                .map(|records| records[following.next..following.next + some].to_vec())
+                .unwrap_or_default();
+            following.next += some;
+            let caught_up = following.next == there && !following.said_caught_up;
+            following.said_caught_up |= caught_up;
+            if !begun {
+                self.step(Event::Log(LogEvent::Following {
+                    stream,
+                    partition,
+                    from,
+                }));
+            }
+            if !chunk.is_empty() {
+                any = true;
+                self.step(Event::Log(LogEvent::Delivered {
+                    stream,
+                    partition,
+                    records: chunk,
+                }));
+            }
+            if caught_up {
+                any = true;
+                let next = there as u64;
+                self.step(Event::Log(LogEvent::CaughtUp {
+                    stream,
+                    partition,
+                    next,
+                }));
+            }
+        }
+        any
+    }
+
+    /// Lets everything happen that can at this instant.
+    pub fn settle(&mut self) {
+        for _ in 0..100_000 {
+            let appended = self.take_appends();
+            let delivered = self.deliver();
+            self.step(Event::Turn);
+            if !appended && !delivered && self.appends.is_empty() {
+                return;
+            }
+        }
+        panic!("it does not come to rest");
+    }
+
+    /// Moves the clock in small steps, and settles at each.
+    pub fn run_for(&mut self, span: Span) {
+        let end = self.clock.saturating_add(span);
+        while self.clock < end {
+            self.clock = self.clock.saturating_add(Span::from_millis(50)).min(end);
+            self.settle();
+        }
+    }
+
+    /// Reads a limits file and waits until it rules.
+    pub fn push(&mut self, limits: &str) {
+        self.read_limits_file(limits);
+        self.run_for(Span::from_secs(1));
+    }
+
+    pub fn read_limits_file(&mut self, limits: &str) {
+        self.step(Event::LimitsFile(LimitsFile {
+            name: "limits.toml".to_owned(),
+            text: Ok(limits.to_owned()),
+        }));
+    }
+
+    /// The bytes of a batch of hits of one pair, now.
+    pub fn batch(&mut self, resource: &str, domain: &str, hits: usize) -> (u32, Vec<u8>) {
+        let partition = partition_of_pair(resource, domain, PARTITIONS);
+        let sequence = self.sequences.entry(partition).or_default();
+        *sequence += 1;
+        let sender = Sender {
+            agent: "a",
+            epoch: 1,
+            sequence: *sequence,
+            sent: BASE.saturating_add(self.clock),
+        };
+        let hit = Hit {
+            resource: 0,
+            domain,
+            at: sender.sent,
+            copies: 1,
+            min: None,
+        };
+        let mut writer = Writer::new();
+        let hits = vec![hit; hits];
+        write_hits(
+            &mut writer,
+            &sender,
+            &[resource],
+            hits.into_iter(),
+            [].into_iter(),
+        );
+        (partition, writer.as_slice().to_vec())
+    }
+
+    /// An agent appends hits of one pair.
+    pub fn hit(&mut self, resource: &str, domain: &str, hits: usize) {
+        let (partition, record) = self.batch(resource, domain, hits);
+        let request = Request::Append {
+            id: 1,
+            partition,
+            record,
+        };
+        let peer = Peer(bytes::Bytes::from_static(b"p"));
+        self.step(Event::Agent { peer, request });
+    }
+
+    fn ask(&mut self, query: Query) -> Reply {
+        self.queries += 1;
+        let id = QueryId(self.queries);
+        self.step(Event::Query { id, query });
+        let at = self.replies.iter().position(|(of, _)| *of == id).unwrap();
+        self.replies.remove(at).1
+    }
+
+    pub fn why_not_ready(&mut self) -> Vec<String> {
+        match self.ask(Query::Readiness) {
+            Reply::Readiness(view) => view.why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn digests(&mut self) -> DigestsView {
+        match self.ask(Query::Digests) {
+            Reply::Digests(view) => view,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn pair(&mut self, resource: &str, domain: &str) -> PairView {
+        let (resource, domain) = (resource.to_owned(), domain.to_owned());
+        match self.ask(Query::Pair { resource, domain }) {
+            Reply::Pair(view) => *view,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn counters(&mut self) -> tollgate::core::counters::Counters {
+        match self.ask(Query::Counters) {
+            Reply::Counters(counted) => counted.0,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Statements that were told on the feed: the resource, and how often.
+    pub fn told(&self) -> usize {
+        self.frames.iter().map(|frame| frame.told.len()).sum()
+    }
+
+    /// Totals in the log, as their targets see them: resource, source, source offset, previous.
+    pub fn totals(&self) -> Vec<(String, u32, u64, Option<u64>)> {
+        let hits = (0..PARTITIONS).filter_map(|p| self.log.streams.get(&(Stream::Hits, p)));
+        hits.flatten()
+            .filter(|record| record.bytes[1] == kind::TOTALS)
+            .map(|record| match Record::decode(&record.bytes) {
+                Ok(Record::Totals(t)) => (
+                    t.resource.to_owned(),
+                    t.source_partition,
+                    t.source_offset,
+                    t.previous,
+                ),
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+}
+
+/// An identity that no world has.
+pub const STRANGER: LogId = LogId {
+    generation: 9,
+    random: 9,
+};
