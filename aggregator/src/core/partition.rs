@@ -274,7 +274,7 @@ mod tests {
         partition.ticks.newest = Some((Timestamp::from_millis(5_000), Span::from_millis(600)));
         assert_eq!(
             partition.log_now(clock),
-            Some(Timestamp::from_millis(5_300))
+            Some(Timestamp::from_micros(5_300_999))
         );
     }
 
