@@ -34,6 +34,10 @@ pub const CHILDREN: &[ChildPart] = &[
         run: pairs::child_engine,
     },
     ChildPart {
+        name: "pairs-flood",
+        run: pairs::child_flood,
+    },
+    ChildPart {
         name: "pairs-governor",
         run: pairs::child_governor,
     },

@@ -55,6 +55,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
             false => figure,
         });
     }
+    flood(session)?;
     session.step("further hits");
     let (one, more) = (engine(LARGE, 0)?, engine(LARGE, FURTHER)?);
     let note = format!(
@@ -67,6 +68,25 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
             .target(Target::AtMost(4.0))
             .note(note),
     );
+    Ok(())
+}
+
+/// What a pair costs at the cap once a flood of other names has passed over it.
+fn flood(session: &mut Session) -> anyhow::Result<()> {
+    let names: u32 = if session.is_full() {
+        100_000_000
+    } else {
+        10_000_000
+    };
+    session.step(&format!("a flood of {names} names"));
+    let bytes: f64 = ask("pairs-flood", &[LARGE.to_string(), names.to_string()])?;
+    let count = super::engine::count_text;
+    let name = format!(
+        "a pair at a cap of {}, after {} other names",
+        count(LARGE),
+        count(names)
+    );
+    session.add(Figure::single(name, "bytes", bytes).target(Target::AtMost(48.0)));
     Ok(())
 }
 
@@ -124,6 +144,42 @@ fn fill(
         }
     }
     Ok(())
+}
+
+/// The child that floods an engine at its cap.
+///
+/// # Errors
+///
+/// Where the cap did not hold.
+pub fn child_flood(args: &[String]) -> anyhow::Result<()> {
+    let (cap, names): (u32, u32) = (argument(args, 0, "cap")?, argument(args, 1, "names")?);
+    let mut courier = Courier::default();
+    warm_up(&mut courier)?;
+    let mut partition = Partition::new(&limits_text(500, WINDOW, cap.into()))?;
+    let before = resident_bytes()?;
+    fill(&mut partition, &mut courier, cap, 0)?;
+    let mut now_us = BEGIN_US + BETWEEN_US;
+    let mut turned_away = 0;
+    for first in (cap..cap.saturating_add(names)).step_by(ENTRIES) {
+        let strangers: Vec<u32> = (first..first + ENTRIES as u32).collect();
+        let batch = courier.batch(&strangers, 1, now_us, now_us + 100);
+        now_us += 100;
+        for record in partition.with_ticks(vec![batch]) {
+            partition.expect_applied(&record.bytes, record.at)?;
+            let counts = partition.rulings.counts.iter();
+            turned_away += counts.map(|resource| resource.counts.at_cap).sum::<u64>();
+        }
+    }
+    let after = resident_bytes()?;
+    anyhow::ensure!(
+        partition.engine.pairs() == u64::from(cap),
+        "the cap did not hold"
+    );
+    anyhow::ensure!(
+        u64::from(names) <= turned_away,
+        "{turned_away} hits were turned away"
+    );
+    say(&bytes_each(before, after, cap))
 }
 
 /// The child that fills a `governor`.

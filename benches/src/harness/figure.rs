@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(number(-12_345.0), "-12 345");
         assert_eq!(number(123.4), "123");
         assert_eq!(number(41.26), "41.3");
-        assert_eq!(number(2.718), "2.72");
+        assert_eq!(number(3.456), "3.46");
         assert_eq!(number(0.1234), "0.123");
         assert_eq!(number(0.01234), "0.0123");
         assert_eq!(number(0.0), "0");

@@ -6,9 +6,12 @@
 //! figure    a value, its target, its peers          child    processes that never stay behind
 //! report    for people, as JSON lines               results  RESULTS.md
 //! machine   where and of what it was measured       beside   programs built next to this one
+//! calls     what a call costs                       aggregator   one for the time of a benchmark
 //! ```
 
+pub mod aggregator;
 pub mod beside;
+pub mod calls;
 pub mod child;
 pub mod clock;
 pub mod figure;

@@ -1,0 +1,139 @@
+//! What a call costs: the median from blocks of a thousand, the p99 from single calls, with the empty
+//! timer's p99 beside it.
+//!
+//! Reading the clock twice costs as much as a call, so single calls say something about the tail and
+//! nothing about the middle. Blocks may be paced, so that whoever takes what the calls leave behind
+//! can follow: a recorder that drops is fast, and its figure says nothing.
+
+use super::clock::{monotonic_ns, thread_cpu_ns};
+use super::stats::percentile;
+
+/// Calls of a block.
+pub const BLOCK_CALLS: usize = 1_000;
+
+/// From the begin of one paced block to the next: a thousand calls a millisecond are a million a
+/// second.
+pub const PACE_NS: u64 = 1_000_000;
+
+/// When blocks begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Each at once after the one before it.
+    FullSpeed,
+    /// One a millisecond, from this instant of the monotonic clock on; threads with the same instant
+    /// make their blocks at the same time.
+    MillionPerSecond {
+        /// The begin of the first.
+        from_ns: u64,
+    },
+}
+
+impl Pace {
+    /// A million calls a second, from shortly after now on.
+    pub fn million_per_second() -> Self {
+        Self::MillionPerSecond {
+            from_ns: monotonic_ns() + PACE_NS,
+        }
+    }
+
+    /// Waits, without giving up the processor, until a block begins.
+    fn wait_for(self, block: usize) {
+        if let Self::MillionPerSecond { from_ns } = self {
+            let begin_ns = from_ns + block as u64 * PACE_NS;
+            while monotonic_ns() < begin_ns {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+/// Nanoseconds a call of the median block, of the thread's wall and of its running.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BlockCost {
+    /// By the wall.
+    pub wall_ns: f64,
+    /// By the time the thread ran.
+    pub cpu_ns: f64,
+}
+
+/// The cost of a call by blocks. `call` is given the number of the call.
+pub fn by_blocks(blocks: usize, pace: Pace, mut call: impl FnMut(usize)) -> BlockCost {
+    let (mut wall, mut cpu) = (Vec::with_capacity(blocks), Vec::with_capacity(blocks));
+    for block in 0..blocks {
+        pace.wait_for(block);
+        let cpu_begun = thread_cpu_ns();
+        let begun = monotonic_ns();
+        for number in 0..BLOCK_CALLS {
+            call(block * BLOCK_CALLS + number);
+        }
+        wall.push(monotonic_ns() - begun);
+        cpu.push(thread_cpu_ns() - cpu_begun);
+    }
+    let each =
+        |values: &mut [u64]| percentile(values, 0.5).unwrap_or(0) as f64 / BLOCK_CALLS as f64;
+    BlockCost {
+        wall_ns: each(&mut wall),
+        cpu_ns: each(&mut cpu),
+    }
+}
+
+/// The tail of single calls, and of the timer alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tail {
+    /// Nanoseconds of a call, timer included, that 99 % do not exceed.
+    pub p99_ns: f64,
+    /// The same of nothing at all.
+    pub timer_p99_ns: f64,
+}
+
+/// The tail of single calls, each block of them paced.
+pub fn one_by_one(blocks: usize, pace: Pace, mut call: impl FnMut(usize)) -> Tail {
+    let mut singles = Vec::with_capacity(blocks * BLOCK_CALLS);
+    let mut timers = Vec::with_capacity(blocks * BLOCK_CALLS);
+    for block in 0..blocks {
+        pace.wait_for(block);
+        for number in 0..BLOCK_CALLS {
+            let begun = monotonic_ns();
+            call(block * BLOCK_CALLS + number);
+            let ended = monotonic_ns();
+            singles.push(ended - begun);
+            timers.push(monotonic_ns() - ended);
+        }
+    }
+    let p99 = |values: &mut [u64]| percentile(values, 0.99).unwrap_or(0) as f64;
+    Tail {
+        p99_ns: p99(&mut singles),
+        timer_p99_ns: p99(&mut timers),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_has_its_number() {
+        let mut numbers = Vec::new();
+        by_blocks(2, Pace::FullSpeed, |number| numbers.push(number));
+        assert_eq!(numbers, (0..2_000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn paced_blocks_are_a_millisecond_apart() {
+        let begun = monotonic_ns();
+        by_blocks(5, Pace::million_per_second(), |_| {});
+        assert!(5 * PACE_NS <= monotonic_ns() - begun);
+    }
+
+    #[test]
+    fn a_slow_call_is_seen_in_the_tail_and_not_in_the_middle() {
+        let spin = |number: usize| {
+            if number.is_multiple_of(50) {
+                let until = monotonic_ns() + 20_000;
+                while monotonic_ns() < until {}
+            }
+        };
+        assert!(20_000.0 <= one_by_one(2, Pace::FullSpeed, spin).p99_ns);
+        assert!(by_blocks(3, Pace::FullSpeed, |_| {}).wall_ns < 100.0);
+    }
+}
