@@ -156,7 +156,7 @@ mod tests {
             .hits()
             .map(|hit| (hit.domain.to_owned(), hit.at.as_micros(), hit.copies))
             .collect();
-        let expected = [("user:00000003", 1_000_000), ("user:00000005", 1_000_050)];
+        let expected = [("user:000000003", 1_000_000), ("user:000000005", 1_000_050)];
         assert_eq!(
             hits,
             expected.map(|(domain, at)| (domain.to_owned(), at, 2))

@@ -1,11 +1,11 @@
-//! Names of domains by number: `user:00000042`, thirteen bytes, the length of a usual address.
+//! Names of domains by number: `user:000000042`, fourteen bytes, the length of a usual address.
 
 /// Bytes of every name.
-pub const NAME_BYTES: usize = 13;
+pub const NAME_BYTES: usize = 14;
 
 /// The name of the domain with this number.
 pub fn domain(number: u32) -> String {
-    format!("user:{number:08}")
+    format!("user:{number:09}")
 }
 
 /// The names of some domains one behind the other, without an allocation a name.
@@ -18,7 +18,17 @@ impl NameBuffer {
         self.0.clear();
         for number in numbers {
             self.0.push_str("user:");
-            for power in [10_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10, 1] {
+            for power in [
+                100_000_000,
+                10_000_000,
+                1_000_000,
+                100_000,
+                10_000,
+                1_000,
+                100,
+                10,
+                1,
+            ] {
                 let digit = (number / power % 10) as u8;
                 self.0.push(char::from(b'0' + digit));
             }
@@ -37,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_buffer_holds_the_same_names() {
-        let numbers = [0, 42, 9_999_999, 12_345_678];
+        let numbers = [0, 42, 9_999_999, 123_456_789];
         let mut buffer = NameBuffer::default();
         buffer.fill(&[7]);
         buffer.fill(&numbers);
