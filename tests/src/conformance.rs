@@ -3,18 +3,19 @@
 //! A promise is a function of a [`Medium`]: a log of its own that can be opened again. The suite knows
 //! commands and events alone. Nothing in it waits for a guessed time: each event has a deadline.
 
-use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+mod open;
 
-use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tollgate::log::{AppendError, Delivered, Log, LogEvent, Stream, Ticket};
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use tokio::sync::mpsc::Sender;
+use tollgate::log::{AppendError, Delivered, Log, LogEvent, Stream};
 use tollgate_shared::wire::MESSAGE_BYTES_MAX;
+
+use self::open::Open;
 
 /// How many partitions `hits` and `denials` of a log under test have.
 pub const PARTITIONS: u32 = 3;
-
-/// How long one event may take: far above what a loaded machine needs.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A log that is nobody else's, with [`PARTITIONS`] partitions and nothing in it.
 pub trait Medium {
@@ -79,143 +80,6 @@ pub fn hold(fresh: impl Fn() -> Box<dyn Medium>) {
     for (name, promise) in PROMISES {
         eprintln!("conformance: {name}");
         promise(&*fresh());
-    }
-}
-
-/// An open log and what it said.
-struct Open {
-    log: Box<dyn Log>,
-    inbox: Receiver<LogEvent>,
-    passed_over: Vec<LogEvent>,
-    tickets: u64,
-    clock: tokio::runtime::Runtime,
-}
-
-impl Open {
-    /// Opens a log and waits until it takes appends: the first events of Kafka take a moment.
-    fn of(medium: &dyn Medium) -> Self {
-        let (events, inbox) = channel(64);
-        let mut open = Self {
-            log: medium.open(events),
-            inbox,
-            passed_over: Vec::new(),
-            tickets: 0,
-            clock: tokio::runtime::Builder::new_current_thread()
-                .enable_time()
-                .build()
-                .expect("a runtime"),
-        };
-        assert_eq!(open.log.partitions(), PARTITIONS);
-        open.read(Stream::Limits, 0, 0);
-        open
-    }
-
-    fn event(&mut self) -> LogEvent {
-        let waiting = async { tokio::time::timeout(DEADLINE, self.inbox.recv()).await };
-        let event = self.clock.block_on(waiting).expect("an event in time");
-        event.expect("the log is open")
-    }
-
-    /// The first event that is picked; those before it are kept for whoever asks later.
-    fn find<T>(&mut self, pick: impl Fn(&LogEvent) -> Option<T>) -> T {
-        if let Some(at) = self.passed_over.iter().position(|e| pick(e).is_some()) {
-            return pick(&self.passed_over.remove(at)).expect("as before");
-        }
-        loop {
-            let event = self.event();
-            match pick(&event) {
-                Some(found) => return found,
-                None => self.passed_over.push(event),
-            }
-        }
-    }
-
-    fn send(&mut self, stream: Stream, partition: u32, record: impl Into<Vec<u8>>) -> Ticket {
-        self.tickets += 1;
-        let ticket = Ticket(self.tickets);
-        self.log.append(stream, partition, ticket, record.into());
-        ticket
-    }
-
-    fn answer(&mut self, ticket: Ticket) -> Result<u64, AppendError> {
-        self.find(|event| match event {
-            LogEvent::Appended { ticket: t, result } if *t == ticket => Some(result.clone()),
-            _ => None,
-        })
-    }
-
-    fn append(&mut self, stream: Stream, partition: u32, record: impl Into<Vec<u8>>) -> u64 {
-        let ticket = self.send(stream, partition, record);
-        self.answer(ticket).expect("appended")
-    }
-
-    /// Follows, and gives what is delivered until it is caught up, and where that was.
-    fn read(&mut self, stream: Stream, partition: u32, from: u64) -> (Vec<Delivered>, u64) {
-        self.log.follow(stream, partition, from);
-        self.find(|event| {
-            let begun = LogEvent::Following {
-                stream,
-                partition,
-                from,
-            };
-            (*event == begun).then_some(())
-        });
-        // What was said of the partition before belongs to an earlier follow.
-        self.passed_over
-            .retain(|event| place_of(event) != Some((stream, partition)));
-        let mut read = Vec::new();
-        loop {
-            match self.of_partition(stream, partition) {
-                LogEvent::Delivered { records, .. } => read.extend(records),
-                LogEvent::CaughtUp { next, .. } => return (read, next),
-                other => panic!("{other:?}"),
-            }
-        }
-    }
-
-    /// The next event about a partition.
-    fn of_partition(&mut self, stream: Stream, partition: u32) -> LogEvent {
-        self.find(|event| (place_of(event) == Some((stream, partition))).then(|| event.clone()))
-    }
-
-    /// The next `count` records of a partition; nothing else may be said of it.
-    fn next_records(&mut self, stream: Stream, partition: u32, count: usize) -> Vec<Delivered> {
-        let mut read = Vec::new();
-        while read.len() < count {
-            match self.of_partition(stream, partition) {
-                LogEvent::Delivered { records, .. } => read.extend(records),
-                other => panic!("{other:?}"),
-            }
-        }
-        assert_eq!(read.len(), count);
-        read
-    }
-
-    fn close(mut self) {
-        self.log.close();
-        self.find(|event| (*event == LogEvent::Closed).then_some(()));
-    }
-}
-
-/// The partition that an event is about.
-fn place_of(event: &LogEvent) -> Option<(Stream, u32)> {
-    match event {
-        LogEvent::Delivered {
-            stream, partition, ..
-        }
-        | LogEvent::CaughtUp {
-            stream, partition, ..
-        }
-        | LogEvent::Following {
-            stream, partition, ..
-        }
-        | LogEvent::Gap {
-            stream, partition, ..
-        }
-        | LogEvent::Broken {
-            stream, partition, ..
-        } => Some((*stream, *partition)),
-        _ => None,
     }
 }
 

@@ -6,7 +6,8 @@
 //!
 //! What stays true, whatever lies behind it: offsets of a stream's partition rise by at least one from
 //! record to record; a record that was acknowledged as appended is delivered to whoever follows, once
-//! in each pass, in order; append times never decrease within a partition.
+//! in each pass, in order; append times never decrease within a partition, except that of Kafka when
+//! another broker comes to lead it, whose clock may be behind.
 
 pub mod journal;
 #[cfg(feature = "kafka")]

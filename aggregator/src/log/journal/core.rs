@@ -345,8 +345,6 @@ impl Slot {
         };
         if follower.cursor.next == base {
             follower.cursor.move_to(self.partition.next);
-            // A follower that was caught up is told so before it gets more.
-            follower.say_caught_up(&self.partition, base, emit);
             emit(LogEvent::Delivered {
                 stream: self.partition.stream,
                 partition: self.partition.index,

@@ -168,3 +168,48 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     word.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(word)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_are_those_of_version_1() {
+        let tag = Tag::of(Stream::Denials, 3);
+        let header = SegmentHeader {
+            tag,
+            base: 18_250,
+            floor_ms: 1_700_000_000_000,
+        };
+        let mut bytes = header.encode().to_vec();
+        encode(&mut bytes, tag, 18_250, 1_700_000_000_001, b"hit");
+        let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        // The sums by another implementation of CRC-32 (IEEE), zlib's.
+        let expected = "54 47 53 45 47 30 31 0a 4a 47 00 00 00 00 00 00 00 68 e5 cf 8b 01 00 00 \
+                        03 00 00 02 0e dd f4 77 \
+                        03 00 00 00 01 68 e5 cf 8b 01 00 00 e4 7b fb 6f 41 26 d2 5a 68 69 74";
+        assert_eq!(hex.join(" "), expected);
+        let read = SegmentHeader::decode(&bytes).expect("sound");
+        assert_eq!(read, header);
+        let frame = Parsed::Frame {
+            append_ms: 1_700_000_000_001,
+            payload: 20..23,
+        };
+        assert_eq!(parse(&bytes[32..], tag, 18_250, false), frame);
+    }
+
+    #[test]
+    fn a_frame_never_passes_for_another_record() {
+        let tag = Tag::of(Stream::Hits, 3);
+        let mut bytes = Vec::new();
+        encode(&mut bytes, tag, 7, 1, b"hit");
+        let elsewhere = [
+            (Tag::of(Stream::Hits, 2), 7),
+            (Tag::of(Stream::Denials, 3), 7),
+            (tag, 8),
+        ];
+        for (tag, offset) in elsewhere {
+            assert!(matches!(parse(&bytes, tag, offset, true), Parsed::Bad(_)));
+        }
+    }
+}

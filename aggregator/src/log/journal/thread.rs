@@ -116,13 +116,14 @@ impl Worker {
         let mut turn = Gathered::default();
         loop {
             self.gather(&mut turn, more);
+            // Before anything is answered: who waits for the answer finds room.
+            self.bytes.fetch_sub(turn.bytes, Ordering::Relaxed);
             let now = (self.clock)();
             let events = &self.events;
             more = core.turn(turn.commands.drain(..), now, &mut |event| {
                 // An owner that is gone does not hear of it; what it gave is written all the same.
                 let _ = events.blocking_send(event);
             });
-            self.bytes.fetch_sub(turn.bytes, Ordering::Relaxed);
             turn.bytes = 0;
             if turn.close {
                 break;

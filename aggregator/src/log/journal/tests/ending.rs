@@ -6,15 +6,6 @@ use std::process::{Command, Stdio};
 use super::faulty::edit;
 use super::*;
 
-/// Makes a journal that was stopped in order look as if its writer had been killed.
-fn as_if_killed(kit: &Kit) {
-    let running = layout::Running {
-        boot: kit.boot.clone(),
-        ack: kit.config.ack,
-    };
-    std::fs::write(layout::running(&kit.config.dir), running.to_text()).expect("writes");
-}
-
 fn kit_with(records: &[&[u8]]) -> Kit {
     let kit = Kit::new();
     let mut open = kit.open();
@@ -37,7 +28,7 @@ const THREE: [&[u8]; 3] = [b"first", b"second", b"third"];
 fn a_record_that_is_torn_at_any_byte_is_cut_off_and_reported() {
     for cut in BEGINS[2]..BEGINS[3] {
         let kit = kit_with(&THREE);
-        as_if_killed(&kit);
+        kit.leave_as_if_killed();
         edit(&segment(&kit), |bytes| bytes.truncate(cut));
         let (mut open, report) = kit.try_open().expect("opens");
         let torn = Torn {
@@ -64,7 +55,7 @@ fn a_flipped_bit_anywhere_is_reported_with_file_and_position() {
         for at in 0..BEGINS[3] {
             let kit = kit_with(&THREE);
             if killed {
-                as_if_killed(&kit);
+                kit.leave_as_if_killed();
             }
             edit(&segment(&kit), |bytes| bytes[at] ^= 1 << (at % 8));
             let Err(OpenError::Corrupt(found)) = kit.try_open() else {
@@ -133,9 +124,9 @@ fn a_segment_that_is_missing_is_damage() {
 #[test]
 fn a_power_cut_begins_a_generation_where_records_were_only_written() {
     let mut kit = kit_with(&THREE);
-    as_if_killed(&kit);
+    kit.leave_as_if_killed();
     assert_eq!(kit.open_report().generation, 1, "the machine went on");
-    as_if_killed(&kit);
+    kit.leave_as_if_killed();
     // The last record's pages never reached the disk.
     edit(&segment(&kit), |bytes| bytes[BEGINS[2]..].fill(0));
     kit.boot = Some("second-boot".to_owned());
@@ -164,7 +155,7 @@ fn a_power_cut_keeps_the_generation_where_records_were_synced() {
     let mut open = kit.open();
     open.append(Stream::Hits, 0, b"x").expect("appended");
     open.close();
-    as_if_killed(&kit);
+    kit.leave_as_if_killed();
     edit(&segment(&kit), |bytes| bytes.extend([0; 4096]));
     kit.boot = None;
     let report = kit.open_report();
@@ -175,7 +166,7 @@ fn a_power_cut_keeps_the_generation_where_records_were_synced() {
     assert_eq!(report.torn.len(), 1);
 
     // More than one turn writes cannot have been on its way: what is wrong there was acknowledged.
-    as_if_killed(&kit);
+    kit.leave_as_if_killed();
     edit(&segment(&kit), |bytes| bytes.extend(vec![0; 3_000_000]));
     assert!(matches!(kit.try_open(), Err(OpenError::Corrupt(_))));
 }
@@ -184,7 +175,7 @@ fn a_power_cut_keeps_the_generation_where_records_were_synced() {
 fn a_machine_without_a_boot_id_is_taken_to_have_gone_down() {
     let mut kit = kit_with(&THREE);
     kit.boot = None;
-    as_if_killed(&kit);
+    kit.leave_as_if_killed();
     assert_eq!(kit.open_report().last_stop, LastStop::PowerCut);
 }
 
@@ -197,7 +188,7 @@ fn after_a_power_cut_what_follows_a_torn_segment_goes_too() {
         open.append(Stream::Hits, 0, b"record").expect("appended");
     }
     open.close();
-    as_if_killed(&kit);
+    kit.leave_as_if_killed();
     kit.boot = Some("second-boot".to_owned());
     let segments = kit.segments(Stream::Hits, 0);
     edit(&segments[3], |bytes| bytes.truncate(40));
@@ -208,7 +199,7 @@ fn after_a_power_cut_what_follows_a_torn_segment_goes_too() {
     open.close();
 
     // The one before those was synced before the last was begun: there it is damage.
-    as_if_killed(&kit);
+    kit.leave_as_if_killed();
     kit.boot = Some("third-boot".to_owned());
     let segments = kit.segments(Stream::Hits, 0);
     edit(&segments[0], |bytes| bytes.truncate(40));
@@ -231,7 +222,7 @@ fn a_segment_whose_header_is_cut_short_had_no_records() {
         open.append(Stream::Hits, 0, b"record").expect("appended");
         open.append(Stream::Hits, 0, b"record").expect("appended");
         open.close();
-        as_if_killed(&kit);
+        kit.leave_as_if_killed();
         edit(&kit.segments(Stream::Hits, 0)[1], |bytes| {
             bytes.truncate(length)
         });
@@ -240,6 +231,26 @@ fn a_segment_whose_header_is_cut_short_had_no_records() {
         assert_eq!(open.append(Stream::Hits, 0, b"again"), Ok(1));
         open.close();
     }
+}
+
+#[test]
+fn a_segment_without_records_still_says_where_the_log_is() {
+    let mut kit = Kit::new();
+    kit.config.segment_bytes = 60;
+    let mut open = kit.open();
+    for _ in 0..3 {
+        open.append(Stream::Hits, 0, b"record").expect("appended");
+    }
+    open.close();
+    kit.leave_as_if_killed();
+    // Retention had removed all before it.
+    let segments = kit.segments(Stream::Hits, 0);
+    std::fs::remove_file(&segments[0]).expect("removes");
+    std::fs::remove_file(&segments[1]).expect("removes");
+    edit(&segments[2], |bytes| bytes.truncate(20));
+    let mut open = kit.open();
+    assert_eq!(open.append(Stream::Hits, 0, b"record"), Ok(2));
+    open.close();
 }
 
 #[test]

@@ -194,3 +194,19 @@ fn a_segment_that_cannot_be_synced_holds_the_one_after_the_next_back() {
     assert_eq!(open.read_all(Stream::Hits, 0, 0).len(), 3);
     open.close();
 }
+
+#[test]
+fn who_begins_to_sync_syncs_what_was_only_written_before() {
+    let disk = FaultyDisk::default();
+    let mut kit = kit_on(&disk);
+    let mut open = kit.open();
+    open.append(Stream::Hits, 0, b"x").expect("appended");
+    open.append(Stream::Denials, 1, b"x").expect("appended");
+    open.close();
+    kit.leave_as_if_killed();
+    kit.config.ack = Ack::Synced;
+    let before = disk.counts().syncs;
+    let open = kit.open();
+    assert_eq!(disk.counts().syncs - before, 2, "both partitions");
+    open.close();
+}

@@ -128,3 +128,52 @@ fn after_close_appends_are_answered_not_now() {
     assert_eq!(open.answer(before), Ok(0));
     assert!(matches!(open.answer(after), Err(AppendError::NotNow(_))));
 }
+
+#[test]
+fn a_follower_that_is_behind_gets_what_lies_between_first() {
+    let kit = Kit::new();
+    let now = Timestamp::from_millis(1);
+    let disk = Arc::clone(&kit.disk);
+    let opened = core::Core::open(kit.config.clone(), disk, Some("boot"), now);
+    let (mut core, _) = opened.expect("opens");
+    let append = |n| core::Command::Append {
+        stream: Stream::Hits,
+        partition: 0,
+        ticket: Ticket(n),
+        record: n.to_string().into_bytes(),
+    };
+    core.turn((0..10).map(append), now, &mut |_| {});
+    let follow = core::Command::Follow {
+        stream: Stream::Hits,
+        partition: 0,
+        from: 4,
+    };
+    let mut delivered = Vec::new();
+    core.turn([follow, append(10)], now, &mut |event| {
+        if let LogEvent::Delivered { records, .. } = event {
+            delivered.extend(records);
+        }
+    });
+    assert_eq!(texts(&delivered), ["4", "5", "6", "7", "8", "9", "10"]);
+}
+
+#[test]
+fn above_the_queue_s_bound_appends_are_refused_and_below_it_taken_again() {
+    let mut kit = Kit::new();
+    kit.config.queue_bytes_max = 1_000;
+    kit.events_max = 1;
+    for _ in 0..2 {
+        let mut open = kit.open();
+        // Nobody takes events, so the thread stands still after some.
+        let tickets: Vec<Ticket> = (0..100)
+            .map(|_| open.send(Stream::Hits, 0, &[7; 100]))
+            .collect();
+        let answers: Vec<_> = tickets.into_iter().map(|t| open.answer(t)).collect();
+        let refused = answers.iter().filter(|answer| answer.is_err()).count();
+        assert!((50..100).contains(&refused), "{refused}");
+        for _ in 0..100 {
+            assert!(open.append(Stream::Hits, 0, &[7; 900]).is_ok());
+        }
+        open.close();
+    }
+}

@@ -31,6 +31,7 @@ struct Kit {
     boot: Option<String>,
     disk: Arc<dyn Disk>,
     config: JournalConfig,
+    events_max: usize,
 }
 
 impl Kit {
@@ -44,6 +45,7 @@ impl Kit {
             boot: Some("first-boot".to_owned()),
             disk: Arc::new(OsDisk),
             config,
+            events_max: 64,
         }
     }
 
@@ -56,7 +58,7 @@ impl Kit {
     }
 
     fn try_open(&self) -> Result<(Open, OpenReport), OpenError> {
-        let (events, inbox) = channel(64);
+        let (events, inbox) = channel(self.events_max);
         let now_ms = Arc::clone(&self.now_ms);
         let ground = Ground {
             disk: Arc::clone(&self.disk),
@@ -81,6 +83,15 @@ impl Kit {
         let (open, report) = self.try_open().expect("opens");
         open.close();
         report
+    }
+
+    /// Makes a journal that was stopped in order look as if its writer had been killed.
+    fn leave_as_if_killed(&self) {
+        let running = layout::Running {
+            boot: self.boot.clone(),
+            ack: self.config.ack,
+        };
+        std::fs::write(layout::running(&self.config.dir), running.to_text()).expect("writes");
     }
 
     /// The segment files of a partition, in order.
