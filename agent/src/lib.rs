@@ -9,3 +9,5 @@ mod blind;
 mod clock;
 mod deny;
 mod resource;
+mod flusher;
+mod recorder;

@@ -1,0 +1,507 @@
+//! The packer: events become parcels, one lane for each partition.
+//!
+//! ```text
+//! api.search acme 12:00:00.000100   ┐ one entry, 2 copies ┐
+//! api.search acme 12:00:00.000100   ┘                     ├ parcel of partition 3
+//! api.search beta 12:00:00.000200     one entry           ┘
+//! api.search gone refused, refused    one entry of refused calls, ten times a second
+//! ```
+//!
+//! A lane hands its parcel over at once while little of it is under way, so that a hit is in the log
+//! as soon as can be; the more is under way, the longer it gathers, so that a busy lane costs less a
+//! hit. Knows nothing of threads and sockets. What stays true: bytes in lanes and on their way are
+//! bounded; at the bound the newest entry is dropped, and counted.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use tollgate_shared::names::partition_of_pair;
+use tollgate_shared::time::{Span, Timestamp};
+
+use super::parcel::{Loads, Parcel, RefusedSum};
+use crate::clock::Mono;
+use crate::recorder::{Event, Happened};
+use crate::resource::{ResourceId, Resources};
+
+/// Parcels under way with which a lane still hands over at once.
+const EAGER: u32 = 2;
+
+/// Parcels under way beyond which a lane hands nothing over. A courier may have sequences 127 apart.
+const LOAD_MAX: u32 = 100;
+
+/// How long a lane that is not eager gathers.
+const GATHER: Span = Span::from_millis(5);
+
+/// How often refused calls go out. Nobody waits for them.
+const REFUSED_EVERY: Span = Span::from_millis(100);
+
+/// Pairs whose refused calls are summed between two flushes.
+const REFUSED_PAIRS_MAX: usize = 16_384;
+
+/// What the packer dropped, in calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    pub(crate) hits: u64,
+    pub(crate) refused: u64,
+}
+
+#[derive(Debug)]
+struct Lane {
+    open: Parcel,
+    opened: Mono,
+    full: VecDeque<Parcel>,
+    /// Entry of the open parcel by the hash of pair and instant.
+    index: HashMap<u64, u32, RandomState>,
+    loads: Loads,
+}
+
+/// The packer.
+#[derive(Debug)]
+pub(crate) struct Packer {
+    resources: Arc<Resources>,
+    /// None: not known yet, all entries wait in one lane.
+    partitions: Option<u32>,
+    lanes: Vec<Lane>,
+    next_lane: usize,
+    bytes_max: usize,
+    /// Bytes in full parcels of all lanes.
+    full_bytes: usize,
+    handed_over_bytes: Arc<AtomicUsize>,
+    refused: HashMap<(ResourceId, Box<str>), RefusedSum>,
+    refused_since: Option<Mono>,
+    hash: RandomState,
+    dropped: Dropped,
+}
+
+impl Packer {
+    pub(crate) fn new(resources: Arc<Resources>, bytes_max: usize) -> Self {
+        let mut packer = Self {
+            resources,
+            partitions: None,
+            lanes: Vec::new(),
+            next_lane: 0,
+            bytes_max,
+            full_bytes: 0,
+            handed_over_bytes: Arc::default(),
+            refused: HashMap::new(),
+            refused_since: None,
+            hash: RandomState::default(),
+            dropped: Dropped::default(),
+        };
+        packer.make_lanes(1);
+        packer
+    }
+
+    /// What was dropped since it was last asked.
+    pub(crate) fn take_dropped(&mut self) -> Dropped {
+        std::mem::take(&mut self.dropped)
+    }
+
+    /// Takes an event.
+    pub(crate) fn take(&mut self, event: &Event<'_>, now: Mono) {
+        match event.happened {
+            Happened::Hit { copies, min } => {
+                if self.is_at_bound() {
+                    self.dropped.hits += 1;
+                    return;
+                }
+                self.put(event.resource, event.domain, event.at, copies, min, 1, now);
+            }
+            Happened::Refused { copies, cause, place } => {
+                let sum = RefusedSum {
+                    calls: 1,
+                    copies: u64::from(copies),
+                    first: event.at,
+                    last: event.at,
+                    cause,
+                    place,
+                };
+                self.take_refused(event.resource, event.domain, sum, now);
+            }
+        }
+    }
+
+    fn is_at_bound(&self) -> bool {
+        let open: usize = if self.partitions.is_none() {
+            self.lanes.first().map_or(0, |lane| lane.open.bytes())
+        } else {
+            // Open parcels are bounded by their number.
+            0
+        };
+        self.bytes_max <= open + self.full_bytes + self.handed_over_bytes.load(Ordering::Relaxed)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "an entry, taken apart, and when it comes")]
+    fn put(
+        &mut self,
+        resource: ResourceId,
+        domain: &str,
+        at: Timestamp,
+        copies: u32,
+        min: Option<u32>,
+        calls: u64,
+        now: Mono,
+    ) {
+        let hash = self.hash_of(resource, domain, at);
+        let Some(lane) = self.lane_of(resource, domain) else {
+            self.dropped.hits += calls;
+            return;
+        };
+        if lane.open.is_empty() {
+            lane.opened = now;
+        }
+        lane.open.hits += calls;
+        if min.is_none()
+            && let Some(number) = lane.index.get(&hash)
+            && lane.open.merge(*number, resource, domain, at, copies)
+        {
+            return;
+        }
+        let number = lane.open.push(resource, domain, at, copies, min);
+        if min.is_none() {
+            lane.index.insert(hash, number);
+        }
+        self.close_if_full(resource, domain);
+    }
+
+    fn take_refused(&mut self, resource: ResourceId, domain: &str, sum: RefusedSum, now: Mono) {
+        self.refused_since.get_or_insert(now);
+        if let Some(known) = self.refused.get_mut(&(resource, domain.into())) {
+            known.calls += sum.calls;
+            known.copies = known.copies.saturating_add(sum.copies);
+            known.first = known.first.min(sum.first);
+            known.last = known.last.max(sum.last);
+            (known.cause, known.place) = (sum.cause, sum.place);
+        } else if self.refused.len() < REFUSED_PAIRS_MAX && !self.is_at_bound() {
+            self.refused.insert((resource, domain.into()), sum);
+        } else {
+            self.dropped.refused += sum.calls;
+        }
+    }
+
+    fn put_refused(&mut self, now: Mono) {
+        self.refused_since = None;
+        for ((resource, domain), sum) in std::mem::take(&mut self.refused) {
+            let Some(lane) = self.lane_of(resource, &domain) else {
+                continue;
+            };
+            if lane.open.is_empty() {
+                lane.opened = now;
+            }
+            lane.open.push_refused(resource, &domain, sum);
+            self.close_if_full(resource, &domain);
+        }
+    }
+
+    fn hash_of(&self, resource: ResourceId, domain: &str, at: Timestamp) -> u64 {
+        let mut hasher = self.hash.build_hasher();
+        hasher.write_u32(resource.0);
+        hasher.write_u64(at.as_micros());
+        hasher.write(domain.as_bytes());
+        hasher.finish()
+    }
+
+    fn lane_index(&self, resource: ResourceId, domain: &str) -> usize {
+        let Some(partitions) = self.partitions else {
+            return 0;
+        };
+        let name = self.resources.by_id(resource);
+        partition_of_pair(name.as_ref().map_or("", |one| &*one.name), domain, partitions) as usize
+    }
+
+    fn lane_of(&mut self, resource: ResourceId, domain: &str) -> Option<&mut Lane> {
+        let index = self.lane_index(resource, domain);
+        self.lanes.get_mut(index)
+    }
+
+    fn close_if_full(&mut self, resource: ResourceId, domain: &str) {
+        // Without partitions there is nowhere to go: the one lane grows up to the bound.
+        if self.partitions.is_none() {
+            return;
+        }
+        let Some(lane) = self.lane_of(resource, domain).filter(|lane| lane.open.is_full()) else {
+            return;
+        };
+        let parcel = lane.close();
+        let bytes = parcel.bytes();
+        lane.full.push_back(parcel);
+        self.full_bytes += bytes;
+    }
+
+    /// Learns how many partitions there are; entries that wait are put where they belong.
+    pub(crate) fn set_partitions(&mut self, partitions: u32, now: Mono) {
+        if partitions == 0 || self.partitions == Some(partitions) {
+            return;
+        }
+        self.partitions = Some(partitions);
+        let old = std::mem::take(&mut self.lanes);
+        self.full_bytes = 0;
+        self.make_lanes(partitions);
+        for lane in old {
+            for parcel in lane.full.into_iter().chain([lane.open]) {
+                self.put_again(&parcel, now);
+            }
+        }
+    }
+
+    fn put_again(&mut self, parcel: &Parcel, now: Mono) {
+        // Entries of merged calls: the calls are counted with the parcel's first entry, since only
+        // their sum is ever told.
+        let mut calls = parcel.hits;
+        for (resource, domain, at, copies, min) in parcel.entries() {
+            self.put(resource, domain, at, copies, min, std::mem::take(&mut calls), now);
+        }
+        for (resource, domain, sum) in parcel.refused() {
+            if let Some(lane) = self.lane_of(resource, domain) {
+                if lane.open.is_empty() {
+                    lane.opened = now;
+                }
+                lane.open.push_refused(resource, domain, sum);
+            }
+            self.close_if_full(resource, domain);
+        }
+    }
+
+    fn make_lanes(&mut self, count: u32) {
+        let bytes = &self.handed_over_bytes;
+        self.lanes = (0..count)
+            .map(|partition| Lane {
+                open: Parcel::new(partition),
+                opened: Mono::ZERO,
+                full: VecDeque::new(),
+                index: HashMap::with_hasher(self.hash.clone()),
+                loads: Loads { lane: Arc::default(), bytes: Arc::clone(bytes) },
+            })
+            .collect();
+        self.next_lane = 0;
+    }
+
+    /// The next parcel that should go now; `last` empties everything, whatever is under way.
+    pub(crate) fn next(&mut self, now: Mono, last: bool) -> Option<Parcel> {
+        self.partitions?;
+        let due = |since: Mono| last || REFUSED_EVERY <= now.since(since);
+        if self.refused_since.is_some_and(due) {
+            self.put_refused(now);
+        }
+        let lanes = self.lanes.len();
+        for step in 0..lanes {
+            let index = (self.next_lane + step) % lanes;
+            let Some(lane) = self.lanes.get_mut(index) else {
+                continue;
+            };
+            let Some(mut parcel) = lane.next(now, last) else {
+                continue;
+            };
+            if parcel.is_full() {
+                self.full_bytes = self.full_bytes.saturating_sub(parcel.bytes());
+            }
+            parcel.handed_over(&lane.loads);
+            self.next_lane = index + 1;
+            return Some(parcel);
+        }
+        None
+    }
+
+    /// Takes back a parcel that could not be handed over.
+    pub(crate) fn take_back(&mut self, parcel: Parcel) {
+        if let Some(lane) = self.lanes.get_mut(parcel.partition as usize) {
+            self.full_bytes += if parcel.is_full() { parcel.bytes() } else { 0 };
+            lane.full.push_front(parcel);
+        }
+    }
+
+    /// Gives up everything, as at the end; it counts as dropped.
+    pub(crate) fn give_up(&mut self) {
+        for lane in &mut self.lanes {
+            for parcel in lane.full.drain(..).chain([std::mem::take(&mut lane.open)]) {
+                self.dropped.hits += parcel.hits;
+                self.dropped.refused += parcel.refused_calls;
+            }
+        }
+        self.dropped.refused += self.refused.drain().map(|(_, sum)| sum.calls).sum::<u64>();
+    }
+}
+
+impl Lane {
+    fn close(&mut self) -> Parcel {
+        self.index.clear();
+        let partition = self.open.partition;
+        std::mem::replace(&mut self.open, Parcel::new(partition))
+    }
+
+    fn next(&mut self, now: Mono, last: bool) -> Option<Parcel> {
+        let load = self.loads.lane.load(Ordering::Relaxed);
+        if LOAD_MAX <= load && !last {
+            return None;
+        }
+        if let Some(full) = self.full.pop_front() {
+            return Some(full);
+        }
+        let gathered = load < EAGER || GATHER <= now.since(self.opened) || last;
+        (gathered && !self.open.is_empty()).then(|| self.close())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_shared::wire::Writer;
+    use tollgate_shared::wire::hits::Sender;
+    use tollgate_shared::wire::record::Record;
+    use tollgate_shared::wire::statement::Cause;
+
+    const NOW: Mono = Mono(1_000_000);
+
+    fn packer(bytes_max: usize) -> Packer {
+        let resources = Arc::new(Resources::new(1, 10));
+        resources.get("r");
+        Packer::new(resources, bytes_max)
+    }
+
+    fn hit(domain: &str, at: u64) -> Event<'_> {
+        Event {
+            resource: ResourceId(0),
+            domain,
+            at: Timestamp::from_micros(at),
+            happened: Happened::Hit { copies: 1, min: None },
+        }
+    }
+
+    fn bulk(domain: &str, at: u64) -> Event<'_> {
+        Event { happened: Happened::Hit { copies: 5, min: Some(2) }, ..hit(domain, at) }
+    }
+
+    fn refused(domain: &str, at: u64) -> Event<'_> {
+        Event { happened: Happened::Refused { copies: 3, cause: Cause::Hard, place: None }, ..hit(domain, at) }
+    }
+
+    fn record(packer: &Packer, parcel: &Parcel) -> Vec<u8> {
+        let mut writer = Writer::new();
+        let sender = Sender { agent: "a", epoch: 1, sequence: 1, sent: Timestamp::from_micros(500) };
+        parcel.encode(&mut writer, &sender, &packer.resources);
+        writer.as_slice().to_vec()
+    }
+
+    /// Entries of a parcel, as whoever reads the record sees them.
+    fn read(packer: &Packer, parcel: &Parcel) -> Vec<(String, u64, u32, Option<u32>)> {
+        let bytes = record(packer, parcel);
+        let Ok(Record::Hits(batch)) = Record::decode(&bytes) else { panic!("not hits") };
+        batch.hits().map(|hit| (hit.domain.to_owned(), hit.at.as_micros(), hit.copies, hit.min)).collect()
+    }
+
+    #[test]
+    fn hits_of_one_pair_and_instant_are_one_entry_and_bulk_calls_stay_apart() {
+        let mut packer = packer(1 << 20);
+        packer.set_partitions(1, NOW);
+        for event in [hit("a", 1), hit("b", 1), hit("a", 1), bulk("a", 1), bulk("a", 1), hit("a", 2), hit("a", 1)] {
+            packer.take(&event, NOW);
+        }
+        let parcel = packer.next(NOW, false).expect("a parcel");
+        assert_eq!(parcel.hits, 7);
+        let expected = [("a", 1, 3, None), ("b", 1, 1, None), ("a", 1, 5, Some(2)), ("a", 1, 5, Some(2)), ("a", 2, 1, None)];
+        assert_eq!(read(&packer, &parcel), expected.map(|(domain, at, copies, min)| (domain.to_owned(), at, copies, min)));
+        assert!(packer.next(NOW, false).is_none());
+    }
+
+    #[test]
+    fn what_came_before_partitions_were_known_goes_where_it_belongs() {
+        let mut packer = packer(1 << 20);
+        let domains: Vec<String> = (0..200).map(|n| format!("t{n}")).collect();
+        for domain in &domains {
+            packer.take(&hit(domain, 1), NOW);
+            packer.take(&refused(domain, 1), NOW);
+        }
+        assert!(packer.next(NOW, true).is_none());
+        packer.set_partitions(4, NOW);
+        let (mut seen, mut hits, mut refused_calls) = (0, 0, 0);
+        while let Some(parcel) = packer.next(NOW, true) {
+            for (domain, ..) in read(&packer, &parcel) {
+                assert_eq!(partition_of_pair("r", &domain, 4), parcel.partition);
+                seen += 1;
+            }
+            hits += parcel.hits;
+            refused_calls += parcel.refused_calls;
+        }
+        assert_eq!((seen, hits, refused_calls), (200, 200, 200));
+    }
+
+    #[test]
+    fn a_busy_lane_gathers_and_a_quiet_one_does_not_wait() {
+        let mut packer = packer(1 << 20);
+        packer.set_partitions(1, NOW);
+        let mut under_way = Vec::new();
+        for n in 0..2 {
+            packer.take(&hit("a", n), NOW);
+            under_way.push(packer.next(NOW, false).expect("at once"));
+        }
+        packer.take(&hit("a", 3), NOW);
+        assert!(packer.next(NOW, false).is_none());
+        under_way.push(packer.next(NOW.plus(GATHER), false).expect("gathered long enough"));
+        packer.take(&hit("a", 4), NOW.plus(GATHER));
+        under_way.clear();
+        assert!(packer.next(NOW.plus(GATHER), false).is_some());
+    }
+
+    #[test]
+    fn at_the_bound_the_newest_are_dropped_and_counted() {
+        let mut packer = packer(100_000);
+        packer.set_partitions(1, NOW);
+        let domains: Vec<String> = (0..20_000).map(|n| format!("tenant-{n}")).collect();
+        let mut kept = Vec::new();
+        for domain in &domains {
+            packer.take(&hit(domain, 1), NOW);
+            kept.extend(packer.next(NOW, false));
+        }
+        kept.extend(std::iter::from_fn(|| packer.next(NOW, true)));
+        let hits: u64 = kept.iter().map(|parcel| parcel.hits).sum();
+        let dropped = packer.take_dropped().hits;
+        assert_eq!(hits + dropped, 20_000);
+        assert!(0 < dropped && kept.iter().map(Parcel::bytes).sum::<usize>() < 100_000 + 2 * 70_000);
+        // What is done makes room.
+        kept.clear();
+        packer.take(&hit("late", 2), NOW);
+        assert_eq!(packer.take_dropped().hits, 0);
+        // The first bound also holds while nobody knows where to.
+        let mut lost = self::packer(100_000);
+        domains.iter().for_each(|domain| lost.take(&hit(domain, 1), NOW));
+        let dropped = lost.take_dropped().hits;
+        assert!(0 < dropped);
+        lost.give_up();
+        assert_eq!(lost.take_dropped().hits + dropped, 20_000);
+    }
+
+    #[test]
+    fn every_parcel_fits_into_a_record() {
+        let mut packer = packer(64 << 20);
+        packer.set_partitions(1, NOW);
+        for n in 0..3_000u64 {
+            packer.take(&hit(&format!("{n:0>256}"), n), NOW);
+        }
+        let mut parcels = 0;
+        while let Some(parcel) = packer.next(NOW, true) {
+            assert!(record(&packer, &parcel).len() <= parcel.bytes() + 400);
+            assert!(parcel.bytes() < 70_000);
+            parcels += 1;
+        }
+        assert!(10 < parcels);
+    }
+
+    #[test]
+    fn refused_calls_of_a_pair_are_one_entry_of_a_flush() {
+        let mut packer = packer(1 << 20);
+        packer.set_partitions(1, NOW);
+        for at in [7, 5, 9] {
+            packer.take(&refused("a", at), NOW);
+        }
+        assert!(packer.next(NOW, false).is_none());
+        let parcel = packer.next(NOW.plus(REFUSED_EVERY), false).expect("a parcel");
+        let bytes = record(&packer, &parcel);
+        let Ok(Record::Hits(batch)) = Record::decode(&bytes) else { panic!("not hits") };
+        let all: Vec<_> = batch.refused().collect();
+        assert_eq!(all.len(), 1);
+        assert_eq!((all[0].calls, all[0].copies, all[0].first.as_micros(), all[0].last.as_micros()), (3, 9, 5, 9));
+    }
+}

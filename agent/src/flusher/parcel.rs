@@ -1,0 +1,223 @@
+//! A parcel: entries for one partition on their way to the log, not yet written as a record.
+//!
+//! A record carries the instant at which it is first sent and a sequence number, so it is written only
+//! then; until then its entries wait here, in a few vectors and one text.
+//!
+//! Knows nothing of sockets. What stays true: a parcel fits into a record, and as long as it lives
+//! anywhere, its lane and its bytes are accounted for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use tollgate_shared::place::Place;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::hits::{Hit, RESOURCES_MAX, Refused, Sender, write_hits};
+use tollgate_shared::wire::statement::Cause;
+
+use crate::resource::{ResourceId, Resources};
+
+/// Bytes of a parcel at which it is full. Larger ones save nothing more a hit, and this leaves more
+/// than ten times the room in a record.
+pub(super) const BYTES_MAX: usize = 64 * 1024;
+
+/// What an entry takes in a record beside its name, at most.
+const ENTRY_BYTES: usize = 32;
+
+/// What an entry of refused calls takes beside its name, at most.
+const REFUSED_BYTES: usize = 80;
+
+/// Parcels of one lane that were handed over and are not done, and the bytes of all lanes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Loads {
+    pub(super) lane: Arc<AtomicU32>,
+    pub(super) bytes: Arc<AtomicUsize>,
+}
+
+/// Accounts for a parcel as long as it lives.
+#[derive(Debug)]
+struct Load {
+    loads: Loads,
+    bytes: usize,
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.loads.lane.fetch_sub(1, Ordering::Relaxed);
+        self.loads.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// A name within the parcel's text.
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    start: u32,
+    end: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    resource: ResourceId,
+    domain: Name,
+    at: Timestamp,
+    copies: u32,
+    min: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RefusedEntry {
+    resource: ResourceId,
+    domain: Name,
+    sum: RefusedSum,
+}
+
+/// Refused calls of one pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RefusedSum {
+    pub(crate) calls: u64,
+    pub(crate) copies: u64,
+    pub(crate) first: Timestamp,
+    pub(crate) last: Timestamp,
+    pub(crate) cause: Cause,
+    pub(crate) place: Option<Place>,
+}
+
+/// Entries for one partition.
+#[derive(Debug, Default)]
+pub(crate) struct Parcel {
+    pub(crate) partition: u32,
+    /// Calls that were let through and stand in it.
+    pub(crate) hits: u64,
+    /// Calls that were refused and stand in it.
+    pub(crate) refused_calls: u64,
+    text: String,
+    entries: Vec<Entry>,
+    refused: Vec<RefusedEntry>,
+    /// Index of each resource in the record.
+    resources: HashMap<ResourceId, u32>,
+    names_bytes: usize,
+    load: Option<Load>,
+}
+
+impl Parcel {
+    pub(super) fn new(partition: u32) -> Self {
+        Self { partition, ..Self::default() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.refused.is_empty()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        BYTES_MAX <= self.bytes() || RESOURCES_MAX as usize <= self.resources.len()
+    }
+
+    /// About as many bytes as its record will have.
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.len()
+            + self.names_bytes
+            + ENTRY_BYTES * self.entries.len()
+            + REFUSED_BYTES * self.refused.len()
+    }
+
+    /// Adds hits of one pair at one instant; the entry's number.
+    pub(super) fn push(&mut self, resource: ResourceId, domain: &str, at: Timestamp, copies: u32, min: Option<u32>) -> u32 {
+        self.count_resource(resource);
+        let domain = self.name(domain);
+        self.entries.push(Entry { resource, domain, at, copies, min });
+        u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// Adds copies to an entry, if it is of this pair and instant and has no min.
+    pub(super) fn merge(&mut self, number: u32, resource: ResourceId, domain: &str, at: Timestamp, copies: u32) -> bool {
+        let text = &self.text;
+        let Some(entry) = self.entries.get_mut(number as usize) else {
+            return false;
+        };
+        let same = entry.resource == resource
+            && entry.at == at
+            && entry.min.is_none()
+            && text_of(text, entry.domain) == domain;
+        let Some(sum) = entry.copies.checked_add(copies).filter(|_| same) else {
+            return false;
+        };
+        entry.copies = sum;
+        true
+    }
+
+    /// Adds refused calls of one pair.
+    pub(super) fn push_refused(&mut self, resource: ResourceId, domain: &str, sum: RefusedSum) {
+        self.count_resource(resource);
+        let domain = self.name(domain);
+        self.refused_calls += sum.calls;
+        self.refused.push(RefusedEntry { resource, domain, sum });
+    }
+
+    fn count_resource(&mut self, resource: ResourceId) {
+        // A record names each resource once, with at most 256 bytes and a head.
+        const NAME_BYTES: usize = 260;
+        let next = u32::try_from(self.resources.len()).unwrap_or(u32::MAX);
+        if *self.resources.entry(resource).or_insert(next) == next {
+            self.names_bytes += NAME_BYTES;
+        }
+    }
+
+    fn name(&mut self, name: &str) -> Name {
+        let start = u32::try_from(self.text.len()).unwrap_or(u32::MAX);
+        self.text.push_str(name);
+        Name { start, end: u32::try_from(self.text.len()).unwrap_or(u32::MAX) }
+    }
+
+    /// Every entry of hits: resource, domain, instant, copies, min.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (ResourceId, &str, Timestamp, u32, Option<u32>)> {
+        self.entries
+            .iter()
+            .map(|one| (one.resource, text_of(&self.text, one.domain), one.at, one.copies, one.min))
+    }
+
+    /// Every entry of refused calls.
+    pub(super) fn refused(&self) -> impl Iterator<Item = (ResourceId, &str, RefusedSum)> {
+        self.refused.iter().map(|one| (one.resource, text_of(&self.text, one.domain), one.sum))
+    }
+
+    /// From here on it counts among those handed over.
+    pub(super) fn handed_over(&mut self, loads: &Loads) {
+        let bytes = self.bytes();
+        loads.lane.fetch_add(1, Ordering::Relaxed);
+        loads.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.load = Some(Load { loads: loads.clone(), bytes });
+    }
+
+    /// Writes the record.
+    pub(crate) fn encode(&self, writer: &mut Writer, sender: &Sender<'_>, resources: &Resources) {
+        let mut by_index: Vec<(u32, ResourceId)> = self.resources.iter().map(|(id, index)| (*index, *id)).collect();
+        by_index.sort_unstable();
+        let known: Vec<_> = by_index.iter().map(|(_, id)| resources.by_id(*id)).collect();
+        // A number always has its resource; if one had not, its entries would stand under `(gone)`.
+        let names: Vec<&str> = known.iter().map(|one| one.as_ref().map_or("(gone)", |one| &*one.name)).collect();
+        let index = |id: &ResourceId| self.resources.get(id).copied().unwrap_or_default();
+        let hits = self.entries.iter().map(|one| Hit {
+            resource: index(&one.resource),
+            domain: text_of(&self.text, one.domain),
+            at: one.at,
+            copies: one.copies,
+            min: one.min,
+        });
+        let refused = self.refused.iter().map(|one| Refused {
+            resource: index(&one.resource),
+            domain: text_of(&self.text, one.domain),
+            calls: one.sum.calls,
+            copies: one.sum.copies,
+            first: one.sum.first,
+            last: one.sum.last,
+            cause: one.sum.cause,
+            place: one.sum.place,
+        });
+        write_hits(writer, sender, &names, hits, refused);
+    }
+}
+
+fn text_of(text: &str, name: Name) -> &str {
+    text.get(name.start as usize..name.end as usize).unwrap_or_default()
+}

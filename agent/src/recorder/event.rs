@@ -1,0 +1,259 @@
+//! What a call leaves behind: an event in a few 64-bit words.
+//!
+//! ```text
+//! hit      [stamp (us)] [resource:32 | length:16 | kind:4 | cause:12] [domain, eight bytes a word]
+//! bulk     the same, with [copies:32 | min:32] before the domain
+//! refused  the same, with [copies:32 | generation:32] [offset] [entry] before the domain
+//! ```
+//!
+//! Words, because a ring of words takes an event with one copy of memory. Knows nothing of threads.
+//! What stays true: an event that was written is read as the same.
+
+use tollgate_shared::names::NAME_BYTES_MAX;
+use tollgate_shared::place::Place;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::statement::Cause;
+
+use crate::resource::ResourceId;
+
+/// The most words of an event.
+pub(super) const WORDS_MAX: usize = 5 + NAME_BYTES_MAX.div_ceil(8);
+
+const HIT: u64 = 0;
+const BULK: u64 = 1;
+const REFUSED: u64 = 2;
+const REFUSED_AT: u64 = 3;
+
+/// What happened to a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Happened {
+    /// It was let through.
+    Hit {
+        /// How many at once.
+        copies: u32,
+        /// The least the caller wanted, where that matters.
+        min: Option<u32>,
+    },
+    /// It was refused.
+    Refused {
+        /// How many were asked for.
+        copies: u32,
+        /// Why.
+        cause: Cause,
+        /// By which statement, if by one.
+        place: Option<Place>,
+    },
+}
+
+/// One event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Event<'a> {
+    pub(crate) resource: ResourceId,
+    pub(crate) domain: &'a str,
+    pub(crate) at: Timestamp,
+    pub(crate) happened: Happened,
+}
+
+/// Room for the words of one event.
+pub(super) struct Words {
+    words: [u64; WORDS_MAX],
+    len: usize,
+}
+
+impl Words {
+    pub(super) const fn new() -> Self {
+        Self { words: [0; WORDS_MAX], len: 0 }
+    }
+
+    pub(super) fn as_slice(&self) -> &[u64] {
+        self.words.get(..self.len).unwrap_or_default()
+    }
+
+    #[inline]
+    fn push(&mut self, word: u64) {
+        if let Some(slot) = self.words.get_mut(self.len) {
+            *slot = word;
+            self.len += 1;
+        }
+    }
+
+    /// Writes an event over what was there.
+    #[inline]
+    pub(super) fn write(&mut self, event: &Event<'_>) {
+        self.len = 0;
+        let head = u64::from(event.resource.0) << 32 | (event.domain.len() as u64) << 16;
+        self.push(event.at.as_micros());
+        match event.happened {
+            Happened::Hit { copies: 1, min: None } => self.push(head | HIT << 12),
+            Happened::Hit { copies, min } => {
+                self.push(head | BULK << 12);
+                self.push(u64::from(copies) << 32 | u64::from(min.unwrap_or(0)));
+            }
+            Happened::Refused { copies, cause, place } => {
+                let kind = if place.is_some() { REFUSED_AT } else { REFUSED };
+                let place = place.unwrap_or_default();
+                self.push(head | kind << 12 | u64::from(number_of(cause)));
+                self.push(u64::from(copies) << 32 | u64::from(place.generation));
+                self.push(place.offset);
+                self.push(u64::from(place.entry));
+            }
+        }
+        let bytes = event.domain.as_bytes().chunks_exact(8);
+        let rest = bytes.remainder();
+        for eight in bytes {
+            self.push(u64::from_le_bytes(eight.try_into().unwrap_or_default()));
+        }
+        if !rest.is_empty() {
+            self.push(rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+        }
+    }
+}
+
+/// Reads events, one after the other.
+#[derive(Debug)]
+pub(super) struct Reader<'w> {
+    words: std::slice::Iter<'w, u64>,
+}
+
+impl<'w> Reader<'w> {
+    pub(super) fn new(words: &'w [u64]) -> Self {
+        Self { words: words.iter() }
+    }
+
+    /// The next event; `room` takes its domain. `None` at the end, and at what is no event.
+    pub(super) fn next<'r>(&mut self, room: &'r mut Vec<u8>) -> Option<Event<'r>> {
+        let at = Timestamp::from_micros(*self.words.next()?);
+        let head = *self.words.next()?;
+        let happened = match head >> 12 & 0xf {
+            HIT => Happened::Hit { copies: 1, min: None },
+            BULK => {
+                let both = *self.words.next()?;
+                let min = both as u32;
+                Happened::Hit { copies: (both >> 32) as u32, min: (min != 0).then_some(min) }
+            }
+            kind => {
+                let both = *self.words.next()?;
+                let place = Place {
+                    generation: both as u32,
+                    offset: *self.words.next()?,
+                    entry: *self.words.next()? as u32,
+                };
+                Happened::Refused {
+                    copies: (both >> 32) as u32,
+                    cause: cause_of((head & 0xfff) as u16),
+                    place: (kind == REFUSED_AT).then_some(place),
+                }
+            }
+        };
+        let len = (head >> 16 & 0xffff) as usize;
+        room.clear();
+        while room.len() < len {
+            room.extend_from_slice(&self.words.next()?.to_le_bytes());
+        }
+        room.truncate(len);
+        // What was written came from a text.
+        let domain = std::str::from_utf8(room).ok()?;
+        Some(Event { resource: ResourceId((head >> 32) as u32), domain, at, happened })
+    }
+}
+
+fn number_of(cause: Cause) -> u16 {
+    match cause {
+        Cause::Tier(tier) => 256 + u16::from(tier),
+        Cause::Hard => 1,
+        Cause::Global => 2,
+        Cause::Inaccessible => 3,
+        Cause::Unconfigured => 4,
+        Cause::Full => 6,
+        Cause::Banned => 7,
+        // Also what a later release of the words may add, until this one learns it.
+        _ => 5,
+    }
+}
+
+fn cause_of(number: u16) -> Cause {
+    match number {
+        1 => Cause::Hard,
+        2 => Cause::Global,
+        3 => Cause::Inaccessible,
+        4 => Cause::Unconfigured,
+        6 => Cause::Full,
+        7 => Cause::Banned,
+        256..=511 => Cause::Tier((number - 256) as u8),
+        _ => Cause::Blind,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn happened() -> impl Strategy<Value = Happened> {
+        let cause = prop_oneof![
+            any::<u8>().prop_map(Cause::Tier),
+            prop::sample::select(vec![
+                Cause::Hard,
+                Cause::Global,
+                Cause::Inaccessible,
+                Cause::Unconfigured,
+                Cause::Blind,
+                Cause::Full,
+                Cause::Banned
+            ]),
+        ];
+        let place = (any::<u32>(), any::<u64>(), any::<u32>())
+            .prop_map(|(generation, offset, entry)| Place { generation, offset, entry });
+        prop_oneof![
+            (1..=u32::MAX, prop::option::of(1..=u32::MAX)).prop_map(|(copies, min)| Happened::Hit { copies, min }),
+            (any::<u32>(), cause, prop::option::of(place))
+                .prop_map(|(copies, cause, place)| Happened::Refused { copies, cause, place }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(
+            events in prop::collection::vec((any::<u32>(), "\\PC{0,64}", any::<u64>(), happened()), 0..20),
+        ) {
+            let mut ring = Vec::new();
+            let mut words = Words::new();
+            for (resource, domain, at, happened) in &events {
+                words.write(&Event {
+                    resource: ResourceId(*resource),
+                    domain,
+                    at: Timestamp::from_micros(*at),
+                    happened: *happened,
+                });
+                ring.extend_from_slice(words.as_slice());
+            }
+            let mut reader = Reader::new(&ring);
+            let mut room = Vec::new();
+            for (resource, domain, at, happened) in &events {
+                let read = reader.next(&mut room).expect("as many as were written");
+                prop_assert_eq!(read, Event {
+                    resource: ResourceId(*resource),
+                    domain,
+                    at: Timestamp::from_micros(*at),
+                    happened: *happened,
+                });
+            }
+            prop_assert!(reader.next(&mut room).is_none());
+        }
+    }
+
+    #[test]
+    fn the_longest_domain_has_room() {
+        let domain = "x".repeat(NAME_BYTES_MAX);
+        let mut words = Words::new();
+        let event = Event {
+            resource: ResourceId(1),
+            domain: &domain,
+            at: Timestamp::ZERO,
+            happened: Happened::Refused { copies: 1, cause: Cause::Hard, place: Some(Place::default()) },
+        };
+        words.write(&event);
+        assert_eq!(words.as_slice().len(), WORDS_MAX);
+        assert_eq!(Reader::new(words.as_slice()).next(&mut Vec::new()), Some(event));
+    }
+}

@@ -1,0 +1,334 @@
+//! The recorder: what calls leave behind, on its way from their threads to the flusher.
+//!
+//! ```text
+//! thread 1 ── ring ──┐
+//! thread 2 ── ring ──┼──> flusher
+//! thread 3 ── ring ──┘
+//! ```
+//!
+//! A ring for each thread and agent, made at the thread's first call: one writer, one reader, no lock,
+//! and nothing that two calling threads share. A ring that is full drops the newest event, and counts.
+//! Nobody is woken: the flusher comes by.
+//!
+//! Knows nothing of batches. What stays true: below its bound a ring loses nothing and keeps order.
+
+mod event;
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use event::{Reader, WORDS_MAX, Words};
+pub(crate) use event::{Event, Happened};
+
+/// Tells agents of one process apart.
+static AGENTS: AtomicU64 = AtomicU64::new(1);
+
+thread_local! {
+    /// This thread's rings: one for each agent that it called, seldom more than one.
+    static RINGS: RefCell<Vec<Ring>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The writing end of one thread's ring.
+struct Ring {
+    agent: u64,
+    producer: Producer<u64>,
+    counts: Arc<RingCounts>,
+    words: Words,
+}
+
+/// What one ring counted. Written by its own thread alone, so that a plain load and store will do.
+#[derive(Debug, Default)]
+struct RingCounts {
+    hits: AtomicU64,
+    hits_dropped: AtomicU64,
+    refused: AtomicU64,
+    refused_dropped: AtomicU64,
+}
+
+/// What the recorder counted, in calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Recorded {
+    pub(crate) hits: u64,
+    pub(crate) hits_dropped: u64,
+    pub(crate) refused: u64,
+    pub(crate) refused_dropped: u64,
+}
+
+/// The recorder of one agent.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    agent: u64,
+    ring_words: usize,
+    rings_max: usize,
+    registry: Mutex<Registry>,
+    /// Hits for which no ring was to be had.
+    hits_ringless: AtomicU64,
+    refused_ringless: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Registry {
+    fresh: Vec<(Consumer<u64>, Arc<RingCounts>)>,
+    counts: Vec<Arc<RingCounts>>,
+    /// Of rings whose threads have ended.
+    retired: Recorded,
+}
+
+impl Recorder {
+    /// One whose rings take `ring_bytes` each; threads beyond `rings_max` record nothing.
+    pub(crate) fn new(ring_bytes: usize, rings_max: usize) -> Self {
+        Self {
+            agent: AGENTS.fetch_add(1, Ordering::Relaxed),
+            ring_words: (ring_bytes / 8).max(2 * WORDS_MAX),
+            rings_max,
+            registry: Mutex::default(),
+            hits_ringless: AtomicU64::new(0),
+            refused_ringless: AtomicU64::new(0),
+        }
+    }
+
+    /// Records an event, or drops and counts it.
+    #[inline]
+    pub(crate) fn record(&self, event: &Event<'_>) {
+        let recorded = RINGS.try_with(|rings| {
+            // Nothing here calls out while the borrow lasts, so it is always to be had.
+            let Ok(mut rings) = rings.try_borrow_mut() else {
+                return false;
+            };
+            if let Some(ring) = rings.first_mut()
+                && ring.agent == self.agent
+            {
+                ring.record(event);
+                return true;
+            }
+            self.record_elsewhere(&mut rings, event)
+        });
+        // A thread that is ending has no rings any more.
+        if recorded != Ok(true) {
+            self.count_ringless(event);
+        }
+    }
+
+    #[cold]
+    fn count_ringless(&self, event: &Event<'_>) {
+        let counter = match event.happened {
+            Happened::Hit { .. } => &self.hits_ringless,
+            Happened::Refused { .. } => &self.refused_ringless,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn record_elsewhere(&self, rings: &mut Vec<Ring>, event: &Event<'_>) -> bool {
+        if let Some(ring) = rings.iter_mut().find(|ring| ring.agent == self.agent) {
+            ring.record(event);
+            return true;
+        }
+        // Rings of agents that are gone.
+        rings.retain(|ring| !ring.producer.is_abandoned());
+        let Some(mut ring) = self.new_ring() else {
+            return false;
+        };
+        ring.record(event);
+        rings.push(ring);
+        true
+    }
+
+    fn new_ring(&self) -> Option<Ring> {
+        let mut registry = self.registry();
+        if self.rings_max <= registry.counts.len() {
+            return None;
+        }
+        let (producer, consumer) = RingBuffer::new(self.ring_words);
+        let counts = Arc::new(RingCounts::default());
+        registry.fresh.push((consumer, Arc::clone(&counts)));
+        registry.counts.push(Arc::clone(&counts));
+        Some(Ring { agent: self.agent, producer, counts, words: Words::new() })
+    }
+
+    /// What was counted so far.
+    pub(crate) fn recorded(&self) -> Recorded {
+        let registry = self.registry();
+        let mut sum = registry.retired;
+        registry.counts.iter().for_each(|counts| sum.add(counts));
+        sum.hits_dropped += self.hits_ringless.load(Ordering::Relaxed);
+        sum.refused_dropped += self.refused_ringless.load(Ordering::Relaxed);
+        sum
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ring {
+    #[inline]
+    fn record(&mut self, event: &Event<'_>) {
+        self.words.write(event);
+        let taken = self.producer.push_entire_slice(self.words.as_slice()).is_ok();
+        let counter = match (event.happened, taken) {
+            (Happened::Hit { .. }, true) => &self.counts.hits,
+            (Happened::Hit { .. }, false) => &self.counts.hits_dropped,
+            (Happened::Refused { .. }, true) => &self.counts.refused,
+            (Happened::Refused { .. }, false) => &self.counts.refused_dropped,
+        };
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+}
+
+impl Recorded {
+    fn add(&mut self, counts: &RingCounts) {
+        self.hits += counts.hits.load(Ordering::Relaxed);
+        self.hits_dropped += counts.hits_dropped.load(Ordering::Relaxed);
+        self.refused += counts.refused.load(Ordering::Relaxed);
+        self.refused_dropped += counts.refused_dropped.load(Ordering::Relaxed);
+    }
+}
+
+/// The reading end of all rings of an agent.
+#[derive(Debug, Default)]
+pub(crate) struct Drain {
+    rings: Vec<(Consumer<u64>, Arc<RingCounts>)>,
+    words: Vec<u64>,
+    room: Vec<u8>,
+}
+
+impl Drain {
+    /// Hands out everything that was recorded so far; how many events that were.
+    pub(crate) fn drain(&mut self, recorder: &Recorder, mut take: impl FnMut(Event<'_>)) -> usize {
+        self.rings.append(&mut recorder.registry().fresh);
+        let mut events = 0;
+        let mut ended = false;
+        for (ring, _) in &mut self.rings {
+            // Asked before it is emptied: what a thread wrote before it ended is read below.
+            ended |= ring.is_abandoned();
+            let Ok(chunk) = ring.read_chunk(ring.slots()) else {
+                continue;
+            };
+            let (first, second) = chunk.as_slices();
+            self.words.clear();
+            self.words.extend_from_slice(first);
+            self.words.extend_from_slice(second);
+            chunk.commit_all();
+            let mut reader = Reader::new(&self.words);
+            while let Some(event) = reader.next(&mut self.room) {
+                take(event);
+                events += 1;
+            }
+        }
+        if ended {
+            self.retire(recorder);
+        }
+        events
+    }
+
+    fn retire(&mut self, recorder: &Recorder) {
+        let mut registry = recorder.registry();
+        self.rings.retain(|(ring, counts)| {
+            let keep = !ring.is_abandoned() || !ring.is_empty();
+            if !keep {
+                registry.counts.retain(|other| !Arc::ptr_eq(other, counts));
+                registry.retired.add(counts);
+            }
+            keep
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::ResourceId;
+    use tollgate_shared::time::Timestamp;
+    use tollgate_shared::wire::statement::Cause;
+
+    fn hit(domain: &str, at: u64) -> Event<'_> {
+        Event {
+            resource: ResourceId(0),
+            domain,
+            at: Timestamp::from_micros(at),
+            happened: Happened::Hit { copies: 1, min: None },
+        }
+    }
+
+    fn drained(drain: &mut Drain, recorder: &Recorder) -> Vec<(String, u64)> {
+        let mut all = Vec::new();
+        drain.drain(recorder, |event| all.push((event.domain.to_owned(), event.at.as_micros())));
+        all
+    }
+
+    #[test]
+    fn below_its_bound_a_ring_loses_nothing_and_keeps_order() {
+        let recorder = Recorder::new(4_096, 4);
+        let mut drain = Drain::default();
+        let mut all = Vec::new();
+        // Many times round the ring, with names of every length.
+        for n in 0..5_000u64 {
+            let domain = "d".repeat(n as usize % 40);
+            recorder.record(&hit(&domain, n));
+            if n % 7 == 0 {
+                all.append(&mut drained(&mut drain, &recorder));
+            }
+        }
+        all.append(&mut drained(&mut drain, &recorder));
+        let expected: Vec<_> = (0..5_000u64).map(|n| ("d".repeat(n as usize % 40), n)).collect();
+        assert_eq!(all, expected);
+        assert_eq!(recorder.recorded(), Recorded { hits: 5_000, ..Recorded::default() });
+    }
+
+    #[test]
+    fn a_full_ring_drops_the_newest_and_counts_them() {
+        let recorder = Recorder::new(4_096, 4);
+        for n in 0..10_000 {
+            recorder.record(&hit("a", n));
+        }
+        let kept = drained(&mut Drain::default(), &recorder);
+        let counted = recorder.recorded();
+        assert_eq!(counted.hits, kept.len() as u64);
+        assert_eq!(counted.hits + counted.hits_dropped, 10_000);
+        assert!(kept.iter().map(|(_, at)| *at).eq(0..kept.len() as u64), "the oldest are kept");
+        assert!(100 < kept.len());
+    }
+
+    #[test]
+    fn threads_that_end_leave_everything_behind_and_their_room_to_others() {
+        let recorder = Arc::new(Recorder::new(4_096, 2));
+        let mut drain = Drain::default();
+        for round in 0..5u64 {
+            let threads: Vec<_> = (0..2)
+                .map(|_| {
+                    let recorder = Arc::clone(&recorder);
+                    std::thread::spawn(move || recorder.record(&hit("a", round)))
+                })
+                .collect();
+            threads.into_iter().for_each(|thread| thread.join().expect("recorded"));
+            assert_eq!(drained(&mut drain, &recorder), vec![("a".to_owned(), round); 2]);
+        }
+        assert_eq!(recorder.recorded().hits, 10);
+        assert!(drain.rings.is_empty());
+    }
+
+    #[test]
+    fn beyond_the_last_ring_calls_are_counted_as_dropped() {
+        let recorder = Recorder::new(4_096, 0);
+        recorder.record(&hit("a", 1));
+        let refused = Happened::Refused { copies: 1, cause: Cause::Hard, place: None };
+        recorder.record(&Event { happened: refused, ..hit("a", 1) });
+        let expected = Recorded { hits_dropped: 1, refused_dropped: 1, ..Recorded::default() };
+        assert_eq!(recorder.recorded(), expected);
+    }
+
+    #[test]
+    fn two_agents_on_one_thread_have_a_ring_each() {
+        let (one, other) = (Recorder::new(4_096, 4), Recorder::new(4_096, 4));
+        for n in 0..3 {
+            one.record(&hit("a", n));
+            other.record(&hit("b", n));
+        }
+        assert_eq!(drained(&mut Drain::default(), &one).len(), 3);
+        assert_eq!(drained(&mut Drain::default(), &other).len(), 3);
+    }
+}
