@@ -115,7 +115,7 @@ impl Disk for OsDisk {
             .write(true)
             .open(path)?;
         file.try_lock().map_err(io::Error::from)?;
-        Ok(Box::new(file))
+        Ok(Box::new(OsLock(file)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
@@ -149,6 +149,16 @@ impl Disk for OsDisk {
         // A thread for each: once for every full segment, which takes some 100 ms to be synced.
         let thread = std::thread::Builder::new().name("journal-sync".to_owned());
         Box::new(OsSyncing(thread.spawn(move || file.sync())))
+    }
+}
+
+struct OsLock(fs::File);
+
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child process that is just being started has it open, too,
+        // until it runs its own program. An error leaves the lock to the end of the process.
+        let _ = self.0.unlock();
     }
 }
 
