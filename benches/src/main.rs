@@ -94,7 +94,9 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Bench>, &str> {
 }
 
 fn measure(args: &Args, benches: &[&'static Bench]) -> anyhow::Result<()> {
+    let records = args.record || args.names == ["all"];
     if cfg!(debug_assertions) {
+        anyhow::ensure!(!records, "built without --release: nothing that is worth recording");
         eprintln!("built without --release: these figures mean nothing");
     }
     let provenance = Provenance::here();
@@ -113,7 +115,7 @@ fn measure(args: &Args, benches: &[&'static Bench]) -> anyhow::Result<()> {
         )?;
         measured.push((bench.name, figures));
     }
-    if args.record || args.names == ["all"] {
+    if records {
         let path = results::record(BENCHES, &measured, &provenance)?;
         eprintln!("recorded in {}", path.display());
     }
