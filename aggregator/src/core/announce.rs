@@ -14,6 +14,7 @@
 //! statements; a frame is never larger than a message may be.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::{Evidence, Frame, Told, Topic};
@@ -49,11 +50,11 @@ pub struct Announcer {
     instance: u128,
     topic_key: [u8; 16],
     /// By resource: the last sequence of its topic.
-    sequences: HashMap<Box<str>, u64>,
+    sequences: HashMap<Arc<str>, u64>,
     control_sequence: u64,
     live: Live,
     /// Ruled in this turn and not told yet, by resource.
-    pending: BTreeMap<Box<str>, Vec<(u32, Statement)>>,
+    pending: BTreeMap<Arc<str>, Vec<(u32, Statement)>>,
     writer: Writer,
     frames: u64,
 }
@@ -84,13 +85,13 @@ impl Announcer {
     }
 
     /// Takes a statement of a ready partition; it goes out at the end of the turn.
-    pub fn announce(&mut self, partition: u32, resource: &str, statement: Statement) {
+    pub fn announce(&mut self, partition: u32, resource: &Arc<str>, statement: Statement) {
         self.live.take(partition, resource, &statement);
         match self.pending.get_mut(resource) {
             Some(pending) => pending.push((partition, statement)),
             None => {
                 self.pending
-                    .insert(resource.into(), vec![(partition, statement)]);
+                    .insert(Arc::clone(resource), vec![(partition, statement)]);
             }
         }
     }
@@ -140,7 +141,7 @@ impl Announcer {
             self.live.expire(*partition, ready.log_now);
         }
         self.publish(None, clock, evidence(ready), Vec::new(), effects);
-        let resources: Vec<Box<str>> = self.live.resources().map(Into::into).collect();
+        let resources: Vec<Arc<str>> = self.live.resources().cloned().collect();
         for resource in resources {
             self.publish(Some(&resource), clock, evidence(ready), Vec::new(), effects);
         }
@@ -221,7 +222,7 @@ impl Announcer {
                 if let Some(part) = parts.last_mut() {
                     part.topics.push(TopicSnapshot {
                         resource: resource.clone(),
-                        sequence: self.sequences.get(resource).copied().unwrap_or(0),
+                        sequence: self.sequences.get(&**resource).copied().unwrap_or(0),
                         public: public(resource),
                         told: statements,
                     });

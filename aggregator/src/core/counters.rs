@@ -57,6 +57,10 @@ pub struct Counters {
     pub agent_refusals: u64,
     /// Snapshots given to agents.
     pub snapshots: u64,
+    /// Snapshots of partitions that were written.
+    pub snapshots_saved: u64,
+    /// Snapshots of partitions that could not be written.
+    pub snapshots_failed: u64,
     /// Documents pushed.
     pub pushes: u64,
     /// Pushed documents that were void.

@@ -6,6 +6,7 @@
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::Topic;
 
+use super::snapshots::Moment;
 use super::view::{Query, Reply};
 use crate::log::{LogEvent, Stream, Ticket};
 
@@ -39,6 +40,13 @@ pub enum Event {
     },
     /// The limits file was read: at start, or because an operator said so.
     LimitsFile(LimitsFile),
+    /// A snapshot was written, or could not be.
+    SnapshotSaved {
+        /// Its partition.
+        partition: u32,
+        /// Which of the two.
+        saved: bool,
+    },
     /// What was at hand has been handled, or the time that was asked for has come: announce, tick.
     Turn,
 }
@@ -129,6 +137,15 @@ pub enum Effect {
         id: QueryId,
         /// The answer.
         reply: Box<Reply>,
+    },
+    /// Keep a snapshot; answered by an event.
+    SaveSnapshot {
+        /// Its partition.
+        partition: u32,
+        /// The offset of the last record in it.
+        upto: u64,
+        /// The engine at that moment.
+        moment: Moment,
     },
     /// Keep a refused record aside, for inspection.
     Aside(Aside),

@@ -140,6 +140,7 @@ impl Core {
                 unreadable: *unreadable,
             });
         }
+        self.follow_hits();
         self.wake_waiting();
         self.consider_file(now);
     }

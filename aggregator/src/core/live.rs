@@ -8,6 +8,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::sync::Arc;
 
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Says, Scope, Statement};
@@ -22,12 +23,12 @@ pub struct At {
 }
 
 /// When what ends: the instant, the resource, the scope; the first on top.
-type Ends = BinaryHeap<Reverse<(Timestamp, Box<str>, Scope)>>;
+type Ends = BinaryHeap<Reverse<(Timestamp, Arc<str>, Scope)>>;
 
 /// Everything that is in force.
 #[derive(Debug, Default)]
 pub struct Live {
-    resources: HashMap<Box<str>, BTreeMap<At, Statement>>,
+    resources: HashMap<Arc<str>, BTreeMap<At, Statement>>,
     count: usize,
     /// By partition: the ends of its statements. Entries may be stale.
     ends: HashMap<u32, Ends>,
@@ -45,7 +46,7 @@ pub fn end_of(statement: &Statement) -> Option<Timestamp> {
 
 impl Live {
     /// Takes a statement.
-    pub fn take(&mut self, partition: u32, resource: &str, statement: &Statement) {
+    pub fn take(&mut self, partition: u32, resource: &Arc<str>, statement: &Statement) {
         let at = At {
             partition,
             scope: statement.scope.clone(),
@@ -55,7 +56,7 @@ impl Live {
             return;
         };
         if !self.resources.contains_key(resource) {
-            self.resources.insert(resource.into(), BTreeMap::new());
+            self.resources.insert(Arc::clone(resource), BTreeMap::new());
         }
         let Some(statements) = self.resources.get_mut(resource) else {
             return;
@@ -65,7 +66,11 @@ impl Live {
         }
         if end < Timestamp::MAX {
             let ends = self.ends.entry(partition).or_default();
-            ends.push(Reverse((end, resource.into(), statement.scope.clone())));
+            ends.push(Reverse((
+                end,
+                Arc::clone(resource),
+                statement.scope.clone(),
+            )));
             self.ends_count += 1;
             self.rebuild_ends_if_stale();
         }
@@ -127,8 +132,8 @@ impl Live {
     }
 
     /// The resources that have something in force.
-    pub fn resources(&self) -> impl Iterator<Item = &str> {
-        self.resources.keys().map(AsRef::as_ref)
+    pub fn resources(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.resources.keys()
     }
 
     /// Whether a resource has something in force.
@@ -173,6 +178,10 @@ mod tests {
     use tollgate_shared::time::Span;
     use tollgate_shared::wire::statement::{Cause, Denial};
 
+    fn r() -> Arc<str> {
+        "r".into()
+    }
+
     fn denied(domain: &str, offset: u64, end: u64) -> Statement {
         Statement {
             scope: Scope::Pair(domain.into()),
@@ -201,15 +210,15 @@ mod tests {
     #[test]
     fn what_ends_leaves_and_what_was_stated_anew_stays() {
         let mut live = Live::default();
-        live.take(0, "r", &denied("a", 1, 10));
-        live.take(0, "r", &denied("b", 2, 10));
-        live.take(0, "r", &denied("b", 3, 20));
-        live.take(1, "r", &denied("c", 1, 10));
+        live.take(0, &r(), &denied("a", 1, 10));
+        live.take(0, &r(), &denied("b", 2, 10));
+        live.take(0, &r(), &denied("b", 3, 20));
+        live.take(1, &r(), &denied("c", 1, 10));
         live.expire(0, Timestamp::from_micros(10));
         let names: Vec<_> = live.of_resource("r").map(|(at, _)| at.clone()).collect();
         assert_eq!(names.len(), 2);
         assert_eq!(names[0].scope, Scope::Pair("b".into()));
-        live.take(0, "r", &open("b", 4));
+        live.take(0, &r(), &open("b", 4));
         live.forget(1);
         assert_eq!((live.len(), live.has("r")), (0, false));
     }
@@ -218,7 +227,7 @@ mod tests {
     fn the_index_of_ends_stays_in_proportion() {
         let mut live = Live::default();
         for n in 0..100_000u64 {
-            live.take(0, "r", &denied("a", n, 1_000_000 + n));
+            live.take(0, &r(), &denied("a", n, 1_000_000 + n));
         }
         assert_eq!(live.len(), 1);
         assert!(live.ends_count <= 1_100, "{}", live.ends_count);
@@ -229,10 +238,10 @@ mod tests {
     #[test]
     fn a_denial_without_end_stays_until_it_is_lifted() {
         let mut live = Live::default();
-        live.take(0, "r", &denied("a", 1, u64::MAX));
+        live.take(0, &r(), &denied("a", 1, u64::MAX));
         live.expire(0, Timestamp::MAX);
         assert_eq!(live.len(), 1);
-        live.take(0, "r", &open("a", 2));
+        live.take(0, &r(), &open("a", 2));
         assert_eq!(live.len(), 0);
     }
 }

@@ -17,6 +17,7 @@ pub mod limits_book;
 pub mod live;
 pub mod partition;
 pub mod ruler;
+pub mod snapshots;
 pub mod totals;
 pub mod view;
 
@@ -38,6 +39,7 @@ use counters::Counters;
 use event::{Effect, Event, Now, Peer};
 use limits_desk::LimitsDesk;
 use partition::{Partition, RETRY_AFTER, Slot, Stage};
+use snapshots::{Chunks, Policy};
 use tollgate_shared::place::LogId;
 use totals::{ChainKey, Totals};
 
@@ -60,6 +62,8 @@ pub struct Settings {
     pub heartbeat: Span,
     /// Whether the limits file is pushed when it differs.
     pub follow_file: bool,
+    /// When snapshots are taken, if they are.
+    pub snapshots: Option<Policy>,
 }
 
 /// In what state the log was found.
@@ -70,6 +74,8 @@ pub struct Start {
     /// Partitions that have no record of this generation yet. The first record that is appended to each
     /// must be the one that states it.
     pub unbegun: Vec<(Stream, u32)>,
+    /// Snapshots by partition, newest first.
+    pub snapshots: BTreeMap<u32, Vec<Chunks>>,
 }
 
 /// What an append was for.
@@ -102,6 +108,8 @@ pub struct Core {
     begun: BTreeSet<(Stream, u32)>,
     next_heartbeat: Span,
     log_down: Option<String>,
+    /// Whether partitions are followed: not before the limits have been read.
+    following_hits: bool,
     /// Whether the limits that were found or given at the start rule every partition.
     started: bool,
     counters: Counters,
@@ -136,6 +144,7 @@ impl Core {
             begun: BTreeSet::new(),
             next_heartbeat: Span::ZERO,
             log_down: None,
+            following_hits: false,
             started: false,
             counters: Counters::default(),
             effects: Vec::new(),
@@ -144,9 +153,6 @@ impl Core {
         // Identities first: nothing may be appended before them.
         core.begin_partitions(Span::ZERO);
         core.follow(Stream::Limits, 0, 0);
-        for index in 0..core.settings.partitions {
-            core.follow(Stream::Hits, index, 0);
-        }
         let effects = std::mem::take(&mut core.effects);
         (core, effects)
     }
@@ -158,6 +164,7 @@ impl Core {
             Event::Agent { peer, request } => self.agent_asks(now, peer, request),
             Event::Query { id, query } => self.answer_query(now, id, query),
             Event::LimitsFile(file) => self.limits_file_read(now, file),
+            Event::SnapshotSaved { partition, saved } => self.snapshot_saved(partition, saved),
             Event::Turn => self.turn(now),
         }
         effects.append(&mut self.effects);
@@ -405,8 +412,14 @@ impl Core {
                 "records are gone before they could be read"
             );
         }
-        if stream == Stream::Hits
-            && let Some(partition) = self.partitions.get_mut(partition as usize)
+        if stream != Stream::Hits {
+            return;
+        }
+        if next < wanted {
+            // It was ruled further than it goes now: by a snapshot that outlived the log's end.
+            return self.begin_anew(partition);
+        }
+        if let Some(partition) = self.partitions.get_mut(partition as usize)
             && partition.takes()
         {
             partition.next = next;

@@ -21,6 +21,7 @@ use tollgate_shared::wire::frame::Evidence;
 
 use super::announce::Ready;
 use super::ruler::Ruler;
+use super::snapshots::Snapshots;
 use crate::log::Ticket;
 
 /// How often an owner brings time into its partitions: half of what a tick's slot is wide, so that one
@@ -97,6 +98,8 @@ pub struct Recordings {
     waiting: VecDeque<Recording>,
     /// Statements that were left out at the bound.
     pub left_out: u64,
+    /// The record that caused the first of them: recovery must not begin behind it.
+    pub left_out_from: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -118,10 +121,14 @@ impl Recordings {
         });
     }
 
-    /// Whether another one may be taken; if not, it is counted as left out.
-    pub fn admit(&mut self) -> bool {
+    /// Whether another one may be taken, caused by the record at `offset`; if not, it is counted as
+    /// left out.
+    pub fn admit(&mut self, offset: u64) -> bool {
         let room = self.waiting.len() < RECORDINGS_MAX;
-        self.left_out += u64::from(!room);
+        if !room {
+            self.left_out += 1;
+            self.left_out_from.get_or_insert(offset);
+        }
         room
     }
 
@@ -193,6 +200,8 @@ pub struct Partition {
     pub announcing: bool,
     /// Evidence on its way.
     pub recordings: Recordings,
+    /// Its snapshots.
+    pub snapshots: Snapshots,
 }
 
 impl Partition {
@@ -208,6 +217,7 @@ impl Partition {
             pointer: Slot::default(),
             announcing: false,
             recordings: Recordings::default(),
+            snapshots: Snapshots::default(),
         }
     }
 
@@ -222,7 +232,11 @@ impl Partition {
     /// beyond a denial's end.
     pub fn log_now(&self, clock: Span) -> Option<Timestamp> {
         let (appended, sent) = self.ticks.newest?;
-        Some(appended.end_of_millisecond().saturating_add(clock.saturating_sub(sent)))
+        Some(
+            appended
+                .end_of_millisecond()
+                .saturating_add(clock.saturating_sub(sent)),
+        )
     }
 
     /// What the announcer needs; none before it announces.

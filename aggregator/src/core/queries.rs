@@ -79,7 +79,12 @@ impl Core {
         };
         let mut resources: Vec<&str> = match &filter.resource {
             Some(resource) => vec![resource],
-            None => self.announcer.live().resources().collect(),
+            None => self
+                .announcer
+                .live()
+                .resources()
+                .map(AsRef::as_ref)
+                .collect(),
         };
         resources.sort_unstable();
         let ready = self.ready(clock);

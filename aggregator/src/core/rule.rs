@@ -85,6 +85,8 @@ impl Core {
             partition.stage = Stage::Stopped { why: why.clone() };
             return;
         }
+        partition.snapshots.records += 1;
+        partition.snapshots.entries += ruled.entries;
         self.advance(index, delivered);
         self.counters.records += 1;
         self.see_own(now, index, delivered, &record);
@@ -119,7 +121,7 @@ impl Core {
             self.totals.due(key, due);
         }
         if let Some((key, source_offset)) = ruled.applied_total {
-            self.totals.applied(&key, source_offset);
+            self.totals.applied(key, source_offset);
         }
     }
 
@@ -130,7 +132,7 @@ impl Core {
         let Some(log) = partition.log() else {
             return;
         };
-        if !partition.recordings.admit() {
+        if !partition.recordings.admit(offset) {
             return;
         }
         let mut writer = Writer::new();

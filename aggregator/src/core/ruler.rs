@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use tollgate_engine::engine::{Engine, Fate, LiveDenial, Rulings, TotalDue, Versions};
+use tollgate_engine::engine::{
+    Engine, Fate, LiveDenial, Rulings, SnapshotFault, TotalDue, Versions,
+};
 use tollgate_engine::limits::Limits;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
@@ -14,6 +16,7 @@ use tollgate_shared::wire::statement::{Says, Scope, Statement};
 
 use super::counters::Counters;
 use super::limits_book::LimitsBook;
+use super::snapshots::{Chunks, Moment};
 use super::totals::{ChainKey, Due};
 use super::view::PairState;
 
@@ -21,13 +24,15 @@ use super::view::PairState;
 #[derive(Debug, Default)]
 pub struct Ruled {
     /// What is said about which resource, in order.
-    pub statements: Vec<(Box<str>, Statement)>,
+    pub statements: Vec<(Arc<str>, Statement)>,
     /// Totals to be appended.
     pub totals: Vec<(ChainKey, Due)>,
     /// The total that was applied: its chain, and its source offset.
     pub applied_total: Option<(ChainKey, u64)>,
     /// Why nothing more can be ruled, if so.
     pub stopped: Option<String>,
+    /// How many entries of hits there were.
+    pub entries: u64,
 }
 
 /// Rules one partition.
@@ -64,6 +69,33 @@ impl Ruler {
         }
     }
 
+    /// One as a snapshot has it.
+    ///
+    /// # Errors
+    ///
+    /// Where it is not the whole of a snapshot of this partition, or limits are not at hand.
+    pub fn restore(
+        partition: u32,
+        partitions: u32,
+        chunks: &Chunks,
+        book: &LimitsBook,
+    ) -> Result<Self, SnapshotFault> {
+        Ok(Self {
+            engine: Engine::restore(partition, partitions, chunks, book)?,
+            rulings: Rulings::new(),
+        })
+    }
+
+    /// A copy of this moment.
+    pub fn freeze(&mut self) -> Moment {
+        Moment(Box::new(self.engine.freeze()))
+    }
+
+    /// The offset of the last record that was applied.
+    pub fn applied_upto(&self) -> Option<u64> {
+        self.engine.applied_upto()
+    }
+
     /// The log's identity, once a record has said it.
     pub fn log(&self) -> Option<LogId> {
         self.engine.log()
@@ -97,7 +129,7 @@ impl Ruler {
                 .rulings
                 .statements
                 .drain(..)
-                .map(|said| (said.resource, said.statement))
+                .map(|said| (Arc::from(said.resource), said.statement))
                 .collect(),
             totals: self.rulings.totals_due.drain(..).map(due).collect(),
             applied_total: match record {
@@ -105,6 +137,7 @@ impl Ruler {
                 _ => None,
             },
             stopped: self.rulings.stopped().map(|stop| stop.to_string()),
+            entries: self.rulings.counts.iter().map(|of| of.counts.entries).sum(),
         }
     }
 
@@ -114,7 +147,7 @@ impl Ruler {
     }
 
     /// What is in force at log time.
-    pub fn live(&self) -> Vec<(Box<str>, Statement)> {
+    pub fn live(&self) -> Vec<(Arc<str>, Statement)> {
         self.engine.live_denials().map(statement).collect()
     }
 
@@ -133,7 +166,7 @@ impl Ruler {
     }
 }
 
-fn statement(live: &LiveDenial) -> (Box<str>, Statement) {
+fn statement(live: &LiveDenial) -> (Arc<str>, Statement) {
     let statement = Statement {
         scope: match &live.domain {
             Some(domain) => Scope::Pair((**domain).into()),
@@ -142,7 +175,7 @@ fn statement(live: &LiveDenial) -> (Box<str>, Statement) {
         place: live.place,
         says: Says::Denied(live.denial),
     };
-    ((*live.resource).into(), statement)
+    (Arc::clone(&live.resource), statement)
 }
 
 fn due(due: TotalDue) -> (ChainKey, Due) {

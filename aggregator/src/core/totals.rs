@@ -52,13 +52,23 @@ enum State {
 #[derive(Debug, Default)]
 pub struct Totals {
     chains: BTreeMap<ChainKey, VecDeque<(Due, State)>>,
+    /// By chain: the last total that its target has applied. There are as many as chains in the engines.
+    applied: BTreeMap<ChainKey, u64>,
     /// After a failed append nothing is sent before this.
     not_before: Span,
 }
 
 impl Totals {
-    /// Takes a total that an engine asked for. One that is known already is taken once.
+    /// Takes a total that an engine asked for. One that is known already is taken once, one that its
+    /// target has applied not at all.
     pub fn due(&mut self, key: ChainKey, due: Due) {
+        if self
+            .applied
+            .get(&key)
+            .is_some_and(|applied| due.offset <= *applied)
+        {
+            return;
+        }
         let chain = self.chains.entry(key).or_default();
         if chain
             .back()
@@ -69,8 +79,10 @@ impl Totals {
     }
 
     /// Drops what the target has applied: everything of the chain up to `offset`.
-    pub fn applied(&mut self, key: &ChainKey, offset: u64) {
-        let Some(chain) = self.chains.get_mut(key) else {
+    pub fn applied(&mut self, key: ChainKey, offset: u64) {
+        let known = self.applied.entry(key.clone()).or_insert(offset);
+        *known = offset.max(*known);
+        let Some(chain) = self.chains.get_mut(&key) else {
             return;
         };
         // What is on its way is left: its answer is still to come and finds it.
@@ -81,7 +93,7 @@ impl Totals {
             chain.pop_front();
         }
         if chain.is_empty() {
-            self.chains.remove(key);
+            self.chains.remove(&key);
         }
     }
 
@@ -232,10 +244,13 @@ mod tests {
     #[test]
     fn what_the_target_has_applied_is_not_sent_again() {
         let (mut totals, mut next) = (with_three(), 0);
-        totals.applied(&key(), 12);
+        totals.applied(key(), 12);
         assert_eq!(sent(&mut totals, &mut next), [(17, 1)]);
-        // What the engine says again is known.
+        // What the engine says again is known, in either order.
         totals.due(key(), due(17, Some(12)));
         assert_eq!(totals.len(), 1);
+        totals.acknowledged(&key(), Ticket(1));
+        totals.due(key(), due(12, Some(9)));
+        assert!(totals.is_empty());
     }
 }

@@ -22,6 +22,7 @@ impl Core {
         self.send_totals(now);
         self.retry_evidence(now.clock);
         self.limits_turn(now);
+        self.snapshots_turn(now);
         for index in 0..self.partitions.len() {
             self.tick(now.clock, index);
             self.point(now.clock, index);

@@ -99,7 +99,7 @@ impl Metrics {
 
 type Row = (&'static str, &'static str, u64);
 
-fn counted(c: &Counters) -> [Row; 29] {
+fn counted(c: &Counters) -> [Row; 31] {
     [
         ("tollgate_records_total", "Records ruled.", c.records),
         (
@@ -219,6 +219,16 @@ fn counted(c: &Counters) -> [Row; 29] {
             "tollgate_agent_snapshots_total",
             "Snapshots given to agents.",
             c.snapshots,
+        ),
+        (
+            "tollgate_snapshots_saved_total",
+            "Snapshots of partitions written.",
+            c.snapshots_saved,
+        ),
+        (
+            "tollgate_snapshots_failed_total",
+            "Snapshots of partitions that could not be written.",
+            c.snapshots_failed,
         ),
         (
             "tollgate_limits_pushes_total",

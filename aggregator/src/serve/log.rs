@@ -3,6 +3,7 @@
 use tokio::sync::{mpsc, oneshot};
 use tollgate_shared::time::Span;
 
+use super::snapshots;
 use crate::cli::exit::{Exit, Failure};
 use crate::config::{self, Config, LogKind};
 use crate::core::Start;
@@ -56,6 +57,7 @@ fn open_journal(
         start: Start {
             generation: report.generation,
             unbegun: report.unbegun,
+            snapshots: snapshots::read_all(&config.dir.join("snapshots"), config.partitions),
         },
         fault: None,
     })
@@ -133,6 +135,7 @@ fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<Opened,
         start: Start {
             generation: 1,
             unbegun: Vec::new(),
+            snapshots: Default::default(),
         },
         fault: Some(fault),
     })

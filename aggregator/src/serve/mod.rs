@@ -14,6 +14,7 @@ mod aside;
 mod log;
 mod run;
 mod signals;
+mod snapshots;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;

@@ -11,11 +11,13 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::aside::AsideDir;
 use super::signals::{Asked, Signals};
+use super::snapshots::Saver;
 use super::{Bound, Listeners};
 use crate::cli::exit::{Exit, Failure};
 use crate::config::{Config, LogKind};
 use crate::core::event::{Effect, Event, LimitsFile, Now};
-use crate::core::{Core, Settings};
+use crate::core::snapshots::Policy;
+use crate::core::{Core, Settings, Start};
 use crate::feed::{self, FeedCounters, Publisher};
 use crate::http::{self, Desk, Metrics};
 use crate::link::{self, Answers, LinkCounters};
@@ -27,8 +29,9 @@ const LOG_EVENTS_MAX: usize = 64;
 /// Requests and queries that may wait.
 const EVENTS_MAX: usize = 4_096;
 
-/// Events that are handled before the turn ends: what was ruled is announced at the latest then.
-const TURN_EVENTS_MAX: usize = 256;
+/// How long events are handled before the turn ends: what was ruled is announced at the latest then.
+/// Half of what a denial may take from a hit to an agent that is idle.
+const TURN_MAX: Duration = Duration::from_micros(500);
 
 /// How long the log may take to finish what it accepted. The process is to be gone within 5 s.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(4);
@@ -46,6 +49,7 @@ struct Shell {
     answers: Answers,
     desk: Desk,
     aside: AsideDir,
+    saver: Option<Saver>,
     started: Instant,
     effects: Vec<Effect>,
     log_fault: Option<oneshot::Receiver<Failure>>,
@@ -79,12 +83,14 @@ pub(super) async fn run(
             fault = log_fault(&mut shell.log_fault) => shell.gave_up = fault,
             () = tokio::time::sleep_until(turn_at) => {}
         }
-        for _ in 0..TURN_EVENTS_MAX {
-            if let Ok(event) = log_events.try_recv() {
-                shell.step(Event::Log(event));
-            } else if let Ok(event) = events.try_recv() {
-                shell.step(event);
-            } else {
+        let turn_ends = Instant::now() + TURN_MAX;
+        while Instant::now() < turn_ends {
+            // One of each, so that neither starves the other.
+            let from_log = log_events
+                .try_recv()
+                .map(|event| shell.step(Event::Log(event)));
+            let from_others = events.try_recv().map(|event| shell.step(event));
+            if from_log.is_err() && from_others.is_err() {
                 break;
             }
         }
@@ -145,32 +151,23 @@ async fn start(
     )
     .await
     .map_err(socket("link"))?;
-    let desk = Desk::new(events);
+    let desk = Desk::new(events.clone());
     let metrics = Arc::new(Metrics::new(link_counters, feed_counters));
-    listeners
-        .http
-        .set_nonblocking(true)
-        .map_err(socket("http"))?;
-    let listener = tokio::net::TcpListener::from_std(listeners.http).map_err(socket("http"))?;
     let routes = http::routes(desk.clone(), metrics, log_view(config, partitions, bound));
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, routes).await {
-            tracing::error!(%error, "HTTP ended");
+    serve_http(listeners.http, routes).map_err(socket("http"))?;
+    let (core, effects) = Core::new(settings(config, partitions, start, bound));
+    let (aside, saver) = match config.log {
+        LogKind::Journal => {
+            let saver = Saver::start(config.journal.dir.join("snapshots"), events);
+            let saver = saver.map_err(socket("snapshots"))?;
+            (config.journal.dir.join("aside"), Some(saver))
         }
-    });
-    let (core, effects) = Core::new(Settings {
-        owner: config.name.clone(),
-        seed: rand::random(),
-        key: MacKey::UNPROTECTED,
-        partitions,
-        start,
-        feeds: vec![format!("tcp://{}:{}", config.listen.advertise, bound.feed.port()).into()],
-        heartbeat: Span::from_std(config.feed.heartbeat),
-        follow_file: config.limits.follow,
-    });
-    let aside = match config.log {
-        LogKind::Journal => config.journal.dir.join("aside"),
-        LogKind::Kafka => "tollgate-aside".into(),
+        LogKind::Kafka => {
+            tracing::warn!(
+                "snapshots are kept beside a journal only: Kafka is read from its beginning"
+            );
+            ("tollgate-aside".into(), None)
+        }
     };
     let mut shell = Shell {
         core,
@@ -179,6 +176,7 @@ async fn start(
         answers,
         desk,
         aside: AsideDir::open(aside),
+        saver,
         started: Instant::now(),
         effects,
         log_fault: fault,
@@ -186,6 +184,34 @@ async fn start(
     };
     shell.perform();
     Ok(shell)
+}
+
+fn settings(config: &Config, partitions: u32, start: Start, bound: Bound) -> Settings {
+    Settings {
+        owner: config.name.clone(),
+        seed: rand::random(),
+        key: MacKey::UNPROTECTED,
+        partitions,
+        start,
+        feeds: vec![format!("tcp://{}:{}", config.listen.advertise, bound.feed.port()).into()],
+        heartbeat: Span::from_std(config.feed.heartbeat),
+        follow_file: config.limits.follow,
+        snapshots: (config.log == LogKind::Journal).then_some(Policy {
+            every: Span::from_std(config.snapshot.every),
+            entries_max: config.snapshot.entries_max,
+        }),
+    }
+}
+
+fn serve_http(listener: std::net::TcpListener, routes: axum::Router) -> std::io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, routes).await {
+            tracing::error!(%error, "HTTP ended");
+        }
+    });
+    Ok(())
 }
 
 fn log_view(config: &Config, partitions: u32, bound: Bound) -> http::LogView {
@@ -221,7 +247,8 @@ impl Shell {
     }
 
     fn perform(&mut self) {
-        for effect in std::mem::take(&mut self.effects) {
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.drain(..) {
             match effect {
                 Effect::Append {
                     stream,
@@ -237,6 +264,15 @@ impl Shell {
                 Effect::Publish { topic, frame } => self.feed.publish(topic, frame),
                 Effect::Answer { peer, message } => self.answers.send(peer, message),
                 Effect::Reply { id, reply } => self.desk.answer(id, *reply),
+                Effect::SaveSnapshot {
+                    partition,
+                    upto,
+                    moment,
+                } => {
+                    if let Some(saver) = &self.saver {
+                        saver.save(partition, upto, moment);
+                    }
+                }
                 Effect::Aside(aside) => self.aside.keep(&aside),
                 Effect::GiveUp { why, unreadable } => {
                     self.gave_up = Some(if unreadable {
@@ -247,6 +283,8 @@ impl Shell {
                 }
             }
         }
+        // Its memory is used again.
+        self.effects = effects;
     }
 
     fn read_limits_file(&mut self, config: &Config) {

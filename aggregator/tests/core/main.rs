@@ -2,7 +2,10 @@
 
 mod world;
 
+use std::collections::BTreeMap;
+
 use tollgate::core::event::{Event, LimitsFile, Peer, Request};
+use tollgate::core::snapshots::Chunks;
 use tollgate::log::Stream;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Span;
@@ -235,30 +238,36 @@ fn a_core_that_comes_after_sends_only_the_totals_that_are_missing() {
 #[test]
 fn a_partition_waits_for_limits_that_it_is_pointed_at_and_loses_nothing() {
     let mut world = World::new(LIMITS);
-    let other = LIMITS.replace("5/m", "2/m");
-    world.push(&other);
-    world.hit("search", "acme", 3);
+    // Another owner of the same log brings in a version, points at it, and rules on.
+    let mut other = World::on(world.log.clone(), 2);
+    other.clock = world.clock;
+    other.push(&LIMITS.replace("5/m", "2/m"));
+    other.hit("search", "acme", 3);
+    other.settle();
+    // This one is given the partitions first.
+    world.log = other.log.clone();
+    world.fate = Box::new(|_, _| Fate::Refused);
+    world.held = vec![Stream::Limits];
     world.settle();
-    let digests = world.digests();
-    let mut again = World::on(world.log.clone(), 1);
-    again.clock = world.clock;
-    again.fate = Box::new(|_, _| Fate::Refused);
-    again.held = vec![Stream::Limits];
-    again.settle();
-    let why = again.why_not_ready();
+    let why = world.why_not_ready();
+    assert_eq!(why.len(), PARTITIONS as usize);
     assert!(
         why.iter()
-            .any(|why| why.contains("waits for limits version")),
+            .all(|why| why.contains("waits for limits version")),
         "{why:?}"
     );
-    again.held.clear();
-    again.settle();
-    for (old, new) in digests.partitions.iter().zip(again.digests().partitions) {
-        assert_eq!(
-            (old.offset, &old.digest, old.version),
-            (new.offset, &new.digest, new.version)
-        );
+    world.held.clear();
+    world.settle();
+    for (theirs, ours) in other
+        .digests()
+        .partitions
+        .iter()
+        .zip(world.digests().partitions)
+    {
+        assert_eq!((theirs.offset, &theirs.digest), (ours.offset, &ours.digest));
+        assert_eq!(theirs.version, ours.version);
     }
+    assert_eq!(world.told(), 1);
 }
 
 #[test]
@@ -443,4 +452,102 @@ fn too_many_records_of_agents_on_their_way_are_told_to_come_again() {
         })
         .count();
     assert_eq!(refused, 70_000 - 65_536);
+}
+
+/// What was hit in a world of snapshot tests: enough for some snapshots of each partition.
+fn busy_world() -> World {
+    let mut world = World::new(LIMITS);
+    let mut random = Random(11);
+    for _ in 0..900 {
+        let domain = format!("d{}", random.below(40));
+        let resource = ["search", "wide"][random.below(2) as usize];
+        world.hit(resource, &domain, 1 + random.below(4) as usize);
+        if random.below(5) == 0 {
+            world.run_for(Span::from_millis(50));
+        }
+    }
+    world.run_for(Span::from_secs(1));
+    world
+}
+
+fn by_partition(world: &World) -> BTreeMap<u32, Vec<Chunks>> {
+    let mut all: BTreeMap<u32, Vec<Chunks>> = BTreeMap::new();
+    for (partition, _, chunks) in world.snapshots.iter().rev() {
+        all.entry(*partition).or_default().push(chunks.clone());
+    }
+    all
+}
+
+/// Offsets and digests of all partitions, with nothing appended meanwhile.
+fn state_of(log: &MemoryLog, snapshots: BTreeMap<u32, Vec<Chunks>>) -> (Vec<(u64, String)>, u64) {
+    let mut world = World::restored(log.clone(), 2, snapshots);
+    world.fate = Box::new(|_, _| Fate::Refused);
+    world.settle();
+    let partitions = world.digests().partitions;
+    let state = partitions
+        .into_iter()
+        .map(|p| (p.offset, p.digest))
+        .collect();
+    (state, world.counters().records)
+}
+
+#[test]
+fn from_a_snapshot_a_core_comes_to_the_same_state_with_less_to_read() {
+    let world = busy_world();
+    assert!(4 < world.snapshots.len(), "{}", world.snapshots.len());
+    let (whole, all) = state_of(&world.log, BTreeMap::new());
+    let (restored, few) = state_of(&world.log, by_partition(&world));
+    assert_eq!(restored, whole);
+    assert!(few < all / 2, "{few} of {all}");
+}
+
+#[test]
+fn a_snapshot_that_does_not_restore_is_passed_over() {
+    let world = busy_world();
+    let (whole, _) = state_of(&world.log, BTreeMap::new());
+    let mut snapshots = by_partition(&world);
+    for chunks in snapshots.values_mut().map(|found| &mut found[0]) {
+        let last = chunks.len() - 1;
+        let middle = chunks[last].len() / 2;
+        chunks[last][middle] ^= 1;
+    }
+    let (restored, _) = state_of(&world.log, snapshots);
+    assert_eq!(restored, whole);
+}
+
+#[test]
+fn a_snapshot_waits_until_all_that_it_caused_is_in_the_log() {
+    let mut world = World::new(LIMITS);
+    world.fate = Box::new(|stream, record| match (stream, record[1]) {
+        (Stream::Denials, _) | (_, kind::TOTALS) => Fate::Refused,
+        _ => Fate::Taken,
+    });
+    for n in 0..600 {
+        world.hit("search", &format!("d{}", n % 50), 3);
+        world.hit("wide", &format!("d{}", n % 50), 1);
+    }
+    world.run_for(Span::from_secs(3));
+    assert_eq!(world.snapshots.len(), 0);
+    world.fate = Box::new(|_, _| Fate::Taken);
+    world.run_for(Span::from_secs(1));
+    assert!(PARTITIONS as usize <= world.snapshots.len());
+}
+
+#[test]
+fn a_snapshot_beyond_the_end_of_the_log_is_dropped_and_the_log_read_from_its_beginning() {
+    let mut world = busy_world();
+    let snapshots = by_partition(&world);
+    let keep = 40;
+    for partition in 0..PARTITIONS {
+        let records = world
+            .log
+            .streams
+            .get_mut(&(Stream::Hits, partition))
+            .unwrap();
+        records.truncate(keep);
+    }
+    let (whole, _) = state_of(&world.log, BTreeMap::new());
+    let (restored, _) = state_of(&world.log, snapshots);
+    assert_eq!(restored, whole);
+    assert!(whole.iter().all(|(offset, _)| *offset == keep as u64));
 }

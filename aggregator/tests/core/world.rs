@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use tollgate::core::event::{Aside, Effect, Event, LimitsFile, Now, Peer, QueryId, Request};
+use tollgate::core::snapshots::{Chunks, Policy};
 use tollgate::core::view::{DigestsView, PairView, Query, Reply};
 use tollgate::core::{Core, Settings, Start};
 use tollgate::log::{AppendError, Delivered, LogEvent, Stream, Ticket};
@@ -75,6 +76,8 @@ pub struct World {
     pub answers: Vec<FromAggregator>,
     pub asides: Vec<Aside>,
     pub gave_up: Option<String>,
+    /// Snapshots in the order in which they were saved: partition, offset, chunks.
+    pub snapshots: Vec<(u32, u64, Chunks)>,
     /// Decides what becomes of each append.
     pub fate: Fates,
     /// Streams that are delivered nothing for the moment.
@@ -111,6 +114,11 @@ impl World {
 
     /// A core on a log as it was left.
     pub fn on(log: MemoryLog, seed: u64) -> Self {
+        Self::restored(log, seed, BTreeMap::new())
+    }
+
+    /// The same with snapshots.
+    pub fn restored(log: MemoryLog, seed: u64, snapshots: BTreeMap<u32, Vec<Chunks>>) -> Self {
         let streams = [
             (Stream::Limits, 1),
             (Stream::Hits, PARTITIONS),
@@ -127,10 +135,15 @@ impl World {
             start: Start {
                 generation: 1,
                 unbegun: all.filter(|at| !log.streams.contains_key(at)).collect(),
+                snapshots,
             },
             feeds: vec!["tcp://127.0.0.1:1".into()],
             heartbeat: Span::from_millis(250),
             follow_file: true,
+            snapshots: Some(Policy {
+                every: Span::from_secs(30),
+                entries_max: 200,
+            }),
         });
         let mut world = Self {
             core,
@@ -140,6 +153,7 @@ impl World {
             answers: Vec::new(),
             asides: Vec::new(),
             gave_up: None,
+            snapshots: Vec::new(),
             fate: Box::new(|_, _| Fate::Taken),
             held: Vec::new(),
             random: Random(seed),
@@ -199,6 +213,17 @@ impl World {
                 }
                 Effect::Reply { id, reply } => self.replies.push((id, *reply)),
                 Effect::Aside(aside) => self.asides.push(aside),
+                Effect::SaveSnapshot {
+                    partition,
+                    upto,
+                    moment,
+                } => {
+                    let mut chunks = Vec::new();
+                    moment.0.write(|chunk| chunks.push(chunk));
+                    self.snapshots.push((partition, upto, chunks));
+                    let saved = true;
+                    self.step(Event::SnapshotSaved { partition, saved });
+                }
                 Effect::GiveUp { why, .. } => self.gave_up = Some(why),
             }
         }
@@ -252,6 +277,24 @@ impl World {
             let begun = std::mem::replace(&mut following.said_begun, true);
             let records = self.log.streams.get(&(stream, partition));
             let there = records.map_or(0, Vec::len);
+            if there < following.next {
+                // The log ends before: as the real ones do it, delivery goes on at its end.
+                let (wanted, next) = (following.next as u64, there as u64);
+                following.next = there;
+                self.step(Event::Log(LogEvent::Following {
+                    stream,
+                    partition,
+                    from,
+                }));
+                self.step(Event::Log(LogEvent::Gap {
+                    stream,
+                    partition,
+                    wanted,
+                    next,
+                }));
+                any = true;
+                continue;
+            }
             let some = (there - following.next).min(1 + self.random.below(7) as usize);
             let chunk: Vec<Delivered> = records
                 .map(|records| records[following.next..following.next + some].to_vec())

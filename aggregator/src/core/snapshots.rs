@@ -1,0 +1,196 @@
+//! Snapshots of engines: the bound on recovery. Step 4 of the order in `rule`.
+//!
+//! ```text
+//! due ── freeze at X ──> everything caused up to X acknowledged ── save ──> saved, or tried again
+//! start ── limits read ── newest snapshot that restores ── follow from X + 1
+//! ```
+//!
+//! Knows nothing of files. What stays true: a snapshot at X is handed out only when evidence and totals
+//! that records up to X caused are in the log; one that does not restore is passed over, and the log
+//! is read from its beginning.
+
+use tollgate_engine::engine::Frozen;
+use tollgate_shared::time::Span;
+
+use super::Core;
+use super::event::{Effect, Now};
+use super::partition::{Partition, Stage};
+use super::ruler::Ruler;
+use crate::log::Stream;
+
+/// When snapshots are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The longest time between two.
+    pub every: Span,
+    /// The most entries between two.
+    pub entries_max: u64,
+}
+
+/// A snapshot as it was found: its chunks.
+pub type Chunks = Vec<Vec<u8>>;
+
+/// A copy of an engine at one moment.
+pub struct Moment(pub Box<Frozen>);
+
+impl std::fmt::Debug for Moment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Moment")
+            .field(&self.0.applied_upto())
+            .finish()
+    }
+}
+
+/// How long a partition without hits goes without a snapshot, in records: some 40 minutes of ticks,
+/// which are replayed in a moment.
+const IDLE_RECORDS_MAX: u64 = 10_000;
+
+/// Snapshots of one partition.
+#[derive(Debug, Default)]
+pub struct Snapshots {
+    /// Entries ruled since the last one.
+    pub entries: u64,
+    /// Records ruled since the last one.
+    pub records: u64,
+    due_at: Option<Span>,
+    /// Taken, and waiting for what it caused to be acknowledged.
+    frozen: Option<(u64, Moment)>,
+    saving: bool,
+}
+
+impl Core {
+    /// Restores every partition that has a snapshot, and begins to follow all of them. Done once, when
+    /// the limits are known that snapshots refer to.
+    pub(super) fn follow_hits(&mut self) {
+        if std::mem::replace(&mut self.following_hits, true) {
+            return;
+        }
+        let mut found = std::mem::take(&mut self.settings.start.snapshots);
+        let count = self.settings.partitions;
+        let mut restored = 0;
+        for index in 0..count {
+            for chunks in found.remove(&index).unwrap_or_default() {
+                match Ruler::restore(index, count, &chunks, &self.limits.book) {
+                    Ok(ruler) => {
+                        restored += 1;
+                        self.adopt(index, ruler);
+                        break;
+                    }
+                    Err(fault) => {
+                        tracing::warn!(partition = index, %fault, "a snapshot is passed over")
+                    }
+                }
+            }
+            let next = self.partitions.get(index as usize).map_or(0, |p| p.next);
+            self.follow(Stream::Hits, index, next);
+        }
+        if 0 < restored {
+            tracing::info!(
+                restored,
+                partitions = count,
+                "partitions restored from snapshots"
+            );
+        }
+    }
+
+    fn adopt(&mut self, index: u32, ruler: Ruler) {
+        if let Some(partition) = self.partitions.get_mut(index as usize) {
+            partition.next = ruler.applied_upto().map_or(0, |upto| upto + 1);
+            partition.ruler = ruler;
+        }
+    }
+
+    /// Rules a partition from its beginning: what it was restored from is not of this log.
+    pub(super) fn begin_anew(&mut self, index: u32) {
+        let count = self.settings.partitions;
+        self.announcer.forget(index);
+        if let Some(partition) = self.partitions.get_mut(index as usize) {
+            partition.ruler = Ruler::new(index, count);
+            partition.next = 0;
+            partition.announcing = false;
+            partition.stage = Stage::Returning;
+            partition.snapshots = Snapshots::default();
+            self.follow(Stream::Hits, index, 0);
+        }
+    }
+
+    pub(super) fn snapshots_turn(&mut self, now: Now) {
+        let Some(policy) = self.settings.snapshots else {
+            return;
+        };
+        for index in 0..self.partitions.len() {
+            self.save_if_acknowledged(index);
+            let count = self.settings.partitions;
+            let Some(partition) = self.partitions.get_mut(index) else {
+                return;
+            };
+            if partition.is_due(now.clock, policy, count) {
+                partition.freeze(now.clock, policy);
+            }
+        }
+    }
+
+    fn save_if_acknowledged(&mut self, index: usize) {
+        let Some(partition) = self.partitions.get_mut(index) else {
+            return;
+        };
+        let Some(upto) = partition.snapshots.frozen.as_ref().map(|(upto, _)| *upto) else {
+            return;
+        };
+        let behind = |oldest: Option<u64>| oldest.is_none_or(|oldest| upto < oldest);
+        let acknowledged = behind(partition.recordings.oldest())
+            && behind(partition.recordings.left_out_from)
+            && behind(self.totals.oldest_of(partition.index));
+        if !acknowledged {
+            return;
+        }
+        if let Some((upto, moment)) = partition.snapshots.frozen.take() {
+            partition.snapshots.saving = true;
+            self.effects.push(Effect::SaveSnapshot {
+                partition: partition.index,
+                upto,
+                moment,
+            });
+        }
+    }
+
+    pub(super) fn snapshot_saved(&mut self, index: u32, saved: bool) {
+        if let Some(partition) = self.partitions.get_mut(index as usize) {
+            partition.snapshots.saving = false;
+        }
+        if saved {
+            self.counters.snapshots_saved += 1;
+        } else {
+            self.counters.snapshots_failed += 1;
+        }
+    }
+}
+
+impl Partition {
+    fn is_due(&mut self, clock: Span, policy: Policy, count: u32) -> bool {
+        let index = u64::from(self.index);
+        let snapshots = &mut self.snapshots;
+        // The first ones are spread over the time between two, so that not all come at once.
+        let due_at = *snapshots.due_at.get_or_insert_with(|| {
+            let share = policy.every.as_micros() / u64::from(count.max(1)) * (index + 1);
+            clock.saturating_add(Span::from_micros(share))
+        });
+        let worth_it = 0 < snapshots.entries || IDLE_RECORDS_MAX <= snapshots.records;
+        self.announcing
+            && snapshots.frozen.is_none()
+            && !snapshots.saving
+            && worth_it
+            && (due_at <= clock || policy.entries_max <= snapshots.entries)
+    }
+
+    fn freeze(&mut self, clock: Span, policy: Policy) {
+        let moment = self.ruler.freeze();
+        let Some(upto) = moment.0.applied_upto() else {
+            return;
+        };
+        self.snapshots.frozen = Some((upto, moment));
+        self.snapshots.entries = 0;
+        self.snapshots.records = 0;
+        self.snapshots.due_at = Some(clock.saturating_add(policy.every));
+    }
+}
