@@ -89,6 +89,20 @@ impl Domains {
         hasher.finish() as u32
     }
 
+    /// The first domain of the chain in which one of this tag is or would be.
+    #[inline]
+    pub(super) fn first(&self, tag: u32) -> u32 {
+        self.table.first(tag)
+    }
+
+    /// Reads a domain and its name.
+    #[inline]
+    pub(super) fn touch(&self, slot: u32) -> u32 {
+        let domain = self.table.at(slot);
+        let first = self.names.bytes(domain.name).first();
+        domain.chain ^ u32::from(first.copied().unwrap_or_default())
+    }
+
     #[inline]
     pub(super) fn find(&self, name: &str, tag: u32) -> Option<u32> {
         self.table.find(tag, |domain| {

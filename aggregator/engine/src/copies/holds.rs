@@ -67,14 +67,16 @@ impl Flags {
 }
 
 #[derive(Clone, Debug)]
+#[repr(C)]
 struct Hold {
+    // What a walk along a chain reads stands together: mostly one line of the cache.
     number: [u32; 2],
-    start: [u32; 2],
     agent: u32,
+    chain: u32,
     domain_and_lost: u32,
     set_and_flags: u32,
     copies: u32,
-    chain: u32,
+    start: [u32; 2],
     of_agent: Links,
     of_age: Links,
 }
@@ -157,6 +159,28 @@ impl Holds {
                 lost: hold.domain_and_lost & LOST != 0,
             },
         }
+    }
+
+    /// The first hold of the chain in which this one is or would be.
+    #[inline]
+    pub(super) fn first(&self, id: HoldId) -> u32 {
+        self.table.first(hash(id.agent.0, id.number))
+    }
+
+    /// Reads a hold.
+    #[inline]
+    pub(super) fn touch(&self, slot: u32) -> u32 {
+        let hold = self.table.at(slot);
+        hold.chain ^ hold.of_age.behind
+    }
+
+    /// Reads what taking this hold out will read.
+    pub(super) fn read_neighbours(&self, slot: u32) -> u32 {
+        let hold = self.table.at(slot);
+        let neighbours = [hold.of_agent, hold.of_age];
+        let slots = neighbours.into_iter().flat_map(|of| [of.before, of.behind]);
+        let near = slots.filter(|slot| *slot != NIL);
+        near.fold(0, |sum, slot| sum ^ self.table.at(slot).of_age.before)
     }
 
     /// Puts a hold in; its id is not here yet.

@@ -49,7 +49,7 @@ pub use effects::{
 };
 pub use groups::GroupIx;
 pub use limits::{CopyLimits, CopyLimitsBuilder, HOLDS_MAX};
-pub use ops::Ask;
+pub use ops::{Ahead, Ask};
 pub use snapshot::RestoreFault;
 pub use state::{Copies, Counters};
 pub use views::{Count, HoldState, HoldView, StagedView};

@@ -83,6 +83,12 @@ impl<T: Chained> Table<T> {
         None
     }
 
+    /// The first slot of the chain in which an entry of this hash is or would be.
+    #[inline]
+    pub(super) fn first(&self, hash: u32) -> u32 {
+        self.head(self.bucket_of(hash))
+    }
+
     /// Puts an entry into a slot.
     pub(super) fn insert(&mut self, mut entry: T) -> u32 {
         let bucket = self.bucket_of(entry.hash());

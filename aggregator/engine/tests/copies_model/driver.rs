@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tollgate_engine::copies::{
-    Ask, Copies, CopyLimits, DigestBeat, Effects, HoldId, HoldState, Listed, NameKey, Taken,
+    Ahead, Ask, Copies, CopyLimits, DigestBeat, Effects, HoldId, HoldState, Listed, NameKey, Taken,
     TransferId, Verdict,
 };
 use tollgate_shared::holdings::Holdings;
@@ -149,6 +149,7 @@ impl Driver {
             before.0.clone(),
         )?;
 
+        self.read_ahead();
         let modelled = self.apply_to_model(&op);
         let (mut out, mut twin_out) = (Effects::new(), Effects::new());
         let answer = self.apply(&op, &mut self.engine.clone(), &mut Effects::new());
@@ -171,6 +172,16 @@ impl Driver {
         self.engine = engine;
         self.compare()?;
         self.check_said(&op, &modelled, &out, &scopes_before)
+    }
+
+    /// Reading ahead must find nothing too odd, whoever and whatever is known or not.
+    fn read_ahead(&self) {
+        let agents = self.engine.known_agents();
+        let holds = agents.flat_map(|(agent, _, _, _)| {
+            (0..6).map(move |number| Ahead::Hold(HoldId { agent, number }))
+        });
+        let all: Vec<Ahead<'_>> = holds.chain(DOMAINS.map(Ahead::Domain)).collect();
+        self.engine.read_ahead(&all);
     }
 
     /// A beat that echoes what the agent has becomes a full one.
