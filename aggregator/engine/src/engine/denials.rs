@@ -47,7 +47,7 @@ impl LiveDenial {
 
     fn said(&self, says: Says) -> Said {
         Said {
-            resource: (&*self.resource).into(),
+            resource: self.resource.clone(),
             statement: Statement {
                 scope: self.scope(),
                 place: self.place,

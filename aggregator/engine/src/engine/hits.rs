@@ -12,6 +12,7 @@
 //! anything unless there is something to say about it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tollgate_shared::names;
 use tollgate_shared::place::Place;
@@ -24,17 +25,24 @@ use super::denials::LiveDenial;
 use super::epochs::{Batch, Freshness};
 use super::rulings::{Correction, Counts, Fate, ResourceCounts, Rulings, TotalDue};
 use crate::limits::{Limits, Mode, RateClass, RateResource};
-use crate::pairs::{Opened, Prefix, slot_of};
+use crate::pairs::{Identity, Opened, Prefix, slot_of};
 use crate::rules::request::Request;
 use crate::stream::{Closed, Closure, Ruled};
 
 /// A hit stamped longer than this before its append is only counted.
 const TOO_OLD: Span = Span::from_secs(600);
 
-/// Blocks that a record sweeps at least, and for each of its entries. A new pair takes one block, so
-/// that what has left is found again before one in sixteen pairs too many are kept.
-const SWEEP_MIN: u32 = 64;
-const SWEEP_PER_ENTRY: u32 = 32;
+/// Blocks that a record looks at for pairs that have left, and how many of them it takes back: for
+/// each entry more than it can bring in, and little enough that nobody waits for it.
+const SWEEP_BLOCKS: u32 = 64;
+const SWEEP_BLOCKS_PER_ENTRY: u32 = 32;
+const SWEEP_PAIRS: u32 = 64;
+const SWEEP_PAIRS_PER_ENTRY: u32 = 2;
+const SWEEP_ENTRIES_MAX: u32 = 500;
+
+/// Entries that are looked at before the first of them is ruled: enough to wait for memory once for
+/// all of them, few enough that none is forgotten by the cache.
+const AHEAD: usize = 24;
 
 /// How a resource is ruled.
 #[derive(Clone, Copy)]
@@ -58,11 +66,23 @@ pub(super) enum Rule<'l> {
 /// One resource of a batch.
 struct Context<'l, 'a> {
     name: &'a str,
+    /// The name as statements share it, once there is one.
+    shared_name: Option<Arc<str>>,
     rule: Rule<'l>,
     prefix: Prefix,
     counts: Counts,
     /// Granted hits by millisecond, in the order of the entries; only under a global limit.
     granted: Vec<(u64, u64)>,
+}
+
+/// An entry that comes soon.
+struct Ahead<'a> {
+    /// Its number in the record.
+    number: u32,
+    hit: Hit<'a>,
+    /// Index of its resource's context.
+    context: usize,
+    identity: Identity,
 }
 
 /// What all entries of a batch have in common.
@@ -73,6 +93,14 @@ struct Common<'l> {
     appended: Timestamp,
     move_us: i64,
     place: Place,
+}
+
+impl Context<'_, '_> {
+    fn shared_name(&mut self) -> Arc<str> {
+        self.shared_name
+            .get_or_insert_with(|| self.name.into())
+            .clone()
+    }
 }
 
 impl<'l> Rule<'l> {
@@ -167,9 +195,28 @@ impl Engine {
             place: Place::of_record(self.log.unwrap_or_default(), offset),
         };
         let (numbers, mut contexts) = self.contexts(&limits, batch);
-        for (number, hit) in (0..).zip(batch.hits()) {
-            let context = &mut contexts[numbers[hit.resource as usize]];
-            self.entry(&common, context, number, &hit, rulings);
+        let mut ahead = Vec::with_capacity(AHEAD);
+        let mut hits = (0..).zip(batch.hits());
+        loop {
+            ahead.clear();
+            for (number, hit) in hits.by_ref().take(AHEAD) {
+                let context = numbers[hit.resource as usize];
+                let identity = contexts[context].prefix.of(hit.domain);
+                ahead.push(Ahead {
+                    number,
+                    hit,
+                    context,
+                    identity,
+                });
+            }
+            if ahead.is_empty() {
+                break;
+            }
+            self.table
+                .read_ahead(ahead.iter().map(|ahead| ahead.identity));
+            for ahead in &ahead {
+                self.entry(&common, &mut contexts[ahead.context], ahead, rulings);
+            }
         }
         for refused in batch.refused() {
             let counts = &mut contexts[numbers[refused.resource as usize]].counts;
@@ -179,7 +226,12 @@ impl Engine {
         for context in contexts {
             self.conclude(offset, context, rulings);
         }
-        self.table.sweep(SWEEP_MIN + entries * SWEEP_PER_ENTRY);
+        // A record that brings in as much as fits takes back no more than a part of that at once.
+        let entries = entries.min(SWEEP_ENTRIES_MAX);
+        self.table.sweep(
+            SWEEP_BLOCKS + entries * SWEEP_BLOCKS_PER_ENTRY,
+            SWEEP_PAIRS + entries * SWEEP_PAIRS_PER_ENTRY,
+        );
         Fate::Applied
     }
 
@@ -197,6 +249,7 @@ impl Engine {
             *by_name.entry(name).or_insert_with(|| {
                 contexts.push(Context {
                     name,
+                    shared_name: None,
                     rule: Rule::of(limits, name),
                     prefix: self.identities.of_resource(name),
                     counts: Counts::default(),
@@ -213,10 +266,10 @@ impl Engine {
         &mut self,
         common: &Common<'_>,
         context: &mut Context<'_, '_>,
-        number: u32,
-        hit: &Hit<'_>,
+        ahead: &Ahead<'_>,
         rulings: &mut Rulings,
     ) {
+        let (hit, identity) = (&ahead.hit, ahead.identity);
         let counts = &mut context.counts;
         let copies = u64::from(hit.copies);
         counts.entries += 1;
@@ -230,7 +283,6 @@ impl Engine {
             counts.too_old += copies;
             return;
         }
-        let identity = context.prefix.of(hit.domain);
         match self.table.open(identity) {
             Opened::Known => {
                 let working = self.table.working();
@@ -295,14 +347,14 @@ impl Engine {
             return;
         }
         let place = Place {
-            entry: number,
+            entry: ahead.number,
             ..common.place
         };
         match closure {
             Some(closure) => {
                 let version = self.steps.newest().version;
                 let live = LiveDenial {
-                    resource: context.name.into(),
+                    resource: context.shared_name(),
                     domain: Some(hit.domain.into()),
                     place,
                     denial: context.rule.denial(class, closure, version),

@@ -88,6 +88,12 @@ impl Engine {
         self.table.alive().count()
     }
 
+    /// Pairs in memory: those that are ruled, and those that have left and are not taken back yet.
+    /// Not a function of the log.
+    pub fn pairs_in_memory(&self) -> usize {
+        self.table.in_memory()
+    }
+
     /// Agents' processes whose sequence numbers are remembered.
     pub fn epochs(&self) -> usize {
         self.epochs.len()

@@ -10,6 +10,8 @@
 //! allocation. Knows nothing of how statements travel. What stays true: statements stand in the
 //! order of their places.
 
+use std::sync::Arc;
+
 use tollgate_shared::wire::statement::Statement;
 
 /// What the engine says about the records applied since it was last cleared.
@@ -33,7 +35,7 @@ pub struct Rulings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     /// The resource.
-    pub resource: Box<str>,
+    pub resource: Arc<str>,
     /// Scope, place, and what is said.
     pub statement: Statement,
 }

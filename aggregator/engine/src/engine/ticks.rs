@@ -17,8 +17,9 @@ use super::Engine;
 use super::rulings::{Fate, Rulings, Said};
 use crate::pairs::{Identities, slot_of};
 
-/// Blocks and denials that a counted tick sweeps: some tenths of a millisecond.
-const SWEEP_BLOCKS: u32 = 8_192;
+/// What a counted tick looks at and takes back: some tenths of a millisecond.
+const SWEEP_BLOCKS: u32 = 32_768;
+const SWEEP_PAIRS: u32 = 1_024;
 const SWEEP_DENIALS: usize = 1_024;
 
 impl Engine {
@@ -51,7 +52,7 @@ impl Engine {
         self.log_time = Some(appended);
         self.epochs.tick(appended);
         self.table.advance(slot_of(appended));
-        self.table.sweep(SWEEP_BLOCKS);
+        self.table.sweep(SWEEP_BLOCKS, SWEEP_PAIRS);
         self.denials.sweep(appended, SWEEP_DENIALS);
         self.steps.trim(self.table.oldest_ordinal());
         Fate::Applied
@@ -79,7 +80,7 @@ impl Engine {
         let now = self.now();
         for (_, live) in self.denials.after(now) {
             rulings.statements.push(Said {
-                resource: (&*live.resource).into(),
+                resource: live.resource.clone(),
                 statement: Statement {
                     scope: live.scope(),
                     place,

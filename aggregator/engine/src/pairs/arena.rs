@@ -1,28 +1,35 @@
 //! Blocks of fixed sizes, in chunks: where stored pairs lie.
 //!
 //! ```text
-//! class 0   32 bytes a block, 256 blocks a chunk          class 14   128 bytes a block
+//! class 0   32 bytes a block, 128 blocks a chunk          class 12   128 bytes a block
 //! block     identity (16) | first byte of the state, FF if the block is free | …
 //! ```
 //!
-//! A block that is given back is used again for the next of its size; chunks are never moved, so
-//! nothing pauses while the arena grows. A frozen copy of an arena shares its chunks; the first
-//! change to a shared chunk copies that chunk alone. Knows nothing of what a state means. What stays
-//! true: a block is either on its class's free list and marked so, or in use.
+//! Pairs grow and shrink, so blocks of every size come free. Where too many of one size are free, the
+//! last block in use moves into a hole and its chunk is given back: the arena is as large as what lies
+//! in it. Chunks themselves never move, so nothing pauses while it grows. A frozen copy shares the
+//! chunks; the first change to a shared chunk copies that chunk alone. Knows nothing of what a state
+//! means. What stays true: of each class the blocks below `used` are in use or on its list of free
+//! ones, and marked so.
 
 use std::sync::Arc;
 
 use super::identity::Identity;
 use super::index::Handle;
 
-/// Sizes of blocks, identity included. Steps of four bytes where most pairs are.
-const SIZES: [usize; 15] = [32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80, 88, 96, 112, 128];
+/// Sizes of blocks, identity included. A hit more is four bytes more, so steps of eight waste what
+/// one hit takes, and every second hit moves its pair to a larger block.
+const SIZES: [usize; 13] = [32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128];
 /// Bytes of an identity.
 const IDENTITY_BYTES: usize = 16;
 /// The most bytes of a state that a block holds.
 pub(super) const STATE_BYTES_MAX: usize = SIZES[SIZES.len() - 1] - IDENTITY_BYTES;
-/// Blocks of a chunk: some ten kilobytes, so that copying a shared one is no pause.
-const CHUNK_BLOCKS: u32 = 256;
+/// Blocks of a chunk: four kilobytes and more. To copy five hundred shared ones, as the record after
+/// a freeze may have to, takes about a millisecond; so does sharing those of a million pairs.
+const CHUNK_BLOCKS: u32 = 128;
+/// Free blocks of a class that do no harm, and one in how many may be free beyond them.
+const FREE_MIN: u32 = 2 * CHUNK_BLOCKS;
+const FREE_ONE_IN: u32 = 16;
 /// Bits of a handle that number the block within its class.
 const NUMBER_BITS: u32 = 28;
 /// The first byte of a state that no state has.
@@ -30,18 +37,25 @@ const FREE: u8 = 0xff;
 /// No block.
 const NONE: u32 = u32::MAX;
 
-#[derive(Clone)]
-enum Chunk {
-    Own(Box<[u8]>),
-    Shared(Arc<Box<[u8]>>),
+/// The memory of a chunk, from a cache line's beginning on, so that small blocks lie in one line.
+struct Memory {
+    bytes: Box<[u8]>,
+    start: usize,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
+enum Chunk {
+    Own(Memory),
+    Shared(Arc<Memory>),
+}
+
+#[derive(Clone)]
 struct Class {
     chunks: Vec<Chunk>,
-    /// The first free block of those that were used before.
+    /// The block that came free last: the others follow it, each with its neighbours' numbers.
     free: u32,
-    /// Blocks that were ever used.
+    free_len: u32,
+    /// Blocks that are in use or free.
     used: u32,
 }
 
@@ -51,17 +65,57 @@ pub(super) struct Arena {
     classes: [Class; SIZES.len()],
 }
 
+/// A block was moved to fill a hole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moved {
+    pub from: Handle,
+    pub to: Handle,
+}
+
 impl Handle {
     fn new(class: usize, number: u32) -> Self {
         Self(((class as u32) << NUMBER_BITS) | number)
     }
 
+    #[inline]
     fn class(self) -> usize {
         (self.0 >> NUMBER_BITS) as usize
     }
 
+    #[inline]
     fn number(self) -> u32 {
         self.0 & ((1 << NUMBER_BITS) - 1)
+    }
+}
+
+impl Memory {
+    /// So many bytes, all marked as free blocks are.
+    fn new(len: usize) -> Self {
+        const LINE_BYTES: usize = 64;
+        let bytes = vec![FREE; len + LINE_BYTES].into_boxed_slice();
+        let over = bytes.as_ptr() as usize % LINE_BYTES;
+        Self {
+            bytes,
+            start: LINE_BYTES - over,
+        }
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..]
+    }
+
+    fn copy(&self) -> Self {
+        const LINE_BYTES: usize = 64;
+        let len = self.bytes.len() - LINE_BYTES;
+        let mut copy = Self::new(len);
+        copy.bytes_mut()[..len].copy_from_slice(&self.bytes()[..len]);
+        copy
     }
 }
 
@@ -69,49 +123,169 @@ impl Chunk {
     #[inline]
     fn bytes(&self) -> &[u8] {
         match self {
-            Self::Own(bytes) => bytes,
-            Self::Shared(bytes) => bytes,
+            Self::Own(memory) => memory.bytes(),
+            Self::Shared(memory) => memory.bytes(),
         }
     }
 
     #[inline]
     fn bytes_mut(&mut self) -> &mut [u8] {
-        if let Self::Shared(bytes) = self {
-            let own = Arc::try_unwrap(std::mem::take(bytes));
-            *self = Self::Own(own.unwrap_or_else(|shared| (*shared).clone()));
+        if let Self::Shared(memory) = self {
+            *self = Self::Own(memory.copy());
         }
         match self {
-            Self::Own(bytes) => bytes,
+            Self::Own(memory) => memory.bytes_mut(),
             // Made its own above.
             Self::Shared(_) => &mut [],
         }
     }
+
+    /// Shares the chunk with a copy of it.
+    fn share(&mut self) -> Self {
+        let none = Memory {
+            bytes: Box::default(),
+            start: 0,
+        };
+        let shared = match std::mem::replace(self, Self::Own(none)) {
+            Self::Own(memory) => Self::Shared(Arc::new(memory)),
+            shared => shared,
+        };
+        *self = shared.clone();
+        shared
+    }
 }
 
-fn range(class: usize, number: u32) -> (usize, std::ops::Range<usize>) {
-    let start = (number % CHUNK_BLOCKS) as usize * SIZES[class];
-    let chunk = (number / CHUNK_BLOCKS) as usize;
-    (chunk, start..start + SIZES[class])
+impl Clone for Memory {
+    fn clone(&self) -> Self {
+        self.copy()
+    }
+}
+
+impl Class {
+    const EMPTY: Self = Self {
+        chunks: Vec::new(),
+        free: NONE,
+        free_len: 0,
+        used: 0,
+    };
+
+    #[inline]
+    fn block(&self, size: usize, number: u32) -> &[u8] {
+        let start = (number % CHUNK_BLOCKS) as usize * size;
+        &self.chunks[(number / CHUNK_BLOCKS) as usize].bytes()[start..start + size]
+    }
+
+    #[inline]
+    fn block_mut(&mut self, size: usize, number: u32) -> &mut [u8] {
+        let start = (number % CHUNK_BLOCKS) as usize * size;
+        &mut self.chunks[(number / CHUNK_BLOCKS) as usize].bytes_mut()[start..start + size]
+    }
+
+    fn is_free(&self, size: usize, number: u32) -> bool {
+        self.block(size, number)[IDENTITY_BYTES] == FREE
+    }
+
+    /// The numbers before and behind a free block in the list.
+    fn links(&self, size: usize, number: u32) -> (u32, u32) {
+        let block = self.block(size, number);
+        let link = |at: usize| {
+            let bytes = block[at..].first_chunk::<4>();
+            bytes.map_or(NONE, |bytes| u32::from_le_bytes(*bytes))
+        };
+        (link(0), link(4))
+    }
+
+    fn set_link(&mut self, size: usize, number: u32, at: usize, to: u32) {
+        if number != NONE {
+            self.block_mut(size, number)[at..at + 4].copy_from_slice(&to.to_le_bytes());
+        }
+    }
+
+    /// Puts a block first in the list of free ones.
+    fn put_free(&mut self, size: usize, number: u32) {
+        let next = self.free;
+        self.block_mut(size, number)[IDENTITY_BYTES] = FREE;
+        self.set_link(size, number, 0, NONE);
+        self.set_link(size, number, 4, next);
+        self.set_link(size, next, 0, number);
+        self.free = number;
+        self.free_len += 1;
+    }
+
+    /// Takes a block out of the list of free ones.
+    fn take_free(&mut self, size: usize, number: u32) {
+        let (before, behind) = self.links(size, number);
+        match before {
+            NONE => self.free = behind,
+            before => self.set_link(size, before, 4, behind),
+        }
+        self.set_link(size, behind, 0, before);
+        self.free_len -= 1;
+    }
+
+    /// A block to write to; none if there are as many as can be numbered.
+    fn take(&mut self, size: usize) -> Option<u32> {
+        if self.free != NONE {
+            let number = self.free;
+            self.take_free(size, number);
+            return Some(number);
+        }
+        if self.used == (1 << NUMBER_BITS) - 1 {
+            return None;
+        }
+        if self.used == self.chunks.len() as u32 * CHUNK_BLOCKS {
+            let memory = Memory::new(size * CHUNK_BLOCKS as usize);
+            self.chunks.push(Chunk::Own(memory));
+        }
+        self.used += 1;
+        Some(self.used - 1)
+    }
+
+    /// Whether more blocks are free than should be.
+    fn is_sparse(&self) -> bool {
+        FREE_MIN + self.used / FREE_ONE_IN < self.free_len
+    }
+
+    /// Gives up the last block: gives where it went, if it was in use.
+    fn shrink(&mut self, size: usize) -> Option<(u32, u32)> {
+        let last = self.used - 1;
+        let moved = match self.is_free(size, last) {
+            true => {
+                self.take_free(size, last);
+                None
+            }
+            false => {
+                let hole = self.free;
+                self.take_free(size, hole);
+                let (mut block, len) = ([0; SIZES[SIZES.len() - 1]], size);
+                block[..len].copy_from_slice(self.block(size, last));
+                self.block_mut(size, hole).copy_from_slice(&block[..len]);
+                Some((last, hole))
+            }
+        };
+        self.used = last;
+        // One empty chunk is kept, so that a class at the edge of one does not go to and fro.
+        let needed = self.used.div_ceil(CHUNK_BLOCKS) as usize + 1;
+        self.chunks.truncate(needed);
+        moved
+    }
 }
 
 impl Arena {
     pub fn new() -> Self {
-        let class = Class {
-            free: NONE,
-            ..Class::default()
-        };
         Self {
-            classes: std::array::from_fn(|_| class.clone()),
+            classes: [Class::EMPTY; SIZES.len()],
         }
     }
 
     /// Whether a state of this size is best kept in the block it lies in: it fits, and a smaller
     /// block would save little.
+    #[inline]
     pub fn suits(handle: Handle, state_bytes: usize) -> bool {
-        const WORTH_BYTES: usize = 12;
+        const WORTH_BYTES: usize = 24;
         let size = SIZES[handle.class()];
         let needed = IDENTITY_BYTES + state_bytes;
-        needed <= size && size - needed < WORTH_BYTES.max(size / 3)
+        needed <= size && size - needed < WORTH_BYTES
     }
 
     /// A block for a state of at most [`STATE_BYTES_MAX`] bytes; none if there are as many as can be
@@ -119,44 +293,34 @@ impl Arena {
     pub fn insert(&mut self, identity: Identity, state: &[u8]) -> Option<Handle> {
         let needed = IDENTITY_BYTES + state.len();
         let index = SIZES.iter().position(|size| needed <= *size)?;
-        let class = &mut self.classes[index];
-        let number = if class.free != NONE {
-            let number = class.free;
-            let (chunk, range) = range(index, number);
-            let next = class.chunks[chunk].bytes()[range].first_chunk::<4>();
-            class.free = next.map_or(NONE, |next| u32::from_le_bytes(*next));
-            number
-        } else {
-            if class.used == (1 << NUMBER_BITS) - 1 {
-                return None;
-            }
-            if class.used % CHUNK_BLOCKS == 0 {
-                let bytes = vec![FREE; SIZES[index] * CHUNK_BLOCKS as usize];
-                class.chunks.push(Chunk::Own(bytes.into_boxed_slice()));
-            }
-            class.used += 1;
-            class.used - 1
-        };
-        let handle = Handle::new(index, number);
-        let block = self.block_mut(handle);
+        let number = self.classes[index].take(SIZES[index])?;
+        let block = self.classes[index].block_mut(SIZES[index], number);
         block[..IDENTITY_BYTES].copy_from_slice(&identity.0.to_le_bytes());
         block[IDENTITY_BYTES..needed].copy_from_slice(state);
-        Some(handle)
+        Some(Handle::new(index, number))
     }
 
     /// Writes another state into a block that [`Arena::suits`] it.
     #[inline]
     pub fn write(&mut self, handle: Handle, state: &[u8]) {
-        self.block_mut(handle)[IDENTITY_BYTES..][..state.len()].copy_from_slice(state);
+        let block = self.classes[handle.class()].block_mut(SIZES[handle.class()], handle.number());
+        block[IDENTITY_BYTES..][..state.len()].copy_from_slice(state);
     }
 
-    /// Gives a block back.
-    pub fn remove(&mut self, handle: Handle) {
-        let next = self.classes[handle.class()].free;
-        let block = self.block_mut(handle);
-        block[..4].copy_from_slice(&next.to_le_bytes());
-        block[IDENTITY_BYTES] = FREE;
-        self.classes[handle.class()].free = handle.number();
+    /// Gives a block back. Up to two others move to keep the arena dense (one alone would only keep
+    /// it as sparse as it was) and have to be pointed at where they are now.
+    #[must_use]
+    pub fn remove(&mut self, handle: Handle) -> [Option<Moved>; 2] {
+        let (class, size) = (handle.class(), SIZES[handle.class()]);
+        self.classes[class].put_free(size, handle.number());
+        std::array::from_fn(|_| {
+            let class = &mut self.classes[class];
+            let moved = class.is_sparse().then(|| class.shrink(size)).flatten();
+            moved.map(|(from, to)| Moved {
+                from: Handle::new(handle.class(), from),
+                to: Handle::new(handle.class(), to),
+            })
+        })
     }
 
     /// Whose block it is.
@@ -181,9 +345,6 @@ impl Arena {
             let class = self.classes.get(index)?;
             if class.used <= number {
                 (index, number) = (index + 1, 0);
-                if index == SIZES.len() {
-                    return None;
-                }
                 continue;
             }
             let handle = Handle::new(index, number);
@@ -200,26 +361,18 @@ impl Arena {
 
     /// A copy that shares all chunks with this one.
     pub fn freeze(&mut self) -> Self {
-        for class in &mut self.classes {
-            for chunk in &mut class.chunks {
-                if let Chunk::Own(bytes) = chunk {
-                    *chunk = Chunk::Shared(Arc::new(std::mem::take(bytes)));
-                }
-            }
+        let share = |class: &mut Class| Class {
+            chunks: class.chunks.iter_mut().map(Chunk::share).collect(),
+            ..*class
+        };
+        Self {
+            classes: self.classes.each_mut().map(share),
         }
-        self.clone()
     }
 
     #[inline]
     fn block(&self, handle: Handle) -> &[u8] {
-        let (chunk, range) = range(handle.class(), handle.number());
-        &self.classes[handle.class()].chunks[chunk].bytes()[range]
-    }
-
-    #[inline]
-    fn block_mut(&mut self, handle: Handle) -> &mut [u8] {
-        let (chunk, range) = range(handle.class(), handle.number());
-        &mut self.classes[handle.class()].chunks[chunk].bytes_mut()[range]
+        self.classes[handle.class()].block(SIZES[handle.class()], handle.number())
     }
 }
 
@@ -252,7 +405,7 @@ mod tests {
         }
         assert_eq!(all(&arena).len(), 200);
         for handle in handles.iter().step_by(2) {
-            arena.remove(*handle);
+            assert_eq!(arena.remove(*handle), [None, None]);
         }
         assert_eq!(all(&arena).len(), 100);
         let used: Vec<u32> = arena.classes.iter().map(|class| class.used).collect();
@@ -261,6 +414,29 @@ mod tests {
         }
         let now: Vec<u32> = arena.classes.iter().map(|class| class.used).collect();
         assert_eq!(used, now);
+    }
+
+    #[test]
+    fn what_comes_free_is_given_back_whatever_stays() {
+        let mut arena = Arena::new();
+        let mut at: Vec<Handle> = (0..20_000u32)
+            .map(|n| arena.insert(Identity(n.into()), &state(7)).expect("room"))
+            .collect();
+        let stays = |n: usize| n.is_multiple_of(10);
+        for n in (0..at.len()).filter(|n| !stays(*n)) {
+            for moved in arena.remove(at[n]).into_iter().flatten() {
+                let who = arena.identity(moved.to).0 as usize;
+                assert_eq!(at[who], moved.from);
+                at[who] = moved.to;
+            }
+        }
+        for n in (0..at.len()).filter(|n| stays(*n)) {
+            assert_eq!(arena.identity(at[n]), Identity(n as u128));
+            assert!(arena.state(at[n]).starts_with(&state(7)));
+        }
+        assert_eq!(all(&arena).len(), 2_000);
+        let chunks: usize = arena.classes.iter().map(|class| class.chunks.len()).sum();
+        assert!(chunks * CHUNK_BLOCKS as usize <= 2_700, "{chunks}");
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! A pair's state as bytes: what lies in a block.
 //!
 //! ```text
-//! [flags][time, 8 bytes][slots beyond the ten minutes][version][tiers if many][stated denial]
-//! for each tier  [0 inactive | 1 + us since its entry][window]
+//! [flags][time, 7 bytes][slots beyond the ten minutes][version][tiers if many][stated denial]
+//! for each tier  [window][0 inactive | 1 + how far its entry is from its oldest hit]
 //! [hits of tiers that are gone]
-//! one tier, one hit   01 ·······t· 00 03 01 01 00                 14 bytes, 30 with the identity
+//! one tier, one hit   01 ·······t 00 03 01 00 01                  13 bytes, 29 with the identity
 //! ```
 //!
 //! Equal states have equal bytes. Knows nothing of blocks or limits. What stays true: reading takes
@@ -13,7 +13,8 @@
 use tollgate_shared::time::Timestamp;
 
 use super::alive::slot_of;
-use super::identity::{Identity, mix};
+use super::identity::{Identity, Words};
+use crate::rules::Stamps;
 use crate::stream::{Pair, STAYS};
 use crate::varint;
 
@@ -30,11 +31,17 @@ pub(crate) struct Stored {
     pub leaves: u64,
 }
 
-/// Flags in the first byte. The top bit is never set, so no state begins with FF.
+/// Flags in the first byte. Where [`LARGE`] is set only [`LONG`] may be set beside it, so no state
+/// begins with FF.
 const TIERS: u8 = 0x0f;
 const LOOSE: u8 = 0x10;
 const STATED: u8 = 0x20;
 const LARGE: u8 = 0x40;
+/// The time needs its eighth byte: not before the year 4253.
+const LONG: u8 = 0x80;
+
+/// The most bytes of a state that a block holds.
+pub(super) const BLOCK_BYTES_MAX: usize = super::arena::STATE_BYTES_MAX;
 
 /// Tiers from which on their number stands apart.
 const MANY: usize = TIERS as usize;
@@ -45,6 +52,8 @@ const TIERS_MAX: u64 = 1 << 16;
 /// What a block says without being read as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
+    flags: u8,
+    time: Timestamp,
     /// The slot up to which the pair stays.
     pub leaves: u64,
     /// Which version it was ruled by last.
@@ -91,9 +100,10 @@ impl Stored {
             varint::write(bytes, if end == Timestamp::MAX { 0 } else { distance });
         }
         for tier in tiers {
-            let since = |entered| time.since(entered).as_micros().saturating_add(1);
-            varint::write(bytes, tier.entered.map_or(0, since));
             tier.window.write(time, bytes);
+            let near = tier.window.oldest().unwrap_or(time);
+            let entered = |entered| zigzag(near, entered).saturating_add(1);
+            varint::write(bytes, tier.entered.map_or(0, entered));
         }
         if flags & LOOSE != 0 {
             state.loose.write(time, bytes);
@@ -108,19 +118,44 @@ impl Stored {
 
     fn write_head(&self, flags: u8, bytes: &mut Vec<u8>) {
         let time = self.pair.now();
-        bytes.push(flags);
-        bytes.extend_from_slice(&time.as_micros().to_le_bytes());
+        let time_bytes = time.as_micros().to_le_bytes();
+        match time_bytes[7] {
+            0 => {
+                bytes.push(flags);
+                bytes.extend_from_slice(&time_bytes[..7]);
+            }
+            _ => {
+                bytes.push(flags | LONG);
+                bytes.extend_from_slice(&time_bytes);
+            }
+        }
         varint::write(bytes, self.leaves.saturating_sub(leaves_at_least(time)));
         varint::write(bytes, u64::from(self.ordinal));
     }
 
     /// Reads a state in place of this one, and moves `at` behind it. None for other bytes.
     pub fn read(&mut self, bytes: &[u8], at: &mut usize) -> Option<()> {
-        let flags = *bytes.get(*at)?;
-        if flags & !(TIERS | LOOSE | STATED) != 0 {
-            return None;
+        let head = Head::read(bytes, at)?;
+        match head.large {
+            None => self.read_behind(&head, bytes, at, Stamps::read),
+            Some(_) => None,
         }
-        let (time, head) = read_head(bytes, at)?;
+    }
+
+    /// The same for a block's state whose head was read: bytes that were written here.
+    pub(super) fn load_behind(&mut self, head: &Head, bytes: &[u8], at: &mut usize) -> Option<()> {
+        self.read_behind(head, bytes, at, Stamps::load)
+    }
+
+    #[inline]
+    fn read_behind(
+        &mut self,
+        head: &Head,
+        bytes: &[u8],
+        at: &mut usize,
+        read: impl Fn(&mut Stamps, Timestamp, &[u8], &mut usize) -> Option<()>,
+    ) -> Option<()> {
+        let Head { flags, time, .. } = *head;
         (self.leaves, self.ordinal) = (head.leaves, head.ordinal);
         self.pair.time = Some(time);
         let mut tiers = u64::from(flags & TIERS);
@@ -138,16 +173,15 @@ impl Stored {
         let state = &mut self.pair.state;
         state.reset(tiers as usize);
         for tier in state.tiers_mut() {
+            read(&mut tier.window, time, bytes, at)?;
+            let near = tier.window.oldest().unwrap_or(time);
             tier.entered = match varint::read(bytes, at)? {
                 0 => None,
-                since => Some(Timestamp::from_micros(
-                    time.as_micros().checked_sub(since - 1)?,
-                )),
+                far => Some(unzigzag(near, far - 1)?),
             };
-            tier.window.read(time, bytes, at)?;
         }
         if flags & LOOSE != 0 {
-            state.loose.read(time, bytes, at)?;
+            read(&mut state.loose, time, bytes, at)?;
             if state.loose.is_empty() {
                 return None;
             }
@@ -155,51 +189,102 @@ impl Stored {
         Some(())
     }
 
-    /// What the state adds to the digest of all pairs.
-    pub fn digest(&self, identity: Identity) -> u128 {
-        let state = &self.pair.state;
-        let mut digest = mix(identity.0, self.pair.now().as_micros());
-        digest = mix(digest, self.leaves ^ (u64::from(self.ordinal) << 40));
-        digest = mix(digest, self.stated.map_or(0, Timestamp::as_micros));
-        for tier in state.tiers() {
+    /// What the state adds to the digest of all pairs. `buffer` is written over.
+    ///
+    /// Of a state that fits a block it is its bytes', of a larger one that of what its windows come
+    /// to; which one it is depends on the state alone, wherever it lies.
+    pub fn digest(&mut self, identity: Identity, buffer: &mut Vec<u8>) -> u128 {
+        if self.run_bytes() <= BLOCK_BYTES_MAX {
+            buffer.clear();
+            self.write(buffer);
+            if buffer.len() <= BLOCK_BYTES_MAX {
+                return digest_of_bytes(identity, buffer);
+            }
+        }
+        let now = self.pair.now();
+        let state = &mut self.pair.state;
+        let mut words = Words::new();
+        let ordinal = u64::from(self.ordinal) << 40;
+        words.add(now.as_micros(), self.leaves ^ ordinal);
+        for tier in state.tiers_mut() {
             let entered = tier.entered.map_or(u64::MAX, Timestamp::as_micros);
-            digest = mix(digest, entered);
-            digest = mix(
-                digest,
-                tier.window.sum() ^ tier.window.hits().rotate_left(32),
+            words.add(
+                entered ^ tier.window.hits().rotate_left(40),
+                tier.window.sum(),
             );
         }
-        mix(
-            digest,
-            state.loose.sum() ^ state.loose.hits().rotate_left(32),
-        )
+        let stated = self.stated.map_or(0, Timestamp::as_micros);
+        words.add(
+            stated ^ state.loose.hits().rotate_left(40),
+            state.loose.sum(),
+        );
+        words.of(identity)
     }
+}
+
+/// What a state of these bytes adds to the digest of all pairs.
+#[inline]
+pub(super) fn digest_of_bytes(identity: Identity, bytes: &[u8]) -> u128 {
+    let mut words = Words::new();
+    words.add_bytes(bytes);
+    words.of(identity)
 }
 
 impl Head {
-    /// Reads the head of a state.
-    pub fn read(bytes: &[u8]) -> Option<Self> {
-        let mut at = 0;
-        let (_, mut head) = read_head(bytes, &mut at)?;
-        if bytes.first()? & LARGE != 0 {
-            head.large = Some(u32::try_from(varint::read(bytes, &mut at)?).ok()?);
-        }
-        Some(head)
+    /// Reads the head of a state, and moves `at` behind it.
+    #[inline]
+    pub fn read(bytes: &[u8], at: &mut usize) -> Option<Self> {
+        let flags = *bytes.get(*at)?;
+        let eight = bytes.get(*at + 1..)?;
+        let time = match flags & LONG {
+            0 => {
+                let seven: &[u8; 7] = eight.first_chunk()?;
+                let [a, b, c, d, e, f, g] = *seven;
+                *at += 8;
+                u64::from_le_bytes([a, b, c, d, e, f, g, 0])
+            }
+            _ => {
+                *at += 9;
+                u64::from_le_bytes(
+                    *eight
+                        .first_chunk()
+                        .filter(|eight: &&[u8; 8]| eight[7] != 0)?,
+                )
+            }
+        };
+        let time = Timestamp::from_micros(time);
+        let beyond = varint::read(bytes, at)?;
+        let ordinal = u32::try_from(varint::read(bytes, at)?).ok()?;
+        let large = match flags & LARGE {
+            0 => None,
+            _ => Some(u32::try_from(varint::read(bytes, at)?).ok()?),
+        };
+        Some(Self {
+            flags,
+            time,
+            leaves: leaves_at_least(time).checked_add(beyond)?,
+            ordinal,
+            large,
+        })
     }
 }
 
-fn read_head(bytes: &[u8], at: &mut usize) -> Option<(Timestamp, Head)> {
-    let time = bytes.get(*at + 1..)?.first_chunk::<8>()?;
-    let time = Timestamp::from_micros(u64::from_le_bytes(*time));
-    *at += 9;
-    let beyond = varint::read(bytes, at)?;
-    let ordinal = u32::try_from(varint::read(bytes, at)?).ok()?;
-    let head = Head {
-        leaves: leaves_at_least(time).checked_add(beyond)?,
-        ordinal,
-        large: None,
+/// How far an instant is from another: even before it, odd after it. None is farther than half of
+/// all time.
+fn zigzag(near: Timestamp, at: Timestamp) -> u64 {
+    match at <= near {
+        true => near.since(at).as_micros().saturating_mul(2),
+        false => at.since(near).as_micros().saturating_mul(2) - 1,
+    }
+}
+
+fn unzigzag(near: Timestamp, far: u64) -> Option<Timestamp> {
+    let near = near.as_micros();
+    let at = match far % 2 {
+        0 => near.checked_sub(far / 2),
+        _ => near.checked_add(far / 2 + 1),
     };
-    Some((time, head))
+    at.map(Timestamp::from_micros)
 }
 
 #[cfg(test)]
@@ -254,17 +339,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_state_survives_being_stored(stored in stored()) {
+        fn a_state_survives_being_stored(mut stored in stored()) {
+            let mut buffer = Vec::new();
             let mut bytes = Vec::new();
             stored.write(&mut bytes);
             let (mut read, mut at) = (Stored::default(), 0);
             prop_assert!(read.read(&bytes, &mut at).is_some());
             prop_assert_eq!(at, bytes.len());
-            prop_assert_eq!(read.digest(Identity(5)), stored.digest(Identity(5)));
+            let digest = stored.digest(Identity(5), &mut buffer);
+            prop_assert_eq!(read.digest(Identity(5), &mut buffer), digest);
             let mut again = Vec::new();
             read.write(&mut again);
             prop_assert_eq!(&again, &bytes);
-            let head = Head::read(&bytes).expect("a head");
+            let head = Head::read(&bytes, &mut 0).expect("a head");
             prop_assert_eq!((head.leaves, head.ordinal), (stored.leaves, stored.ordinal));
             for cut in 0..bytes.len() {
                 prop_assert!(Stored::default().read(&bytes[..cut], &mut 0).is_none());

@@ -88,6 +88,58 @@ pub(crate) fn mix(digest: u128, word: u64) -> u128 {
     (u128::from(second) << 64) | u128::from(first ^ low.rotate_left(23))
 }
 
+/// Sums up a state's words for a digest: each pair of them is one multiplication under keys of its
+/// own, and none waits for another, so that a state costs a few nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words {
+    sum: u128,
+    key: u64,
+}
+
+impl Words {
+    /// No words yet.
+    pub fn new() -> Self {
+        const FIRST_KEY: u64 = 0x2545_f491_4f6c_dd1d;
+        Self {
+            sum: 0,
+            key: FIRST_KEY,
+        }
+    }
+
+    /// The next two words.
+    #[inline]
+    pub fn add(&mut self, a: u64, b: u64) {
+        const NEXT_KEY: u64 = 0x9e37_79b9_7f4a_7c15;
+        let a = u128::from(a.wrapping_add(self.key));
+        let b = u128::from(b.wrapping_add(self.key.rotate_left(31)));
+        self.sum = self.sum.wrapping_add(a.wrapping_mul(b));
+        self.key = self.key.wrapping_add(NEXT_KEY);
+    }
+
+    /// Bytes, and how many there are.
+    #[inline]
+    pub fn add_bytes(&mut self, bytes: &[u8]) {
+        let word = |bytes: &[u8]| {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u64::from_le_bytes(word)
+        };
+        let (wide, rest) = bytes.as_chunks::<16>();
+        for both in wide {
+            let both = u128::from_le_bytes(*both);
+            self.add(both as u64, (both >> 64) as u64);
+        }
+        let (low, high) = rest.split_at(rest.len().min(8));
+        self.add(word(low) ^ ((bytes.len() as u64) << 56), word(high));
+    }
+
+    /// The digest of the words of this identity.
+    #[inline]
+    pub fn of(self, identity: Identity) -> u128 {
+        mix(mix(identity.0, self.sum as u64), (self.sum >> 64) as u64)
+    }
+}
+
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);

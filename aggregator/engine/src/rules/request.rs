@@ -12,8 +12,9 @@
 
 use tollgate_shared::time::Timestamp;
 
+use super::second;
 use super::state::State;
-use super::{second, tiers};
+use super::tiers::{self, Climbed};
 use crate::limits::RateClass;
 
 /// What is asked for.
@@ -58,7 +59,19 @@ pub fn request(
 ) -> Grant {
     let hard_room = second::room(class.hard, state, now);
     let wanted = request.copies.min(hard_room).min(global_room);
-    let hits = tiers::room_for(class, state, now, wanted);
+    // A first hit that is refused changes nothing anyway; only larger minimums need a look ahead.
+    let climbed = match 1 < request.min {
+        true => match tiers::room_for(class, state, now, wanted) {
+            hits if hits < request.min => Climbed {
+                hits,
+                from: 0,
+                to: 0,
+            },
+            hits => tiers::grant(class, state, now, hits),
+        },
+        false => tiers::grant(class, state, now, wanted),
+    };
+    let hits = climbed.hits;
     let limited_by = if hits == request.copies {
         None
     } else if hits == hard_room {
@@ -68,18 +81,16 @@ pub fn request(
     } else {
         Some(LimitedBy::Tier)
     };
-    if hits == 0 || hits < request.min {
+    if hits < request.min {
         return Grant {
             hits: 0,
             burst: false,
             limited_by,
         };
     }
-    let from = tiers::current(class, state, now);
-    let top = tiers::grant(class, state, now, hits);
     Grant {
         hits,
-        burst: top != from,
+        burst: climbed.to != climbed.from,
         limited_by,
     }
 }

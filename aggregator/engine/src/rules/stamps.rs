@@ -14,6 +14,7 @@
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::run::Run;
+use crate::varint;
 
 /// Where counting may begin: everything before it is known to be older than some cut.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,8 +39,35 @@ pub struct Stamps {
     before_us: u64,
     newest_us: u64,
     hits: u64,
-    sum: u64,
+    /// Once somebody has asked for it.
+    sum: Option<u64>,
     mark: Mark,
+}
+
+/// What the runs of a window come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Totalled {
+    hits: u64,
+    span_us: u64,
+    /// Byte of the last run.
+    tail: usize,
+}
+
+/// Bytes of runs from which on what they come to is written behind them.
+const MANY_BYTES: usize = 32;
+
+impl Totalled {
+    #[inline]
+    fn add(&mut self, at: usize, run: Run) -> Option<()> {
+        // One instant has one run.
+        if at != 0 && run.delta_us == 0 {
+            return None;
+        }
+        self.hits = self.hits.checked_add(run.hits)?;
+        self.span_us = self.span_us.checked_add(run.delta_us)?;
+        self.tail = at;
+        Some(())
+    }
 }
 
 /// The first stamp that is still in a window of `span` at `now`: what is stamped before it has left.
@@ -72,9 +100,14 @@ impl Stamps {
         self.hits
     }
 
-    /// A number that depends on the remembered hits alone, for a digest.
-    pub fn sum(&self) -> u64 {
-        self.sum
+    /// A number that depends on the remembered hits alone, for a digest. Walks over all of them once;
+    /// from then on it follows every change.
+    pub fn sum(&mut self) -> u64 {
+        let runs = Walk::at(&self.bytes, self.head, self.before_us);
+        *self.sum.get_or_insert_with(|| {
+            let parts = runs.map(|(at_us, hits)| scatter(at_us).wrapping_mul(hits));
+            parts.fold(0, u64::wrapping_add)
+        })
     }
 
     /// The oldest remembered stamp.
@@ -112,7 +145,9 @@ impl Stamps {
             self.insert(at_us, hits);
         }
         self.hits = self.hits.saturating_add(hits);
-        self.sum = self.sum.wrapping_add(scatter(at_us).wrapping_mul(hits));
+        if let Some(sum) = &mut self.sum {
+            *sum = sum.wrapping_add(scatter(at_us).wrapping_mul(hits));
+        }
     }
 
     /// Forgets everything. Keeps the memory.
@@ -120,7 +155,7 @@ impl Stamps {
         self.bytes.clear();
         (self.head, self.tail) = (0, 0);
         (self.before_us, self.newest_us) = (0, 0);
-        (self.hits, self.sum) = (0, 0);
+        (self.hits, self.sum) = (0, None);
         self.mark = Mark::default();
     }
 
@@ -135,7 +170,9 @@ impl Stamps {
                 break;
             }
             self.hits = self.hits.saturating_sub(run.hits);
-            self.sum = self.sum.wrapping_sub(scatter(at_us).wrapping_mul(run.hits));
+            if let Some(sum) = &mut self.sum {
+                *sum = sum.wrapping_sub(scatter(at_us).wrapping_mul(run.hits));
+            }
             self.mark.passed = self.mark.passed.saturating_sub(run.hits);
             self.before_us = at_us;
             self.head = at;
@@ -190,61 +227,83 @@ impl Stamps {
 
     /// Writes the remembered hits, none of which is stamped after `time`.
     ///
-    /// `0` for none, else one more than the bytes behind the oldest run, that run by its distance
-    /// before `time`, and the others as they are.
+    /// `0` for none, else one more than the bytes behind the oldest run, then that run, in place of
+    /// its distance how long before `time` the newest is, then the others as they are. The newest
+    /// is mostly at the pair's time, so its instant costs nothing. Behind many runs stands what they
+    /// come to, so that reading them is copying them.
     pub(crate) fn write(&self, time: Timestamp, bytes: &mut Vec<u8>) {
         let mut at = self.head;
         let Some(oldest) = Run::read(&self.bytes, &mut at) else {
-            crate::varint::write(bytes, 0);
+            varint::write(bytes, 0);
             return;
         };
-        let oldest_us = self.before_us.saturating_add(oldest.delta_us);
         let rest = &self.bytes[at..];
-        crate::varint::write(bytes, rest.len() as u64 + 1);
-        let oldest = Run {
-            delta_us: time.as_micros().saturating_sub(oldest_us),
+        varint::write(bytes, rest.len() as u64 + 1);
+        let first = Run {
+            delta_us: time.as_micros().saturating_sub(self.newest_us),
             ..oldest
         };
-        oldest.write(bytes);
+        first.write(bytes);
         bytes.extend_from_slice(rest);
+        if MANY_BYTES <= rest.len() {
+            let oldest_us = self.before_us.saturating_add(oldest.delta_us);
+            varint::write(bytes, self.hits.saturating_sub(oldest.hits));
+            varint::write(bytes, self.newest_us.saturating_sub(oldest_us));
+            varint::write(bytes, (self.bytes.len() - self.tail) as u64);
+        }
     }
 
     /// Reads in place of what is remembered what [`Stamps::write`] wrote. None for other bytes.
     pub(crate) fn read(&mut self, time: Timestamp, bytes: &[u8], at: &mut usize) -> Option<()> {
+        self.load(time, bytes, at)?;
+        // What is said of many runs has to be what they come to.
+        let (mut within, mut sum) = (0, Totalled::default());
+        while within < self.bytes.len() {
+            sum.add(within, Run::read(&self.bytes, &mut within)?)?;
+        }
+        let said = Totalled {
+            hits: self.hits,
+            span_us: self.newest_us - self.before_us,
+            tail: self.tail,
+        };
+        (sum == said).then_some(())
+    }
+
+    /// The same for bytes that are known to be what was written.
+    pub(crate) fn load(&mut self, time: Timestamp, bytes: &[u8], at: &mut usize) -> Option<()> {
         self.clear();
-        let len = usize::try_from(crate::varint::read(bytes, at)?).ok()?;
+        let len = usize::try_from(varint::read(bytes, at)?).ok()?;
         let Some(rest) = len.checked_sub(1) else {
             return Some(());
         };
-        let oldest = Run::read(bytes, at)?;
-        let end = at.checked_add(rest).filter(|end| *end <= bytes.len())?;
-        self.before_us = time.as_micros().checked_sub(oldest.delta_us)?;
-        self.newest_us = self.before_us;
-        let first = Run {
+        let first = Run::read(bytes, at)?;
+        let rest = bytes.get(*at..)?.get(..rest)?;
+        *at += rest.len();
+        self.newest_us = time.as_micros().checked_sub(first.delta_us)?;
+        let oldest = Run {
             delta_us: 0,
-            ..oldest
+            ..first
         };
-        first.write(&mut self.bytes);
-        self.count(self.before_us, oldest.hits)?;
+        oldest.write(&mut self.bytes);
         let shift = self.bytes.len();
-        let start = *at;
-        self.bytes.extend_from_slice(&bytes[start..end]);
-        while *at < end {
-            self.tail = shift + (*at - start);
-            let run = Run::read(&bytes[..end], at)?;
-            self.newest_us = self.newest_us.checked_add(run.delta_us)?;
-            // One instant has one run.
-            if run.delta_us == 0 || time.as_micros() < self.newest_us {
-                return None;
+        self.bytes.extend_from_slice(rest);
+        let mut sum = Totalled {
+            hits: first.hits,
+            ..Totalled::default()
+        };
+        if rest.len() < MANY_BYTES {
+            let mut within = 0;
+            while within < rest.len() {
+                sum.add(shift + within, Run::read(rest, &mut within)?)?;
             }
-            self.count(self.newest_us, run.hits)?;
+        } else {
+            sum.hits = sum.hits.checked_add(varint::read(bytes, at)?)?;
+            sum.span_us = varint::read(bytes, at)?;
+            let from_end = usize::try_from(varint::read(bytes, at)?).ok()?;
+            sum.tail = self.bytes.len().checked_sub(from_end)?;
         }
-        Some(())
-    }
-
-    fn count(&mut self, at_us: u64, hits: u64) -> Option<()> {
-        self.hits = self.hits.checked_add(hits)?;
-        self.sum = self.sum.wrapping_add(scatter(at_us).wrapping_mul(hits));
+        self.before_us = self.newest_us.checked_sub(sum.span_us)?;
+        (self.hits, self.tail) = (sum.hits, sum.tail);
         Some(())
     }
 

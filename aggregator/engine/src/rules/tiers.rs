@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Charon, section 2.1, as the design's 3.1 reads it. Knows nothing of hard or global limits. What
-//! stays true: the climb is planned first and carried out only as far as hits were granted, so that
-//! a refused hit enters no tier.
+//! stays true: a tier that is passed through is entered only once a hit is granted above it, so that a
+//! refused hit enters no tier.
 
 use tollgate_shared::time::Timestamp;
 
@@ -69,69 +69,80 @@ pub fn current(class: &RateClass, state: &State, now: Timestamp) -> usize {
         .map_or(0, |(index, _)| index + 1)
 }
 
+/// How far a request got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Climbed {
+    /// Hits granted.
+    pub hits: u64,
+    /// The tier that was current before; 0: none.
+    pub from: usize,
+    /// The tier that granted the last hit; `from` if there is none.
+    pub to: usize,
+}
+
 /// Whether one more hit would be granted by the tiers at `now`.
 pub fn have_room(class: &RateClass, state: &State, now: Timestamp) -> bool {
-    climb(class, state, now, current(class, state, now), 1, |_, _| {}) == 1
+    room_for(class, state, now, 1) == 1
 }
 
-/// How many of `hits` hits the tiers grant at `now`. Changes nothing.
+/// How many of `hits` hits the tiers would grant at `now`.
 pub fn room_for(class: &RateClass, state: &State, now: Timestamp, hits: u64) -> u64 {
-    let current = current(class, state, now);
-    climb(class, state, now, current, hits, |_, _| {})
-}
-
-/// Lets the tiers grant `hits` hits at `now`, for which [`room_for`] said that there is room. Gives
-/// the number of the tier that granted the last of them.
-pub fn grant(class: &RateClass, state: &mut State, now: Timestamp, hits: u64) -> usize {
-    let from = current(class, state, now);
-    let mut top = from;
-    climb(class, state, now, from, hits, |number, _| top = number);
-    // A tier that was reached below the top is entered, whether it had room or was passed through.
-    let mut left = hits;
-    let tiers = class.tiers.iter().zip(state.tiers_mut());
-    let path = tiers
-        .skip(from.max(1) - 1)
-        .take(top.saturating_sub(from.max(1)) + 1);
-    for (tier, state) in path {
-        match state.phase(tier, now) {
-            Phase::Inactive => state.entered = Some(now),
-            Phase::Active => {}
-            Phase::Cooling => continue,
-        }
-        let taken = state.room(tier, now).min(left);
-        state.window.take(now, taken);
-        left -= taken;
-    }
-    top
-}
-
-/// Climbs from the current tier with up to `hits` hits, tells `taken` which tier takes how many, and
-/// gives their sum.
-fn climb(
-    class: &RateClass,
-    state: &State,
-    now: Timestamp,
-    current: usize,
-    hits: u64,
-    mut taken: impl FnMut(usize, u64),
-) -> u64 {
     let mut left = hits;
     // The fake tier zero never has room, so a climb from it begins at tier 1.
-    for number in current.max(1)..=class.tiers.len() {
-        if left == 0 {
-            break;
-        }
+    for number in current(class, state, now).max(1)..=class.tiers.len() {
         let (tier, state) = (&class.tiers[number - 1], &state.tiers()[number - 1]);
         match state.phase(tier, now) {
             Phase::Cooling if tier.skippable => continue,
             Phase::Cooling => break,
             Phase::Inactive | Phase::Active => {}
         }
-        let takes = state.room(tier, now).min(left);
-        if 0 < takes {
-            taken(number, takes);
-            left -= takes;
+        left -= state.room(tier, now).min(left);
+        if left == 0 {
+            break;
         }
     }
     hits - left
+}
+
+/// Lets the tiers grant at `now` as many of `hits` hits as they have room for.
+pub fn grant(class: &RateClass, state: &mut State, now: Timestamp, hits: u64) -> Climbed {
+    let from = current(class, state, now);
+    let (mut left, mut to) = (hits, from);
+    // The first tier on the way that is not entered yet.
+    let mut unsettled = from.max(1);
+    for number in from.max(1)..=class.tiers.len() {
+        if left == 0 {
+            break;
+        }
+        let (tier, state_of) = (&class.tiers[number - 1], &mut state.tiers_mut()[number - 1]);
+        match state_of.phase(tier, now) {
+            Phase::Cooling if tier.skippable => continue,
+            Phase::Cooling => break,
+            Phase::Inactive | Phase::Active => {}
+        }
+        let takes = state_of.room(tier, now).min(left);
+        if 0 < takes {
+            state_of.window.take(now, takes);
+            left -= takes;
+            to = number;
+            // Only now that a hit is granted here are the full tiers below it entered as well.
+            enter(class, state, now, unsettled, number);
+            unsettled = number + 1;
+        }
+    }
+    Climbed {
+        hits: hits - left,
+        from,
+        to,
+    }
+}
+
+/// Enters the inactive ones of the tiers `first..=last`.
+fn enter(class: &RateClass, state: &mut State, now: Timestamp, first: usize, last: usize) {
+    let tiers = class.tiers.iter().zip(state.tiers_mut());
+    for (tier, state) in tiers.take(last).skip(first - 1) {
+        if state.phase(tier, now).is_inactive() {
+            state.entered = Some(now);
+        }
+    }
 }

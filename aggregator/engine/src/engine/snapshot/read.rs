@@ -14,7 +14,7 @@ use super::super::Engine;
 use super::super::denials::LiveDenial;
 use super::super::epochs::Epoch;
 use super::super::versions::{Step, Steps, Versions};
-use super::{FORMAT, MAGIC, SnapshotFault, kind};
+use super::{ChunkSum, FORMAT, MAGIC, SnapshotFault, kind};
 use crate::pairs::{Identities, Identity, Opened, slot_of};
 use crate::varint;
 
@@ -31,7 +31,7 @@ pub(super) fn read<B: AsRef<[u8]>>(
     versions: &dyn Versions,
 ) -> Result<Engine, SnapshotFault> {
     let (mut count, mut last) = (0, 0);
-    let mut expected = None;
+    let (mut sum, mut expected) = (ChunkSum::default(), None);
     for (chunk, bytes) in chunks.into_iter().enumerate() {
         let mut cursor = Cursor {
             bytes: bytes.as_ref(),
@@ -52,12 +52,18 @@ pub(super) fn read<B: AsRef<[u8]>>(
             kind::DENIALS => cursor.denials(&mut engine)?,
             kind::AGENTS => cursor.agents(&mut engine)?,
             kind::CHAINS => cursor.chains(&mut engine)?,
-            kind::END => expected = Some(u128::from_le_bytes(cursor.array("digest")?)),
+            kind::END => {
+                expected = Some(u128::from_le_bytes(cursor.array("digest")?));
+                if cursor.array("sum")? != sum.bytes() {
+                    return Err(SnapshotFault::Sum);
+                }
+            }
             _ => return Err(SnapshotFault::Order { chunk }),
         }
         if cursor.at != cursor.bytes.len() {
             return Err(cursor.broken("end"));
         }
+        sum.add(cursor.bytes);
     }
     let Some(expected) = expected else {
         return Err(SnapshotFault::CutOff { chunks: count });

@@ -7,7 +7,7 @@ use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::Cause;
 
-use super::{CHUNK_BYTES_MAX, FORMAT, Frozen, MAGIC, kind};
+use super::{CHUNK_BYTES_MAX, ChunkSum, FORMAT, Frozen, MAGIC, kind};
 use crate::varint;
 
 /// Chunks under construction.
@@ -19,6 +19,8 @@ struct Chunks<'s> {
     /// Bytes of the chunk without any item.
     empty: usize,
     item: Vec<u8>,
+    /// Of all chunks that are finished.
+    sum: ChunkSum,
 }
 
 pub(super) fn write(frozen: &Frozen, sink: &mut dyn FnMut(Vec<u8>)) {
@@ -29,6 +31,7 @@ pub(super) fn write(frozen: &Frozen, sink: &mut dyn FnMut(Vec<u8>)) {
         bytes: Vec::new(),
         empty: 0,
         item: Vec::new(),
+        sum: ChunkSum::default(),
     };
     chunks.begin(kind::HEAD);
     chunks.item(|bytes| write_head(frozen, bytes));
@@ -87,7 +90,11 @@ pub(super) fn write(frozen: &Frozen, sink: &mut dyn FnMut(Vec<u8>)) {
         });
     }
     chunks.begin(kind::END);
-    chunks.item(|bytes| bytes.extend_from_slice(&frozen.digest.to_le_bytes()));
+    let sum = chunks.sum.bytes();
+    chunks.item(|bytes| {
+        bytes.extend_from_slice(&frozen.digest.to_le_bytes());
+        bytes.extend_from_slice(&sum);
+    });
     chunks.finish();
 }
 
@@ -164,6 +171,7 @@ impl Chunks<'_> {
     }
 
     fn finish(&mut self) {
+        self.sum.add(&self.bytes);
         (self.sink)(std::mem::take(&mut self.bytes));
     }
 }

@@ -1,0 +1,555 @@
+//! What the engine promises beside the rules: who is ruled, who is only counted, when it stops, and
+//! what a snapshot is worth. Each test plays records and reads what is said.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use support::log::START_US;
+use tollgate_engine::engine::{Counts, Engine, Fate, Rulings, SnapshotFault, Stop};
+use tollgate_engine::limits::Limits;
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::names::partition_of_pair;
+use tollgate_shared::place::LogId;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
+use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick, kind};
+use tollgate_shared::wire::statement::{Cause, Says, Scope};
+
+/// An engine, its log so far, and what it said last.
+struct Play {
+    engine: Engine,
+    versions: BTreeMap<u64, Arc<Limits>>,
+    rulings: Rulings,
+    offset: u64,
+    now_ms: u64,
+    sequence: u64,
+    log: LogId,
+}
+
+const LOG: LogId = LogId {
+    generation: 1,
+    random: 5,
+};
+
+impl Play {
+    /// A log with its genesis and one version.
+    fn of(document: &str) -> Self {
+        Self::of_partition(document, 0, 1)
+    }
+
+    fn of_partition(document: &str, partition: u32, partitions: u32) -> Self {
+        let mut play = Self {
+            engine: Engine::new(partition, partitions),
+            versions: BTreeMap::new(),
+            rulings: Rulings::new(),
+            offset: 0,
+            now_ms: START_US / 1_000,
+            sequence: 1,
+            log: LOG,
+        };
+        let genesis = pen().genesis(LOG);
+        play.apply(&genesis);
+        play.version(document);
+        play
+    }
+
+    fn apply(&mut self, bytes: &[u8]) -> Fate {
+        let record = Record::decode(bytes).expect("a record");
+        self.rulings.clear();
+        let appended = Timestamp::from_millis(self.now_ms);
+        let (engine, rulings) = (&mut self.engine, &mut self.rulings);
+        engine.apply(self.offset, appended, &record, &self.versions, rulings);
+        self.offset += 1;
+        self.rulings.fates[0]
+    }
+
+    fn version(&mut self, document: &str) -> Fate {
+        let text = format!("version = 1\nrules = 1\n{document}");
+        let limits = Limits::parse(&text).unwrap_or_else(|faults| panic!("{faults}"));
+        let version = self.offset + 100;
+        self.versions.insert(version, Arc::new(limits));
+        self.pointer(version)
+    }
+
+    fn pointer(&mut self, version: u64) -> Fate {
+        let digest = [0; 32];
+        let pointer = pen().pointer(&Pointer { version, digest });
+        self.apply(&pointer)
+    }
+
+    fn tick(&mut self, later_ms: u64) -> Fate {
+        self.now_ms += later_ms;
+        let tick = pen().tick(&Tick {
+            log: self.log,
+            owner: "agg-1",
+            instance: 1,
+            number: 1,
+        });
+        self.apply(&tick)
+    }
+
+    fn hits(&mut self, resource: &str, domains: &[&str]) -> Fate {
+        self.sequence += 1;
+        let sent = Timestamp::from_millis(self.now_ms);
+        let hit = |domain| Hit {
+            resource: 0,
+            domain,
+            at: sent,
+            copies: 1,
+            min: None,
+        };
+        let hits: Vec<Hit<'_>> = domains.iter().copied().map(hit).collect();
+        self.batch(resource, self.sequence, &hits, &[])
+    }
+
+    fn batch(
+        &mut self,
+        resource: &str,
+        sequence: u64,
+        hits: &[Hit<'_>],
+        refused: &[Refused<'_>],
+    ) -> Fate {
+        let sender = Sender {
+            agent: "web-1",
+            epoch: 9,
+            sequence,
+            sent: Timestamp::from_millis(self.now_ms),
+        };
+        let mut writer = Writer::new();
+        let (hits, refused) = (hits.iter().copied(), refused.iter().copied());
+        write_hits(&mut writer, &sender, &[resource], hits, refused);
+        self.apply(writer.as_slice())
+    }
+
+    /// What was said last, a line for each statement, ends counted from the log's beginning.
+    fn said(&self) -> Vec<String> {
+        let line = |said: &tollgate_engine::engine::Said| {
+            let scope = match &said.statement.scope {
+                Scope::Pair(domain) => domain.to_string(),
+                Scope::Resource => "*".to_owned(),
+                Scope::Group(group) => format!("group {group}"),
+            };
+            let says = match &said.statement.says {
+                Says::Open => "open".to_owned(),
+                Says::Near(near) => format!("{near:?}"),
+                Says::Denied(denial) => match denial.end {
+                    Timestamp::MAX => format!("never, {}", denial.cause),
+                    end => format!("{}, {}", end.as_micros() - START_US, denial.cause),
+                },
+            };
+            format!("{} {scope}: {says}", said.resource)
+        };
+        self.rulings.statements.iter().map(line).collect()
+    }
+
+    fn counts(&self) -> Counts {
+        assert_eq!(self.rulings.counts.len(), 1);
+        self.rulings.counts[0].counts
+    }
+}
+
+fn pen() -> OwnersPen<'static> {
+    OwnersPen::new(&MacKey::UNPROTECTED, 0)
+}
+
+const TWO: &str =
+    "[rate.\"api.search\"]\ntiers = [{ limit = 2, window = \"1s\", active = \"20s\" }]\n";
+
+#[test]
+fn a_denial_is_stated_once_at_the_entry_that_closes_the_pair() {
+    let mut play = Play::of(TWO);
+    play.hits("api.search", &["acme", "globex", "acme", "acme"]);
+    assert_eq!(play.said(), ["api.search acme: 1000001, tier 1"]);
+    let place = play.rulings.statements[0].statement.place;
+    assert_eq!((place.generation, place.offset, place.entry), (1, 2, 2));
+    let counts = play.counts();
+    assert_eq!((counts.granted, counts.excess), (3, 1));
+    play.hits("api.search", &["acme"]);
+    assert_eq!(play.said(), [""; 0], "an equal end is not repeated");
+    play.tick(2_000);
+    play.hits("api.search", &["acme"]);
+    assert_eq!(play.said(), [""; 0], "what ended by itself needs no lift");
+}
+
+#[test]
+fn an_unconfigured_resource_is_let_through_and_counted_or_refused_for_ever() {
+    let mut play = Play::of("[namespace.api]\nallow_unconfigured = false\n");
+    play.hits("files.read", &["acme"]);
+    assert_eq!((play.said().len(), play.counts().unconfigured), (0, 1));
+    assert_eq!(play.engine.pairs(), 0);
+    play.hits("api.search", &["acme", "acme"]);
+    assert_eq!(play.said(), ["api.search acme: never, unconfigured"]);
+    assert_eq!(play.counts().excess, 2);
+    play.version(TWO);
+    assert_eq!(play.said(), ["api.search acme: open"]);
+    play.version("[namespace.api]\nallow_unconfigured = false\n");
+    assert_eq!(play.said(), [""; 0], "a version starts no denial");
+    play.hits("api.search", &["acme"]);
+    assert_eq!(play.said(), ["api.search acme: never, unconfigured"]);
+}
+
+#[test]
+fn a_resource_limited_in_copies_has_no_rate() {
+    let mut play = Play::of("[copies.sandbox]\nlimit = 3\n");
+    play.hits("sandbox", &["acme"]);
+    assert_eq!(play.counts().unconfigured, 1);
+}
+
+#[test]
+fn without_tiers_a_resource_is_inaccessible() {
+    let mut play = Play::of("[rate.\"api.search\"]\ntiers = []\n");
+    play.hits("api.search", &["acme"]);
+    assert_eq!(play.said(), ["api.search acme: never, inaccessible"]);
+    play.tick(100_000_000);
+    assert_eq!(play.engine.pairs(), 1, "a denied pair stays");
+    play.version(TWO);
+    assert_eq!(play.said(), ["api.search acme: open"]);
+    play.tick(700_000);
+    assert_eq!(play.engine.pairs(), 0);
+}
+
+#[test]
+fn a_shadow_and_an_ignored_namespace_are_ruled_and_nobody_is_denied() {
+    let ignored = format!("[namespace.api]\nignore_configured = true\n{TWO}");
+    let shadow = format!("{TWO}shadow = true\n");
+    for quiet in [ignored, shadow] {
+        let mut play = Play::of(&quiet);
+        play.hits("api.search", &["acme", "acme", "acme"]);
+        let counts = play.counts();
+        assert_eq!((counts.granted, counts.excess), (2, 1));
+        assert_eq!(play.said(), [""; 0]);
+        play.version(TWO);
+        assert_eq!(play.said(), [""; 0], "a version starts no denial");
+        play.hits("api.search", &["acme"]);
+        assert_eq!(play.said(), ["api.search acme: 1000001, tier 1"]);
+        play.version(&quiet);
+        assert_eq!(play.said(), ["api.search acme: open"]);
+        assert_eq!(play.engine.live_denials().count(), 0);
+    }
+}
+
+#[test]
+fn refused_calls_are_counted_and_never_ruled() {
+    let mut play = Play::of(TWO);
+    let at = Timestamp::from_millis(play.now_ms);
+    let refused = Refused {
+        resource: 0,
+        domain: "acme",
+        calls: 40,
+        copies: 41,
+        first: at,
+        last: at,
+        cause: Cause::Tier(1),
+        place: None,
+    };
+    play.batch("api.search", 1, &[], &[refused]);
+    let counts = play.counts();
+    assert_eq!((counts.refused_calls, counts.refused_copies), (40, 41));
+    assert_eq!((counts.entries, play.engine.pairs()), (0, 0));
+}
+
+#[test]
+fn only_pairs_of_the_partition_are_ruled() {
+    let domains = ["acme", "globex", "initech", "hooli", "umbrella", "wayne"];
+    let mut play = Play::of_partition(TWO, 1, 3);
+    play.hits("api.search", &domains);
+    let ours = domains.iter();
+    let ours = ours.filter(|domain| partition_of_pair("api.search", domain, 3) == 1);
+    let ours = ours.count() as u64;
+    assert!(0 < ours && ours < domains.len() as u64);
+    let counts = play.counts();
+    assert_eq!(counts.granted, ours);
+    assert_eq!(counts.misrouted, domains.len() as u64 - ours);
+}
+
+#[test]
+fn at_the_cap_a_new_pair_is_only_counted_and_nobody_is_evicted() {
+    let capped = format!("[engine]\npairs_per_partition_max = 2\n{TWO}");
+    let mut play = Play::of(&capped);
+    play.hits("api.search", &["a", "b", "c", "a"]);
+    let counts = play.counts();
+    assert_eq!((counts.granted, counts.at_cap), (3, 1));
+    play.tick(300_000);
+    play.hits("api.search", &["a"]);
+    play.tick(301_000);
+    assert_eq!(play.engine.pairs(), 1, "b has left, a has not");
+    play.hits("api.search", &["c"]);
+    assert_eq!(play.counts().granted, 1);
+}
+
+#[test]
+fn agents_beyond_the_bound_are_counted_and_not_ruled() {
+    let bound = format!("[engine]\nepochs_per_partition_max = 1\n{TWO}");
+    let mut play = Play::of(&bound);
+    play.hits("api.search", &["acme"]);
+    let sent = Timestamp::from_millis(play.now_ms);
+    let sender = Sender {
+        agent: "web-2",
+        epoch: 10,
+        sequence: 1,
+        sent,
+    };
+    let hit = Hit {
+        resource: 0,
+        domain: "acme",
+        at: sent,
+        copies: 1,
+        min: None,
+    };
+    let mut writer = Writer::new();
+    let none: [Refused<'_>; 0] = [];
+    write_hits(
+        &mut writer,
+        &sender,
+        &["api.search"],
+        [hit].into_iter(),
+        none.into_iter(),
+    );
+    assert_eq!(
+        play.apply(writer.as_slice()),
+        Fate::TooManyAgents { entries: 1 }
+    );
+}
+
+#[test]
+fn totals_name_the_record_totalled_before_them_and_are_applied_in_that_order() {
+    let global = "[rate.\"api.search\"]\nrate = \"9/s\"\nglobal = \"3/s\"\n";
+    let mut source = Play::of(global);
+    let mut due = Vec::new();
+    for domains in [&["a", "b"][..], &[], &["c", "c"]] {
+        source.hits("api.search", domains);
+        due.append(&mut source.rulings.totals_due);
+    }
+    assert_eq!(due.len(), 2, "nothing granted, nothing to total");
+    assert_eq!(due[0].previous_offset, None);
+    assert_eq!(due[1].previous_offset, Some(due[0].source_offset));
+    let record = |due: &tollgate_engine::engine::TotalDue| {
+        let from = (due.source_partition, due.source_offset);
+        pen().totals(&due.resource, from, due.previous_offset, &due.granted)
+    };
+    let mut play = Play::of(global);
+    assert_eq!(play.apply(&record(&due[1])), Fate::TotalOutOfOrder);
+    assert_eq!(play.apply(&record(&due[0])), Fate::Applied);
+    assert_eq!(play.apply(&record(&due[0])), Fate::TotalOutOfOrder);
+    assert_eq!(play.apply(&record(&due[1])), Fate::Applied);
+    assert_eq!(play.said(), ["api.search *: 1000001, global"]);
+    let counts = play.rulings.global_counts[0].counts;
+    assert_eq!((counts.granted, counts.excess), (1, 1));
+    let view = play.engine.everybody("api.search").expect("totalled");
+    assert_eq!((view.last_second, view.remaining), (3, 0));
+    assert_eq!(
+        view.denial.map(|live| live.denial.cause),
+        Some(Cause::Global)
+    );
+}
+
+#[test]
+fn the_next_generation_of_a_log_says_again_what_is_in_force() {
+    let mut play = Play::of(TWO);
+    play.tick(0);
+    play.hits("api.search", &["acme", "acme", "globex", "globex", "hooli"]);
+    play.log = LogId {
+        generation: 2,
+        random: 6,
+    };
+    let genesis = pen().genesis(play.log);
+    assert_eq!(play.apply(&genesis), Fate::Applied);
+    assert_eq!(play.said().len(), 2);
+    let places = play.rulings.statements.iter();
+    let places: Vec<_> = places.map(|said| said.statement.place).collect();
+    assert!(places.iter().all(|place| place.generation == 2));
+    assert_ne!(places[0], places[1]);
+    // The state goes on: the pairs are the same ones.
+    play.hits("api.search", &["acme"]);
+    assert_eq!(play.counts().excess, 1);
+    play.log = LOG;
+    assert_eq!(play.tick(1_000), Fate::OfAnotherLog);
+    assert_eq!(
+        play.engine.log_time(),
+        Some(Timestamp::from_micros(START_US))
+    );
+}
+
+#[test]
+fn a_tick_counts_once_a_slot() {
+    let mut play = Play::of(TWO);
+    assert_eq!(play.tick(0), Fate::Applied);
+    assert_eq!(play.tick(499), Fate::TickIgnored);
+    assert_eq!(play.tick(1), Fate::Applied);
+}
+
+#[test]
+fn an_unknown_kind_is_skipped_only_if_it_says_so() {
+    let mut play = Play::of(TWO);
+    let mut writer = Writer::new();
+    writer.begin(kind::SKIPPABLE | 9);
+    writer.array(0);
+    let fate = play.apply(writer.as_slice());
+    assert_eq!(
+        fate,
+        Fate::UnknownSkipped {
+            kind: kind::SKIPPABLE | 9
+        }
+    );
+    writer.begin(99);
+    writer.array(0);
+    let upto = play.engine.applied_upto();
+    let stop = Stop::UnknownKind {
+        kind: 99,
+        offset: play.offset,
+    };
+    assert_eq!(play.apply(writer.as_slice()), Fate::Stopped(stop));
+    assert_eq!(play.hits("api.search", &["acme"]), Fate::Stopped(stop));
+    assert_eq!(play.rulings.stopped(), Some(stop));
+    assert_eq!((play.engine.pairs(), play.engine.applied_upto()), (0, upto));
+}
+
+#[test]
+fn a_pointer_without_its_text_stops_the_partition_and_a_known_one_does_nothing() {
+    let mut play = Play::of(TWO);
+    let known = play.engine.version().expect("a version");
+    assert_eq!(play.pointer(known), Fate::PointerKnown);
+    assert_eq!(play.pointer(known - 1), Fate::PointerKnown);
+    let stop = Stop::MissingVersion {
+        version: known + 7,
+        offset: play.offset,
+    };
+    assert_eq!(play.pointer(known + 7), Fate::Stopped(stop));
+    assert_eq!(play.engine.version(), Some(known));
+}
+
+#[test]
+fn a_pair_that_slept_through_too_many_versions_starts_with_empty_tiers() {
+    let document = |limit: u64| {
+        format!(
+            "[rate.\"api.search\"]\ntiers = [{{ limit = {limit}, window = \"1h\", active = \"2h\" }}]\n"
+        )
+    };
+    for (versions, hits_left) in [(255, 1), (256, 0)] {
+        let mut play = Play::of(&document(5));
+        play.hits("api.search", &["acme"]);
+        play.now_ms += 5_000;
+        for n in 0..versions {
+            play.version(&document(5 + n % 2));
+        }
+        let view = play.engine.pair("api.search", "acme").expect("known");
+        assert_eq!(view.tier_hits, hits_left, "{versions}");
+        play.hits("api.search", &["acme"]);
+        let view = play.engine.pair("api.search", "acme").expect("known");
+        assert_eq!(view.tier_hits, hits_left + 1, "{versions}");
+    }
+}
+
+#[test]
+fn a_query_changes_nothing_and_shows_what_is_left() {
+    let mut play = Play::of(
+        "[rate.\"api.search\"]\nhard = \"3/s\"\ntiers = [{ limit = 5, window = \"10s\", active = \"1m\" }]\n",
+    );
+    play.tick(0);
+    play.hits("api.search", &["acme", "acme"]);
+    let digest = play.engine.digest();
+    let view = play.engine.pair("api.search", "acme").expect("known");
+    assert_eq!((view.tier, view.tier_limit, view.tier_hits), (1, 5, 2));
+    assert_eq!(
+        (view.hard, view.last_second, view.remaining),
+        (Some(3), 2, 1)
+    );
+    assert_eq!(view.denial, None);
+    play.hits("api.search", &["acme"]);
+    let live: Vec<_> = play.engine.live_denials().cloned().collect();
+    assert_eq!(live.len(), 1);
+    assert_eq!(
+        live[0].remaining(play.engine.now()),
+        Span::from_micros(1_000_001)
+    );
+    assert_ne!(play.engine.digest(), digest);
+    assert!(play.engine.pair("api.search", "nobody").is_none());
+}
+
+/// A state with everything in it.
+fn full() -> Play {
+    let document = format!("{TWO}global = \"3/s\"\n");
+    let mut play = Play::of(&document);
+    play.tick(0);
+    let domains: Vec<String> = (0..3_000).map(|n| format!("domain-{n}")).collect();
+    let domains: Vec<&str> = domains.iter().map(String::as_str).collect();
+    for some in domains.chunks(500) {
+        play.hits("api.search", some);
+        play.hits("api.search", &some[..200]);
+        play.hits("api.search", &[some[0]; 90]);
+    }
+    let totals = pen().totals("api.search", (3, 10), None, &[(play.now_ms, 7)]);
+    play.apply(&totals);
+    play
+}
+
+#[test]
+fn a_snapshot_is_restored_whole_or_not_at_all() {
+    let mut play = full();
+    let digest = play.engine.digest();
+    let chunks = play.engine.snapshot();
+    assert!(6 <= chunks.len());
+    let restore = |chunks: &[Vec<u8>]| Engine::restore(0, 1, chunks, &play.versions);
+    let restored = restore(&chunks).unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(restored.digest(), digest);
+    assert_eq!(restored.pairs(), play.engine.pairs());
+    for missing in 0..chunks.len() {
+        let mut some = chunks.clone();
+        some.remove(missing);
+        assert!(restore(&some).is_err(), "{missing}");
+    }
+    let fault = restore(&chunks[..2]).err();
+    assert_eq!(fault, Some(SnapshotFault::CutOff { chunks: 2 }));
+    let fault = Engine::restore(1, 3, &chunks, &play.versions).err();
+    assert!(matches!(
+        fault,
+        Some(SnapshotFault::Partition { found: 0, .. })
+    ));
+    let fault = Engine::restore(0, 1, &chunks, &()).err();
+    assert!(matches!(fault, Some(SnapshotFault::MissingVersion { .. })));
+}
+
+#[test]
+fn broken_snapshots_are_found() {
+    let mut play = full();
+    let chunks = play.engine.snapshot();
+    let mut seed = 12_345u64;
+    let mut random = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) as usize % below
+    };
+    for _ in 0..400 {
+        let mut broken = chunks.clone();
+        let chunk = random(broken.len());
+        let at = random(broken[chunk].len());
+        match random(3) {
+            0 => broken[chunk].truncate(at),
+            1 => broken[chunk][at] ^= 1 << random(8),
+            _ => broken[chunk].insert(at, random(256) as u8),
+        }
+        let restored = Engine::restore(0, 1, &broken, &play.versions);
+        assert!(
+            restored.is_err() || broken == chunks,
+            "chunk {chunk} at {at}"
+        );
+    }
+    let longer: Vec<Vec<u8>> = chunks.iter().cloned().chain([chunks[5].clone()]).collect();
+    assert!(Engine::restore(0, 1, &longer, &play.versions).is_err());
+}
+
+#[test]
+fn a_frozen_engine_goes_on_being_what_it_was() {
+    let mut play = full();
+    let digest = play.engine.digest();
+    let frozen = play.engine.freeze();
+    play.hits("api.search", &["domain-0", "domain-1", "someone", "else"]);
+    play.tick(900_000);
+    assert_eq!(play.engine.pairs(), 0);
+    let mut chunks = Vec::new();
+    frozen.write(|chunk| chunks.push(chunk));
+    let restored = Engine::restore(0, 1, &chunks, &play.versions);
+    assert_eq!(restored.map(|engine| engine.digest()).ok(), Some(digest));
+}
