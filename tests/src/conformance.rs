@@ -220,7 +220,7 @@ fn streams_and_partitions_stay_apart(medium: &dyn Medium) {
         .chain([(Stream::Limits, 0)])
         .collect();
     for (stream, partition) in &places {
-        open.log.follow(*stream, *partition, 0);
+        open.read(*stream, *partition, 0);
     }
     let mut tickets = Vec::new();
     for round in 0..20 {
