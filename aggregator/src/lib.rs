@@ -3,6 +3,7 @@
 pub mod cli;
 pub mod config;
 pub mod core;
+pub mod demo;
 pub mod feed;
 pub mod http;
 pub mod judge;

@@ -19,12 +19,18 @@ fn tollgate() -> Command {
 
 fn report(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(text.trim())
-        .unwrap_or_else(|error| panic!("{error}: {text}\n{}", String::from_utf8_lossy(&output.stderr)))
+    serde_json::from_str(text.trim()).unwrap_or_else(|error| {
+        panic!(
+            "{error}: {text}\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        )
+    })
 }
 
 fn number(report: &Value, field: &str) -> u64 {
-    report[field].as_u64().unwrap_or_else(|| panic!("{field} in {report}"))
+    report[field]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{field} in {report}"))
 }
 
 #[test]
@@ -40,13 +46,20 @@ fn the_demonstration_refuses_and_every_refusal_is_justified() {
     let offered = number(&report, "offered");
     assert_eq!(
         offered,
-        number(&report, "let_through") + number(&report, "refused") + number(&report, "refused_by_policy")
+        number(&report, "let_through")
+            + number(&report, "refused")
+            + number(&report, "refused_by_policy")
     );
-    assert!(0 < number(&report, "ideal_let_through") && number(&report, "ideal_let_through") < offered);
+    assert!(
+        0 < number(&report, "ideal_let_through") && number(&report, "ideal_let_through") < offered
+    );
     assert!(0 < number(&report, "denials"), "{report}");
     assert!(number(&report, "denial_delay_us_p50") <= number(&report, "denial_delay_us_p99"));
     assert!(0 < number(&report, "hit_ns_p50") && 0 < number(&report, "hit_ns_p50_blind"));
-    assert!(0 < number(&report, "outage_let_through"), "calls go on while the aggregator is away");
+    assert!(
+        0 < number(&report, "outage_let_through"),
+        "calls go on while the aggregator is away"
+    );
     assert_eq!(number(&report, "log_records_unread"), 0);
     assert_eq!(report["accepted_percent"], 100.0, "{report}");
 }
@@ -59,7 +72,11 @@ fn an_access_log_is_replayed_at_the_limits_speed() {
     // 20 minutes of a log: one client that asks twice a second, others now and then.
     for second in 0..1_200 {
         let (minute, rest) = (second / 60, second % 60);
-        let line = |client: u32| format!("10.0.0.{client} - - [20/Feb/2016:10:{minute:02}:{rest:02} +0000] \"GET /\" 200 1\n");
+        let line = |client: u32| {
+            format!(
+                "10.0.0.{client} - - [20/Feb/2016:10:{minute:02}:{rest:02} +0000] \"GET /\" 200 1\n"
+            )
+        };
         text.push_str(&line(1));
         text.push_str(&line(1));
         if second % 7 == 0 {
@@ -71,7 +88,16 @@ fn an_access_log_is_replayed_at_the_limits_speed() {
     let limits = dir.path().join("limits.toml");
     std::fs::write(&limits, "[rate.\"http.requests\"]\nrate = \"60/m\"\n").expect("written");
     let output = tollgate()
-        .args(["demo", "--seconds", "6", "--speed", "60", "--format", "json", "-q"])
+        .args([
+            "demo",
+            "--seconds",
+            "6",
+            "--speed",
+            "60",
+            "--format",
+            "json",
+            "-q",
+        ])
         .arg("--access-log")
         .arg(&log)
         .arg("--limits")
@@ -80,7 +106,13 @@ fn an_access_log_is_replayed_at_the_limits_speed() {
         .expect("runs");
     let report = report(&output);
     assert_eq!(output.status.code(), Some(0), "{report}");
-    assert_eq!((number(&report, "access_log_lines"), number(&report, "access_log_skipped")), (2_573, 1));
+    assert_eq!(
+        (
+            number(&report, "access_log_lines"),
+            number(&report, "access_log_skipped")
+        ),
+        (2_573, 1)
+    );
     assert_eq!(number(&report, "access_log_covered_s"), 360);
     assert_eq!(number(&report, "unjustified_refusals"), 0, "{report}");
     assert!(100 < number(&report, "refused"), "{report}");
@@ -89,8 +121,15 @@ fn an_access_log_is_replayed_at_the_limits_speed() {
 #[test]
 fn a_speed_that_the_limits_cannot_follow_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (log, limits) = (dir.path().join("access.log"), dir.path().join("limits.toml"));
-    std::fs::write(&log, "10.0.0.1 - - [20/Feb/2016:10:00:00 +0000] \"GET /\" 200 1\n").expect("written");
+    let (log, limits) = (
+        dir.path().join("access.log"),
+        dir.path().join("limits.toml"),
+    );
+    std::fs::write(
+        &log,
+        "10.0.0.1 - - [20/Feb/2016:10:00:00 +0000] \"GET /\" 200 1\n",
+    )
+    .expect("written");
     std::fs::write(&limits, "[rate.\"http.requests\"]\nrate = \"10/s\"\n").expect("written");
     let demo = |limits: &Path, log: &Path, more: &[&str]| {
         let output = tollgate()
@@ -101,11 +140,17 @@ fn a_speed_that_the_limits_cannot_follow_is_refused() {
             .args(more)
             .output()
             .expect("runs");
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
     };
     let (code, error) = demo(&limits, &log, &["--speed", "60"]);
     assert_eq!(code, Some(64), "{error}");
-    assert!(error.contains("http.requests") && error.contains("100ms"), "{error}");
+    assert!(
+        error.contains("http.requests") && error.contains("100ms"),
+        "{error}"
+    );
     let (code, error) = demo(&limits, &dir.path().join("absent"), &["--speed", "2"]);
     assert_eq!(code, Some(66), "{error}");
     let (code, error) = demo(&limits, &limits, &["--speed", "2"]);
@@ -124,11 +169,21 @@ fn interrupted_it_leaves_no_process_behind() {
         .spawn()
         .expect("starts");
     let mut lines = BufReader::new(demo.stderr.take().expect("its errors")).lines();
-    let ready = lines.by_ref().map_while(Result::ok).any(|line| line.contains("agents are ready"));
+    let ready = lines
+        .by_ref()
+        .map_while(Result::ok)
+        .any(|line| line.contains("agents are ready"));
     assert!(ready, "it came so far");
     let children = children_of(demo.id());
-    assert_eq!(children.len(), 3, "an aggregator and two agents: {children:?}");
-    let pid = i32::try_from(demo.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process");
+    assert_eq!(
+        children.len(),
+        3,
+        "an aggregator and two agents: {children:?}"
+    );
+    let pid = i32::try_from(demo.id())
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+        .expect("a process");
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("told");
     let status = demo.wait().expect("ends");
     assert_eq!(status.code(), Some(130));
@@ -149,7 +204,12 @@ fn killed_it_leaves_no_process_behind() {
         .spawn()
         .expect("starts");
     let mut lines = BufReader::new(demo.stderr.take().expect("its errors")).lines();
-    assert!(lines.by_ref().map_while(Result::ok).any(|line| line.contains("agents are ready")));
+    assert!(
+        lines
+            .by_ref()
+            .map_while(Result::ok)
+            .any(|line| line.contains("agents are ready"))
+    );
     let children = children_of(demo.id());
     assert_eq!(children.len(), 3, "{children:?}");
     demo.kill().expect("killed");
@@ -164,8 +224,13 @@ fn killed_it_leaves_no_process_behind() {
 /// The processes whose parent is this one.
 fn children_of(parent: u32) -> Vec<u32> {
     let mut children = Vec::new();
-    for entry in std::fs::read_dir("/proc").expect("processes").map_while(Result::ok) {
-        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+    for entry in std::fs::read_dir("/proc")
+        .expect("processes")
+        .map_while(Result::ok)
+    {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else {
+            continue;
+        };
         if stat(pid).is_some_and(|(_, ppid)| ppid == parent) {
             children.push(pid);
         }

@@ -3,5 +3,6 @@
 //! Knows no rules of Tollgate; the tests beside it do. What stays true: whatever a helper of this
 //! crate starts ends with the value that stands for it, or with the process, however that ends.
 
+pub mod binary;
 pub mod conformance;
 pub mod kafka;

@@ -5,10 +5,13 @@
 //! to end is a row of the table in [`exit`].
 
 pub mod check;
+pub mod demo;
 pub mod exit;
+pub mod hit;
 pub mod output;
 pub mod serve;
 pub mod simulate;
+mod values;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -72,6 +75,13 @@ pub struct Global {
 pub enum Command {
     /// Runs an aggregator
     Serve(serve::ServeArgs),
+    /// Hits a resource as a service would, with an agent on the command line
+    Hit(hit::HitArgs),
+    /// Shows the main job: an aggregator, agents, traffic above limits, an outage, and a verdict
+    Demo(demo::DemoArgs),
+    /// One agent of a demonstration
+    #[command(hide = true)]
+    DemoAgent(demo::DemoAgentArgs),
     /// Says everything that is wrong with a limits document, and what it means
     Check(check::CheckArgs),
     /// Plays requests against limits, without an aggregator
@@ -116,6 +126,9 @@ pub fn run(cli: Cli) -> Exit {
     let Cli { global, command } = cli;
     let result = match command {
         Command::Serve(args) => serve::run(&global, &args),
+        Command::Hit(args) => hit::run(&global, &args),
+        Command::Demo(args) => demo::run_demo(&global, &args),
+        Command::DemoAgent(args) => demo::run_agent(&args),
         Command::Check(args) => check::run(&global, &args),
         Command::Simulate(args) => simulate::run(&global, &args),
         Command::Completions { shell } => completions(&global, shell),

@@ -1,0 +1,197 @@
+//! `tollgate demo`: reads the command line and makes a plan of it; and `demo-agent`, the process of one
+//! agent of it.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use tollgate_engine::limits::Limits;
+
+use super::exit::{Exit, Failure};
+use super::output::Format;
+use super::{Global, input_name, read_input};
+use crate::demo::player::{KafkaPart, Part, play};
+use crate::demo::{Attached, Interrupted, Log, Plan, Source, run};
+
+/// The limits of a demonstration that is given none.
+const LIMITS: &str = include_str!("../demo/limits.toml");
+
+/// What `demo` takes.
+#[derive(Debug, clap::Args)]
+pub struct DemoArgs {
+    /// Runs on this Kafka, with topics under a prefix of its own, in place of a journal
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "attach")]
+    pub kafka: Option<String>,
+    /// Runs agents only, against the fleet that answers here; pushes no limits, stops nothing
+    #[arg(long, value_name = "URL", conflicts_with = "access_log")]
+    pub attach: Option<String>,
+    /// Seed of the made-up traffic
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// For how long calls are made
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=3600))]
+    pub seconds: u64,
+    /// Replays the densest stretch of this access log (combined format, also .gz and .xz)
+    #[arg(long, value_name = "FILE")]
+    pub access_log: Option<PathBuf>,
+    /// How many times faster than it was; limits are scaled with it
+    #[arg(long, default_value = "60", requires = "access_log")]
+    pub speed: NonZeroU32,
+    /// The resource that the access log's requests hit
+    #[arg(long, default_value = "http.requests", requires = "access_log")]
+    pub resource: String,
+}
+
+/// What `demo-agent` takes. It is started by `demo`.
+#[derive(Debug, clap::Args)]
+pub struct DemoAgentArgs {
+    /// The agent's name
+    #[arg(long)]
+    pub name: String,
+    /// The aggregator's address for agents
+    #[arg(long)]
+    pub aggregator: String,
+    /// Kafka, where hits go to it directly
+    #[arg(long)]
+    pub kafka: Option<String>,
+    /// The prefix of Kafka's topics
+    #[arg(long, default_value = "tollgate")]
+    pub topic_prefix: String,
+    /// What to play
+    #[arg(long)]
+    pub schedule: PathBuf,
+    /// Where to write down what was seen
+    #[arg(long)]
+    pub seen: PathBuf,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Where an input is bad, or something of the demonstration fails.
+pub fn run_demo(global: &Global, args: &DemoArgs) -> Result<Exit, Failure> {
+    let mut output = global.open_output()?;
+    let plan = plan(global, args)?;
+    if let Log::Kafka { prefix, .. } = &plan.log
+        && !plan.quiet
+    {
+        eprintln!("topics: {prefix}.*");
+    }
+    let report = match run(plan) {
+        Ok(report) => report,
+        Err(error) => return failed(error),
+    };
+    match global.format {
+        Format::Json => output.json(&report)?,
+        Format::Text => output.line(report.page().trim_end())?,
+    }
+    output.finish()?;
+    if !report.convinces() && report.refused == 0 && !global.quiet {
+        eprintln!(
+            "tollgate: nothing was refused, so this run proves nothing: the limits are above the traffic"
+        );
+    }
+    Ok(if report.convinces() {
+        Exit::Done
+    } else {
+        Exit::No
+    })
+}
+
+/// Runs one agent of a demonstration.
+///
+/// # Errors
+///
+/// Where something of it fails.
+pub fn run_agent(args: &DemoAgentArgs) -> Result<Exit, Failure> {
+    let kafka = args.kafka.as_ref().map(|bootstrap| KafkaPart {
+        bootstrap: bootstrap.clone(),
+        prefix: args.topic_prefix.clone(),
+    });
+    let part = Part {
+        name: args.name.clone(),
+        aggregators: vec![args.aggregator.clone()],
+        kafka,
+        schedule: args.schedule.clone(),
+        seen: args.seen.clone(),
+    };
+    match play(&part) {
+        Ok(()) => Ok(Exit::Done),
+        Err(error) => failed(error),
+    }
+}
+
+fn failed(error: anyhow::Error) -> Result<Exit, Failure> {
+    if let Some(Interrupted(signal)) = error.downcast_ref::<Interrupted>() {
+        return Ok(if *signal == 15 {
+            Exit::Terminated
+        } else {
+            Exit::Interrupted
+        });
+    }
+    let error = match error.downcast::<crate::demo::schedule::LogFault>() {
+        Ok(crate::demo::schedule::LogFault::Read { path, source }) => {
+            return Err(Failure::Input { name: path, source });
+        }
+        Ok(fault) => return Err(Failure::Data(fault.to_string())),
+        Err(error) => error,
+    };
+    Err(Failure::Demo(format!("{error:#}")))
+}
+
+fn plan(global: &Global, args: &DemoArgs) -> Result<Plan, Failure> {
+    let base = |log, source, limits_text, limits| Plan {
+        log,
+        source,
+        limits_text,
+        limits,
+        seconds: args.seconds,
+        seed: args.seed,
+        quiet: global.quiet,
+    };
+    if let Some(url) = &args.attach {
+        let Attached {
+            log,
+            limits,
+            resources,
+        } = crate::demo::attach(url)?;
+        let run = format!("{:x}", std::process::id());
+        return Ok(base(
+            log,
+            Source::Against { resources, run },
+            String::new(),
+            limits,
+        ));
+    }
+    let (text, name) = match &global.limits {
+        Some(path) => (read_input(path)?, input_name(path)),
+        None => (LIMITS.to_owned(), "demo limits".to_owned()),
+    };
+    let limits =
+        Limits::parse(&text).map_err(|faults| Failure::Data(faults.in_file(&name).to_string()))?;
+    let log = match &args.kafka {
+        Some(bootstrap) => Log::Kafka {
+            bootstrap: bootstrap.clone(),
+            prefix: format!("tollgate-demo-{:08x}", rand::random::<u32>()),
+        },
+        None => Log::Journal,
+    };
+    let Some(path) = &args.access_log else {
+        return Ok(base(log, Source::MadeUp, text, limits));
+    };
+    if limits.rate(&args.resource).is_none() {
+        return Err(Failure::Data(format!(
+            "{name}: resource {:?} is not there, expected [rate.{:?}] for the access log's requests (or --resource)",
+            args.resource, args.resource
+        )));
+    }
+    let scaled = limits
+        .scaled(args.speed)
+        .map_err(|fault| Failure::Usage(format!("--speed {}: {name}: {fault}", args.speed)))?;
+    let source = Source::AccessLog {
+        path: path.clone(),
+        resource: args.resource.clone(),
+        speed: args.speed.get(),
+    };
+    Ok(base(log, source, scaled.normalised_text(), scaled))
+}

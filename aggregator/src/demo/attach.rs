@@ -1,0 +1,111 @@
+//! Finds out about a fleet that runs already: where agents go, where its log is, what it limits.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use tollgate_engine::limits::Limits;
+
+use super::run::{AttachedLog, Log};
+use crate::cli::exit::Failure;
+
+/// How many times its limit a resource is offered.
+const TIMES_THE_LIMIT: f64 = 2.0;
+
+/// Calls a second to one resource at most: a demonstration is no load test.
+const RATE_MAX: f64 = 2_000.0;
+
+/// Resources that are offered anything at most.
+const RESOURCES_MAX: usize = 8;
+
+/// A fleet that runs already.
+#[derive(Debug)]
+pub struct Attached {
+    /// Its log.
+    pub log: Log,
+    /// Its limits.
+    pub limits: Limits,
+    /// Resources that limit a domain, and calls a second that are above those limits.
+    pub resources: Vec<(String, f64)>,
+}
+
+/// Where an aggregator's log is, as it says under `/v1/log`.
+#[derive(Debug, Deserialize)]
+struct LogView {
+    kind: String,
+    #[serde(default)]
+    dir: Option<PathBuf>,
+    #[serde(default)]
+    bootstrap: Vec<String>,
+    #[serde(default)]
+    topic_prefix: String,
+    partitions: u32,
+    agents: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct LimitsView {
+    text: String,
+}
+
+/// Asks the aggregator that answers under `url`.
+///
+/// # Errors
+///
+/// Where nobody answers, or not as an aggregator does; where it limits nothing.
+pub fn attach(url: &str) -> Result<Attached, Failure> {
+    let log: LogView = get(url, "/v1/log")?;
+    let limits: LimitsView = get(url, "/v1/limits")?;
+    let limits = Limits::parse(&limits.text)
+        .map_err(|faults| Failure::Data(faults.in_file(url).to_string()))?;
+    let resources: Vec<(String, f64)> = limits
+        .rates()
+        .filter_map(|rate| Some((rate.name().to_owned(), offered_to(&limits, rate.name())?)))
+        .take(RESOURCES_MAX)
+        .collect();
+    if resources.is_empty() {
+        return Err(Failure::Data(format!(
+            "{url}: no resource is limited there, so nothing can be refused"
+        )));
+    }
+    let at = match (log.kind.as_str(), log.dir) {
+        ("journal", Some(dir)) => AttachedLog::Journal(dir),
+        ("kafka", _) => AttachedLog::Kafka {
+            bootstrap: log.bootstrap.join(","),
+            prefix: log.topic_prefix,
+            partitions: log.partitions,
+        },
+        (kind, _) => {
+            return Err(Failure::Data(format!(
+                "{url}/v1/log: unknown kind {kind:?}"
+            )));
+        }
+    };
+    Ok(Attached {
+        log: Log::Attached {
+            agents: log.agents,
+            log: at,
+        },
+        limits,
+        resources,
+    })
+}
+
+/// Calls a second that fill the lowest tier's window and go on beyond it.
+fn offered_to(limits: &Limits, resource: &str) -> Option<f64> {
+    let rate = limits.rate(resource)?;
+    let class = limits.class(rate.default_class());
+    let lowest = class.tiers.first()?;
+    let tier = lowest.limit as f64 * 1e6 / lowest.window.as_micros() as f64;
+    let rate = class.hard.map_or(tier, |hard| tier.min(hard as f64));
+    Some((rate * TIMES_THE_LIMIT).clamp(1.0, RATE_MAX))
+}
+
+fn get<T: for<'de> Deserialize<'de>>(url: &str, path: &str) -> Result<T, Failure> {
+    let url = format!("{}{path}", url.trim_end_matches('/'));
+    let mut response = ureq::get(&url)
+        .call()
+        .map_err(|error| Failure::Unavailable(format!("{url}: {error}")))?;
+    let body = response.body_mut().read_to_string();
+    let body = body.map_err(|error| Failure::Unavailable(format!("{url}: {error}")))?;
+    serde_json::from_str(&body).map_err(|error| Failure::Data(format!("{url}: {error}")))
+}

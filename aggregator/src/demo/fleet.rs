@@ -1,0 +1,237 @@
+//! The processes of a demonstration: started, listened to, told things, and never left behind.
+//!
+//! Every child has our end of its standard input: whatever becomes of this process, they see its end
+//! and stop. What stays true: dropping a child's handle ends the child.
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::player::Told;
+
+/// How often a child that was told to stop is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What children say, and what happens to us.
+#[derive(Debug)]
+pub enum News {
+    /// An aggregator listens on these addresses.
+    Listening(Addresses),
+    /// A line of an aggregator's log.
+    Logged(String),
+    /// An agent told its counts.
+    Agent(usize, Told),
+    /// A child's output has ended.
+    Ended(Who),
+    /// Somebody wants us to stop: 2 for SIGINT, 15 for SIGTERM.
+    Interrupted(i32),
+}
+
+/// Whose output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The aggregator that was started as number so and so.
+    Aggregator(u32),
+    /// The agent with this index.
+    Agent(usize),
+}
+
+/// Where an aggregator listens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// HTTP.
+    pub http: String,
+    /// Agents.
+    pub agents: String,
+    /// The feed.
+    pub feed: String,
+}
+
+impl Addresses {
+    /// Reads the line by which an aggregator says where it listens.
+    pub fn parse(line: &str) -> Option<Self> {
+        let (_, rest) = line.split_once("listening ")?;
+        let of = |key: &str| {
+            rest.split_whitespace()
+                .find_map(|word| word.strip_prefix(key))
+                .map(str::to_owned)
+        };
+        Some(Self {
+            http: of("http=")?,
+            agents: of("agents=")?,
+            feed: of("feed=")?,
+        })
+    }
+}
+
+/// A child process that ends with its handle.
+#[derive(Debug)]
+pub struct Kept {
+    child: Child,
+    stdin: Option<ChildStdin>,
+}
+
+impl Kept {
+    /// Starts this very program with other arguments, and reads its lines in the background.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be started.
+    pub fn agent(index: usize, args: &[String], news: Sender<News>) -> io::Result<Self> {
+        let (mut kept, stdout, _) = Self::start(args, Stdio::piped(), Stdio::inherit())?;
+        kept.reads(
+            stdout,
+            move |line| {
+                let told = serde_json::from_str(line).ok()?;
+                Some(News::Agent(index, told))
+            },
+            news,
+            Who::Agent(index),
+        );
+        Ok(kept)
+    }
+
+    /// Starts an aggregator, the `number`-th of this demonstration.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be started.
+    pub fn aggregator(number: u32, args: &[String], news: Sender<News>) -> io::Result<Self> {
+        let (mut kept, _, stderr) = Self::start(args, Stdio::null(), Stdio::piped())?;
+        kept.reads(
+            stderr,
+            |line| {
+                Some(
+                    Addresses::parse(line)
+                        .map_or_else(|| News::Logged(line.to_owned()), News::Listening),
+                )
+            },
+            news,
+            Who::Aggregator(number),
+        );
+        Ok(kept)
+    }
+
+    #[allow(
+        clippy::type_complexity,
+        reason = "the three ends of one child, taken apart at once"
+    )]
+    fn start(
+        args: &[String],
+        stdout: Stdio,
+        stderr: Stdio,
+    ) -> io::Result<(
+        Self,
+        Option<std::process::ChildStdout>,
+        Option<std::process::ChildStderr>,
+    )> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(stdout)
+            .stderr(stderr)
+            .spawn()?;
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        Ok((Self { child, stdin }, stdout, stderr))
+    }
+
+    fn reads(
+        &mut self,
+        from: Option<impl io::Read + Send + 'static>,
+        parse: impl Fn(&str) -> Option<News> + Send + 'static,
+        news: Sender<News>,
+        who: Who,
+    ) {
+        let Some(from) = from else { return };
+        std::thread::spawn(move || {
+            for line in BufReader::new(from).lines().map_while(Result::ok) {
+                if parse(&line).is_some_and(|one| news.send(one).is_err()) {
+                    return;
+                }
+            }
+            let _ = news.send(News::Ended(who));
+        });
+    }
+
+    /// Tells it a line. A child that has gone hears nothing, which is seen elsewhere.
+    pub fn tell(&mut self, line: &str) {
+        if let Some(stdin) = &mut self.stdin {
+            let _ = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
+        }
+    }
+
+    /// Kills it at once, as a crash would.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Asks it to stop, and kills it if it has not within the time. Its status, if it stopped by itself.
+    pub fn stop(&mut self, within: Duration) -> Option<ExitStatus> {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let status = self.wait(within);
+        if status.is_none() {
+            self.kill();
+        }
+        status
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self, within: Duration) -> Option<ExitStatus> {
+        let until = Instant::now() + within;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if Instant::now() < until => std::thread::sleep(LOOK_EVERY),
+                _ => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The directory in which a demonstration keeps its journal and notes; removed with its handle.
+///
+/// # Errors
+///
+/// Where it cannot be made.
+pub fn place() -> io::Result<tempfile::TempDir> {
+    tempfile::Builder::new().prefix("tollgate-demo-").tempdir()
+}
+
+/// A path as an argument.
+pub fn arg(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_aggregator_says_where_it_listens() {
+        let line = "2026-11-21T10:00:00Z  INFO tollgate::serve: listening http=127.0.0.1:1 agents=127.0.0.1:2 feed=127.0.0.1:3";
+        let addresses = Addresses::parse(line).expect("the line");
+        assert_eq!(
+            (
+                addresses.http.as_str(),
+                addresses.agents.as_str(),
+                addresses.feed.as_str()
+            ),
+            ("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3")
+        );
+        assert_eq!(Addresses::parse("listening nowhere"), None);
+    }
+}

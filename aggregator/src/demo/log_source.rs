@@ -1,0 +1,177 @@
+//! Reads a whole log once, for the verdict: a journal beside its writer, or Kafka's topics.
+//!
+//! Limits come first, since records of partitions point at them. Knows nothing of verdicts.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tollgate_shared::wire::limits_chunk::LimitsChunk;
+
+use crate::core::limits_book::{Entered, LimitsBook};
+use crate::judge::Versions;
+use crate::log::journal::JournalReader;
+use crate::log::journal::disk::OsDisk;
+use crate::log::journal::reader::Read;
+use crate::log::{Delivered, Stream};
+
+/// A log that can be read from its beginning.
+pub trait LogSource {
+    /// How many partitions hits have.
+    fn partitions(&self) -> u32;
+
+    /// Gives every record of a partition, in order, as far as there are any now.
+    ///
+    /// # Errors
+    ///
+    /// Where the log cannot be read.
+    fn read(
+        &mut self,
+        stream: Stream,
+        partition: u32,
+        each: &mut dyn FnMut(&Delivered),
+    ) -> anyhow::Result<()>;
+
+    /// Every limits version that the log knows.
+    ///
+    /// # Errors
+    ///
+    /// Where the log cannot be read.
+    fn versions(&mut self) -> anyhow::Result<Versions> {
+        let (mut book, mut versions) = (LimitsBook::default(), Versions::new());
+        self.read(Stream::Limits, 0, &mut |delivered| {
+            if let Ok(chunk) = LimitsChunk::decode(&delivered.bytes)
+                && let Entered::Version { version, .. } = book.enter(delivered.offset, &chunk)
+            {
+                versions.insert(version.number, Arc::clone(&version.limits));
+            }
+        })?;
+        Ok(versions)
+    }
+}
+
+/// A journal, read without disturbing whoever writes it.
+pub struct JournalSource(JournalReader);
+
+impl JournalSource {
+    /// Opens a journal's directory.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none that this build reads.
+    pub fn open(dir: &Path) -> anyhow::Result<Self> {
+        let reader = JournalReader::open(dir, Arc::new(OsDisk))
+            .with_context(|| dir.display().to_string())?;
+        Ok(Self(reader))
+    }
+}
+
+impl LogSource for JournalSource {
+    fn partitions(&self) -> u32 {
+        self.0.partitions()
+    }
+
+    fn read(
+        &mut self,
+        stream: Stream,
+        partition: u32,
+        each: &mut dyn FnMut(&Delivered),
+    ) -> anyhow::Result<()> {
+        let mut reader = self.0.read(stream, partition, 0);
+        loop {
+            match reader.read()? {
+                Read::Records(records) => records.iter().for_each(&mut *each),
+                Read::Gone { .. } => {}
+                Read::End => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Topics of a Kafka, read to where they end now.
+///
+/// # Errors
+///
+/// Where this build has no Kafka.
+#[cfg(not(feature = "kafka"))]
+pub fn kafka(
+    _bootstrap: &str,
+    _prefix: &str,
+    _partitions: u32,
+) -> anyhow::Result<Box<dyn LogSource>> {
+    anyhow::bail!("this build has no Kafka (feature `kafka`)")
+}
+
+/// Topics of a Kafka, read to where they end now.
+///
+/// # Errors
+///
+/// Where its settings are wrong.
+#[cfg(feature = "kafka")]
+pub fn kafka(bootstrap: &str, prefix: &str, partitions: u32) -> anyhow::Result<Box<dyn LogSource>> {
+    use crate::log::kafka::{KafkaConfig, KafkaLog};
+
+    let config = KafkaConfig {
+        topic_prefix: prefix.to_owned(),
+        partitions,
+        group: format!("{prefix}-reader"),
+        ..KafkaConfig::new(bootstrap)
+    };
+    let (sender, events) = tokio::sync::mpsc::channel(64);
+    let log = KafkaLog::open(config, sender)?;
+    Ok(Box::new(Followed {
+        log: Box::new(log),
+        events,
+    }))
+}
+
+/// Any log that can be followed, read partition by partition.
+#[cfg(feature = "kafka")]
+struct Followed {
+    log: Box<dyn crate::log::Log>,
+    events: tokio::sync::mpsc::Receiver<crate::log::LogEvent>,
+}
+
+#[cfg(feature = "kafka")]
+impl LogSource for Followed {
+    fn partitions(&self) -> u32 {
+        self.log.partitions()
+    }
+
+    fn read(
+        &mut self,
+        stream: Stream,
+        partition: u32,
+        each: &mut dyn FnMut(&Delivered),
+    ) -> anyhow::Result<()> {
+        use crate::log::LogEvent;
+
+        let ours = (stream, partition);
+        self.log.follow(stream, partition, 0);
+        let mut following = false;
+        loop {
+            match self.events.blocking_recv() {
+                Some(LogEvent::Following {
+                    stream, partition, ..
+                }) => following |= (stream, partition) == ours,
+                Some(LogEvent::Delivered {
+                    stream,
+                    partition,
+                    records,
+                }) if following && (stream, partition) == ours => {
+                    records.iter().for_each(&mut *each);
+                }
+                Some(LogEvent::CaughtUp {
+                    stream, partition, ..
+                }) if following && (stream, partition) == ours => {
+                    return Ok(());
+                }
+                Some(LogEvent::Broken { why, .. } | LogEvent::Down { why }) => anyhow::bail!(why),
+                Some(LogEvent::Closed) | None => {
+                    anyhow::bail!("the log was closed under the reader")
+                }
+                Some(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! `tollgate demo`: the main job, seen.
+//!
+//! ```text
+//! aggregator (a process) ◄── hits ── agent 1, agent 2 (processes, each with its part of a schedule)
+//!        └── denials ──►
+//! this process: starts and stops them, shows what they say, and in the end reads the log and judges
+//! ```
+//!
+//! The aggregator is killed for a while and started again. In the end the independent model replays
+//! the log, and every refusal of an agent has to be justified by it. What stays true: no process is
+//! left behind, whatever ends this one.
+
+mod attach;
+pub mod cost;
+pub mod figures;
+mod fleet;
+mod log_source;
+pub mod player;
+pub mod report;
+mod run;
+pub mod schedule;
+pub mod verdict;
+mod view;
+
+pub use attach::{Attached, attach};
+pub use run::{Interrupted, Log, Plan, Source, run};

@@ -1,0 +1,450 @@
+//! One agent process of a demonstration: plays its part of the schedule and writes down what it saw.
+//!
+//! ```text
+//! stdin    start UNIX_MICROS | outage | back | end of file: stop at once
+//! stdout   JSON lines: {"ready":..}, then a count every 200 ms, then the last one with the figures
+//! file     one line a call: index, wall clock (us), monotonic clock (ns), a | r CODE
+//!          and one a denial that was heard: h, monotonic clock (ns), CODE
+//! ```
+//!
+//! It knows nothing of limits. What stays true: a call is written down with the instant before it was
+//! made, and nothing is decided here.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tollgate_agent::{Agent, Rate};
+use tollgate_shared::place::Code;
+
+use super::cost::{Cost, CostMeter};
+use super::schedule::Schedule;
+
+/// How often counts are told.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+
+/// How long the last batches may take to be sent.
+const FLUSH_WITHIN: Duration = Duration::from_secs(3);
+
+/// What a player is to do.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The agent's name.
+    pub name: String,
+    /// Aggregators' addresses for agents.
+    pub aggregators: Vec<String>,
+    /// Kafka, where hits go to it directly.
+    pub kafka: Option<KafkaPart>,
+    /// The schedule, as JSON.
+    pub schedule: PathBuf,
+    /// Where to write down what was seen.
+    pub seen: PathBuf,
+}
+
+/// A Kafka that the agent writes to.
+#[derive(Clone, Debug)]
+pub struct KafkaPart {
+    /// Its address.
+    pub bootstrap: String,
+    /// The prefix of its topics.
+    pub prefix: String,
+}
+
+/// What a player tells on its standard output.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Told {
+    /// The agent has heard of every resource and partition.
+    pub ready: bool,
+    /// Calls made.
+    pub offered: u64,
+    /// Calls let through.
+    pub let_through: u64,
+    /// Calls refused.
+    pub refused: u64,
+    /// Denials in its list.
+    pub denials: u64,
+    /// Batches on their way or waiting.
+    pub waiting: u64,
+    /// The last line, with the figures below.
+    pub done: bool,
+    /// What calls cost while aggregators were there.
+    pub cost: Option<Cost>,
+    /// What they cost while the aggregator was away.
+    pub cost_blind: Option<Cost>,
+    /// Hits that the recorder took.
+    pub accepted: u64,
+    /// Hits that were dropped anywhere on their way, by the agent's own count.
+    pub dropped: u64,
+    /// Hits that the log acknowledged.
+    pub acknowledged: u64,
+}
+
+/// A phase of the demonstration, as the parent announces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// All is well.
+    Normal = 0,
+    /// The aggregator is away.
+    Outage = 1,
+    /// It is back; what happens until things have settled belongs to neither.
+    Back = 2,
+}
+
+impl Phase {
+    fn load(from: &AtomicU8) -> Self {
+        match from.load(Ordering::Relaxed) {
+            0 => Self::Normal,
+            1 => Self::Outage,
+            _ => Self::Back,
+        }
+    }
+}
+
+/// The monotonic clock that all processes of a machine share, in nanoseconds.
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    (now.tv_sec as u64)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(now.tv_nsec as u64)
+}
+
+/// The wall clock in microseconds since the Unix epoch.
+pub fn wall_us() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    (now.tv_sec as u64)
+        .saturating_mul(1_000_000)
+        .saturating_add(now.tv_nsec as u64 / 1_000)
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    offered: AtomicU64,
+    let_through: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// Plays a part to its end.
+///
+/// # Errors
+///
+/// What files say, and bad settings of the agent.
+pub fn play(part: &Part) -> anyhow::Result<()> {
+    let schedule: Schedule =
+        serde_json::from_reader(io::BufReader::new(File::open(&part.schedule)?))?;
+    let heard = Arc::new(Mutex::new(Vec::<(u64, Code)>::new()));
+    let agent = build(part, &heard)?;
+    let rates: Vec<Rate> = schedule
+        .resources
+        .iter()
+        .map(|name| agent.rate(name))
+        .collect();
+    let meter = CostMeter::new(agent.rate("demo.cost"));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let ready = runtime.block_on(agent.ready(Duration::from_secs(5)));
+    tell(&Told {
+        ready,
+        ..Told::default()
+    })?;
+
+    let phase = Arc::new(AtomicU8::new(Phase::Normal as u8));
+    let Some(start_us) = listen(&phase)? else {
+        return Ok(());
+    };
+    let counts = Counts::default();
+    let over = AtomicBool::new(false);
+    let mut figures = Told {
+        ready,
+        done: true,
+        ..Told::default()
+    };
+    std::thread::scope(|scope| -> anyhow::Result<()> {
+        let measuring = scope.spawn(|| meter.measure(start_us, || Phase::load(&phase), &over));
+        let telling = scope.spawn(|| tell_regularly(&agent, &counts, &over));
+        let played = make_calls(&schedule, &rates, start_us, &counts, &part.seen);
+        over.store(true, Ordering::Relaxed);
+        let (cost, cost_blind) = measuring.join().unwrap_or_default();
+        (figures.cost, figures.cost_blind) = (cost, cost_blind);
+        let _ = telling.join();
+        played
+    })?;
+
+    let flushed = runtime.block_on(agent.shutdown(FLUSH_WITHIN));
+    let stats = agent.stats();
+    count_into(&mut figures, &counts);
+    figures.accepted = stats.hits_accepted;
+    figures.dropped = stats.hits_dropped();
+    figures.acknowledged = flushed.sent;
+    write_heard(&part.seen, &heard)?;
+    tell(&figures)?;
+    Ok(())
+}
+
+fn build(part: &Part, heard: &Arc<Mutex<Vec<(u64, Code)>>>) -> anyhow::Result<Agent> {
+    let heard = Arc::clone(heard);
+    let mut builder = Agent::builder()
+        .name(&part.name)
+        .on_heard(Arc::new(move |news| {
+            let at = monotonic_ns();
+            if let Ok(mut heard) = heard.lock() {
+                heard.push((at, news.code()));
+            }
+        }));
+    for address in &part.aggregators {
+        builder = builder.aggregator(address);
+    }
+    if let Some(kafka) = &part.kafka {
+        builder = builder
+            .kafka(&kafka.bootstrap)
+            .kafka_topic_prefix(&kafka.prefix);
+    }
+    Ok(builder.build()?)
+}
+
+/// Waits for the start, then goes on listening in the background. None: the parent has gone.
+fn listen(phase: &Arc<AtomicU8>) -> io::Result<Option<u64>> {
+    let mut lines = io::stdin().lines();
+    let start = loop {
+        match lines.next() {
+            None => return Ok(None),
+            Some(line) => {
+                if let Some(micros) = line?
+                    .strip_prefix("start ")
+                    .and_then(|micros| micros.trim().parse().ok())
+                {
+                    break micros;
+                }
+            }
+        }
+    };
+    let phase = Arc::clone(phase);
+    std::thread::spawn(move || {
+        for line in io::stdin().lines().map_while(Result::ok) {
+            match line.trim() {
+                "outage" => phase.store(Phase::Outage as u8, Ordering::Relaxed),
+                "back" => phase.store(Phase::Back as u8, Ordering::Relaxed),
+                _ => {}
+            }
+        }
+        // The parent has gone, whatever became of it: nobody is to be left behind.
+        std::process::exit(crate::cli::exit::Exit::Interrupted as i32);
+    });
+    Ok(Some(start))
+}
+
+fn make_calls(
+    schedule: &Schedule,
+    rates: &[Rate],
+    start_us: u64,
+    counts: &Counts,
+    seen: &Path,
+) -> anyhow::Result<()> {
+    let mut seen = BufWriter::with_capacity(1 << 20, File::create(seen)?);
+    for (index, call) in schedule.calls.iter().enumerate() {
+        wait_until(start_us.saturating_add(call.at_us));
+        let (Some(rate), Some(domain)) = (
+            rates.get(call.resource as usize),
+            schedule.domains.get(call.domain as usize),
+        ) else {
+            continue;
+        };
+        let (wall, monotonic) = (wall_us(), monotonic_ns());
+        let answer = rate.hit(domain);
+        counts.offered.fetch_add(1, Ordering::Relaxed);
+        match answer {
+            Ok(_) => {
+                counts.let_through.fetch_add(1, Ordering::Relaxed);
+                writeln!(seen, "{index} {wall} {monotonic} a")?;
+            }
+            Err(denied) => {
+                counts.refused.fetch_add(1, Ordering::Relaxed);
+                match denied.code() {
+                    Some(code) => writeln!(seen, "{index} {wall} {monotonic} r {code}")?,
+                    None => writeln!(seen, "{index} {wall} {monotonic} r {}", denied.cause())?,
+                }
+            }
+        }
+    }
+    seen.flush()?;
+    Ok(())
+}
+
+/// Sleeps until shortly before the instant and yields for the rest, so that calls are made when they
+/// are due and a core is still there for everybody else.
+fn wait_until(at_us: u64) {
+    const YIELD_US: u64 = 60;
+    loop {
+        let left = at_us.saturating_sub(wall_us());
+        match left {
+            0 => return,
+            YIELD_US.. => std::thread::sleep(Duration::from_micros(left - YIELD_US / 2)),
+            _ => std::thread::yield_now(),
+        }
+    }
+}
+
+fn tell_regularly(agent: &Agent, counts: &Counts, over: &AtomicBool) {
+    let mut next = Instant::now();
+    while !over.load(Ordering::Relaxed) {
+        let stats = agent.stats();
+        let mut told = Told {
+            ready: true,
+            ..Told::default()
+        };
+        count_into(&mut told, counts);
+        told.denials = stats.denials_live;
+        told.waiting = stats.batches_waiting;
+        if tell(&told).is_err() {
+            return;
+        }
+        next += TELL_EVERY;
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+}
+
+fn count_into(told: &mut Told, counts: &Counts) {
+    told.offered = counts.offered.load(Ordering::Relaxed);
+    told.let_through = counts.let_through.load(Ordering::Relaxed);
+    told.refused = counts.refused.load(Ordering::Relaxed);
+}
+
+fn tell(told: &Told) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, told)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+fn write_heard(seen: &Path, heard: &Mutex<Vec<(u64, Code)>>) -> io::Result<()> {
+    let mut file = BufWriter::new(File::options().append(true).open(seen)?);
+    let heard = heard.lock().map(|heard| heard.clone()).unwrap_or_default();
+    for (at, code) in heard {
+        writeln!(file, "h {at} {code}")?;
+    }
+    file.flush()
+}
+
+/// One line of what a player saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// A call that was made.
+    Call {
+        /// Its index in the player's schedule.
+        index: usize,
+        /// The wall clock before it, in microseconds.
+        wall_us: u64,
+        /// The monotonic clock before it, in nanoseconds.
+        monotonic_ns: u64,
+        /// The answer.
+        answer: Answer,
+    },
+    /// A denial that was entered into the deny list.
+    Heard {
+        /// The monotonic clock after it, in nanoseconds.
+        monotonic_ns: u64,
+        /// What it was caused by.
+        code: Code,
+    },
+}
+
+/// How a call was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Let through.
+    LetThrough,
+    /// Refused under a statement of the aggregators.
+    Refused(Code),
+    /// Refused by the agent's own policy, for this cause.
+    ByPolicy(String),
+}
+
+/// Reads back what a player wrote down.
+///
+/// # Errors
+///
+/// What the file says; a line that no player writes.
+pub fn read_seen(path: &Path) -> anyhow::Result<Vec<Seen>> {
+    let mut seen = Vec::new();
+    for (number, line) in io::BufReader::new(File::open(path)?).lines().enumerate() {
+        let line = line?;
+        match parse_seen(&line) {
+            Some(one) => seen.push(one),
+            None => anyhow::bail!(
+                "{}: line {}: not what a player writes: {line:?}",
+                path.display(),
+                number + 1
+            ),
+        }
+    }
+    Ok(seen)
+}
+
+fn parse_seen(line: &str) -> Option<Seen> {
+    let mut words = line.split(' ');
+    let first = words.next()?;
+    if first == "h" {
+        let monotonic_ns = words.next()?.parse().ok()?;
+        return Some(Seen::Heard {
+            monotonic_ns,
+            code: words.next()?.parse().ok()?,
+        });
+    }
+    let index = first.parse().ok()?;
+    let wall_us = words.next()?.parse().ok()?;
+    let monotonic_ns = words.next()?.parse().ok()?;
+    let answer = match (words.next()?, words.next()) {
+        ("a", None) => Answer::LetThrough,
+        ("r", Some(why)) => why
+            .parse()
+            .map_or_else(|_| Answer::ByPolicy(why.to_owned()), Answer::Refused),
+        _ => return None,
+    };
+    Some(Seen::Call {
+        index,
+        wall_us,
+        monotonic_ns,
+        answer,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let code: Code = "3-18250-0-1".parse().expect("a code");
+        assert_eq!(
+            parse_seen("7 10 20 r 3-18250-0-1"),
+            Some(Seen::Call {
+                index: 7,
+                wall_us: 10,
+                monotonic_ns: 20,
+                answer: Answer::Refused(code)
+            })
+        );
+        assert_eq!(
+            parse_seen("7 10 20 r blind"),
+            Some(Seen::Call {
+                index: 7,
+                wall_us: 10,
+                monotonic_ns: 20,
+                answer: Answer::ByPolicy("blind".into())
+            })
+        );
+        assert_eq!(
+            parse_seen("h 5 3-18250-0-1"),
+            Some(Seen::Heard {
+                monotonic_ns: 5,
+                code
+            })
+        );
+        assert_eq!(parse_seen("7 10 20 x"), None);
+    }
+}

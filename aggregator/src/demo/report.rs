@@ -1,0 +1,276 @@
+//! What a demonstration prints at its end: one JSON object, or a page for people.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::cost::Cost;
+use super::schedule::Stretch;
+use super::verdict::{Calls, Verdict};
+
+/// The report. Its fields are stable: they are only ever added to.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// The form of this object.
+    pub schema: &'static str,
+    /// Calls made before the outage.
+    pub offered: u64,
+    /// Of those, let through.
+    pub let_through: u64,
+    /// Of those, refused under denials.
+    pub refused: u64,
+    /// Of those, refused by an agent's own policy.
+    pub refused_by_policy: u64,
+    /// Hits that were let through although an ideal limiter over the log refuses them.
+    pub excess: u64,
+    /// What an ideal in-line limiter would have let through of the calls offered.
+    pub ideal_let_through: u64,
+    /// (let through − ideal) ÷ ideal, the median of pairs and windows.
+    pub overshoot_percent_median: Option<f64>,
+    /// The worst of them.
+    pub overshoot_percent_worst: Option<f64>,
+    /// The least of them; below zero: under-admission.
+    pub overshoot_percent_least: Option<f64>,
+    /// How many windows were compared.
+    pub overshoot_windows: usize,
+    /// Refusals, outage included, that the independent model does not justify.
+    pub unjustified_refusals: u64,
+    /// From the call that filled a window to the slowest agent's deny list.
+    pub denial_delay_us_p50: Option<u64>,
+    /// The same.
+    pub denial_delay_us_p99: Option<u64>,
+    /// Denials before the outage.
+    pub denials: u64,
+    /// Of those, denials that some agent did not enter.
+    pub denials_unheard: u64,
+    /// A call, by blocks of 1,000.
+    pub hit_ns_p50: Option<u64>,
+    /// A single call, timer included.
+    pub hit_ns_p99: Option<u64>,
+    /// The timer alone.
+    pub timer_ns_p99: Option<u64>,
+    /// A call while the aggregator was away.
+    pub hit_ns_p50_blind: Option<u64>,
+    /// Hits that the recorders took, of all that were let through.
+    pub accepted_percent: f64,
+    /// Calls made from the outage on.
+    pub outage_offered: u64,
+    /// Of those, let through.
+    pub outage_let_through: u64,
+    /// Of those, refused.
+    pub outage_refused: u64,
+    /// For how long the aggregator was away; none where it never was.
+    pub outage_ms: Option<u64>,
+    /// From its start to having ruled everything that was waiting.
+    pub caught_up_ms: Option<u64>,
+    /// Records of the log that the model could not read.
+    pub log_records_unread: u64,
+    /// The seed.
+    pub seed: u64,
+    /// Where Kafka was the log: the prefix of its topics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topic_prefix: Option<String>,
+    /// Where an access log was replayed: seconds of it that were covered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access_log_covered_s: Option<u64>,
+    /// Its lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access_log_lines: Option<u64>,
+    /// Its unreadable lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access_log_skipped: Option<u64>,
+    /// Refusals that are not justified, for people.
+    #[serde(skip)]
+    pub unjustified_shown: Vec<String>,
+}
+
+/// What agents counted of themselves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AgentCounts {
+    /// Hits taken by recorders.
+    pub accepted: u64,
+    /// Hits dropped anywhere.
+    pub dropped: u64,
+}
+
+impl Report {
+    /// Fills in the verdict.
+    pub fn of(
+        verdict: Verdict,
+        costs: &[(Option<Cost>, Option<Cost>)],
+        counts: AgentCounts,
+    ) -> Self {
+        let Calls {
+            offered,
+            let_through,
+            refused,
+            by_policy,
+        } = verdict.calls;
+        let delay = verdict.delay_us();
+        let overshoot = verdict.overshoot;
+        // Each process measured for itself; the slowest one is reported.
+        let worst = |pick: fn(&Cost) -> u64| {
+            costs
+                .iter()
+                .filter_map(|(normal, _)| normal.as_ref().map(pick))
+                .max()
+        };
+        let percent = |value: f64| (value * 1000.0).round() / 1000.0;
+        Self {
+            schema: "tollgate.demo/1",
+            offered,
+            let_through,
+            refused,
+            refused_by_policy: by_policy,
+            excess: verdict.excess,
+            ideal_let_through: verdict.ideal_let_through,
+            overshoot_percent_median: overshoot.map(|o| percent(o.median)),
+            overshoot_percent_worst: overshoot.map(|o| percent(o.worst)),
+            overshoot_percent_least: overshoot.map(|o| percent(o.least)),
+            overshoot_windows: overshoot.map_or(0, |o| o.windows),
+            unjustified_refusals: verdict.unjustified,
+            denial_delay_us_p50: delay.map(|(p50, _)| p50),
+            denial_delay_us_p99: delay.map(|(_, p99)| p99),
+            denials: verdict.denials,
+            denials_unheard: verdict.unheard,
+            hit_ns_p50: worst(|cost| cost.p50_ns),
+            hit_ns_p99: worst(|cost| cost.p99_ns),
+            timer_ns_p99: worst(|cost| cost.timer_p99_ns),
+            hit_ns_p50_blind: costs
+                .iter()
+                .filter_map(|(_, blind)| blind.map(|cost| cost.p50_ns))
+                .max(),
+            accepted_percent: percent(share_percent(counts)),
+            outage_offered: verdict.later.offered,
+            outage_let_through: verdict.later.let_through,
+            outage_refused: verdict.later.refused,
+            unjustified_shown: verdict.unjustified_shown,
+            ..Self::default()
+        }
+    }
+
+    /// Adds what was taken from an access log.
+    pub fn with_stretch(mut self, stretch: Option<&Stretch>) -> Self {
+        self.access_log_covered_s = stretch.map(|stretch| stretch.covered_s);
+        self.access_log_lines = stretch.map(|stretch| stretch.lines);
+        self.access_log_skipped = stretch.map(|stretch| stretch.skipped);
+        self
+    }
+
+    /// The page for people.
+    pub fn page(&self) -> String {
+        let mut page = String::new();
+        let mut row = |what: &str, value: String, note: &str| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(page, "  {what:<34}{value:>14}  {note}");
+        };
+        row(
+            "offered",
+            self.offered.to_string(),
+            "calls before the outage",
+        );
+        row("let through", self.let_through.to_string(), "");
+        row("refused", self.refused.to_string(), "");
+        if self.refused_by_policy != 0 {
+            row(
+                "refused by policy",
+                self.refused_by_policy.to_string(),
+                "blind or unconfigured",
+            );
+        }
+        row(
+            "ideal in-line limiter",
+            self.ideal_let_through.to_string(),
+            "would have let through",
+        );
+        row(
+            "excess",
+            self.excess.to_string(),
+            "let through although a window was full",
+        );
+        row(
+            "overshoot, median",
+            percent(self.overshoot_percent_median),
+            "of pairs and windows at a limit",
+        );
+        row(
+            "overshoot, worst",
+            percent(self.overshoot_percent_worst),
+            &format!("of {} windows", self.overshoot_windows),
+        );
+        row(
+            "unjustified refusals",
+            self.unjustified_refusals.to_string(),
+            "by the independent model over the log",
+        );
+        row(
+            "denial delay, p50",
+            micros(self.denial_delay_us_p50),
+            "filling call to slowest agent",
+        );
+        row(
+            "denial delay, p99",
+            micros(self.denial_delay_us_p99),
+            &format!("of {} denials", self.denials),
+        );
+        row("a call, p50", nanos(self.hit_ns_p50), "blocks of 1,000");
+        row(
+            "a call, p99",
+            nanos(self.hit_ns_p99),
+            &format!("single calls; the timer alone {}", nanos(self.timer_ns_p99)),
+        );
+        row(
+            "accepted by the recorder",
+            format!("{:.3} %", self.accepted_percent),
+            "",
+        );
+        if let Some(away) = self.outage_ms {
+            row("aggregator away", format!("{away} ms"), "calls went on:");
+            row("  a call meanwhile, p50", nanos(self.hit_ns_p50_blind), "");
+            row(
+                "  let through, from then on",
+                self.outage_let_through.to_string(),
+                &format!("of {}", self.outage_offered),
+            );
+            row(
+                "  caught up after",
+                self.caught_up_ms
+                    .map_or("-".into(), |ms| format!("{ms} ms")),
+                "from its start",
+            );
+        }
+        for shown in &self.unjustified_shown {
+            let _ = writeln!(page, "  unjustified: {shown}");
+        }
+        page
+    }
+
+    /// Whether the demonstration shows what it is to show: refusals, and every one justified.
+    pub const fn convinces(&self) -> bool {
+        0 < self.refused && self.unjustified_refusals == 0
+    }
+}
+
+fn share_percent(counts: AgentCounts) -> f64 {
+    let all = counts.accepted.saturating_add(counts.dropped);
+    if all == 0 {
+        100.0
+    } else {
+        counts.accepted as f64 * 100.0 / all as f64
+    }
+}
+
+fn percent(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2} %"))
+}
+
+fn micros(value: Option<u64>) -> String {
+    value.map_or_else(
+        || "-".to_owned(),
+        |value| format!("{:.2} ms", value as f64 / 1000.0),
+    )
+}
+
+fn nanos(value: Option<u64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value} ns"))
+}

@@ -1,0 +1,602 @@
+//! The run itself: prepare, start, play, kill and restart the aggregator, judge.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use tollgate_engine::limits::Limits;
+use tollgate_shared::mac::MacKey;
+
+use super::fleet::{Addresses, Kept, News, Who, arg, place};
+use super::log_source::{JournalSource, LogSource};
+use super::player::{Told, read_seen, wall_us};
+use super::report::{AgentCounts, Report};
+use super::schedule::{Schedule, Stretch};
+use super::verdict::{Bench, Evidence};
+use super::view::View;
+use crate::judge::Judge;
+use crate::log::Stream;
+
+/// Agent processes of a demonstration.
+pub const AGENTS: u32 = 2;
+
+/// How long a process may take to be there.
+const START_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long agents have after the end of the schedule to send what is left and to end.
+const END_WITHIN: Duration = Duration::from_secs(15);
+
+/// From "all are ready" to the first call.
+const LEAD_US: u64 = 300_000;
+
+/// The outage begins after this share of the run, and lasts for that share of it.
+const OUTAGE: (f64, f64) = (0.65, 0.15);
+
+/// Partitions of the topics that a demonstration makes.
+const KAFKA_PARTITIONS: u32 = 16;
+
+/// What the log is.
+#[derive(Clone, Debug)]
+pub enum Log {
+    /// A journal in a directory of its own, thrown away in the end.
+    Journal,
+    /// A Kafka that runs already; topics under a prefix of their own.
+    Kafka {
+        /// Its address.
+        bootstrap: String,
+        /// The prefix.
+        prefix: String,
+    },
+    /// A fleet that runs already: its agents' address, and where its log is.
+    Attached {
+        /// Where agents go.
+        agents: String,
+        /// The fleet's journal, on this machine; or its Kafka.
+        log: AttachedLog,
+    },
+}
+
+/// The log of a fleet that runs already.
+#[derive(Clone, Debug)]
+pub enum AttachedLog {
+    /// A journal's directory.
+    Journal(PathBuf),
+    /// Topics of a Kafka.
+    Kafka {
+        /// Its address.
+        bootstrap: String,
+        /// The prefix.
+        prefix: String,
+        /// How many partitions the topics have.
+        partitions: u32,
+    },
+}
+
+/// Where the traffic comes from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Made-up tenants.
+    MadeUp,
+    /// An access log.
+    AccessLog {
+        /// The file.
+        path: PathBuf,
+        /// The resource that its requests hit.
+        resource: String,
+        /// How many times faster than it was.
+        speed: u32,
+    },
+    /// Calls above these resources' limits, at so many a second.
+    Against {
+        /// Resource and rate.
+        resources: Vec<(String, f64)>,
+        /// Names the domains of this run.
+        run: String,
+    },
+}
+
+/// What is to be demonstrated.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The log.
+    pub log: Log,
+    /// The traffic.
+    pub source: Source,
+    /// The limits as text, already scaled where traffic is.
+    pub limits_text: String,
+    /// The same as the judge needs them.
+    pub limits: Limits,
+    /// For how long calls are made.
+    pub seconds: u64,
+    /// Of the traffic.
+    pub seed: u64,
+    /// Shows nothing while it runs.
+    pub quiet: bool,
+}
+
+struct Stage {
+    plan: Plan,
+    place: tempfile::TempDir,
+    sender: Sender<News>,
+    news: Receiver<News>,
+    /// Taken from `news` while waiting for something else.
+    put_by: VecDeque<News>,
+    view: View,
+    aggregator: Option<Kept>,
+    aggregators: u32,
+    addresses: Addresses,
+    last_log: VecDeque<String>,
+}
+
+/// Somebody asked us to stop: the number of the signal.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("interrupted")]
+pub struct Interrupted(pub i32);
+
+/// Runs a demonstration to its report.
+///
+/// # Errors
+///
+/// [`Interrupted`] after a signal; what files, processes and the log say.
+pub fn run(plan: Plan) -> anyhow::Result<Report> {
+    let (sender, news) = channel();
+    watch_signals(sender.clone())?;
+    let view = View::new(AGENTS as usize, plan.seconds, plan.quiet);
+    let mut stage = Stage {
+        place: place().context("cannot make a directory for the demonstration")?,
+        plan,
+        sender,
+        news,
+        put_by: VecDeque::new(),
+        view,
+        aggregator: None,
+        aggregators: 0,
+        addresses: Addresses::default(),
+        last_log: VecDeque::new(),
+    };
+    let result = stage.perform();
+    stage.view.end();
+    if result.is_err() {
+        for line in &stage.last_log {
+            eprintln!("aggregator: {line}");
+        }
+    }
+    result
+}
+
+fn watch_signals(sender: Sender<News>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let guard = runtime.enter();
+    let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let mut int = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
+    drop(guard);
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            let number = tokio::select! { _ = int.recv() => 2, _ = term.recv() => 15 };
+            let _ = sender.send(News::Interrupted(number));
+        });
+    });
+    Ok(())
+}
+
+impl Stage {
+    fn perform(&mut self) -> anyhow::Result<Report> {
+        let (schedule, stretch) = self.schedule()?;
+        if let Some(stretch) = &stretch {
+            self.view.say(&format!(
+                "replaying {} requests: {} s of the log ({} lines, {} unreadable)",
+                schedule.calls.len(),
+                stretch.covered_s,
+                stretch.lines,
+                stretch.skipped
+            ));
+        }
+        let attached = matches!(self.plan.log, Log::Attached { .. });
+        if let Log::Attached { agents, .. } = &self.plan.log {
+            self.addresses.agents = agents.clone();
+        } else {
+            std::fs::write(self.limits_file(), &self.plan.limits_text)?;
+            self.start_aggregator()?;
+        }
+        let names: Vec<String> = (1..=AGENTS)
+            .map(|n| format!("demo-{}-{n}", std::process::id()))
+            .collect();
+        let schedules: Vec<Schedule> = (0..AGENTS).map(|agent| schedule.of_agent(agent)).collect();
+        let mut agents = self.start_agents(&names, &schedules)?;
+
+        let start_us = wall_us() + LEAD_US;
+        agents
+            .iter_mut()
+            .for_each(|agent| agent.tell(&format!("start {start_us}")));
+        self.view.begin();
+        let outage = (!attached).then(|| Outage::planned(self.plan.seconds));
+        let (told, outage) = self.play(&mut agents, outage)?;
+        drop(agents);
+        self.view.say("judging: the model replays the log");
+        let report = self.judge(
+            &names,
+            &schedules,
+            &told,
+            start_us,
+            &outage,
+            stretch.as_ref(),
+        )?;
+        if let Some(mut aggregator) = self.aggregator.take()
+            && aggregator.stop(Duration::from_secs(6)).is_none()
+        {
+            bail!("the aggregator did not stop within 6 s");
+        }
+        Ok(report)
+    }
+
+    fn limits_file(&self) -> PathBuf {
+        self.place.path().join("limits.toml")
+    }
+
+    fn schedule(&self) -> anyhow::Result<(Schedule, Option<Stretch>)> {
+        let Plan { seed, seconds, .. } = self.plan;
+        Ok(match &self.plan.source {
+            Source::MadeUp => (Schedule::made_up(seed, seconds, AGENTS), None),
+            Source::Against { resources, run } => (
+                Schedule::against(resources, run, seed, seconds, AGENTS),
+                None,
+            ),
+            Source::AccessLog {
+                path,
+                resource,
+                speed,
+            } => {
+                let speed = u64::from(*speed);
+                let (schedule, stretch) = Schedule::replay(path, resource, speed, seconds, AGENTS)?;
+                (schedule, Some(stretch))
+            }
+        })
+    }
+
+    fn start_aggregator(&mut self) -> anyhow::Result<()> {
+        self.aggregators += 1;
+        let number = self.aggregators;
+        // After an outage the same addresses: agents look for it where it was.
+        let or_any = |address: &str| {
+            if address.is_empty() {
+                "127.0.0.1:0".to_owned()
+            } else {
+                address.to_owned()
+            }
+        };
+        let mut args: Vec<String> = ["serve", "--with-stdin", "--name", "demo"]
+            .map(str::to_owned)
+            .into();
+        args.extend(["--limits".to_owned(), arg(&self.limits_file())]);
+        args.extend(["--http".to_owned(), or_any(&self.addresses.http)]);
+        args.extend(["--agents".to_owned(), or_any(&self.addresses.agents)]);
+        args.extend(["--feed".to_owned(), or_any(&self.addresses.feed)]);
+        match &self.plan.log {
+            Log::Journal => args.extend(["--journal".to_owned(), arg(&self.journal())]),
+            Log::Kafka { bootstrap, prefix } => {
+                // On Kafka limits are pushed by operators, unless a file says otherwise.
+                let config = format!(
+                    "[limits]\nfollow_file = true\n[kafka]\npartitions = {KAFKA_PARTITIONS}\n"
+                );
+                let file = self.place.path().join("tollgate.toml");
+                std::fs::write(&file, config)?;
+                args.extend(["--config".to_owned(), arg(&file)]);
+                args.extend(["--kafka", bootstrap, "--topic-prefix", prefix].map(str::to_owned));
+            }
+            Log::Attached { .. } => {}
+        }
+        let kept = Kept::aggregator(number, &args, self.sender.clone())
+            .context("cannot start the aggregator")?;
+        self.aggregator = Some(kept);
+        let addresses = self.wait_for(
+            START_WITHIN,
+            "the aggregator to listen",
+            |news| match news {
+                News::Listening(addresses) => Ok(Some(addresses.clone())),
+                News::Ended(Who::Aggregator(ended)) if *ended == number => {
+                    bail!("the aggregator ended")
+                }
+                _ => Ok(None),
+            },
+        )?;
+        self.view.say(&format!(
+            "aggregator {number} listens on {}",
+            addresses.agents
+        ));
+        self.addresses = addresses;
+        self.wait_until_ready()
+    }
+
+    /// Until the aggregator says that it has caught up.
+    fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        let url = format!("http://{}/readyz", self.addresses.http);
+        let until = Instant::now() + START_WITHIN;
+        loop {
+            match ureq::get(&url).call() {
+                Ok(_) => return Ok(()),
+                Err(error) if until < Instant::now() => {
+                    bail!("the aggregator did not become ready: {error}")
+                }
+                Err(_) => self.pass(Duration::from_millis(20))?,
+            }
+        }
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.place.path().join("journal")
+    }
+
+    fn seen_file(&self, agent: usize) -> PathBuf {
+        self.place.path().join(format!("seen-{agent}"))
+    }
+
+    fn start_agents(
+        &mut self,
+        names: &[String],
+        schedules: &[Schedule],
+    ) -> anyhow::Result<Vec<Kept>> {
+        let mut agents = Vec::new();
+        for (index, (name, schedule)) in names.iter().zip(schedules).enumerate() {
+            let file = self.place.path().join(format!("schedule-{index}.json"));
+            std::fs::write(&file, serde_json::to_vec(schedule)?)?;
+            let mut args: Vec<String> = ["demo-agent", "--name", name].map(str::to_owned).into();
+            args.extend(["--aggregator".to_owned(), self.addresses.agents.clone()]);
+            args.extend([
+                "--schedule".to_owned(),
+                arg(&file),
+                "--seen".to_owned(),
+                arg(&self.seen_file(index)),
+            ]);
+            if let Log::Kafka { bootstrap, prefix } = &self.plan.log {
+                args.extend(["--kafka", bootstrap, "--topic-prefix", prefix].map(str::to_owned));
+            }
+            agents.push(
+                Kept::agent(index, &args, self.sender.clone()).context("cannot start an agent")?,
+            );
+        }
+        let mut ready = vec![false; agents.len()];
+        while ready.contains(&false) {
+            let (index, is_ready) =
+                self.wait_for(START_WITHIN, "the agents to be ready", |news| match news {
+                    News::Agent(index, told) => Ok(Some((*index, told.ready))),
+                    News::Ended(Who::Agent(index)) => bail!("agent {} ended", index + 1),
+                    _ => Ok(None),
+                })?;
+            if !is_ready {
+                bail!("agent {} heard nothing of the aggregator", index + 1);
+            }
+            ready[index] = true;
+        }
+        self.view.say("agents are ready");
+        Ok(agents)
+    }
+
+    /// The run, from the first call to the agents' last words.
+    fn play(
+        &mut self,
+        agents: &mut [Kept],
+        mut outage: Option<Outage>,
+    ) -> anyhow::Result<(Vec<Told>, Option<Outage>)> {
+        const STEP: Duration = Duration::from_millis(20);
+        let began = Instant::now();
+        let until = began
+            + Duration::from_micros(LEAD_US)
+            + Duration::from_secs(self.plan.seconds)
+            + END_WITHIN;
+        let mut told = vec![Told::default(); agents.len()];
+        while told.iter().any(|told| !told.done) {
+            if until < Instant::now() {
+                bail!("the agents did not end in time");
+            }
+            match self.next(STEP)? {
+                Some(News::Agent(index, counts)) => told[index] = counts,
+                Some(News::Ended(Who::Agent(index))) if !told[index].done => {
+                    bail!("agent {} ended early", index + 1)
+                }
+                Some(News::Ended(Who::Aggregator(number)))
+                    if number == self.aggregators && self.aggregator.is_some() =>
+                {
+                    bail!("the aggregator ended by itself");
+                }
+                _ => {}
+            }
+            self.view.show(&told);
+            if let Some(outage) = &mut outage {
+                self.outage_step(
+                    outage,
+                    began
+                        .elapsed()
+                        .saturating_sub(Duration::from_micros(LEAD_US)),
+                    agents,
+                )?;
+            }
+        }
+        Ok((told, outage))
+    }
+
+    fn outage_step(
+        &mut self,
+        outage: &mut Outage,
+        passed: Duration,
+        agents: &mut [Kept],
+    ) -> anyhow::Result<()> {
+        if outage.began_us == u64::MAX && outage.from <= passed {
+            outage.began_us = wall_us();
+            agents.iter_mut().for_each(|agent| agent.tell("outage"));
+            if let Some(mut aggregator) = self.aggregator.take() {
+                aggregator.kill();
+            }
+            self.view.say("aggregator killed; calls go on");
+        } else if outage.began_us != u64::MAX && self.aggregator.is_none() && outage.to <= passed {
+            agents.iter_mut().for_each(|agent| agent.tell("back"));
+            outage.lasted = Some(Duration::from_micros(
+                wall_us().saturating_sub(outage.began_us),
+            ));
+            let again = Instant::now();
+            self.start_aggregator()?;
+            outage.caught_up = Some(again.elapsed());
+            self.view.say("aggregator is back and has caught up");
+        }
+        Ok(())
+    }
+
+    fn judge(
+        &mut self,
+        names: &[String],
+        schedules: &[Schedule],
+        told: &[Told],
+        start_us: u64,
+        outage: &Option<Outage>,
+        stretch: Option<&Stretch>,
+    ) -> anyhow::Result<Report> {
+        let seen = (0..names.len())
+            .map(|agent| read_seen(&self.seen_file(agent)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let evidence = Evidence {
+            names,
+            schedules,
+            seen: &seen,
+            limits: &self.plan.limits,
+            start_us,
+            outage_us: outage.as_ref().map_or(u64::MAX, |outage| outage.began_us),
+        };
+        let mut source = self.source()?;
+        let versions = source.versions()?;
+        let judge = Judge::new(source.partitions(), MacKey::UNPROTECTED);
+        let mut bench = Bench::new(&evidence, judge);
+        for partition in 0..source.partitions() {
+            source.read(Stream::Hits, partition, &mut |record| {
+                bench.record(partition, record, &versions)
+            })?;
+        }
+        let (verdict, unread) = bench.verdict();
+        let counts = AgentCounts {
+            accepted: told.iter().map(|told| told.accepted).sum(),
+            dropped: told.iter().map(|told| told.dropped).sum(),
+        };
+        let costs: Vec<_> = told
+            .iter()
+            .map(|told| (told.cost, told.cost_blind))
+            .collect();
+        let mut report = Report::of(verdict, &costs, counts).with_stretch(stretch);
+        report.log_records_unread = unread;
+        report.seed = self.plan.seed;
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        report.outage_ms = outage.as_ref().and_then(|outage| outage.lasted).map(ms);
+        report.caught_up_ms = outage.as_ref().and_then(|outage| outage.caught_up).map(ms);
+        if let Log::Kafka { prefix, .. } = &self.plan.log {
+            report.topic_prefix = Some(prefix.clone());
+        }
+        Ok(report)
+    }
+
+    fn source(&self) -> anyhow::Result<Box<dyn LogSource>> {
+        let journal =
+            |dir: &Path| anyhow::Ok(Box::new(JournalSource::open(dir)?) as Box<dyn LogSource>);
+        match &self.plan.log {
+            Log::Journal => journal(&self.journal()),
+            Log::Attached {
+                log: AttachedLog::Journal(dir),
+                ..
+            } => journal(dir),
+            Log::Kafka { bootstrap, prefix } => {
+                super::log_source::kafka(bootstrap, prefix, KAFKA_PARTITIONS)
+            }
+            Log::Attached {
+                log:
+                    AttachedLog::Kafka {
+                        bootstrap,
+                        prefix,
+                        partitions,
+                    },
+                ..
+            } => super::log_source::kafka(bootstrap, prefix, *partitions),
+        }
+    }
+
+    /// The next news, or none within the time.
+    fn next(&mut self, within: Duration) -> anyhow::Result<Option<News>> {
+        if let Some(news) = self.put_by.pop_front() {
+            return Ok(Some(news));
+        }
+        match self.news.recv_timeout(within) {
+            Ok(News::Interrupted(signal)) => Err(Interrupted(signal).into()),
+            Ok(News::Logged(line)) => {
+                self.last_log.push_back(line);
+                if 20 < self.last_log.len() {
+                    self.last_log.pop_front();
+                }
+                Ok(None)
+            }
+            Ok(news) => Ok(Some(news)),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(None),
+        }
+    }
+
+    /// Lets time pass, keeping for later what is said meanwhile.
+    fn pass(&mut self, time: Duration) -> anyhow::Result<()> {
+        let put_by = std::mem::take(&mut self.put_by);
+        let until = Instant::now() + time;
+        let mut later = put_by;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            if let Some(news) = self.next(left)? {
+                later.push_back(news);
+            }
+        }
+        self.put_by = later;
+        Ok(())
+    }
+
+    /// Waits for something to be said, keeping everything else for later.
+    fn wait_for<T>(
+        &mut self,
+        within: Duration,
+        what: &str,
+        mut wanted: impl FnMut(&News) -> anyhow::Result<Option<T>>,
+    ) -> anyhow::Result<T> {
+        let until = Instant::now() + within;
+        let mut later = VecDeque::new();
+        let found = loop {
+            let Some(left) = until.checked_duration_since(Instant::now()) else {
+                bail!("waited {} s for {what}", within.as_secs());
+            };
+            if let Some(news) = self.next(left)? {
+                match wanted(&news)? {
+                    Some(found) => break found,
+                    None => later.push_back(news),
+                }
+            }
+        };
+        later.append(&mut self.put_by);
+        self.put_by = later;
+        Ok(found)
+    }
+}
+
+/// When the aggregator is to be away, and what came of it.
+#[derive(Clone, Copy, Debug)]
+struct Outage {
+    from: Duration,
+    to: Duration,
+    began_us: u64,
+    lasted: Option<Duration>,
+    caught_up: Option<Duration>,
+}
+
+impl Outage {
+    fn planned(seconds: u64) -> Self {
+        let from = Duration::from_secs(seconds).mul_f64(OUTAGE.0);
+        let to = from + Duration::from_secs(seconds).mul_f64(OUTAGE.1);
+        Self {
+            from,
+            to,
+            began_us: u64::MAX,
+            lasted: None,
+            caught_up: None,
+        }
+    }
+}

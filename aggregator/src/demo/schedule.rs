@@ -1,0 +1,425 @@
+//! What is offered: which agent calls what, on whose behalf, and when.
+//!
+//! Two sources: made-up tenants, some above their limits and some below, drawn from a seed; or the
+//! densest stretch of an access log, played faster than it was. Knows nothing of limits and of
+//! processes. What stays true: calls are in order of time, and one seed gives one schedule.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use serde::{Deserialize, Serialize};
+
+use crate::traffic::{self, AccessLog};
+
+/// One call: when, by which agent, on what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Call {
+    /// Microseconds after the start.
+    pub at_us: u64,
+    /// Index of the agent that makes it.
+    pub agent: u32,
+    /// Index into [`Schedule::resources`].
+    pub resource: u32,
+    /// Index into [`Schedule::domains`].
+    pub domain: u32,
+}
+
+/// All calls of a demonstration, in order of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Names of resources.
+    pub resources: Vec<String>,
+    /// Names of domains.
+    pub domains: Vec<String>,
+    /// The calls.
+    pub calls: Vec<Call>,
+}
+
+/// What was taken from an access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Lines of the log, unreadable ones included.
+    pub lines: u64,
+    /// Unreadable lines.
+    pub skipped: u64,
+    /// The first second replayed, since the Unix epoch.
+    pub from_s: u64,
+    /// Seconds of the log that the replay covers.
+    pub covered_s: u64,
+}
+
+/// Why an access log cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum LogFault {
+    /// It cannot be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// What was said.
+        source: std::io::Error,
+    },
+    /// There is nothing in it.
+    #[error(
+        "{path}: no line can be read as an access log (combined format); line {line}: expected {expected}, found {found:?}"
+    )]
+    Empty {
+        /// The file.
+        path: String,
+        /// The first unreadable line, 0 for an empty file.
+        line: u64,
+        /// What was expected there.
+        expected: &'static str,
+        /// What stands there.
+        found: String,
+    },
+}
+
+/// A tenant of the made-up traffic: so many calls a second, in pulses.
+struct Tenant {
+    resource: &'static str,
+    domain: &'static str,
+    /// Calls a second while it is awake.
+    rate: f64,
+    /// Awake for so many seconds of every so many.
+    awake_s: (f64, f64),
+}
+
+/// Above some limits, below others, in several shapes.
+const TENANTS: [Tenant; 12] = [
+    Tenant {
+        resource: "demo.search",
+        domain: "quiet",
+        rate: 5.0,
+        awake_s: (1.0, 1.0),
+    },
+    Tenant {
+        resource: "demo.search",
+        domain: "steady",
+        rate: 30.0,
+        awake_s: (1.0, 1.0),
+    },
+    Tenant {
+        resource: "demo.search",
+        domain: "premium",
+        rate: 200.0,
+        awake_s: (1.0, 1.0),
+    },
+    Tenant {
+        resource: "demo.search",
+        domain: "greedy",
+        rate: 300.0,
+        awake_s: (1.0, 1.0),
+    },
+    Tenant {
+        resource: "demo.search",
+        domain: "bursty",
+        rate: 400.0,
+        awake_s: (0.5, 4.0),
+    },
+    Tenant {
+        resource: "demo.login",
+        domain: "alice",
+        rate: 0.5,
+        awake_s: (1.0, 1.0),
+    },
+    Tenant {
+        resource: "demo.login",
+        domain: "bob",
+        rate: 2.0,
+        awake_s: (1.0, 1.0),
+    },
+    Tenant {
+        resource: "demo.login",
+        domain: "guesser",
+        rate: 60.0,
+        awake_s: (2.0, 6.0),
+    },
+    Tenant {
+        resource: "demo.export",
+        domain: "north",
+        rate: 60.0,
+        awake_s: (1.0, 1.0),
+    },
+    Tenant {
+        resource: "demo.export",
+        domain: "south",
+        rate: 60.0,
+        awake_s: (2.0, 3.0),
+    },
+    Tenant {
+        resource: "demo.export",
+        domain: "east",
+        rate: 60.0,
+        awake_s: (1.0, 2.0),
+    },
+    Tenant {
+        resource: "demo.export",
+        domain: "west",
+        rate: 20.0,
+        awake_s: (1.0, 1.0),
+    },
+];
+
+impl Schedule {
+    /// The made-up tenants' calls for so many seconds, spread over so many agents.
+    pub fn made_up(seed: u64, seconds: u64, agents: u32) -> Self {
+        let mut schedule = Self::default();
+        let mut draw = Draw(ChaCha8Rng::seed_from_u64(seed));
+        let end = seconds as f64;
+        for tenant in &TENANTS {
+            let resource = index_of(&mut schedule.resources, tenant.resource);
+            let domain = index_of(&mut schedule.domains, tenant.domain);
+            let mut at = 0.0;
+            loop {
+                // Exponential gaps: calls of many users behind one tenant do not know of each other.
+                at += -draw.unit().ln() / tenant.rate;
+                let (awake, period) = tenant.awake_s;
+                let asleep_from = (at / period).floor() * period + awake;
+                if asleep_from <= at {
+                    at = (at / period).floor() * period + period;
+                }
+                if end <= at {
+                    break;
+                }
+                let agent = draw.below(agents);
+                schedule.calls.push(Call {
+                    at_us: (at * 1e6) as u64,
+                    agent,
+                    resource,
+                    domain,
+                });
+            }
+        }
+        schedule.calls.sort_unstable();
+        schedule
+    }
+
+    /// Calls above the limits of given resources, for a fleet whose limits are not ours to choose: a
+    /// domain of its own for each resource at each of these rates a second.
+    pub fn against(
+        resources: &[(String, f64)],
+        run: &str,
+        seed: u64,
+        seconds: u64,
+        agents: u32,
+    ) -> Self {
+        let mut schedule = Self::default();
+        let mut draw = Draw(ChaCha8Rng::seed_from_u64(seed));
+        for (number, (name, rate)) in resources.iter().enumerate() {
+            let resource = index_of(&mut schedule.resources, name);
+            let domain = index_of(&mut schedule.domains, &format!("demo-{run}-{number}"));
+            let mut at = 0.0;
+            loop {
+                at += -draw.unit().ln() / rate;
+                if seconds as f64 <= at {
+                    break;
+                }
+                let agent = draw.below(agents);
+                schedule.calls.push(Call {
+                    at_us: (at * 1e6) as u64,
+                    agent,
+                    resource,
+                    domain,
+                });
+            }
+        }
+        schedule.calls.sort_unstable();
+        schedule
+    }
+
+    /// The densest stretch of an access log that fills `seconds` at `speed`.
+    ///
+    /// The log's stamps are whole seconds; the requests of one second are spread evenly over it.
+    ///
+    /// # Errors
+    ///
+    /// [`LogFault`].
+    pub fn replay(
+        path: &Path,
+        resource: &str,
+        speed: u64,
+        seconds: u64,
+        agents: u32,
+    ) -> Result<(Self, Stretch), LogFault> {
+        let shown = path.display().to_string();
+        let read = |source| LogFault::Read {
+            path: shown.clone(),
+            source,
+        };
+        let mut log = AccessLog::new(traffic::open(path).map_err(read)?);
+        let mut schedule = Self {
+            resources: vec![resource.to_owned()],
+            ..Self::default()
+        };
+        let mut numbers: HashMap<String, u32> = HashMap::new();
+        let mut requests: Vec<(u64, u32)> = Vec::new();
+        while let Some(request) = log.next_request().map_err(read)? {
+            let domain = match numbers.get(request.client) {
+                Some(number) => *number,
+                None => {
+                    let number = schedule.domains.len() as u32;
+                    schedule.domains.push(request.client.to_owned());
+                    numbers.insert(request.client.to_owned(), number);
+                    number
+                }
+            };
+            requests.push((request.at.as_micros() / 1_000_000, domain));
+        }
+        if requests.is_empty() {
+            let first = log.unreadable().first();
+            return Err(LogFault::Empty {
+                path: shown.clone(),
+                line: first.map_or(0, |unreadable| unreadable.line),
+                expected: first.map_or("at least one line", |unreadable| unreadable.expected),
+                found: first.map_or_else(String::new, |unreadable| unreadable.found.clone()),
+            });
+        }
+        // A stable sort: lines of one second keep the order of the file.
+        requests.sort_by_key(|(second, _)| *second);
+        let wanted_s = seconds.saturating_mul(speed).max(1);
+        let dense = densest(&requests, wanted_s);
+        let from_s = dense[0].0;
+        let covered_s = dense[dense.len() - 1].0 - from_s + 1;
+        schedule.calls = spread(dense, from_s, speed, agents);
+        let stretch = Stretch {
+            lines: log.lines(),
+            skipped: log.skipped(),
+            from_s,
+            covered_s,
+        };
+        Ok((schedule, stretch))
+    }
+
+    /// The same schedule with only the calls of one agent.
+    pub fn of_agent(&self, agent: u32) -> Self {
+        let calls = self
+            .calls
+            .iter()
+            .copied()
+            .filter(|call| call.agent == agent)
+            .collect();
+        Self {
+            resources: self.resources.clone(),
+            domains: self.domains.clone(),
+            calls,
+        }
+    }
+}
+
+/// The slice of at most `span_s` seconds with the most requests; the first of several.
+fn densest(requests: &[(u64, u32)], span_s: u64) -> &[(u64, u32)] {
+    let (mut best, mut from) = (0..0, 0);
+    for to in 0..requests.len() {
+        while span_s <= requests[to].0 - requests[from].0 {
+            from += 1;
+        }
+        if best.len() < to + 1 - from {
+            best = from..to + 1;
+        }
+    }
+    &requests[best]
+}
+
+fn spread(requests: &[(u64, u32)], from_s: u64, speed: u64, agents: u32) -> Vec<Call> {
+    let mut calls = Vec::with_capacity(requests.len());
+    for second in requests.chunk_by(|a, b| a.0 == b.0) {
+        for (number, (at_s, domain)) in second.iter().enumerate() {
+            let log_us =
+                (at_s - from_s) * 1_000_000 + number as u64 * 1_000_000 / second.len() as u64;
+            // Turn by turn: the calls of one client then reach the limiter through every agent.
+            let agent = calls.len() as u32 % agents;
+            calls.push(Call {
+                at_us: log_us / speed,
+                agent,
+                resource: 0,
+                domain: *domain,
+            });
+        }
+    }
+    calls
+}
+
+fn index_of(names: &mut Vec<String>, name: &str) -> u32 {
+    let index = names
+        .iter()
+        .position(|known| known == name)
+        .unwrap_or_else(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        });
+    index as u32
+}
+
+struct Draw(ChaCha8Rng);
+
+impl Draw {
+    /// A number above 0 and up to 1.
+    fn unit(&mut self) -> f64 {
+        ((self.0.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    fn below(&mut self, bound: u32) -> u32 {
+        self.0.next_u32() % bound.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_seed_gives_one_schedule() {
+        let one = Schedule::made_up(7, 5, 2);
+        assert_eq!(one, Schedule::made_up(7, 5, 2));
+        assert_ne!(one, Schedule::made_up(8, 5, 2));
+        assert!(one.calls.is_sorted());
+        let agents: Vec<usize> = (0..2)
+            .map(|agent| one.of_agent(agent).calls.len())
+            .collect();
+        assert_eq!(agents.iter().sum::<usize>(), one.calls.len());
+        assert!(agents.iter().all(|calls| 1_000 < *calls));
+    }
+
+    #[test]
+    fn the_densest_stretch_is_replayed_with_each_second_spread() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("access.log");
+        let line = |second: u32, client: u32| {
+            format!("10.0.0.{client} - - [20/Feb/2016:00:00:{second:02} +0000] \"GET /\" 200 1\n")
+        };
+        // Five requests in seconds 10 and 11, two elsewhere, one of them out of order.
+        let text: String = [(1, 1), (10, 1), (10, 2), (11, 1), (40, 3), (10, 3), (11, 2)]
+            .map(|(s, c)| line(s, c))
+            .concat();
+        std::fs::write(&path, text).expect("written");
+        let (schedule, stretch) = Schedule::replay(&path, "r", 2, 1, 2).expect("a log");
+        assert_eq!((stretch.lines, stretch.covered_s), (7, 2));
+        let at: Vec<u64> = schedule.calls.iter().map(|call| call.at_us).collect();
+        assert_eq!(at, [0, 166_666, 333_333, 500_000, 750_000]);
+        assert_eq!(
+            schedule
+                .calls
+                .iter()
+                .map(|call| call.agent)
+                .collect::<Vec<_>>(),
+            [0, 1, 0, 1, 0]
+        );
+    }
+
+    #[test]
+    fn what_is_no_access_log_is_refused_with_its_first_line() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("notes.txt");
+        std::fs::write(&path, "dear diary\n").expect("written");
+        let fault = Schedule::replay(&path, "r", 60, 20, 2).expect_err("no log");
+        assert!(
+            fault
+                .to_string()
+                .contains("line 1: expected a date in brackets, found \"dear diary\""),
+            "{fault}"
+        );
+    }
+}

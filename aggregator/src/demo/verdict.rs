@@ -1,0 +1,388 @@
+//! What a demonstration showed: calls, log and model brought together.
+//!
+//! The model replays the log and says what was denied and what was excess; an ideal in-line limiter,
+//! the model's too, is asked every offered call in order of time. Overshoot, excess and totals are
+//! taken of the part before the outage, since during it letting everything through is the promise;
+//! refusals are checked over all of it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use tollgate_engine::limits::Limits;
+use tollgate_model::InlineLimiter;
+use tollgate_model::log::EntryRuling;
+
+use super::figures::{Overshoot, Windows, overshoot, percentile};
+use super::player::{Answer, Seen};
+use super::schedule::Schedule;
+use crate::judge::{Judge, RuledBatch, Versions, to_model};
+use crate::log::Delivered;
+
+/// How many unjustified refusals are kept to be shown.
+const SHOWN_MAX: usize = 10;
+
+/// What each agent did, and what stands in the log.
+pub struct Evidence<'a> {
+    /// Names of the agents, by index.
+    pub names: &'a [String],
+    /// What each was to do.
+    pub schedules: &'a [Schedule],
+    /// What each saw.
+    pub seen: &'a [Vec<Seen>],
+    /// The limits that were in force.
+    pub limits: &'a Limits,
+    /// When the schedule began, in microseconds since the Unix epoch.
+    pub start_us: u64,
+    /// When the aggregator was stopped; the end of time where it was not.
+    pub outage_us: u64,
+}
+
+/// Calls of one part of the demonstration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Made.
+    pub offered: u64,
+    /// Let through.
+    pub let_through: u64,
+    /// Refused under statements of aggregators.
+    pub refused: u64,
+    /// Refused by an agent's own policy.
+    pub by_policy: u64,
+}
+
+/// The verdict.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// Before the outage.
+    pub calls: Calls,
+    /// From the outage on.
+    pub later: Calls,
+    /// What the ideal limiter would have let through of the calls before the outage.
+    pub ideal_let_through: u64,
+    /// Hits before the outage that were let through and that an ideal limiter over the log refuses.
+    pub excess: u64,
+    /// Overshoot by pair and window; none where nobody reached a limit.
+    pub overshoot: Option<Overshoot>,
+    /// Refusals that the model does not justify, in all of the demonstration.
+    pub unjustified: u64,
+    /// The first of them, for people.
+    pub unjustified_shown: Vec<String>,
+    /// From the call that filled a window to the slowest agent's deny list, in microseconds, each
+    /// denial before the outage once.
+    pub delays_us: Vec<u64>,
+    /// The same for each (denial, agent).
+    pub delays_each_us: Vec<u64>,
+    /// Denials of pairs before the outage, by the model.
+    pub denials: u64,
+    /// Of those, denials that some agent did not hear of.
+    pub unheard: u64,
+}
+
+/// The calls of one agent and pair that were let through, in order, and how many of them the log has.
+#[derive(Debug, Default)]
+struct PairCalls {
+    monotonic_ns: Vec<u64>,
+    logged: usize,
+}
+
+/// By resource and domain.
+type LetThrough = HashMap<String, HashMap<String, PairCalls>>;
+
+/// Works it out as the log is read.
+pub struct Bench<'a> {
+    evidence: &'a Evidence<'a>,
+    judge: Judge,
+    let_through: Vec<LetThrough>,
+    /// By agent: when it entered the denial of (partition, offset, entry).
+    heard: Vec<HashMap<(u32, u64, u32), u64>>,
+    reached: BTreeSet<(String, Option<String>)>,
+    verdict: Verdict,
+}
+
+impl<'a> Bench<'a> {
+    /// Ready for the log's first record.
+    pub fn new(evidence: &'a Evidence<'a>, judge: Judge) -> Self {
+        let mut bench = Self {
+            evidence,
+            judge,
+            let_through: Vec::new(),
+            heard: Vec::new(),
+            reached: BTreeSet::new(),
+            verdict: Verdict::default(),
+        };
+        for (schedule, seen) in evidence.schedules.iter().zip(evidence.seen) {
+            let (mut through, mut heard) = (LetThrough::new(), HashMap::new());
+            for one in seen {
+                match one {
+                    Seen::Call {
+                        index,
+                        monotonic_ns,
+                        answer: Answer::LetThrough,
+                        ..
+                    } => {
+                        let (resource, domain) = names_of(schedule, *index);
+                        let domains = through.entry(resource.to_owned()).or_default();
+                        let calls = domains.entry(domain.to_owned()).or_default();
+                        calls.monotonic_ns.push(*monotonic_ns);
+                    }
+                    Seen::Call { .. } => {}
+                    Seen::Heard { monotonic_ns, code } => {
+                        let place = (code.partition, code.place.offset, code.place.entry);
+                        heard.entry(place).or_insert(*monotonic_ns);
+                    }
+                }
+            }
+            bench.let_through.push(through);
+            bench.heard.push(heard);
+        }
+        bench
+    }
+
+    /// The next record of a partition.
+    pub fn record(&mut self, partition: u32, delivered: &Delivered, versions: &Versions) {
+        let Some(ruled) = self.judge.apply(partition, delivered, versions) else {
+            return;
+        };
+        let Some(agent) = self
+            .evidence
+            .names
+            .iter()
+            .position(|name| name == ruled.agent)
+        else {
+            return;
+        };
+        let mut filled_at = BTreeMap::new();
+        for (number, (entry, ruling)) in ruled.entries.iter().enumerate() {
+            let domains = self.let_through[agent].get_mut(entry.resource);
+            let Some(calls) = domains.and_then(|domains| domains.get_mut(entry.domain)) else {
+                continue;
+            };
+            if matches!(
+                ruling,
+                EntryRuling::NotRuled(tollgate_model::log::NotRuled::Duplicate)
+            ) {
+                continue;
+            }
+            let granted = match ruling {
+                EntryRuling::Ruled { at_us, outcome } => {
+                    if *at_us < self.evidence.outage_us {
+                        self.verdict.excess += outcome.excess;
+                    }
+                    outcome.granted
+                }
+                EntryRuling::NotRuled(_) => 0,
+            };
+            let filling = calls.logged + usize::try_from(granted.max(1)).unwrap_or(usize::MAX);
+            if let Some(at) = calls.monotonic_ns.get(filling - 1) {
+                filled_at.insert(number as u32, *at);
+            }
+            calls.logged += usize::try_from(entry.n).unwrap_or(usize::MAX);
+        }
+        self.statements(&ruled, &filled_at);
+    }
+
+    fn statements(&mut self, ruled: &RuledBatch<'_>, filled_at: &BTreeMap<u32, u64>) {
+        for (scope, statement) in &ruled.statements {
+            if statement.denied.is_none() {
+                continue;
+            }
+            self.reached
+                .insert((scope.resource.clone(), scope.domain.clone()));
+            let Some(filled_ns) = filled_at.get(&statement.place.entry) else {
+                continue;
+            };
+            let wall = self.wall_of(*filled_ns);
+            if scope.domain.is_none() || self.evidence.outage_us <= wall {
+                continue;
+            }
+            self.verdict.denials += 1;
+            let place = (
+                ruled.partition,
+                statement.place.offset,
+                statement.place.entry,
+            );
+            let heard: Vec<u64> = self
+                .heard
+                .iter()
+                .filter_map(|heard| heard.get(&place))
+                .map(|at| at.saturating_sub(*filled_ns) / 1_000)
+                .collect();
+            self.verdict.delays_each_us.extend(&heard);
+            match heard.iter().max() {
+                Some(slowest) if heard.len() == self.heard.len() => {
+                    self.verdict.delays_us.push(*slowest)
+                }
+                _ => self.verdict.unheard += 1,
+            }
+        }
+    }
+
+    /// Wall time of a monotonic instant, by the first call that was made.
+    fn wall_of(&self, monotonic: u64) -> u64 {
+        let first = self
+            .evidence
+            .seen
+            .iter()
+            .flatten()
+            .find_map(|one| match one {
+                Seen::Call {
+                    wall_us,
+                    monotonic_ns,
+                    ..
+                } => Some((*wall_us, *monotonic_ns)),
+                Seen::Heard { .. } => None,
+            });
+        first.map_or(0, |(wall, then)| {
+            (wall + monotonic / 1_000).saturating_sub(then / 1_000)
+        })
+    }
+
+    /// The verdict, once the whole log has been read, and how many records nobody could read.
+    pub fn verdict(mut self) -> (Verdict, u64) {
+        for (agent, seen) in self.evidence.seen.iter().enumerate() {
+            for one in seen {
+                if let Seen::Call {
+                    index,
+                    wall_us,
+                    answer,
+                    ..
+                } = one
+                {
+                    self.count(agent, *index, *wall_us, answer);
+                }
+            }
+        }
+        self.compare_with_ideal();
+        let unseen = self.judge.unseen();
+        (self.verdict, unseen.undecodable + unseen.forged)
+    }
+
+    fn count(&mut self, agent: usize, index: usize, wall_us: u64, answer: &Answer) {
+        let before = wall_us < self.evidence.outage_us;
+        let calls = if before {
+            &mut self.verdict.calls
+        } else {
+            &mut self.verdict.later
+        };
+        calls.offered += 1;
+        match answer {
+            Answer::LetThrough => calls.let_through += 1,
+            Answer::ByPolicy(_) => calls.by_policy += 1,
+            Answer::Refused(code) => {
+                calls.refused += 1;
+                let (resource, domain) = names_of(&self.evidence.schedules[agent], index);
+                self.reached
+                    .insert((resource.to_owned(), Some(domain.to_owned())));
+                if !self.judge.justifies(*code, resource, domain, wall_us) {
+                    self.verdict.unjustified += 1;
+                    if self.verdict.unjustified_shown.len() < SHOWN_MAX {
+                        let name = &self.evidence.names[agent];
+                        self.verdict.unjustified_shown.push(format!(
+                            "{name} refused {resource} {domain} at {wall_us} under {code}"
+                        ));
+                    }
+                }
+            }
+        }
+    }
+
+    fn compare_with_ideal(&mut self) {
+        let evidence = self.evidence;
+        let mut calls: Vec<(u64, usize, usize, bool)> = Vec::new();
+        for (agent, seen) in evidence.seen.iter().enumerate() {
+            calls.extend(seen.iter().filter_map(|one| match one {
+                Seen::Call {
+                    index,
+                    wall_us,
+                    answer,
+                    ..
+                } if *wall_us < evidence.outage_us => {
+                    Some((*wall_us, agent, *index, *answer == Answer::LetThrough))
+                }
+                _ => None,
+            }));
+        }
+        calls.sort_unstable();
+        let model = to_model(evidence.limits);
+        let mut limiters: HashMap<&str, InlineLimiter> = model
+            .resources
+            .iter()
+            .map(|(name, limits)| (name.as_str(), InlineLimiter::new(limits.clone())))
+            .collect();
+        let mut windows = Windows::default();
+        let mut lengths: HashMap<(u32, u32), u64> = HashMap::new();
+        for (at_us, agent, index, let_through) in calls {
+            let schedule = &evidence.schedules[agent];
+            let Some(call) = schedule.calls.get(index) else {
+                continue;
+            };
+            let (resource, domain) = names_of(schedule, index);
+            let granted = limiters
+                .get_mut(resource)
+                .map_or(1, |limiter| limiter.grant(at_us, domain, 1, 1));
+            self.verdict.ideal_let_through += granted;
+            // Where a global limit closed, who of all domains came first is chance: the resource is
+            // compared as a whole.
+            let whole = self.reached.contains(&(resource.to_owned(), None));
+            let unit = (call.resource, if whole { u32::MAX } else { call.domain });
+            let length = *lengths.entry(unit).or_insert_with(|| {
+                if whole {
+                    SECOND_US
+                } else {
+                    window_us(evidence.limits, resource, domain)
+                }
+            });
+            let window = at_us.saturating_sub(evidence.start_us) / length;
+            let count = windows.of(unit.0, unit.1, window);
+            count.let_through += u64::from(let_through);
+            count.ideal += granted;
+        }
+        let names = &evidence.schedules[0];
+        let reached = &self.reached;
+        let whole_us = evidence.outage_us.saturating_sub(evidence.start_us);
+        let selected = windows.select(|resource, domain, window| {
+            let resource_name = names.resources[resource as usize].clone();
+            let domain_name = names.domains.get(domain as usize).cloned();
+            let length = lengths
+                .get(&(resource, domain))
+                .copied()
+                .unwrap_or(SECOND_US);
+            reached.contains(&(resource_name, domain_name))
+                && (window + 1).saturating_mul(length) <= whole_us
+        });
+        self.verdict.overshoot = overshoot(selected);
+    }
+}
+
+const SECOND_US: u64 = 1_000_000;
+
+/// The length of the windows in which a pair is compared: its longest tier window, and a second at
+/// least for its hard limit.
+fn window_us(limits: &Limits, resource: &str, domain: &str) -> u64 {
+    let Some(rate) = limits.rate(resource) else {
+        return SECOND_US;
+    };
+    let class = limits.class(rate.class_of(domain));
+    let longest = class.tiers.iter().map(|tier| tier.window.as_micros()).max();
+    longest.unwrap_or(0).max(SECOND_US)
+}
+
+fn names_of(schedule: &Schedule, index: usize) -> (&str, &str) {
+    let call = schedule.calls.get(index);
+    let resource = call.and_then(|call| schedule.resources.get(call.resource as usize));
+    let domain = call.and_then(|call| schedule.domains.get(call.domain as usize));
+    (
+        resource.map_or("", String::as_str),
+        domain.map_or("", String::as_str),
+    )
+}
+
+impl Verdict {
+    /// p50 and p99 of the denial delay; none where no denial was heard.
+    pub fn delay_us(&self) -> Option<(u64, u64)> {
+        let mut delays = self.delays_us.clone();
+        Some((
+            percentile(&mut delays, 0.5)?,
+            percentile(&mut delays, 0.99)?,
+        ))
+    }
+}
