@@ -44,7 +44,7 @@ pub struct Closure {
     pub by: Closed,
 }
 
-/// What became of an entry's hits. The three add up to them.
+/// What became of an entry's hits. The three numbers add up to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ruled {
     /// They occupy windows.
@@ -53,6 +53,8 @@ pub struct Ruled {
     pub excess: u64,
     /// Too late to say; only counted.
     pub late: u64,
+    /// The pair is known to be open at its time; if not, ask [`Pair::closure`].
+    pub open: bool,
 }
 
 /// One pair as its entries left it. Always used with the limits that its state was shaped for.
@@ -80,20 +82,18 @@ impl Pair {
         let now = self.time.map_or(at, |time| time.max(at));
         self.time = Some(now);
         self.state.forget(class, now);
-        let granted = match at < now {
-            true => late::late(class, &mut self.state, now, at, request),
-            false => Some(request::request(class, &mut self.state, now, request, u64::MAX).hits),
-        };
-        match granted {
-            Some(granted) => Ruled {
-                granted,
-                excess: request.copies - granted,
-                late: 0,
-            },
-            None => Ruled {
-                late: request.copies,
-                ..Ruled::default()
-            },
+        if at < now {
+            return Ruled::late(
+                late::late(class, &mut self.state, now, at, request),
+                request,
+            );
+        }
+        let grant = request::request(class, &mut self.state, now, request, u64::MAX);
+        Ruled {
+            granted: grant.hits,
+            excess: request.copies - grant.hits,
+            late: 0,
+            open: grant.room_left,
         }
     }
 
@@ -129,6 +129,22 @@ impl Pair {
     pub fn stays_until(&self, class: &RateClass) -> Timestamp {
         let matters = self.state.matters_until(class).unwrap_or_default();
         matters.max(self.now().saturating_add(STAYS))
+    }
+}
+
+impl Ruled {
+    fn late(granted: Option<u64>, request: Request) -> Self {
+        match granted {
+            Some(granted) => Self {
+                granted,
+                excess: request.copies - granted,
+                ..Self::default()
+            },
+            None => Self {
+                late: request.copies,
+                ..Self::default()
+            },
+        }
     }
 }
 

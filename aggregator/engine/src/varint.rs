@@ -13,7 +13,14 @@ const BYTES_MAX: usize = 10;
 
 /// Appends `value`.
 #[inline]
-pub(crate) fn write(bytes: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn write(bytes: &mut Vec<u8>, value: u64) {
+    match value < 0x80 {
+        true => bytes.push(value as u8),
+        false => write_long(bytes, value),
+    }
+}
+
+fn write_long(bytes: &mut Vec<u8>, mut value: u64) {
     while 0x80 <= value {
         bytes.push((value as u8) | 0x80);
         value >>= 7;

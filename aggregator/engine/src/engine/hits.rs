@@ -25,7 +25,7 @@ use super::denials::LiveDenial;
 use super::epochs::{Batch, Freshness};
 use super::rulings::{Correction, Counts, Fate, ResourceCounts, Rulings, TotalDue};
 use crate::limits::{Limits, Mode, RateClass, RateResource};
-use crate::pairs::{Identity, Opened, Prefix, slot_of};
+use crate::pairs::{Hint, Identity, Opened, Prefix, slot_of};
 use crate::rules::request::Request;
 use crate::stream::{Closed, Closure, Ruled};
 
@@ -83,6 +83,7 @@ struct Ahead<'a> {
     /// Index of its resource's context.
     context: usize,
     identity: Identity,
+    hint: Hint,
 }
 
 /// What all entries of a batch have in common.
@@ -207,13 +208,15 @@ impl Engine {
                     hit,
                     context,
                     identity,
+                    hint: Hint::default(),
                 });
             }
             if ahead.is_empty() {
                 break;
             }
+            let pairs = ahead.iter_mut();
             self.table
-                .read_ahead(ahead.iter().map(|ahead| ahead.identity));
+                .read_ahead(pairs.map(|ahead| (ahead.identity, &mut ahead.hint)));
             for ahead in &ahead {
                 self.entry(&common, &mut contexts[ahead.context], ahead, rulings);
             }
@@ -283,7 +286,7 @@ impl Engine {
             counts.too_old += copies;
             return;
         }
-        match self.table.open(identity) {
+        match self.table.open_near(identity, ahead.hint) {
             Opened::Known => {
                 let working = self.table.working();
                 if working.ordinal != self.steps.newest().ordinal {
@@ -314,9 +317,10 @@ impl Engine {
             granted,
             excess,
             late,
+            open,
         } = working.pair.entry(class, at, request);
         let now = working.pair.now();
-        let closure = match stated {
+        let closure = match stated && !open {
             true => working.pair.closure(class, now),
             false => None,
         };

@@ -88,6 +88,17 @@ impl Alive {
         self.add(slot, digest.wrapping_neg(), u64::MAX);
     }
 
+    /// A pair that is alive changes: from a slot and digest to others.
+    #[inline]
+    pub fn change(&mut self, before: (u64, u128), after: (u64, u128)) {
+        if before.0 == after.0 {
+            self.add(after.0, after.1.wrapping_sub(before.1), 0);
+        } else {
+            self.take_out(before.0, before.1);
+            self.enter(after.0, after.1);
+        }
+    }
+
     /// A tick of this slot was counted. Slots only rise.
     pub fn advance(&mut self, now: u64) {
         self.now = self.now.max(now);
@@ -131,7 +142,7 @@ impl Alive {
             self.ring_slot(slot).add(digest, count);
             return;
         }
-        if self.total.count == count && self.beyond.is_empty() && self.first < slot {
+        if count == 1 && self.total.count == 1 && self.beyond.is_empty() && self.first < slot {
             // The very first pair of a log: the ring begins near it, not at the epoch.
             self.first = slot.saturating_sub(RING_SLOTS / 2).max(self.now);
             return self.put_first(slot, digest, count);

@@ -330,6 +330,16 @@ impl Arena {
         Identity(bytes.map_or(0, |bytes| u128::from_le_bytes(*bytes)))
     }
 
+    /// Whether there is such a block, in use, and of this identity: for handles of which nothing is
+    /// known any more.
+    #[inline]
+    pub fn is(&self, handle: Handle, identity: Identity) -> bool {
+        let class = self.classes.get(handle.class());
+        class.is_some_and(|class| handle.number() < class.used)
+            && self.identity(handle) == identity
+            && self.state(handle)[0] != FREE
+    }
+
     /// The state in a block, with whatever lies behind it.
     #[inline]
     pub fn state(&self, handle: Handle) -> &[u8] {

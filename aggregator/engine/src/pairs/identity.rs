@@ -136,7 +136,14 @@ impl Words {
     /// The digest of the words of this identity.
     #[inline]
     pub fn of(self, identity: Identity) -> u128 {
-        mix(mix(identity.0, self.sum as u64), (self.sum >> 64) as u64)
+        let (low, high) = (self.sum as u64, (self.sum >> 64) as u64);
+        let (who, whose) = (identity.0 as u64, (identity.0 >> 64) as u64);
+        let first = fold(low ^ who, high ^ whose ^ self.key);
+        let second = fold(
+            high ^ who.rotate_left(32),
+            low ^ whose.wrapping_add(self.key),
+        );
+        (u128::from(second) << 64) | u128::from(first)
     }
 }
 

@@ -78,14 +78,16 @@ impl Group {
         handles: [Handle(0); GROUP_SLOTS],
     };
 
-    /// A bit for each slot whose tag is this one.
+    /// For each slot whose tag is this one the top bit of its byte.
     #[inline]
-    fn matches(&self, tag: u8) -> u32 {
-        let mut bits = 0;
-        for (slot, found) in self.tags.iter().enumerate() {
-            bits |= u32::from(*found == tag) << slot;
-        }
-        bits
+    fn matches(&self, tag: u8) -> u128 {
+        const LOW_BITS: u128 = 0x7f7f_7f7f_7f7f_7f7f_7f7f_7f7f;
+        let mut tags = [0; 16];
+        tags[..GROUP_SLOTS].copy_from_slice(&self.tags);
+        // Bytes that are zero here have the tag; adding shows which of the others have any bit.
+        let differing = u128::from_le_bytes(tags) ^ (u128::from(tag) * (LOW_BITS / 0x7f));
+        let some = ((differing & LOW_BITS) + LOW_BITS) | differing;
+        !some & (LOW_BITS + LOW_BITS / 0x7f) & !LOW_BITS
     }
 
     fn free_slot(&self) -> Option<usize> {
@@ -144,7 +146,7 @@ impl Index {
             let group = &groups[at];
             let mut matches = group.matches(tag);
             while matches != 0 {
-                let slot = matches.trailing_zeros() as usize;
+                let slot = matches.trailing_zeros() as usize / 8;
                 let handle = group.handles[slot];
                 if is(handle) {
                     let slot = Slot {
@@ -172,7 +174,7 @@ impl Index {
         let group = &segment.groups[home(identity)];
         match group.matches(tag(identity)) {
             0 => None,
-            matches => Some(group.handles[matches.trailing_zeros() as usize]),
+            matches => Some(group.handles[matches.trailing_zeros() as usize / 8]),
         }
     }
 

@@ -21,4 +21,4 @@ mod table;
 pub(crate) use alive::slot_of;
 pub(crate) use codec::Stored;
 pub(crate) use identity::{Identities, Identity, Prefix, mix};
-pub(crate) use table::{FrozenTable, Opened, Table};
+pub(crate) use table::{FrozenTable, Hint, Opened, Table};

@@ -18,7 +18,7 @@ use super::alive::Alive;
 use super::arena::Arena;
 use super::codec::{BLOCK_BYTES_MAX, Head, Stored, digest_of_bytes};
 use super::identity::Identity;
-use super::index::{Handle, Index, Slot};
+use super::index::{Handle, Index};
 
 /// States above this many bytes are kept apart: reading and writing them byte by byte would cost
 /// more than the rules themselves.
@@ -36,12 +36,16 @@ pub(crate) enum Opened {
     New,
 }
 
+/// Where a pair may be, from reading ahead. Wrong at worst: then it is searched for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hint(Option<Handle>);
+
 /// What was opened, and must be closed or dropped before anything else is opened.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     identity: Identity,
     /// Where it lies; none if it is new.
-    place: Option<(Slot, Handle)>,
+    place: Option<Handle>,
     /// Where its state lies, if apart.
     large: Option<u32>,
     /// What it stands for among those alive: its slot and digest; none if it is new or has left.
@@ -110,18 +114,28 @@ impl Table {
 
     /// Opens a pair. What was open before is forgotten unless it was closed.
     pub fn open(&mut self, identity: Identity) -> Opened {
+        self.open_near(identity, Hint::default())
+    }
+
+    /// The same with a hint where it may be, however old.
+    #[inline]
+    pub fn open_near(&mut self, identity: Identity, hint: Hint) -> Opened {
         let arena = &self.arena;
-        let found = self
-            .index
-            .find(identity, |handle| arena.identity(handle) == identity);
+        let place = match hint.0.filter(|handle| arena.is(*handle, identity)) {
+            Some(handle) => Some(handle),
+            None => self
+                .index
+                .find(identity, |handle| arena.identity(handle) == identity)
+                .map(|(_, handle)| handle),
+        };
         let mut open = Open {
             identity,
-            place: found,
+            place,
             large: None,
             alive: None,
             ordinal: None,
         };
-        if let Some((_, handle)) = found {
+        if let Some(handle) = place {
             self.read_block(handle, &mut open);
         }
         let opened = match open.alive {
@@ -183,10 +197,10 @@ impl Table {
         if let (None, Some(number)) = (apart, open.large) {
             self.large.remove(number);
         }
-        if let Some((slot, digest)) = open.alive {
-            self.alive.take_out(slot, digest);
+        match open.alive {
+            Some(before) => self.alive.change(before, (leaves, digest)),
+            None => self.alive.enter(leaves, digest),
         }
-        self.alive.enter(leaves, digest);
         self.count_ordinal(open.ordinal, Some(ordinal));
         true
     }
@@ -238,15 +252,14 @@ impl Table {
     /// Reads what some pairs that come next need of memory, so that it is at hand when they are
     /// opened. One pair alone would wait for the index and then for its block; of many pairs the
     /// processor waits for all at once.
-    pub fn read_ahead(&self, identities: impl Iterator<Item = Identity>) {
+    pub fn read_ahead<'h>(&self, pairs: impl Iterator<Item = (Identity, &'h mut Hint)>) {
         const AHEAD: usize = 32;
         let mut guesses = [None; AHEAD];
-        let mut count = 0;
-        for (guess, identity) in guesses.iter_mut().zip(identities) {
+        for (guess, (identity, hint)) in guesses.iter_mut().zip(pairs) {
             *guess = self.index.guess(identity);
-            count += 1;
+            hint.0 = *guess;
         }
-        let read = guesses[..count].iter().flatten();
+        let read = guesses.iter().flatten();
         let bytes = read.map(|handle| u32::from(self.arena.state(*handle)[0]));
         std::hint::black_box(bytes.sum::<u32>());
     }
@@ -287,7 +300,7 @@ impl Table {
 
     /// Writes `bytes` into the pair's block or into a better one.
     fn store(&mut self, open: Open) -> bool {
-        if let Some((_, handle)) = open.place
+        if let Some(handle) = open.place
             && Arena::suits(handle, self.bytes.len())
         {
             self.arena.write(handle, &self.bytes);
@@ -297,8 +310,8 @@ impl Table {
             return false;
         };
         match open.place {
-            Some((slot, old)) => {
-                self.index.set(slot, handle);
+            Some(old) => {
+                self.point(open.identity, old, handle);
                 self.give_back(old);
                 true
             }
@@ -319,13 +332,17 @@ impl Table {
         let mut filled = false;
         for moved in self.arena.remove(handle).into_iter().flatten() {
             let identity = self.arena.identity(moved.to);
-            let found = self.index.find(identity, |found| found == moved.from);
-            if let Some((slot, _)) = found {
-                self.index.set(slot, moved.to);
-            }
+            self.point(identity, moved.from, moved.to);
             filled |= moved.to == handle;
         }
         filled
+    }
+
+    /// Points the index at where a pair's block is now.
+    fn point(&mut self, identity: Identity, from: Handle, to: Handle) {
+        if let Some((slot, _)) = self.index.find(identity, |found| found == from) {
+            self.index.set(slot, to);
+        }
     }
 
     fn count_ordinal(&mut self, before: Option<u32>, after: Option<u32>) {

@@ -46,6 +46,8 @@ pub struct Grant {
     pub burst: bool,
     /// What refused the first hit that was not granted.
     pub limited_by: Option<LimitedBy>,
+    /// One more hit is known to be granted at the same instant.
+    pub room_left: bool,
 }
 
 /// Grants the largest number of hits up to `request.copies` that the limits and `global_room` leave
@@ -66,6 +68,7 @@ pub fn request(
                 hits,
                 from: 0,
                 to: 0,
+                room_left: false,
             },
             hits => tiers::grant(class, state, now, hits),
         },
@@ -86,11 +89,13 @@ pub fn request(
             hits: 0,
             burst: false,
             limited_by,
+            room_left: false,
         };
     }
     Grant {
         hits,
         burst: climbed.to != climbed.from,
         limited_by,
+        room_left: climbed.room_left && hits < hard_room && hits < global_room,
     }
 }

@@ -78,6 +78,8 @@ pub struct Climbed {
     pub from: usize,
     /// The tier that granted the last hit; `from` if there is none.
     pub to: usize,
+    /// Whether that tier has room for more.
+    pub room_left: bool,
 }
 
 /// Whether one more hit would be granted by the tiers at `now`.
@@ -107,7 +109,7 @@ pub fn room_for(class: &RateClass, state: &State, now: Timestamp, hits: u64) -> 
 /// Lets the tiers grant at `now` as many of `hits` hits as they have room for.
 pub fn grant(class: &RateClass, state: &mut State, now: Timestamp, hits: u64) -> Climbed {
     let from = current(class, state, now);
-    let (mut left, mut to) = (hits, from);
+    let (mut left, mut to, mut room_left) = (hits, from, false);
     // The first tier on the way that is not entered yet.
     let mut unsettled = from.max(1);
     for number in from.max(1)..=class.tiers.len() {
@@ -120,7 +122,9 @@ pub fn grant(class: &RateClass, state: &mut State, now: Timestamp, hits: u64) ->
             Phase::Cooling => break,
             Phase::Inactive | Phase::Active => {}
         }
-        let takes = state_of.room(tier, now).min(left);
+        let room = state_of.room(tier, now);
+        let takes = room.min(left);
+        room_left = takes < room;
         if 0 < takes {
             state_of.window.take(now, takes);
             left -= takes;
@@ -134,6 +138,7 @@ pub fn grant(class: &RateClass, state: &mut State, now: Timestamp, hits: u64) ->
         hits: hits - left,
         from,
         to,
+        room_left,
     }
 }
 
