@@ -1,13 +1,66 @@
-//! What services link: decides rate limits in-process and never waits.
+//! What services link: decides rate limits in-process, and never waits.
+//!
+//! ```no_run
+//! # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use tollgate_agent::Agent;
+//!
+//! let agent = Agent::from_env()?; // fails on bad settings, never on the network
+//! let search = agent.rate("api.search"); // cheap to clone, kept in a service's state
+//! agent.ready(Duration::from_millis(500)).await; // optional: start with the deny list
+//! match search.hit("acme") {
+//!     Ok(_) => { /* proceed */ }
+//!     Err(denied) => println!("come back in {:?}", denied.retry_after()),
+//! }
+//! agent.shutdown(Duration::from_secs(2)).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A call looks into a deny list in memory, and leaves a few words in a buffer of its thread. A flusher
+//! sends those into the fleet's log; aggregators replay the limits over it, and say who is denied; the
+//! listener keeps the deny list true. With all of that gone calls pass at the same speed, and what is
+//! dropped is counted: see [`Agent::stats`].
+//!
+//! What stays true: no call waits; nothing here panics in the service; everything is bounded.
+
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
-#![allow(dead_code, reason = "rooms of the agent are being put together")]
 
+mod agent;
+mod answer;
+#[cfg(feature = "axum")]
+mod axum;
 mod blind;
+mod builder;
 mod clock;
+mod courier;
 mod deny;
-mod resource;
+mod error;
 mod flusher;
+mod headers;
+mod heard;
+mod listener;
+mod net;
+mod rate;
 mod recorder;
+mod resource;
+mod shared;
+mod sight;
+mod stats;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod timer;
+mod waiting;
+
+pub use agent::{Agent, Flushed, KillSwitch};
+pub use answer::{Allowed, Cause, Denied, Scope};
+pub use builder::AgentBuilder;
+pub use error::BuildError;
+pub use headers::Headers;
+pub use heard::{Change, Heard};
+pub use rate::Rate;
+pub use stats::Stats;
+pub use tollgate_shared::place::{Code, Place};

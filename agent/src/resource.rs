@@ -21,6 +21,9 @@ use crate::clock::Mono;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ResourceId(pub(crate) u32);
 
+/// The number of all resources for which there was no room.
+pub(crate) const NO_RESOURCE: ResourceId = ResourceId(u32::MAX);
+
 /// The whole resource is denied, or was.
 pub(crate) const WHOLE: u32 = 1;
 /// Calls are refused without being asked: not configured, and not allowed to be.
@@ -206,6 +209,16 @@ impl Resources {
         all.by_name.insert(Arc::clone(&resource.name), Arc::clone(&resource));
         all.by_id.push(Arc::clone(&resource));
         (Some(resource), true)
+    }
+
+    /// A resource that stands nowhere, for names beyond the bound.
+    pub(crate) fn outside(&self, name: &str) -> Arc<Resource> {
+        Arc::new(Resource::new(NO_RESOURCE, name, self.seed))
+    }
+
+    /// The resource of this name, if there is one.
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<Resource>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).by_name.get(name).cloned()
     }
 
     pub(crate) fn by_id(&self, id: ResourceId) -> Option<Arc<Resource>> {

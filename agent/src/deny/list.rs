@@ -59,6 +59,26 @@ pub(crate) enum Taken {
     NoRoom,
 }
 
+/// A denial that is over because a snapshot did not list it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) resource: ResourceId,
+    pub(crate) domain: Box<str>,
+    pub(crate) partition: u32,
+    pub(crate) place: Place,
+}
+
+impl Ended {
+    fn of(entry: &Entry) -> Self {
+        Self {
+            resource: entry.resource,
+            domain: entry.domain.clone(),
+            partition: entry.partition,
+            place: entry.place,
+        }
+    }
+}
+
 /// A scope that was opened at a place, which evidence has not passed yet.
 #[derive(Clone, Copy, Debug)]
 struct Opened {
@@ -216,17 +236,14 @@ impl DenyList {
         self.opened.insert(fingerprint, note);
     }
 
-    /// Everything below `place` in a partition has been heard for a resource: notes up to it are no
-    /// longer needed.
-    pub(crate) fn settle(&mut self, resource: ResourceId, partition: u32, below: Place) {
-        if !self.opened.is_empty() {
-            self.opened.retain(|_, opened| {
-                opened.resource != resource || opened.partition != partition || below <= opened.place
-            });
-        }
-        if self.forgotten.get(&(resource, partition)).is_some_and(|at| *at < below) {
-            self.forgotten.remove(&(resource, partition));
-        }
+    /// Everything up to some place of each partition has been heard for a resource: notes up to it are
+    /// no longer needed.
+    pub(crate) fn settle(&mut self, resource: ResourceId, below: impl Fn(u32) -> Option<Place>) {
+        let needed = |of: ResourceId, partition: u32, place: Place| {
+            of != resource || below(partition).is_none_or(|below| below <= place)
+        };
+        self.opened.retain(|_, opened| needed(opened.resource, opened.partition, opened.place));
+        self.forgotten.retain(|(of, partition), place| needed(*of, *partition, *place));
     }
 
     /// Whether notes are kept, so that settling has something to do.
@@ -234,18 +251,16 @@ impl DenyList {
         !self.opened.is_empty() || !self.forgotten.is_empty()
     }
 
-    /// A snapshot of a resource at a place of a partition ends what it does not list.
+    /// A snapshot of some resources, at a place of each partition, ends what it does not list.
     pub(crate) fn end_unlisted(
         &mut self,
-        resource: ResourceId,
-        partition: u32,
-        below: Place,
+        resources: &HashSet<ResourceId>,
+        below: &HashMap<u32, Place>,
         listed: &HashSet<u64>,
-    ) -> Vec<(Box<str>, Place)> {
+    ) -> Vec<Ended> {
         self.remove_where(|fingerprint, entry| {
-            entry.resource == resource
-                && entry.partition == partition
-                && entry.place < below
+            resources.contains(&entry.resource)
+                && below.get(&entry.partition).is_some_and(|below| entry.place < *below)
                 && !listed.contains(&fingerprint)
         })
     }
@@ -278,18 +293,18 @@ impl DenyList {
         }
     }
 
-    fn remove_where(&mut self, wanted: impl Fn(u64, &Entry) -> bool) -> Vec<(Box<str>, Place)> {
-        let found: Vec<(u64, Box<str>, Place)> = self
+    fn remove_where(&mut self, wanted: impl Fn(u64, &Entry) -> bool) -> Vec<Ended> {
+        let found: Vec<(u64, Ended)> = self
             .view
             .exact
             .iter()
             .filter(|entry| wanted(*entry.key(), entry.value()))
-            .map(|entry| (*entry.key(), entry.domain.clone(), entry.place))
+            .map(|entry| (*entry.key(), Ended::of(&entry)))
             .collect();
-        for (fingerprint, ..) in &found {
+        for (fingerprint, _) in &found {
             self.remove(*fingerprint);
         }
-        found.into_iter().map(|(_, domain, place)| (domain, place)).collect()
+        found.into_iter().map(|(_, ended)| ended).collect()
     }
 
     fn remove(&mut self, fingerprint: u64) {

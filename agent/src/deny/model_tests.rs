@@ -1,7 +1,7 @@
 //! The deny list beside a plain model: whatever order statements come in, and however often, the end is
 //! the same, and with some lost nothing is denied that the whole in order would not deny.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -141,7 +141,7 @@ proptest! {
         }
         // All is heard up to the end of the log: what is older and without an entry stays out.
         let end = place(log.len() as u64 + 1);
-        bench.list.settle(ResourceId(0), 0, end);
+        bench.list.settle(ResourceId(0), |_| Some(end));
         prop_assert!(!bench.list.has_notes());
         let before = bench.denied();
         for stated in &log {
@@ -196,8 +196,9 @@ fn a_snapshot_ends_what_it_does_not_list_up_to_its_place() {
         bench.take(denied(domain, offset, 9_000_000));
     }
     let listed = HashSet::from([bench.resource.fingerprint("b")]);
-    let ended = bench.list.end_unlisted(ResourceId(0), 0, place(8), &listed);
-    assert_eq!(ended, [("a".into(), place(5))]);
+    let (resources, below) = (HashSet::from([ResourceId(0)]), HashMap::from([(0, place(8))]));
+    let ended = bench.list.end_unlisted(&resources, &below, &listed);
+    assert_eq!(ended.iter().map(|one| (&*one.domain, one.place)).collect::<Vec<_>>(), [("a", place(5))]);
     assert_eq!(bench.denied().keys().copied().collect::<Vec<_>>(), [1, 2]);
 }
 

@@ -24,7 +24,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use super::parcel::{Loads, Parcel, RefusedSum};
 use crate::clock::Mono;
 use crate::recorder::{Event, Happened};
-use crate::resource::{ResourceId, Resources};
+use crate::resource::{NO_RESOURCE, ResourceId, Resources};
 
 /// Parcels under way with which a lane still hands over at once.
 const EAGER: u32 = 2;
@@ -102,6 +102,14 @@ impl Packer {
 
     /// Takes an event.
     pub(crate) fn take(&mut self, event: &Event<'_>, now: Mono) {
+        // A resource beyond the bound on them has no number, and stands nowhere.
+        if event.resource == NO_RESOURCE {
+            match event.happened {
+                Happened::Hit { .. } => self.dropped.hits += 1,
+                Happened::Refused { .. } => self.dropped.refused += 1,
+            }
+            return;
+        }
         match event.happened {
             Happened::Hit { copies, min } => {
                 if self.is_at_bound() {
@@ -305,8 +313,14 @@ impl Packer {
         None
     }
 
+    /// Whether it is known where entries go. Without, they can only wait.
+    pub(crate) fn knows_where_to(&self) -> bool {
+        self.partitions.is_some()
+    }
+
     /// Takes back a parcel that could not be handed over.
-    pub(crate) fn take_back(&mut self, parcel: Parcel) {
+    pub(crate) fn take_back(&mut self, mut parcel: Parcel) {
+        parcel.taken_back();
         if let Some(lane) = self.lanes.get_mut(parcel.partition as usize) {
             self.full_bytes += if parcel.is_full() { parcel.bytes() } else { 0 };
             lane.full.push_front(parcel);

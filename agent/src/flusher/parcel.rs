@@ -189,6 +189,11 @@ impl Parcel {
         self.load = Some(Load { loads: loads.clone(), bytes });
     }
 
+    /// It was not taken, and waits where it came from.
+    pub(super) fn taken_back(&mut self) {
+        self.load = None;
+    }
+
     /// Writes the record.
     pub(crate) fn encode(&self, writer: &mut Writer, sender: &Sender<'_>, resources: &Resources) {
         let mut by_index: Vec<(u32, ResourceId)> = self.resources.iter().map(|(id, index)| (*index, *id)).collect();

@@ -1,0 +1,183 @@
+//! The agent: what a service builds once and takes its handles from.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tollgate_shared::names::admit_domain;
+use tollgate_shared::time::Span;
+
+use crate::answer::{Allowed, Denied};
+use crate::builder::AgentBuilder;
+use crate::error::BuildError;
+use crate::flusher::Ending;
+use crate::net::Order;
+use crate::rate::{self, Rate};
+use crate::shared::Shared;
+use crate::stats::{Counters, Stats};
+
+/// An agent: decides in this process, and keeps in touch in the background. Cheap to clone.
+///
+/// When the last clone is dropped its threads end at once, and what was not sent is lost;
+/// [`Agent::shutdown`] sends it first. Handles taken from it go on letting through.
+#[derive(Clone)]
+pub struct Agent {
+    inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent").field("name", &self.inner.name).finish_non_exhaustive()
+    }
+}
+
+/// What became of everything that an agent recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flushed {
+    /// Calls let through that the log has acknowledged, since the agent's start.
+    pub sent: u64,
+    /// Calls let through whose record was dropped anywhere, since the agent's start.
+    pub dropped: u64,
+}
+
+/// Whether denials are obeyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KillSwitch {
+    /// Denials are grants; everything is still recorded and counted.
+    On,
+    /// Denials are obeyed.
+    Off,
+}
+
+/// Ends the threads when the last handle is gone.
+pub(crate) struct Inner {
+    shared: Arc<Shared>,
+    name: String,
+    ending: Arc<Ending>,
+    /// None: there are no threads.
+    orders: Option<mpsc::Sender<Order>>,
+}
+
+impl Inner {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        name: String,
+        ending: Arc<Ending>,
+        orders: Option<mpsc::Sender<Order>>,
+    ) -> Self {
+        Self { shared, name, ending, orders }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The hub sees the end of its orders, the flusher this.
+        self.ending.now.store(true, Ordering::Release);
+        self.shared.ended.store(true, Ordering::Release);
+    }
+}
+
+impl Agent {
+    /// Settings, to build an agent from.
+    pub fn builder() -> AgentBuilder {
+        AgentBuilder::default()
+    }
+
+    /// An agent with settings from the environment: see [`AgentBuilder::from_env`].
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] for bad settings; never because of the network.
+    pub fn from_env() -> Result<Self, BuildError> {
+        AgentBuilder::from_env()?.build()
+    }
+
+    pub(crate) fn of(inner: Inner) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
+
+    #[cfg(feature = "testing")]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.inner.shared
+    }
+
+    /// The agent's name.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// A handle for a rate-limited resource. What is in force for it is learnt in the background; take
+    /// handles at the start and keep them. A name that could not be one is limited under another, as
+    /// domains are; beyond the bound on resources, calls are let through and counted as dropped.
+    pub fn rate(&self, resource: &str) -> Rate {
+        let shared = &self.inner.shared;
+        let name = admit_domain(resource);
+        let (known, is_new) = shared.resources.get(&name);
+        if is_new {
+            shared.new_resource.notify_one();
+        }
+        let resource = known.unwrap_or_else(|| {
+            Counters::add(&shared.counters.resources_without_room, 1);
+            shared.resources.outside(&name)
+        });
+        Rate::new(resource, Arc::clone(shared))
+    }
+
+    /// Waits until every partition has been heard, and what is in force for every resource that has a
+    /// handle, at most `max_wait`; whether it has. Optional: without it an agent starts blind. Needs
+    /// no runtime of any kind.
+    pub async fn ready(&self, max_wait: Duration) -> bool {
+        let shared = &self.inner.shared;
+        let until = shared.clock.read().plus(Span::from_std(max_wait));
+        loop {
+            let news = shared.news.notified();
+            let left = until.since(shared.clock.read());
+            if shared.is_ready() {
+                return true;
+            }
+            if left == Span::ZERO || shared.has_ended() {
+                return false;
+            }
+            tokio::select! {
+                () = news => {}
+                () = shared.timer.sleep(left) => {}
+            }
+        }
+    }
+
+    /// May one hit of each pair proceed now? All are asked, then all are recorded, or none.
+    ///
+    /// # Errors
+    ///
+    /// Of those that are denied, the one that lasts longest.
+    pub fn hit_all(&self, pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
+        rate::hit_all(pairs)
+    }
+
+    /// What was counted so far, and how things stand.
+    pub fn stats(&self) -> Stats {
+        self.inner.shared.stats()
+    }
+
+    /// Turns denials into grants in this agent, or obeys them again.
+    pub fn kill_switch(&self, switch: KillSwitch) {
+        self.inner.shared.kill_switch.store(switch == KillSwitch::On, Ordering::Relaxed);
+    }
+
+    /// Sends what was recorded, until `deadline` at the latest, and ends the agent's threads. Needs no
+    /// runtime of any kind. Handles go on letting through, and what they record is dropped and counted.
+    pub async fn shutdown(&self, deadline: Duration) -> Flushed {
+        if let Some(orders) = &self.inner.orders {
+            self.inner.ending.flush.store(true, Ordering::Release);
+            let (done, wait) = oneshot::channel();
+            let deadline = tokio::time::Instant::now() + deadline;
+            // Refused where it has ended, or another call is at it already.
+            let _ = orders.send(Order::Flush { deadline, done }).await;
+            let _ = wait.await;
+        }
+        let stats = self.stats();
+        Flushed { sent: stats.hits_acknowledged, dropped: stats.hits_dropped() }
+    }
+}

@@ -1,0 +1,205 @@
+//! What a call gets: let through, or refused, with what is known of the limit.
+//!
+//! Both are small and `Copy`, borrow nothing, and cost nothing to make. Knows nothing of how they came
+//! about.
+
+use std::fmt;
+use std::time::Duration;
+
+use tollgate_shared::place::Code;
+use tollgate_shared::time::Span;
+pub use tollgate_shared::wire::statement::Cause;
+
+use crate::deny::Refusal;
+use crate::headers::Headers;
+use crate::resource::{Policy, whole_seconds};
+
+/// A call that was let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Allowed {
+    copies: u32,
+    blind: bool,
+    policy: Policy,
+}
+
+/// A call that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Denied {
+    remaining: Span,
+    code: Option<Code>,
+    cause: Cause,
+    scope: Scope,
+    limit: u64,
+    window: Span,
+}
+
+/// What a refusal is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Scope {
+    /// One domain's use of the resource.
+    Pair,
+    /// Everybody's use of the resource.
+    Resource,
+}
+
+impl Allowed {
+    pub(crate) const fn new(copies: u32, blind: bool, policy: Policy) -> Self {
+        Self { copies, blind, policy }
+    }
+
+    /// How many were granted; less than was asked for only where a minimum was given.
+    pub const fn copies(&self) -> u32 {
+        self.copies
+    }
+
+    /// Whether it was let through without the aggregators' word: nothing has been heard of the pair's
+    /// partition for a while, or never.
+    pub const fn blind(&self) -> bool {
+        self.blind
+    }
+
+    /// `RateLimit-Policy`, where the resource's limit holds for every domain. What is left of it nobody
+    /// here knows, so there is no `RateLimit`.
+    pub fn headers(&self) -> Headers {
+        match self.policy.get() {
+            Some((limit, seconds)) => Headers::of_policy("tier-1", limit, seconds),
+            None => Headers::default(),
+        }
+    }
+}
+
+impl Denied {
+    pub(crate) fn of_refusal(refusal: &Refusal) -> Self {
+        Self {
+            remaining: refusal.remaining,
+            code: Some(Code { partition: refusal.partition, place: refusal.place }),
+            cause: refusal.denial.cause,
+            scope: if refusal.whole { Scope::Resource } else { Scope::Pair },
+            limit: refusal.denial.limit,
+            window: refusal.denial.window,
+        }
+    }
+
+    pub(crate) const fn by_policy(cause: Cause, remaining: Span) -> Self {
+        Self { remaining, code: None, cause, scope: Scope::Pair, limit: 0, window: Span::ZERO }
+    }
+
+    /// How long until it may be tried again. None: it does not end by itself, or nobody knows when.
+    pub fn retry_after(&self) -> Option<Duration> {
+        (self.remaining < Span::MAX).then(|| self.remaining.to_std())
+    }
+
+    pub(crate) const fn remaining(&self) -> Span {
+        self.remaining
+    }
+
+    /// What is refused: the domain's use, or everybody's.
+    pub const fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// Which limit closed.
+    pub const fn cause(&self) -> Cause {
+        self.cause
+    }
+
+    /// The short code by which `tollgate explain` finds the cause. None where no aggregator said so:
+    /// the blind policy refused, or the resource is not configured.
+    pub const fn code(&self) -> Option<Code> {
+        self.code
+    }
+
+    /// `Retry-After`, and the current draft's `RateLimit` and `RateLimit-Policy`; what is not known is
+    /// left out.
+    pub fn headers(&self) -> Headers {
+        let retry_after = (self.remaining < Span::MAX).then(|| self.remaining.as_secs_rounded_up());
+        let mut headers = match (self.window, policy_name(self.cause)) {
+            (Span::ZERO, _) | (_, None) => Headers::default(),
+            (window, Some(name)) => {
+                let mut headers = Headers::of_policy(&name, self.limit, whole_seconds(window));
+                headers.set_exhausted(&name, retry_after);
+                headers
+            }
+        };
+        headers.retry_after = retry_after;
+        headers
+    }
+}
+
+/// The name of the limit in headers.
+fn policy_name(cause: Cause) -> Option<String> {
+    match cause {
+        Cause::Tier(tier) if tier != 0 => Some(format!("tier-{tier}")),
+        Cause::Hard | Cause::Global => Some(cause.to_string()),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rate limited ({})", self.cause)?;
+        if let Some(wait) = self.retry_after() {
+            write!(f, ", retry in {wait:?}")?;
+        }
+        match self.code {
+            Some(code) => write!(f, ", code {code}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Denied {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_shared::place::Place;
+    use tollgate_shared::time::Timestamp;
+    use tollgate_shared::wire::statement::Denial;
+
+    fn denied(remaining: Span, cause: Cause, limit: u64, window: Span) -> Denied {
+        let denial = Denial { end: Timestamp::MAX, cause, version: 1, limit, window };
+        let place = Place { generation: 1, offset: 18_250, entry: 0 };
+        Denied::of_refusal(&Refusal { whole: false, partition: 3, place, remaining, denial })
+    }
+
+    fn texts(headers: &Headers) -> Vec<(&'static str, String)> {
+        headers.iter().collect()
+    }
+
+    #[test]
+    fn a_refusal_says_everything_that_is_known() {
+        let denied = denied(Span::from_millis(4_100), Cause::Tier(2), 100, Span::from_secs(10));
+        assert_eq!(
+            texts(&denied.headers()),
+            [
+                ("retry-after", "5".to_owned()),
+                ("ratelimit-policy", "\"tier-2\";q=100;w=10".to_owned()),
+                ("ratelimit", "\"tier-2\";r=0;t=5".to_owned()),
+            ]
+        );
+        assert_eq!(denied.to_string(), "rate limited (tier 2), retry in 4.1s, code 3-18250-0-1");
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        // A window that is no whole number of seconds, an end that nobody knows.
+        let odd = denied(Span::MAX, Cause::Hard, 7, Span::from_millis(1_500));
+        assert_eq!(
+            texts(&odd.headers()),
+            [("ratelimit-policy", "\"hard\";q=7".to_owned()), ("ratelimit", "\"hard\";r=0".to_owned())]
+        );
+        assert_eq!(odd.retry_after(), None);
+        let blind = Denied::by_policy(Cause::Blind, Span::from_millis(1));
+        assert_eq!(texts(&blind.headers()), [("retry-after", "1".to_owned())]);
+        assert_eq!(texts(&Allowed::new(1, false, Policy::default()).headers()), []);
+    }
+
+    #[test]
+    fn answers_are_small() {
+        assert!(size_of::<Result<Allowed, Denied>>() <= 72);
+    }
+}

@@ -1,0 +1,40 @@
+//! Answers as parts of HTTP responses.
+//!
+//! `Denied` becomes 429 (503 where nobody is heard and the policy is closed) with its headers, so that
+//! a handler can use `?`. Headers are response parts.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
+use std::convert::Infallible;
+
+use crate::answer::{Cause, Denied};
+use crate::headers::Headers;
+
+impl IntoResponse for Denied {
+    fn into_response(self) -> Response {
+        let status = match self.cause() {
+            // Not the caller's doing.
+            Cause::Blind => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::TOO_MANY_REQUESTS,
+        };
+        (status, self.headers(), format!("{self}\n")).into_response()
+    }
+}
+
+impl IntoResponseParts for Headers {
+    type Error = Infallible;
+
+    fn into_response_parts(self, mut parts: ResponseParts) -> Result<ResponseParts, Infallible> {
+        parts.headers_mut().extend(HeaderMap::from(self));
+        Ok(parts)
+    }
+}
+
+impl From<Headers> for HeaderMap {
+    fn from(headers: Headers) -> Self {
+        headers
+            .iter()
+            .filter_map(|(name, value)| Some((HeaderName::from_static(name), HeaderValue::try_from(value).ok()?)))
+            .collect()
+    }
+}

@@ -1,0 +1,263 @@
+//! The courier: parcels become numbered records, and stay here until the log has them.
+//!
+//! ```text
+//! parcel ── first sent: sequence, stamp ──> under way ── acknowledged ──> done
+//!                                              │ connection lost, or no answer
+//!                                              └──> sent again, the same bytes
+//! ```
+//!
+//! Sequences count from 1 in each partition. The log recognises doubles within 128 of the highest and
+//! for ten minutes; so what is under way in a partition is at most 127 apart, and nothing is sent
+//! again five minutes after it was first sent.
+//!
+//! A state machine: it knows no socket and no clock, whoever drives it says what happened and when.
+//! What stays true: a record's bytes never change; a sequence is given once.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::hits::Sender;
+
+use crate::clock::Mono;
+use crate::flusher::Parcel;
+use crate::resource::Resources;
+
+/// How far apart sequences under way may be.
+const APART_MAX: u64 = 127;
+
+/// How long after it was first sent a record may be sent again.
+const AGAIN_MAX: Span = Span::from_secs(300);
+
+/// How long to wait for an answer on a connection that works; answers may be dropped at a bound.
+const ANSWER_WITHIN: Span = Span::from_secs(3);
+
+/// How long to leave the log alone after it said "not now".
+const NOT_NOW: Span = Span::from_millis(100);
+
+/// A record to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outgoing {
+    /// Comes back with the answer.
+    pub(crate) id: u64,
+    pub(crate) partition: u32,
+    pub(crate) record: Bytes,
+}
+
+/// What became of parcels, in batches and calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) batches_sent: u64,
+    pub(crate) batches_sent_again: u64,
+    pub(crate) batches_acknowledged: u64,
+    pub(crate) batches_given_up: u64,
+    pub(crate) batches_refused: u64,
+    pub(crate) hits_acknowledged: u64,
+    pub(crate) hits_given_up: u64,
+    pub(crate) refused_calls_given_up: u64,
+}
+
+/// A record that the log may or may not have.
+#[derive(Debug)]
+struct UnderWay {
+    id: u64,
+    record: Bytes,
+    first_sent: Mono,
+    /// When to send it (again); none: an answer is awaited.
+    send_at: Option<Mono>,
+    sent: Mono,
+    /// Accounts for its lane and bytes until it is done.
+    parcel: Parcel,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    last_sequence: u64,
+    waiting: VecDeque<Parcel>,
+    under_way: BTreeMap<u64, UnderWay>,
+}
+
+/// The courier of one agent.
+#[derive(Debug)]
+pub(crate) struct Courier {
+    agent: Box<str>,
+    epoch: u128,
+    resources: Arc<Resources>,
+    lanes: BTreeMap<u32, Lane>,
+    by_id: HashMap<u64, (u32, u64)>,
+    last_id: u64,
+    /// Whether to send again what is not answered; a carrier that does so by itself says what it lost.
+    answers_are_awaited: bool,
+    /// Where the next look for something to send begins, so that no lane starves another.
+    next_lane: u32,
+    writer: Writer,
+    counts: Counts,
+}
+
+impl Courier {
+    pub(crate) fn new(agent: &str, epoch: u128, resources: Arc<Resources>) -> Self {
+        Self {
+            agent: agent.into(),
+            epoch,
+            resources,
+            lanes: BTreeMap::new(),
+            by_id: HashMap::new(),
+            last_id: 0,
+            answers_are_awaited: true,
+            next_lane: 0,
+            writer: Writer::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// One whose carrier sends again by itself, and always says what became of a record.
+    #[cfg_attr(not(feature = "kafka"), allow(dead_code, reason = "only Kafka does"))]
+    pub(crate) fn with_carrier_that_answers(self) -> Self {
+        Self { answers_are_awaited: false, ..self }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Parcels that wait or are under way.
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len() + self.lanes.values().map(|lane| lane.waiting.len()).sum::<usize>()
+    }
+
+    pub(crate) fn take(&mut self, parcel: Parcel) {
+        self.lanes.entry(parcel.partition).or_default().waiting.push_back(parcel);
+    }
+
+    /// The next record to send, if there is one; it counts as sent.
+    pub(crate) fn next(&mut self, now: Mono, wall: Timestamp) -> Option<Outgoing> {
+        let from = self.next_lane;
+        let order: Vec<u32> = self.lanes.range(from..).chain(self.lanes.range(..from)).map(|(p, _)| *p).collect();
+        for partition in order {
+            if let Some(outgoing) = self.next_of(partition, now, wall) {
+                self.next_lane = partition.wrapping_add(1);
+                return Some(outgoing);
+            }
+        }
+        None
+    }
+
+    fn next_of(&mut self, partition: u32, now: Mono, wall: Timestamp) -> Option<Outgoing> {
+        let lane = self.lanes.get_mut(&partition)?;
+        // What was sent before goes first: the window moves on with the oldest.
+        let again = lane.under_way.values_mut().find(|one| one.send_at.is_some_and(|at| at <= now));
+        if let Some(one) = again {
+            (one.send_at, one.sent) = (None, now);
+            self.counts.batches_sent_again += 1;
+            return Some(Outgoing { id: one.id, partition, record: one.record.clone() });
+        }
+        let oldest = lane.under_way.keys().next().copied();
+        let sequence = lane.last_sequence + 1;
+        if oldest.is_some_and(|oldest| APART_MAX < sequence - oldest) {
+            return None;
+        }
+        let parcel = lane.waiting.pop_front()?;
+        lane.last_sequence = sequence;
+        self.last_id += 1;
+        let id = self.last_id;
+        let sender = Sender { agent: &self.agent, epoch: self.epoch, sequence, sent: wall };
+        parcel.encode(&mut self.writer, &sender, &self.resources);
+        let record = Bytes::copy_from_slice(self.writer.as_slice());
+        let outgoing = Outgoing { id, partition, record: record.clone() };
+        let under_way = UnderWay { id, record, first_sent: now, send_at: None, sent: now, parcel };
+        lane.under_way.insert(sequence, under_way);
+        self.by_id.insert(id, (partition, sequence));
+        self.counts.batches_sent += 1;
+        Some(outgoing)
+    }
+
+    /// The log has it. Said twice, the second counts for nothing.
+    pub(crate) fn acknowledged(&mut self, id: u64) {
+        if let Some(done) = self.remove(id) {
+            self.counts.batches_acknowledged += 1;
+            self.counts.hits_acknowledged += done.parcel.hits;
+        }
+    }
+
+    /// The log will never have it.
+    pub(crate) fn refused(&mut self, id: u64) {
+        if let Some(done) = self.remove(id) {
+            self.counts.batches_refused += 1;
+            self.count_lost(&done.parcel);
+        }
+    }
+
+    /// The carrier has given it up; the log may have it or not.
+    #[cfg_attr(not(feature = "kafka"), allow(dead_code, reason = "only Kafka does"))]
+    pub(crate) fn failed(&mut self, id: u64) {
+        if let Some(done) = self.remove(id) {
+            self.counts.batches_given_up += 1;
+            self.count_lost(&done.parcel);
+        }
+    }
+
+    /// The log cannot have it now.
+    pub(crate) fn not_now(&mut self, id: u64, now: Mono) {
+        let Some((partition, sequence)) = self.by_id.get(&id) else {
+            return;
+        };
+        let one = self.lanes.get_mut(partition).and_then(|lane| lane.under_way.get_mut(sequence));
+        if let Some(one) = one {
+            one.send_at = Some(now.plus(NOT_NOW));
+        }
+    }
+
+    /// The connection is gone: whatever it carried may have been lost.
+    pub(crate) fn connection_lost(&mut self, now: Mono) {
+        for one in self.lanes.values_mut().flat_map(|lane| lane.under_way.values_mut()) {
+            one.send_at.get_or_insert(now);
+        }
+    }
+
+    /// Gives up what may not be sent again, and sends again what has waited long enough for an answer;
+    /// to be asked several times a second.
+    pub(crate) fn tick(&mut self, now: Mono) {
+        let mut late = Vec::new();
+        for one in self.lanes.values_mut().flat_map(|lane| lane.under_way.values_mut()) {
+            if AGAIN_MAX <= now.since(one.first_sent) {
+                late.push(one.id);
+            } else if self.answers_are_awaited && one.send_at.is_none() && ANSWER_WITHIN <= now.since(one.sent) {
+                one.send_at = Some(now);
+            }
+        }
+        for id in late {
+            if let Some(given_up) = self.remove(id) {
+                self.counts.batches_given_up += 1;
+                self.count_lost(&given_up.parcel);
+            }
+        }
+        self.lanes.retain(|_, lane| 0 < lane.last_sequence || !lane.waiting.is_empty());
+    }
+
+    /// Gives up everything, at the end.
+    pub(crate) fn give_up(&mut self) {
+        let lanes = std::mem::take(&mut self.lanes);
+        self.by_id.clear();
+        for lane in lanes.into_values() {
+            for parcel in lane.under_way.into_values().map(|one| one.parcel).chain(lane.waiting) {
+                self.counts.batches_given_up += 1;
+                self.count_lost(&parcel);
+            }
+        }
+    }
+
+    fn count_lost(&mut self, parcel: &Parcel) {
+        self.counts.hits_given_up += parcel.hits;
+        self.counts.refused_calls_given_up += parcel.refused_calls;
+    }
+
+    fn remove(&mut self, id: u64) -> Option<UnderWay> {
+        let (partition, sequence) = self.by_id.remove(&id)?;
+        self.lanes.get_mut(&partition)?.under_way.remove(&sequence)
+    }
+}
+
+#[cfg(test)]
+mod tests;

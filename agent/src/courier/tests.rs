@@ -1,0 +1,164 @@
+//! What the courier promises to the log, and to those whose hits it carries.
+
+use super::*;
+use crate::flusher::Packer;
+use crate::recorder::{Event, Happened};
+use crate::resource::ResourceId;
+use tollgate_shared::wire::record::Record;
+
+const NOW: Mono = Mono(1_000_000);
+const WALL: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+struct Bench {
+    packer: Packer,
+    courier: Courier,
+}
+
+impl Bench {
+    fn new(partitions: u32) -> Self {
+        let resources = Arc::new(Resources::new(1, 10));
+        resources.get("r");
+        let mut packer = Packer::new(Arc::clone(&resources), 1 << 20);
+        packer.set_partitions(partitions, NOW);
+        Self { packer, courier: Courier::new("agent-1", 77, resources) }
+    }
+
+    /// One hit, in a parcel of its own.
+    fn hit(&mut self, domain: &str) {
+        let event = Event {
+            resource: ResourceId(0),
+            domain,
+            at: WALL,
+            happened: Happened::Hit { copies: 1, min: None },
+        };
+        self.packer.take(&event, NOW);
+        while let Some(parcel) = self.packer.next(NOW, true) {
+            self.courier.take(parcel);
+        }
+    }
+
+    fn send_all(&mut self, now: Mono) -> Vec<Outgoing> {
+        std::iter::from_fn(|| self.courier.next(now, WALL)).collect()
+    }
+}
+
+fn sequence(outgoing: &Outgoing) -> u64 {
+    match Record::decode(&outgoing.record) {
+        Ok(Record::Hits(batch)) => batch.sender.sequence,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn after(span: Span) -> Mono {
+    NOW.plus(span)
+}
+
+#[test]
+fn sequences_count_from_one_in_each_partition() {
+    let mut bench = Bench::new(4);
+    for n in 0..40 {
+        bench.hit(&format!("t{n}"));
+    }
+    let mut last = BTreeMap::new();
+    for outgoing in bench.send_all(NOW) {
+        let before = last.insert(outgoing.partition, sequence(&outgoing)).unwrap_or(0);
+        assert_eq!(sequence(&outgoing), before + 1);
+    }
+    assert_eq!(last.len(), 4);
+    assert_eq!(last.values().sum::<u64>(), 40);
+}
+
+#[test]
+fn what_is_under_way_is_at_most_127_apart() {
+    let mut bench = Bench::new(1);
+    (0..300).for_each(|_| bench.hit("a"));
+    let sent = bench.send_all(NOW);
+    assert_eq!(sent.iter().map(sequence).collect::<Vec<_>>(), (1..=128).collect::<Vec<_>>());
+    // All but the first are acknowledged, and the window still stands on the first.
+    sent[1..].iter().for_each(|one| bench.courier.acknowledged(one.id));
+    assert!(bench.send_all(NOW).is_empty());
+    bench.courier.acknowledged(sent[0].id);
+    assert_eq!(bench.send_all(NOW).len(), 128);
+}
+
+#[test]
+fn a_lost_connection_sends_the_same_bytes_again_and_only_what_is_unacknowledged() {
+    let mut bench = Bench::new(1);
+    (0..5).for_each(|_| bench.hit("a"));
+    let sent = bench.send_all(NOW);
+    bench.courier.acknowledged(sent[1].id);
+    bench.courier.connection_lost(NOW);
+    let again = bench.send_all(after(Span::from_secs(9)));
+    let expected: Vec<Outgoing> = [0, 2, 3, 4].map(|index: usize| sent[index].clone()).to_vec();
+    assert_eq!(again, expected);
+    assert!(bench.send_all(after(Span::from_secs(9))).is_empty());
+}
+
+#[test]
+fn nothing_is_sent_again_five_minutes_after_it_was_first_sent() {
+    let mut bench = Bench::new(1);
+    bench.hit("a");
+    let sent = bench.send_all(NOW);
+    let late = after(Span::from_secs(300));
+    bench.courier.connection_lost(late);
+    bench.courier.tick(late);
+    assert!(bench.send_all(late).is_empty());
+    let counts = bench.courier.counts();
+    assert_eq!((counts.batches_given_up, counts.hits_given_up), (1, 1));
+    // An answer that comes later still counts for nothing.
+    bench.courier.acknowledged(sent[0].id);
+    assert_eq!(bench.courier.counts().hits_acknowledged, 0);
+    assert_eq!(bench.courier.len(), 0);
+}
+
+#[test]
+fn what_is_never_answered_is_sent_again_on_the_same_connection() {
+    let mut bench = Bench::new(1);
+    bench.hit("a");
+    let sent = bench.send_all(NOW);
+    bench.courier.tick(after(Span::from_secs(2)));
+    assert!(bench.send_all(after(Span::from_secs(2))).is_empty());
+    bench.courier.tick(after(Span::from_secs(3)));
+    assert_eq!(bench.send_all(after(Span::from_secs(3))), sent);
+    assert_eq!(bench.courier.counts().batches_sent_again, 1);
+}
+
+#[test]
+fn not_now_means_a_little_later_and_never_means_never() {
+    let mut bench = Bench::new(1);
+    bench.hit("a");
+    bench.hit("a");
+    let sent = bench.send_all(NOW);
+    bench.courier.not_now(sent[0].id, NOW);
+    bench.courier.refused(sent[1].id);
+    assert!(bench.send_all(NOW).is_empty());
+    assert_eq!(bench.send_all(after(Span::from_millis(100))), sent[..1]);
+    let counts = bench.courier.counts();
+    assert_eq!((counts.batches_refused, counts.hits_given_up), (1, 1));
+}
+
+#[test]
+fn an_acknowledgement_counts_once() {
+    let mut bench = Bench::new(1);
+    bench.hit("a");
+    let sent = bench.send_all(NOW);
+    bench.courier.acknowledged(sent[0].id);
+    bench.courier.acknowledged(sent[0].id);
+    let counts = bench.courier.counts();
+    assert_eq!((counts.batches_acknowledged, counts.hits_acknowledged), (1, 1));
+}
+
+#[test]
+fn in_the_end_everything_is_accounted_for() {
+    let mut bench = Bench::new(2);
+    for n in 0..10 {
+        bench.hit(&format!("t{n}"));
+    }
+    for one in bench.send_all(NOW).into_iter().take(4) {
+        bench.courier.acknowledged(one.id);
+    }
+    bench.hit("late");
+    bench.courier.give_up();
+    let counts = bench.courier.counts();
+    assert_eq!((counts.hits_acknowledged, counts.hits_given_up), (4, 7));
+}

@@ -1,0 +1,83 @@
+//! What can be wrong with an agent's settings. The network is never among it.
+
+use std::path::PathBuf;
+
+use tollgate_shared::names::NameFault;
+
+/// Why an agent was not built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The agent's name is none.
+    #[error("agent name {name:?}: {fault}")]
+    Name {
+        /// What was given.
+        name: String,
+        /// What is wrong with it.
+        fault: NameFault,
+    },
+    /// An aggregator's address is none.
+    #[error("aggregator {address:?}: expected `host:port`, as in `127.0.0.1:7401`")]
+    Aggregator {
+        /// What was given.
+        address: String,
+    },
+    /// Kafka's address is none.
+    #[error("kafka {address:?}: expected `host:port` or several with commas, as in `127.0.0.1:9092`")]
+    Kafka {
+        /// What was given.
+        address: String,
+    },
+    /// Kafka is asked for, and this build has none.
+    #[error("kafka {address:?}: this agent was built without the feature `kafka`")]
+    WithoutKafka {
+        /// What was given.
+        address: String,
+    },
+    /// A property of the Kafka client is not one.
+    #[error("kafka: {0}")]
+    KafkaProperty(Box<str>),
+    /// The key file cannot be read.
+    #[error("key file {}: {source}", path.display())]
+    KeyFile {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The key file has nothing in it, or too much.
+    #[error("key file {}: has {bytes} bytes, expected 16 to 4096", path.display())]
+    KeyLength {
+        /// Where it is.
+        path: PathBuf,
+        /// How many it has.
+        bytes: usize,
+    },
+    /// A switch is neither on nor off.
+    #[error("{variable}={value:?}: expected `on` or `off`")]
+    Switch {
+        /// The environment variable.
+        variable: &'static str,
+        /// What it was set to.
+        value: String,
+    },
+    /// An environment variable is not UTF-8.
+    #[error("{variable}: is not UTF-8")]
+    Unreadable {
+        /// The environment variable.
+        variable: &'static str,
+    },
+    /// A bound is out of its range.
+    #[error("{setting} = {found}: expected {expected}")]
+    Bound {
+        /// The setting.
+        setting: &'static str,
+        /// What was given.
+        found: usize,
+        /// What may be.
+        expected: &'static str,
+    },
+    /// The operating system gave no thread.
+    #[error("no thread for the agent: {0}")]
+    Thread(std::io::Error),
+}

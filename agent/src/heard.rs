@@ -1,0 +1,75 @@
+//! What an agent hears, told to those who want to know: tests, demonstrations, measurements.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tollgate_shared::place::{Code, Place};
+
+use crate::answer::Scope;
+
+/// A denial that was entered into the deny list, or one that left it before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard<'a> {
+    pub(crate) resource: &'a str,
+    pub(crate) domain: Option<&'a str>,
+    pub(crate) code: Code,
+    pub(crate) change: Change,
+    pub(crate) at: Instant,
+}
+
+/// What changed in the deny list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The scope is denied from now on.
+    Denied,
+    /// The scope is open from now on.
+    Opened,
+}
+
+impl Heard<'_> {
+    /// The resource.
+    pub fn resource(&self) -> &str {
+        self.resource
+    }
+
+    /// The domain; none where the whole resource is meant.
+    pub fn domain(&self) -> Option<&str> {
+        self.domain
+    }
+
+    /// What it is about.
+    pub fn scope(&self) -> Scope {
+        if self.domain.is_some() { Scope::Pair } else { Scope::Resource }
+    }
+
+    /// What changed.
+    pub fn change(&self) -> Change {
+        self.change
+    }
+
+    /// The partition and place that caused it.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The place that caused it.
+    pub fn place(&self) -> Place {
+        self.code.place
+    }
+
+    /// When the frame that said so was taken up.
+    pub fn at(&self) -> Instant {
+        self.at
+    }
+}
+
+/// Somebody who wants to know.
+#[derive(Clone)]
+pub(crate) struct OnHeard(pub(crate) Arc<dyn Fn(&Heard<'_>) + Send + Sync>);
+
+impl fmt::Debug for OnHeard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnHeard(..)")
+    }
+}

@@ -1,0 +1,214 @@
+//! Frames of the feed: statements go into the deny list, evidence into the ledger.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tollgate_shared::names::EVERYBODY;
+use tollgate_shared::place::{Code, Place};
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::frame::{Evidence, Frame, Told, Topic};
+use tollgate_shared::wire::statement::{Says, Scope};
+
+use super::ledger::{LogNews, TopicKey};
+use super::run::Heard as RunHeard;
+use super::{Listener, topic_of};
+use crate::clock::Mono;
+use crate::deny::{Said, Taken, Word};
+use crate::heard::{Change, Heard};
+use crate::resource::{Resource, ResourceId};
+use crate::stats::Counters;
+
+/// Limits of a resource are asked for at most this often because a statement names a newer version.
+const REFRESH_EVERY: Span = Span::from_secs(1);
+
+impl Listener {
+    /// A frame was heard on the feed of an aggregator.
+    pub(crate) fn feed_said(&mut self, index: usize, topic: Topic, bytes: &[u8], now: Mono) {
+        let counters = &self.around.counters;
+        Counters::add(&counters.frames, 1);
+        let Ok(frame) = Frame::decode(bytes) else {
+            return Counters::add(&counters.frames_refused, 1);
+        };
+        let resource = if topic == Topic::CONTROL {
+            None
+        } else {
+            let resource = self.around.resources.find(&frame.resource);
+            if resource.as_ref().is_none_or(|one| topic_of(one) != topic) {
+                return Counters::add(&counters.frames_refused, 1);
+            }
+            resource
+        };
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        if peer.instance != Some(frame.instance) {
+            // Somebody else speaks there now: a hello will tell who.
+            peer.next_hello = now;
+            return Counters::add(&counters.frames_refused, 1);
+        }
+        peer.feed_heard = now;
+        let key = resource.as_ref().map_or(TopicKey::Control, |one| TopicKey::Of(one.id));
+        if key == TopicKey::Control {
+            peer.take_heartbeat(frame.sequence, frame.sent);
+        }
+        let heard = peer.run(key).frame(frame.sequence);
+        let late = peer.delay.late(frame.sent, now);
+        let foreign = self.note_logs(&frame.evidence, now);
+        if let Some(resource) = &resource {
+            for told in frame.told.iter().filter(|told| !foreign.contains(&told.partition)) {
+                let settled = self.ledger.ruled(key, told.partition);
+                self.take_told(index, resource, told, late, settled, now);
+            }
+        }
+        match heard {
+            RunHeard::Continues => self.take_evidence(key, &frame.evidence, &foreign, late, now),
+            RunHeard::Gap => {
+                Counters::add(&self.around.counters.gaps, 1);
+                self.want(index, resource.as_deref());
+            }
+            RunHeard::Unjoined | RunHeard::Again => {}
+        }
+        self.ask_if_needed(index, now);
+    }
+
+    fn want(&mut self, index: usize, resource: Option<&Resource>) {
+        // The control topic is joined with any snapshot, and asked for while it is not.
+        if let (Some(peer), Some(resource)) = (self.peers.get_mut(index), resource) {
+            peer.wanted.insert(resource.id);
+        }
+    }
+
+    /// Takes note of the logs that evidence is about; the partitions whose log is another fleet's.
+    pub(super) fn note_logs(&mut self, evidence: &[Evidence], now: Mono) -> HashSet<u32> {
+        let mut foreign = HashSet::new();
+        for one in evidence {
+            match self.ledger.log(one, now) {
+                LogNews::Same => {}
+                LogNews::Anew(generation) => self.deny.void(one.partition, generation),
+                LogNews::Foreign => {
+                    Counters::add(&self.around.counters.foreign_logs, 1);
+                    foreign.insert(one.partition);
+                }
+            }
+        }
+        foreign
+    }
+
+    /// Takes evidence of a topic of which nothing was missed.
+    pub(super) fn take_evidence(
+        &mut self,
+        key: TopicKey,
+        evidence: &[Evidence],
+        foreign: &HashSet<u32>,
+        late: Span,
+        now: Mono,
+    ) {
+        let mut news = false;
+        for one in evidence {
+            if one.partition < self.partitions && !foreign.contains(&one.partition) {
+                news |= self.ledger.advance(key, one, late, now);
+            }
+        }
+        match key {
+            _ if !news => {}
+            TopicKey::Control => {
+                self.around.sight.update(now);
+            }
+            TopicKey::Of(resource) if self.deny.has_notes() => {
+                let ledger = &self.ledger;
+                self.deny.settle(resource, |partition| ledger.ruled(key, partition));
+            }
+            TopicKey::Of(_) => {}
+        }
+    }
+
+    /// Takes a statement; the fingerprint of the scope that it is about.
+    pub(super) fn take_told(
+        &mut self,
+        index: usize,
+        resource: &Arc<Resource>,
+        told: &Told,
+        late: Span,
+        settled: Option<Place>,
+        now: Mono,
+    ) -> Option<u64> {
+        let statement = &told.statement;
+        let domain = match &statement.scope {
+            Scope::Pair(domain) => domain.as_ref(),
+            Scope::Resource => EVERYBODY,
+            Scope::Group(_) => {
+                Counters::add(&self.around.counters.statements_ignored, 1);
+                return None;
+            }
+        };
+        let void = self.ledger.generation(told.partition).is_some_and(|known| statement.place.generation < known);
+        if void || self.partitions <= told.partition {
+            Counters::add(&self.around.counters.statements_ignored, 1);
+            return None;
+        }
+        let said = match statement.says {
+            Says::Denied(denial) => {
+                self.refresh_if_newer(index, resource, denial.version, now);
+                let until = if told.remaining == Span::MAX {
+                    Mono::MAX
+                } else {
+                    now.plus(told.remaining.saturating_sub(late))
+                };
+                Said::Denied(until, denial)
+            }
+            Says::Near(_) => {
+                Counters::add(&self.around.counters.near_notices, 1);
+                Said::Open
+            }
+            Says::Open => Said::Open,
+        };
+        let lease = self.ledger.lease(TopicKey::Of(resource.id), told.partition);
+        let word =
+            Word { resource, domain, partition: told.partition, place: statement.place, said, lease: &lease, settled };
+        let taken = self.deny.take(&word, now);
+        let counters = &self.around.counters;
+        let code = Code { partition: told.partition, place: statement.place };
+        match taken {
+            Taken::Denied => {
+                Counters::add(&counters.denials_taken, 1);
+                self.tell(resource, domain, code, Change::Denied, now);
+            }
+            Taken::Lifted => {
+                Counters::add(&counters.lifts_taken, 1);
+                self.tell(resource, domain, code, Change::Opened, now);
+            }
+            Taken::Known => Counters::add(&counters.statements_known, 1),
+            Taken::NoRoom => Counters::add(&counters.denials_without_room, 1),
+        }
+        Some(resource.fingerprint(domain))
+    }
+
+    fn refresh_if_newer(&mut self, index: usize, resource: &Resource, version: u64, now: Mono) {
+        if version <= resource.public().version {
+            return;
+        }
+        let due = self.refreshed.get(&resource.id).is_none_or(|last| REFRESH_EVERY <= now.since(*last));
+        if due {
+            self.refreshed.insert(resource.id, now);
+            self.want(index, Some(resource));
+        }
+    }
+
+    pub(super) fn tell(&self, resource: &Resource, domain: &str, code: Code, change: Change, now: Mono) {
+        let Some(on_heard) = &self.around.on_heard else {
+            return;
+        };
+        let heard = Heard {
+            resource: &resource.name,
+            domain: (domain != EVERYBODY).then_some(domain),
+            code,
+            change,
+            at: self.around.clock.instant(now),
+        };
+        (on_heard.0)(&heard);
+    }
+
+    pub(super) fn resource(&self, id: ResourceId) -> Option<Arc<Resource>> {
+        self.around.resources.by_id(id)
+    }
+}

@@ -1,0 +1,183 @@
+//! How far partitions have been ruled, as far as has been heard without a gap, by topic; and by that,
+//! whose denials hold.
+//!
+//! Evidence counts for the topic whose frame carried it, renews the lease of that topic and partition
+//! if it is above all before it, and settles what is older. Knows nothing of denials and frames. What
+//! stays true: a lease is renewed by nothing but news.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::frame::Evidence;
+
+use crate::clock::Mono;
+use crate::deny::Lease;
+use crate::resource::ResourceId;
+
+/// How long a partition's denials hold without news: for rates.
+pub(crate) const LEASE: Span = Span::from_secs(60);
+
+/// A log of the same generation and another identity is taken for a new one when nothing has been
+/// heard of the old one for so long; until then it is another fleet's.
+const GIVE_UP_LOG: Span = Span::from_secs(2);
+
+/// A topic: a resource's, or the control topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum TopicKey {
+    Control,
+    Of(ResourceId),
+}
+
+/// What a log's identity says about what is known of its partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogNews {
+    /// It is the one that is known.
+    Same,
+    /// All that was said below this generation is void.
+    Anew(u32),
+    /// It is not to be listened to.
+    Foreign,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    ruled: Option<Place>,
+    lease: Lease,
+}
+
+/// The ledger.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    logs: HashMap<u32, (LogId, Mono)>,
+    known: HashMap<(TopicKey, u32), Known>,
+}
+
+impl Ledger {
+    /// Takes note of a partition's log.
+    pub(crate) fn log(&mut self, evidence: &Evidence, now: Mono) -> LogNews {
+        let found = evidence.log;
+        let Some((log, heard)) = self.logs.get_mut(&evidence.partition) else {
+            self.logs.insert(evidence.partition, (found, now));
+            return LogNews::Same;
+        };
+        if *log == found {
+            *heard = now;
+            return LogNews::Same;
+        }
+        let patience = match found.generation.cmp(&log.generation) {
+            Ordering::Greater => Span::ZERO,
+            Ordering::Equal => GIVE_UP_LOG,
+            // What is older than what is known; unless that is gone, and nothing of it holds any more.
+            Ordering::Less => LEASE,
+        };
+        if now.since(*heard) < patience {
+            return LogNews::Foreign;
+        }
+        // What was said of the old log is void, even where its generation is not lower.
+        let below = if log.generation < found.generation { found.generation } else { u32::MAX };
+        (*log, *heard) = (found, now);
+        let of_it = self.known.iter_mut().filter(|((_, partition), _)| *partition == evidence.partition);
+        for (_, known) in of_it {
+            known.ruled = None;
+            known.lease.renew(Mono::ZERO);
+        }
+        LogNews::Anew(below)
+    }
+
+    /// The generation of a partition's log, if it is known.
+    pub(crate) fn generation(&self, partition: u32) -> Option<u32> {
+        self.logs.get(&partition).map(|(log, _)| log.generation)
+    }
+
+    /// Takes evidence of a topic, from a frame that was `late`; whether it is news.
+    pub(crate) fn advance(&mut self, topic: TopicKey, evidence: &Evidence, late: Span, now: Mono) -> bool {
+        let place = Place::of_record(evidence.log, evidence.ruled);
+        let known = self.known.entry((topic, evidence.partition)).or_default();
+        if known.ruled.is_some_and(|ruled| place <= ruled) {
+            return false;
+        }
+        known.ruled = Some(place);
+        let until = now.plus(LEASE.saturating_sub(late));
+        known.lease.renew(until.max(known.lease.until()));
+        true
+    }
+
+    /// Up to where a topic's statements about a partition have been heard.
+    pub(crate) fn ruled(&self, topic: TopicKey, partition: u32) -> Option<Place> {
+        self.known.get(&(topic, partition)).and_then(|known| known.ruled)
+    }
+
+    /// The lease of a topic and partition.
+    pub(crate) fn lease(&mut self, topic: TopicKey, partition: u32) -> Lease {
+        self.known.entry((topic, partition)).or_default().lease.clone()
+    }
+
+    /// Ends all leases, as where nobody is heard any more.
+    pub(crate) fn end_all(&mut self) {
+        self.known.values().for_each(|known| known.lease.renew(Mono::ZERO));
+        self.known.clear();
+        self.logs.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_shared::time::Timestamp;
+
+    const NOW: Mono = Mono(100_000_000);
+
+    fn evidence(generation: u32, random: u64, ruled: u64) -> Evidence {
+        let log = LogId { generation, random };
+        Evidence { partition: 3, log, ruled, appended: Timestamp::ZERO }
+    }
+
+    #[test]
+    fn only_news_renews_a_lease_and_only_that_of_its_topic() {
+        let mut ledger = Ledger::default();
+        let topic = TopicKey::Of(ResourceId(1));
+        let lease = ledger.lease(topic, 3);
+        assert!(ledger.advance(topic, &evidence(1, 1, 10), Span::ZERO, NOW));
+        assert_eq!(lease.until(), NOW.plus(LEASE));
+        let later = NOW.plus(Span::from_secs(5));
+        assert!(!ledger.advance(topic, &evidence(1, 1, 10), Span::ZERO, later));
+        assert!(ledger.advance(TopicKey::Control, &evidence(1, 1, 12), Span::ZERO, later));
+        assert_eq!(lease.until(), NOW.plus(LEASE));
+        assert!(ledger.advance(topic, &evidence(1, 1, 11), Span::ZERO, later));
+        assert_eq!(lease.until(), later.plus(LEASE));
+    }
+
+    #[test]
+    fn late_news_renews_a_lease_by_that_much_less() {
+        let mut ledger = Ledger::default();
+        ledger.advance(TopicKey::Control, &evidence(1, 1, 10), Span::from_secs(59), NOW);
+        assert_eq!(ledger.lease(TopicKey::Control, 3).until(), NOW.plus(Span::from_secs(1)));
+        let mut ledger = Ledger::default();
+        ledger.advance(TopicKey::Control, &evidence(1, 1, 10), Span::MAX, NOW);
+        assert!(ledger.lease(TopicKey::Control, 3).until() <= NOW);
+    }
+
+    #[test]
+    fn a_new_generation_voids_and_an_old_one_is_not_heard() {
+        let mut ledger = Ledger::default();
+        assert_eq!(ledger.log(&evidence(2, 1, 0), NOW), LogNews::Same);
+        assert_eq!(ledger.log(&evidence(1, 9, 0), NOW), LogNews::Foreign);
+        let lease = ledger.lease(TopicKey::Control, 3);
+        ledger.advance(TopicKey::Control, &evidence(2, 1, 7), Span::ZERO, NOW);
+        assert_eq!(ledger.log(&evidence(3, 4, 0), NOW), LogNews::Anew(3));
+        assert_eq!((lease.until(), ledger.ruled(TopicKey::Control, 3)), (Mono::ZERO, None));
+        assert_eq!(ledger.generation(3), Some(3));
+    }
+
+    #[test]
+    fn a_log_of_the_same_generation_is_taken_when_the_old_one_is_gone() {
+        let mut ledger = Ledger::default();
+        ledger.log(&evidence(1, 1, 0), NOW);
+        assert_eq!(ledger.log(&evidence(1, 2, 0), NOW.plus(Span::from_secs(1))), LogNews::Foreign);
+        assert_eq!(ledger.log(&evidence(1, 1, 0), NOW.plus(Span::from_secs(1))), LogNews::Same);
+        assert_eq!(ledger.log(&evidence(1, 2, 0), NOW.plus(Span::from_secs(2))), LogNews::Foreign);
+        assert_eq!(ledger.log(&evidence(1, 2, 0), NOW.plus(Span::from_secs(3))), LogNews::Anew(u32::MAX));
+    }
+}

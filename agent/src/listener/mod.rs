@@ -1,0 +1,322 @@
+//! The listener: follows the feeds of all aggregators, and keeps the deny list true.
+//!
+//! ```text
+//! hello ──> welcome         where the feed is, how many partitions there are, their clock
+//! subscribe, ask ──> snapshot         what is in force, at a point of the feed
+//! frame, frame, heartbeat, frame      statements and evidence; a gap or a silence: ask again
+//! ```
+//!
+//! A state machine: sockets and clocks are elsewhere; what happens is told to it with its instant, and
+//! what is to be done stands in its acts, in order.
+//!
+//! What stays true: evidence counts only for a topic of which nothing was missed; frames count only
+//! from an instance that answered a hello; nothing that is lost, late or said twice refuses anybody
+//! longer than what was said in order.
+
+mod delay;
+mod frames;
+mod ledger;
+mod peer;
+mod run;
+mod snapshots;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::frame::Topic;
+use tollgate_shared::wire::link::FromAgent;
+
+use crate::clock::{Clock, Mono};
+use crate::deny::DenyList;
+use crate::heard::OnHeard;
+use crate::resource::{Resource, ResourceId, Resources};
+use crate::sight::Sight;
+use crate::stats::Counters;
+use ledger::{Ledger, TopicKey};
+use peer::{Ask, Asked, Feed, Peer};
+
+/// The key of topic names where the fleet has no key.
+const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
+
+/// How often a link that works is asked whether it does; each answer measures the clocks again.
+const HELLO_EVERY: Span = Span::from_secs(1);
+
+/// A link that has not answered a hello for so long is made anew.
+const HELLO_PATIENCE: Span = Span::from_millis(1_500);
+
+/// A snapshot of which no part has come for so long is asked for again.
+const ASK_PATIENCE: Span = Span::from_secs(2);
+
+/// How long to wait with another ask where a snapshot left something open.
+const ASK_AGAIN: Span = Span::from_millis(50);
+
+/// Resources of one ask; with names of the greatest length a quarter of a message.
+const ASK_RESOURCES_MAX: usize = 1_000;
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Send this over the link of an aggregator.
+    Say { peer: usize, message: Bytes },
+    /// Make the link of an aggregator anew.
+    ReopenLink { peer: usize },
+    /// Make the feed of an aggregator anew: at one of these addresses, with these topics.
+    OpenFeed { peer: usize, addresses: Vec<Box<str>>, topics: Vec<(ResourceId, Topic)> },
+    /// Subscribe to one topic more.
+    Subscribe { peer: usize, resource: ResourceId, topic: Topic },
+}
+
+/// What a listener needs to know of its agent.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) agent: Box<str>,
+    pub(crate) epoch: u128,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) resources: Arc<Resources>,
+    pub(crate) sight: Arc<Sight>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) on_heard: Option<OnHeard>,
+}
+
+/// The listener of one agent.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    around: Surroundings,
+    deny: DenyList,
+    ledger: Ledger,
+    peers: Vec<Peer>,
+    partitions: u32,
+    last_nonce: u64,
+    /// When a resource was last asked for because its limits changed.
+    refreshed: HashMap<ResourceId, Mono>,
+    writer: Writer,
+    acts: Vec<Act>,
+}
+
+impl Listener {
+    /// One that has heard nothing, for so many aggregators. Nonces count on from a random number.
+    pub(crate) fn new(around: Surroundings, deny: DenyList, peers: usize, nonce: u64) -> Self {
+        Self {
+            around,
+            deny,
+            ledger: Ledger::default(),
+            peers: (0..peers).map(|_| Peer::new()).collect(),
+            partitions: 0,
+            last_nonce: nonce,
+            refreshed: HashMap::new(),
+            writer: Writer::new(),
+            acts: Vec::new(),
+        }
+    }
+
+    /// What is to be done, in order.
+    pub(crate) fn take_acts(&mut self) -> Vec<Act> {
+        std::mem::take(&mut self.acts)
+    }
+
+    /// Whether an aggregator has answered on a link that works.
+    pub(crate) fn is_welcome(&self, peer: usize) -> bool {
+        self.peers.get(peer).is_some_and(|peer| peer.link_up && peer.instance.is_some())
+    }
+
+    /// The agent uses a resource.
+    pub(crate) fn use_resource(&mut self, resource: &Resource) {
+        let topic = topic_of(resource);
+        for (index, peer) in self.peers.iter().enumerate() {
+            // One that is being opened gets it afterwards, in case it was opened without.
+            if peer.feed != Feed::Unknown {
+                self.acts.push(Act::Subscribe { peer: index, resource: resource.id, topic });
+            }
+        }
+    }
+
+    /// A link can carry messages.
+    pub(crate) fn link_up(&mut self, index: usize, now: Mono) {
+        if let Some(peer) = self.peers.get_mut(index) {
+            peer.link_up = true;
+            peer.hello = None;
+            peer.next_hello = now;
+            peer.ask = None;
+        }
+        self.tick(now);
+    }
+
+    /// A link carries nothing any more.
+    pub(crate) fn link_down(&mut self, index: usize) {
+        if let Some(peer) = self.peers.get_mut(index) {
+            if peer.link_up {
+                Counters::add(&self.around.counters.links_lost, 1);
+            }
+            peer.link_up = false;
+            peer.hello = None;
+            peer.ask = None;
+        }
+    }
+
+    /// A feed's socket is there, and has its subscriptions.
+    pub(crate) fn feed_up(&mut self, index: usize, subscribed: Vec<ResourceId>, now: Mono) {
+        if let Some(peer) = self.peers.get_mut(index) {
+            peer.interrupt();
+            peer.feed = Feed::Open;
+            peer.feed_heard = now;
+            peer.wanted = subscribed.into_iter().collect();
+        }
+        self.tick(now);
+    }
+
+    /// A topic was subscribed to on a feed that is open.
+    pub(crate) fn subscribed(&mut self, index: usize, resource: ResourceId, now: Mono) {
+        if let Some(peer) = self.peers.get_mut(index)
+            && !peer.is_joined(TopicKey::Of(resource))
+        {
+            peer.wanted.insert(resource);
+        }
+        self.tick(now);
+    }
+
+    /// A feed's socket is gone; another is being made.
+    pub(crate) fn feed_down(&mut self, index: usize) {
+        if let Some(peer) = self.peers.get_mut(index)
+            && peer.feed == Feed::Open
+        {
+            peer.interrupt();
+            peer.feed = Feed::Opening;
+        }
+    }
+
+    /// A feed could not take what was wanted of it; it is opened again, with everything.
+    pub(crate) fn feed_busy(&mut self, index: usize) {
+        if let Some(peer) = self.peers.get_mut(index) {
+            peer.interrupt();
+            peer.feed = Feed::Unknown;
+        }
+    }
+
+    /// Time passes. To be called several times a second.
+    pub(crate) fn tick(&mut self, now: Mono) {
+        for index in 0..self.peers.len() {
+            self.keep_link(index, now);
+            self.keep_feed(index, now);
+            self.ask_if_needed(index, now);
+        }
+        self.deny.expire(now);
+        self.around.sight.update(now);
+        let live = u64::try_from(self.deny.len()).unwrap_or(u64::MAX);
+        self.around.counters.denials_live.store(live, Ordering::Relaxed);
+    }
+
+    fn keep_link(&mut self, index: usize, now: Mono) {
+        let Some(peer) = self.peers.get_mut(index).filter(|peer| peer.link_up) else {
+            return;
+        };
+        if let Some(hello) = peer.hello {
+            if HELLO_PATIENCE <= now.since(hello.at) {
+                peer.hello = None;
+                peer.link_up = false;
+                Counters::add(&self.around.counters.links_lost, 1);
+                self.acts.push(Act::ReopenLink { peer: index });
+            }
+            return;
+        }
+        if now < peer.next_hello {
+            return;
+        }
+        self.last_nonce = self.last_nonce.wrapping_add(1);
+        peer.hello = Some(Asked { nonce: self.last_nonce, at: now });
+        peer.next_hello = now.plus(HELLO_EVERY);
+        let hello =
+            FromAgent::Hello { nonce: self.last_nonce, agent: &self.around.agent, epoch: self.around.epoch };
+        hello.encode(&mut self.writer);
+        let message = Bytes::copy_from_slice(self.writer.as_slice());
+        self.acts.push(Act::Say { peer: index, message });
+    }
+
+    fn keep_feed(&mut self, index: usize, now: Mono) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        if peer.feed == Feed::Unknown && !peer.feeds.is_empty() {
+            return self.open_feed(index);
+        }
+        if peer.feed == Feed::Open && peer.silence <= now.since(peer.feed_heard) {
+            // Two times as patient with the next one, in case it keeps a slower time than is known.
+            let twice = Span::from_micros(peer.silence.as_micros().saturating_mul(2));
+            peer.silence = twice.min(peer::SILENCE_MAX);
+            Counters::add(&self.around.counters.silences, 1);
+            self.open_feed(index);
+        }
+    }
+
+    fn open_feed(&mut self, index: usize) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        peer.interrupt();
+        peer.feed = Feed::Opening;
+        let addresses = peer.feeds.clone();
+        let topics = self.around.resources.all().iter().map(|one| (one.id, topic_of(one))).collect();
+        self.acts.push(Act::OpenFeed { peer: index, addresses, topics });
+    }
+
+    fn ask_if_needed(&mut self, index: usize, now: Mono) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        if let Some(ask) = &peer.ask
+            && ASK_PATIENCE <= now.since(ask.heard)
+        {
+            peer.wanted.extend(&ask.resources);
+            peer.ask = None;
+        }
+        let needed = !peer.is_joined(TopicKey::Control) || !peer.wanted.is_empty();
+        let possible = peer.link_up && peer.instance.is_some() && peer.feed == Feed::Open && peer.ask.is_none();
+        let possible = possible && peer.next_ask <= now;
+        if !needed || !possible {
+            return;
+        }
+        let known: Vec<Arc<Resource>> = std::iter::from_fn(|| peer.wanted.pop_first())
+            .take(ASK_RESOURCES_MAX)
+            .filter_map(|id| self.around.resources.by_id(id))
+            .collect();
+        self.last_nonce = self.last_nonce.wrapping_add(1);
+        let asked = Asked { nonce: self.last_nonce, at: now };
+        peer.ask = Some(Ask {
+            asked,
+            heard: now,
+            resources: known.iter().map(|one| one.id).collect(),
+            listed: std::collections::HashSet::new(),
+            sequences: HashMap::new(),
+        });
+        let resources = known.iter().map(|one| &*one.name).collect();
+        FromAgent::Ask { nonce: asked.nonce, resources }.encode(&mut self.writer);
+        let message = Bytes::copy_from_slice(self.writer.as_slice());
+        self.acts.push(Act::Say { peer: index, message });
+    }
+
+    fn set_partitions(&mut self, partitions: u32) {
+        if partitions == 0 || partitions == self.partitions {
+            return;
+        }
+        if self.partitions != 0 {
+            // Pairs belong elsewhere now: nothing that was said can be told to be true.
+            self.deny.void_all();
+            self.ledger.end_all();
+            self.peers.iter_mut().for_each(Peer::interrupt);
+            let all: Vec<ResourceId> = self.around.resources.all().iter().map(|one| one.id).collect();
+            self.peers.iter_mut().for_each(|peer| peer.wanted.extend(&all));
+        }
+        self.partitions = partitions;
+        let leases = (0..partitions).map(|one| self.ledger.lease(TopicKey::Control, one)).collect();
+        self.around.sight.set_partitions(partitions, leases);
+    }
+}
+
+fn topic_of(resource: &Resource) -> Topic {
+    Topic::of_resource(&TOPIC_KEY_UNPROTECTED, &resource.name)
+}

@@ -1,0 +1,139 @@
+//! What is known of one aggregator: its link, its feed, and what has been heard over them.
+//!
+//! Knows nothing of denials. What stays true: one hello and one ask are under way at most.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use tollgate_shared::time::Span;
+
+use super::delay::Delay;
+use super::ledger::TopicKey;
+use super::run::Run;
+use crate::clock::Mono;
+use crate::resource::ResourceId;
+
+/// A feed that has said nothing for three heartbeats is silent; heartbeats come each 250 ms unless the
+/// feed is seen to keep another time.
+pub(super) const SILENCE_MIN: Span = Span::from_millis(750);
+
+/// A silence is never waited for longer than this.
+pub(super) const SILENCE_MAX: Span = Span::from_secs(10);
+
+/// A question that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) nonce: u64,
+    pub(super) at: Mono,
+}
+
+/// A question for a snapshot, and what has come of it.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) asked: Asked,
+    /// When its last part came, or it was asked.
+    pub(super) heard: Mono,
+    pub(super) resources: HashSet<ResourceId>,
+    /// Fingerprints of the scopes that were listed.
+    pub(super) listed: HashSet<u64>,
+    pub(super) sequences: HashMap<ResourceId, u64>,
+}
+
+/// The state of a feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Feed {
+    /// Nobody knows where it is.
+    Unknown,
+    /// The socket is being made.
+    Opening,
+    /// Frames may come.
+    Open,
+}
+
+/// One aggregator.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) link_up: bool,
+    /// The instance that answered the last hello.
+    pub(super) instance: Option<u128>,
+    pub(super) feeds: Vec<Box<str>>,
+    pub(super) hello: Option<Asked>,
+    pub(super) next_hello: Mono,
+    pub(super) feed: Feed,
+    pub(super) feed_heard: Mono,
+    /// The last frame of the control topic: its sequence, and the publisher's clock.
+    pub(super) heartbeat: Option<(u64, Span)>,
+    pub(super) silence: Span,
+    pub(super) delay: Delay,
+    pub(super) runs: HashMap<TopicKey, Run>,
+    /// Resources that are subscribed to and to be asked for.
+    pub(super) wanted: BTreeSet<ResourceId>,
+    pub(super) ask: Option<Ask>,
+    /// Not before this: an answer that left something open is not followed by another ask at once.
+    pub(super) next_ask: Mono,
+}
+
+impl Peer {
+    pub(super) fn new() -> Self {
+        Self {
+            link_up: false,
+            instance: None,
+            feeds: Vec::new(),
+            hello: None,
+            next_hello: Mono::ZERO,
+            feed: Feed::Unknown,
+            feed_heard: Mono::ZERO,
+            heartbeat: None,
+            silence: SILENCE_MIN,
+            delay: Delay::default(),
+            runs: HashMap::new(),
+            wanted: BTreeSet::new(),
+            ask: None,
+            next_ask: Mono::ZERO,
+        }
+    }
+
+    /// Whatever was heard, something may have been missed since.
+    pub(super) fn interrupt(&mut self) {
+        self.runs.values_mut().for_each(Run::interrupted);
+        self.heartbeat = None;
+        self.ask = None;
+    }
+
+    pub(super) fn run(&mut self, topic: TopicKey) -> &mut Run {
+        self.runs.entry(topic).or_default()
+    }
+
+    pub(super) fn is_joined(&self, topic: TopicKey) -> bool {
+        self.runs.get(&topic).is_some_and(Run::joined)
+    }
+
+    /// A frame of the control topic: learns how often they come.
+    pub(super) fn take_heartbeat(&mut self, sequence: u64, sent: Span) {
+        if let Some((before, then)) = self.heartbeat
+            && before.saturating_add(1) == sequence
+        {
+            let three = Span::from_micros(sent.saturating_sub(then).as_micros().saturating_mul(3));
+            self.silence = three.clamp(SILENCE_MIN, SILENCE_MAX);
+        }
+        self.heartbeat = Some((sequence, sent));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feed_is_silent_after_three_of_its_own_heartbeats() {
+        let mut peer = Peer::new();
+        let second = |n| Span::from_secs(n);
+        peer.take_heartbeat(1, second(1));
+        peer.take_heartbeat(2, second(2));
+        assert_eq!(peer.silence, second(3));
+        // One was missed: the time between says nothing.
+        peer.take_heartbeat(4, second(9));
+        assert_eq!(peer.silence, second(3));
+        peer.take_heartbeat(5, Span::from_millis(9_250));
+        assert_eq!(peer.silence, SILENCE_MIN);
+    }
+}

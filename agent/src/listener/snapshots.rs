@@ -1,0 +1,151 @@
+//! Answers over the link: who is there, and what is in force.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tollgate_shared::place::{Code, Place};
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::link::{FromAggregator, Snapshot};
+
+use super::Listener;
+use super::ledger::TopicKey;
+use super::peer::{Ask, Feed};
+use crate::clock::Mono;
+use crate::heard::Change;
+use crate::resource::Resource;
+use crate::stats::Counters;
+
+impl Listener {
+    /// An aggregator answered over its link. Answers about records are the courier's.
+    pub(crate) fn link_said(&mut self, index: usize, message: FromAggregator, now: Mono) {
+        match message {
+            FromAggregator::Welcome { nonce, instance, partitions, feeds, clock } => {
+                self.welcomed(index, nonce, instance, partitions, feeds, clock, now);
+            }
+            FromAggregator::Snapshot(snapshot) => self.take_part(index, snapshot, now),
+            FromAggregator::Appended { .. } | FromAggregator::Refused { .. } => {}
+        }
+        self.ask_if_needed(index, now);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a welcome, taken apart")]
+    fn welcomed(
+        &mut self,
+        index: usize,
+        nonce: u64,
+        instance: u128,
+        partitions: u32,
+        feeds: Vec<Box<str>>,
+        clock: Span,
+        now: Mono,
+    ) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let Some(asked) = peer.hello.filter(|hello| hello.nonce == nonce) else {
+            return;
+        };
+        peer.hello = None;
+        peer.next_hello = asked.at.plus(super::HELLO_EVERY);
+        let is_new = peer.instance != Some(instance);
+        if is_new {
+            peer.instance = Some(instance);
+            // The clock of another process.
+            peer.delay = super::delay::Delay::default();
+        }
+        peer.delay.round_trip(asked.at, clock);
+        let moved = peer.feeds != feeds;
+        peer.feeds = feeds;
+        if is_new || moved {
+            // It is opened below, where the others are.
+            peer.feed = Feed::Unknown;
+        }
+        self.set_partitions(partitions);
+        self.tick(now);
+    }
+
+    fn take_part(&mut self, index: usize, snapshot: Snapshot, now: Mono) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let is_asked = peer.ask.as_ref().is_some_and(|ask| ask.asked.nonce == snapshot.nonce);
+        if !is_asked || peer.instance != Some(snapshot.instance) {
+            return;
+        }
+        let Some(mut ask) = peer.ask.take() else {
+            return;
+        };
+        ask.heard = now;
+        peer.delay.round_trip(ask.asked.at, snapshot.clock);
+        let late = peer.delay.late(snapshot.clock, now);
+        let foreign = self.note_logs(&snapshot.evidence, now);
+        let below: HashMap<u32, Place> = snapshot
+            .evidence
+            .iter()
+            .filter(|one| !foreign.contains(&one.partition))
+            .map(|one| (one.partition, Place::of_record(one.log, one.ruled)))
+            .collect();
+        for topic in &snapshot.topics {
+            let resource = self.around.resources.find(&topic.resource);
+            let Some(resource) = resource.filter(|one| ask.resources.contains(&one.id)) else {
+                continue;
+            };
+            resource.learn(&topic.public);
+            ask.sequences.insert(resource.id, topic.sequence);
+            for told in topic.told.iter().filter(|told| !foreign.contains(&told.partition)) {
+                // A snapshot from before what was heard without a gap says nothing new about scopes
+                // that are open; one that is not fills a gap, whatever the age of its statements.
+                let ruled = self.ledger.ruled(TopicKey::Of(resource.id), told.partition);
+                let settled = ruled.filter(|ruled| below.get(&told.partition).is_none_or(|at| at < ruled));
+                let listed = self.take_told(index, &resource, told, late, settled, now);
+                ask.listed.extend(listed);
+            }
+        }
+        if !snapshot.more {
+            Counters::add(&self.around.counters.snapshots, 1);
+            self.end_unlisted(&ask, &below, now);
+            self.join(index, &ask, &snapshot, late, now);
+        } else if let Some(peer) = self.peers.get_mut(index) {
+            peer.ask = Some(ask);
+        }
+    }
+
+    fn end_unlisted(&mut self, ask: &Ask, below: &HashMap<u32, Place>, now: Mono) {
+        for ended in self.deny.end_unlisted(&ask.resources, below, &ask.listed) {
+            Counters::add(&self.around.counters.lifts_taken, 1);
+            if let Some(resource) = self.resource(ended.resource) {
+                let code = Code { partition: ended.partition, place: ended.place };
+                self.tell(&resource, &ended.domain, code, Change::Opened, now);
+            }
+        }
+    }
+
+    /// All parts have come: topics go on from the sequences that they name.
+    fn join(&mut self, index: usize, ask: &Ask, snapshot: &Snapshot, late: Span, now: Mono) {
+        let foreign = self.note_logs(&snapshot.evidence, now);
+        let joined: Vec<Arc<Resource>> = ask.resources.iter().filter_map(|id| self.resource(*id)).collect();
+        for resource in joined {
+            let key = TopicKey::Of(resource.id);
+            let Some(peer) = self.peers.get_mut(index) else {
+                return;
+            };
+            // One that was left out of the answer is asked for again, as is one that came too early.
+            let sequence = ask.sequences.get(&resource.id);
+            if sequence.is_some_and(|sequence| peer.run(key).snapshot(*sequence)) {
+                self.take_evidence(key, &snapshot.evidence, &foreign, late, now);
+                resource.set_joined();
+            } else {
+                peer.wanted.insert(resource.id);
+                peer.next_ask = now.plus(super::ASK_AGAIN);
+            }
+        }
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        if peer.run(TopicKey::Control).snapshot(snapshot.control_sequence) {
+            self.take_evidence(TopicKey::Control, &snapshot.evidence, &foreign, late, now);
+        } else {
+            peer.next_ask = now.plus(super::ASK_AGAIN);
+        }
+    }
+}

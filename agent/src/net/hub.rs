@@ -1,0 +1,302 @@
+//! The hub: the one loop of the network thread, woken by sockets, parcels, orders and time.
+//!
+//! Its order: what happened goes to listener or courier; then what the listener wants is done; then
+//! the courier's records go out, as many as the carrier takes. What stays true: the loop never waits
+//! for a socket; whatever a socket does not take stays with the courier.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior};
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal};
+
+use super::Event;
+use super::feed::Feed;
+#[cfg(feature = "kafka")]
+use super::kafka::Kafka;
+use super::link::Link;
+use crate::courier::{Counts, Courier};
+use crate::flusher::{Ending, Parcel};
+use crate::listener::{Act, Listener};
+use crate::shared::Shared;
+use crate::stats::Counters;
+
+/// Events of sockets that may wait; while so many do, sockets are not read.
+pub(crate) const EVENTS_MAX: usize = 4_096;
+
+/// How often time is told: leases and ends are as exact as a call's own look at the clock, this only
+/// clears up, and looks after silences of hundreds of milliseconds.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What the agent's owner wants.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Send what is there, until the deadline at the latest, then end.
+    Flush { deadline: Instant, done: oneshot::Sender<()> },
+}
+
+/// What carries records to the log.
+#[derive(Debug)]
+pub(crate) enum Carrier {
+    /// The link of an aggregator that answers.
+    Links,
+    /// Kafka itself.
+    #[cfg(feature = "kafka")]
+    Kafka(Kafka),
+}
+
+/// The hub.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    shared: Arc<Shared>,
+    listener: Listener,
+    courier: Courier,
+    links: Vec<Link>,
+    feeds: Vec<Feed>,
+    carrier: Carrier,
+    /// The link that carries records now.
+    carrying: Option<usize>,
+    /// Resources that the listener knows of.
+    resources: usize,
+    told: Counts,
+    writer: Writer,
+    ending: Arc<Ending>,
+}
+
+impl Hub {
+    /// Starts the sockets' tasks; within the runtime that will run the hub.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        listener: Listener,
+        courier: Courier,
+        aggregators: &[String],
+        carrier: Carrier,
+        ending: Arc<Ending>,
+        events: &mpsc::Sender<Event>,
+    ) -> Self {
+        let endpoints = aggregators.iter().map(|address| format!("tcp://{address}")).enumerate();
+        Self {
+            shared,
+            listener,
+            courier,
+            links: endpoints.map(|(peer, endpoint)| Link::start(peer, endpoint, events.clone())).collect(),
+            feeds: (0..aggregators.len()).map(|peer| Feed::start(peer, events.clone())).collect(),
+            carrier,
+            carrying: None,
+            resources: 0,
+            told: Counts::default(),
+            writer: Writer::new(),
+            ending,
+        }
+    }
+
+    /// Runs until the agent is flushed or dropped.
+    pub(crate) async fn run(
+        mut self,
+        mut events: mpsc::Receiver<Event>,
+        mut parcels: mpsc::Receiver<Parcel>,
+        mut orders: mpsc::Receiver<Order>,
+    ) {
+        let shared = Arc::clone(&self.shared);
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut flushing: Option<(Instant, oneshot::Sender<()>)> = None;
+        let mut parcels_are_all = false;
+        loop {
+            let deadline = flushing.as_ref().map(|(deadline, _)| *deadline);
+            tokio::select! {
+                Some(event) = events.recv() => self.take(event),
+                parcel = parcels.recv(), if !parcels_are_all => match parcel {
+                    Some(parcel) => self.courier.take(parcel),
+                    None => parcels_are_all = true,
+                },
+                order = orders.recv(), if flushing.is_none() => match order {
+                    Some(Order::Flush { deadline, done }) => flushing = Some((deadline, done)),
+                    None => break,
+                },
+                () = shared.new_resource.notified() => {}
+                () = async { tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)).await },
+                    if deadline.is_some() => break,
+                _ = ticks.tick() => self.tick(),
+            }
+            self.turn();
+            if flushing.is_some() && parcels_are_all && self.courier.len() == 0 {
+                break;
+            }
+        }
+        self.end(parcels);
+        drop(flushing);
+    }
+
+    fn take(&mut self, event: Event) {
+        let now = self.shared.clock.read();
+        match event {
+            Event::LinkUp { peer } => self.listener.link_up(peer, now),
+            Event::LinkSaid { peer, message } => self.link_said(peer, &message),
+            Event::LinkDown { peer } => {
+                self.listener.link_down(peer);
+                self.carry_no_more(peer);
+            }
+            Event::FeedUp { peer, subscribed } => self.listener.feed_up(peer, subscribed, now),
+            Event::Subscribed { peer, resource } => self.listener.subscribed(peer, resource, now),
+            Event::FeedSaid { peer, topic, frame } => self.listener.feed_said(peer, topic, &frame, now),
+            Event::FeedDown { peer } => self.listener.feed_down(peer),
+            #[cfg(feature = "kafka")]
+            Event::Partitions(partitions) => self.shared.log_partitions.store(partitions, Ordering::Relaxed),
+            #[cfg(feature = "kafka")]
+            Event::Delivered { id, ok } => {
+                if ok { self.courier.acknowledged(id) } else { self.courier.failed(id) }
+            }
+        }
+    }
+
+    fn link_said(&mut self, peer: usize, message: &Bytes) {
+        let now = self.shared.clock.read();
+        match FromAggregator::decode(message) {
+            Ok(FromAggregator::Appended { id, .. }) => self.courier.acknowledged(id),
+            Ok(FromAggregator::Refused { id, reason: Refusal::NotNow, .. }) => self.courier.not_now(id, now),
+            Ok(FromAggregator::Refused { id, reason: Refusal::Never, text }) => {
+                tracing::warn!(reason = %text, "the log refused a batch of hits");
+                self.courier.refused(id);
+            }
+            Ok(answer) => self.listener.link_said(peer, answer, now),
+            Err(_) => Counters::add(&self.shared.counters.frames_refused, 1),
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = self.shared.clock.read();
+        self.listener.tick(now);
+        self.courier.tick(now);
+    }
+
+    /// What follows from whatever happened.
+    fn turn(&mut self) {
+        self.use_new_resources();
+        for act in self.listener.take_acts() {
+            self.act(act);
+        }
+        self.send_records();
+        self.tell_counts();
+        self.shared.news.notify_waiters();
+    }
+
+    fn use_new_resources(&mut self) {
+        let all = self.shared.resources.all();
+        for resource in all.iter().skip(self.resources) {
+            self.listener.use_resource(resource);
+        }
+        self.resources = all.len();
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Say { peer, message } => {
+                // What finds no room is asked again, by and by.
+                if let Some(link) = self.links.get(peer) {
+                    let _ = link.messages.try_send(message);
+                }
+            }
+            Act::ReopenLink { peer } => {
+                if let Some(link) = self.links.get(peer) {
+                    link.reopen();
+                }
+                self.carry_no_more(peer);
+            }
+            Act::OpenFeed { peer, addresses, topics } => {
+                if !self.feeds.get(peer).is_some_and(|feed| feed.open(addresses, topics)) {
+                    self.listener.feed_busy(peer);
+                }
+            }
+            Act::Subscribe { peer, resource, topic } => {
+                if !self.feeds.get(peer).is_some_and(|feed| feed.subscribe(resource, topic)) {
+                    self.listener.feed_busy(peer);
+                }
+            }
+        }
+    }
+
+    fn carry_no_more(&mut self, peer: usize) {
+        if self.carrying == Some(peer) {
+            self.carrying = None;
+            self.courier.connection_lost(self.shared.clock.read());
+        }
+    }
+
+    fn send_records(&mut self) {
+        match &self.carrier {
+            Carrier::Links => {
+                if self.carrying.is_none_or(|peer| !self.listener.is_welcome(peer)) {
+                    if let Some(peer) = self.carrying {
+                        self.carry_no_more(peer);
+                    }
+                    self.carrying = (0..self.links.len()).find(|peer| self.listener.is_welcome(*peer));
+                }
+                self.shared.log_partitions.store(self.shared.sight.partitions(), Ordering::Relaxed);
+                self.send_by_link();
+            }
+            #[cfg(feature = "kafka")]
+            Carrier::Kafka(kafka) => {
+                let (now, wall) = (self.shared.clock.read(), self.shared.clock.read_wall());
+                while let Ok(room) = kafka.records.try_reserve() {
+                    match self.courier.next(now, wall) {
+                        Some(outgoing) => room.send(outgoing),
+                        None => break,
+                    }
+                }
+            }
+        }
+    }
+
+    fn send_by_link(&mut self) {
+        let Some(link) = self.carrying.and_then(|peer| self.links.get(peer)) else {
+            return;
+        };
+        let (now, wall) = (self.shared.clock.read(), self.shared.clock.read_wall());
+        while let Ok(room) = link.messages.try_reserve() {
+            let Some(outgoing) = self.courier.next(now, wall) else {
+                return;
+            };
+            let append =
+                FromAgent::Append { id: outgoing.id, partition: outgoing.partition, record: &outgoing.record };
+            append.encode(&mut self.writer);
+            room.send(Bytes::copy_from_slice(self.writer.as_slice()));
+        }
+    }
+
+    fn tell_counts(&mut self) {
+        let (counts, told) = (self.courier.counts(), self.told);
+        let counters = &self.shared.counters;
+        counters.batches_waiting.store(self.courier.len() as u64, Ordering::Relaxed);
+        if counts == told {
+            return;
+        }
+        Counters::add(&counters.batches_sent, counts.batches_sent - told.batches_sent);
+        Counters::add(&counters.batches_sent_again, counts.batches_sent_again - told.batches_sent_again);
+        Counters::add(&counters.batches_acknowledged, counts.batches_acknowledged - told.batches_acknowledged);
+        Counters::add(&counters.batches_given_up, counts.batches_given_up - told.batches_given_up);
+        Counters::add(&counters.batches_refused, counts.batches_refused - told.batches_refused);
+        Counters::add(&counters.hits_acknowledged, counts.hits_acknowledged - told.hits_acknowledged);
+        Counters::add(&counters.hits_given_up, counts.hits_given_up - told.hits_given_up);
+        Counters::add(&counters.refused_given_up, counts.refused_calls_given_up - told.refused_calls_given_up);
+        self.told = counts;
+    }
+
+    /// Gives up what is left, and counts it; from here on the agent is blind.
+    fn end(&mut self, mut parcels: mpsc::Receiver<Parcel>) {
+        self.shared.ended.store(true, Ordering::Release);
+        self.ending.now.store(true, Ordering::Release);
+        parcels.close();
+        while let Ok(parcel) = parcels.try_recv() {
+            self.courier.take(parcel);
+        }
+        self.courier.give_up();
+        self.tell_counts();
+        self.shared.sight.end(self.shared.clock.read());
+        self.shared.news.notify_waiters();
+    }
+}

@@ -1,0 +1,72 @@
+//! The network thread: sockets, and the one loop that everything comes together in.
+//!
+//! ```text
+//! link tasks (DEALER) ──┐                       ┌──> listener ──> deny list
+//! feed tasks (SUB) ─────┼── Event ──> the hub ──┤
+//! flusher's parcels ────┘                       └──> courier ──> link task, or Kafka's thread
+//! ```
+//!
+//! One thread with a runtime of its own, so that an agent works in a service that has none. Nothing
+//! here decides: listener and courier do, and are told what happened.
+
+mod feed;
+mod hub;
+#[cfg(feature = "kafka")]
+mod kafka;
+mod link;
+
+pub(crate) use hub::{Carrier, EVENTS_MAX, Hub, Order};
+#[cfg(feature = "kafka")]
+pub(crate) use kafka::{Kafka, check_properties};
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tollgate_shared::wire::frame::Topic;
+use zeromq::SocketOptions;
+
+use crate::resource::ResourceId;
+
+/// How long a connection may take to be made. The crate waits for whoever does not answer; an agent
+/// tries again instead.
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+
+/// Pauses between attempts: doubled from the first to the longest.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_LONGEST: Duration = Duration::from_secs(1);
+
+/// What sockets report to the hub.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A link can carry messages.
+    LinkUp { peer: usize },
+    /// A message came over a link.
+    LinkSaid { peer: usize, message: Bytes },
+    /// A link is gone; another is being made.
+    LinkDown { peer: usize },
+    /// A feed is there, with subscriptions to these resources' topics and the control topic.
+    FeedUp { peer: usize, subscribed: Vec<ResourceId> },
+    /// A topic was subscribed to on a feed that is there.
+    Subscribed { peer: usize, resource: ResourceId },
+    /// A frame came over a feed.
+    FeedSaid { peer: usize, topic: Topic, frame: Bytes },
+    /// A feed is gone; another is being made.
+    FeedDown { peer: usize },
+    /// Kafka says how many partitions the topic of hits has.
+    #[cfg(feature = "kafka")]
+    Partitions(u32),
+    /// Kafka has a record, or has given it up.
+    #[cfg(feature = "kafka")]
+    Delivered { id: u64, ok: bool },
+}
+
+fn socket_options() -> SocketOptions {
+    let mut options = SocketOptions::default();
+    options.connect_timeout(CONNECT_WITHIN);
+    options
+}
+
+/// The pause after the next failure.
+fn longer(pause: Duration) -> Duration {
+    (pause * 2).min(PAUSE_LONGEST)
+}

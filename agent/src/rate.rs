@@ -1,0 +1,306 @@
+//! The handle by which a service asks: may this domain use this resource now?
+//!
+//! ```text
+//! fingerprint, filter word, cached clock, ring         let through: nothing else is touched
+//!                 └ exact list, real clock, ring       refused
+//! ```
+//!
+//! Knows nothing of networks. What stays true: no call waits, allocates for a known thread, or takes a
+//! lock that the network could hold up.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tollgate_shared::names::{NAME_BYTES_MAX, admit_domain};
+use tollgate_shared::time::Span;
+
+use crate::answer::{Allowed, Cause, Denied};
+use crate::recorder::{Event, Happened};
+use crate::resource::{IGNORED, REFUSED, Resource, WHOLE};
+use crate::shared::Shared;
+use crate::sight;
+use crate::stats::Counters;
+use crate::waiting::Backoff;
+
+/// A rate-limited resource. Cheap to clone; one for each resource is kept in a service's state.
+#[derive(Clone, Debug)]
+pub struct Rate {
+    resource: Arc<Resource>,
+    shared: Arc<Shared>,
+}
+
+/// How many copies a call wants.
+#[derive(Clone, Copy, Debug)]
+struct Want {
+    max: u32,
+    /// The least that is of use.
+    min: u32,
+}
+
+const ONE: Want = Want { max: 1, min: 1 };
+
+impl Rate {
+    pub(crate) fn new(resource: Arc<Resource>, shared: Arc<Shared>) -> Self {
+        Self { resource, shared }
+    }
+
+    /// The resource's name.
+    pub fn resource(&self) -> &str {
+        &self.resource.name
+    }
+
+    /// May one hit by `domain` proceed now?
+    ///
+    /// One lookup in memory: takes no lock that a network could hold, makes no system call, allocates
+    /// nothing after the thread's first call, and never waits. What is let through is recorded and
+    /// sent in the background; so is what is refused, in sums.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] while a denial of the aggregators is in force, or where the resource's blind policy
+    /// says so; [`Denied::retry_after`] says for how long.
+    #[inline]
+    pub fn hit(&self, domain: &str) -> Result<Allowed, Denied> {
+        self.ask_and_record(domain, ONE)
+    }
+
+    /// May `copies` hits by `domain` proceed now, all of them?
+    ///
+    /// Costs what [`Rate::hit`] does. No copies are always granted, and recorded nowhere.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rate::hit`].
+    pub fn hit_n(&self, domain: &str, copies: u32) -> Result<Allowed, Denied> {
+        self.ask_and_record(domain, Want { max: copies, min: copies })
+    }
+
+    /// May as many hits by `domain` as possible proceed now, at least the start of `copies`?
+    ///
+    /// An agent knows whether a domain is denied, not how many hits it has left: it grants all, or
+    /// while nobody is heard the least, and the aggregators deny from then on. With a start of 0 a
+    /// denied domain is granted 0 instead of being refused. An empty range is granted 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rate::hit`].
+    pub fn hit_up_to(&self, domain: &str, copies: RangeInclusive<u32>) -> Result<Allowed, Denied> {
+        let max = if copies.is_empty() { 0 } else { *copies.end() };
+        self.ask_and_record(domain, Want { max, min: *copies.start() })
+    }
+
+    /// What [`Rate::hit`] would say now. Records nothing, and takes nothing of a local blind rate.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rate::hit`].
+    pub fn peek(&self, domain: &str) -> Result<Allowed, Denied> {
+        let domain = admit_domain(domain);
+        self.ask(self.resource.fingerprint(&domain), &domain, Want { max: 0, min: 0 }, true)
+            .map(|allowed| Allowed::new(1, allowed.blind(), self.resource.policy()))
+    }
+
+    /// Records hits that have happened, whatever they would have been told: for a cost that is known
+    /// only afterwards. Ask with [`Rate::peek`] or [`Rate::hit`] before. No copies are recorded as none.
+    pub fn record(&self, domain: &str, copies: u32) {
+        if copies != 0 {
+            self.record_hits(&admit_domain(domain), Want { max: copies, min: 1 });
+        }
+    }
+
+    /// Waits until one hit by `domain` may proceed, at most `max_wait`, and makes it.
+    ///
+    /// Tries when the denial in force ends, up to a quarter of the wait later, so that those who wait
+    /// for one domain do not come at once; then again and again, ever more slowly. A denial that ends
+    /// after `max_wait` is answered at once. Needs no runtime of any kind.
+    ///
+    /// # Errors
+    ///
+    /// The last [`Denied`].
+    pub async fn until_ready(&self, domain: &str, max_wait: Duration) -> Result<Allowed, Denied> {
+        let domain = admit_domain(domain).into_owned();
+        let fingerprint = self.resource.fingerprint(&domain);
+        let clock = &self.shared.clock;
+        let until = clock.read().plus(Span::from_std(max_wait));
+        let mut backoff = Backoff::new();
+        loop {
+            let denied = match self.ask(fingerprint, &domain, ONE, false) {
+                Ok(allowed) => {
+                    self.record_hits(&domain, ONE);
+                    return Ok(allowed);
+                }
+                Err(denied) => denied,
+            };
+            let left = until.since(clock.read());
+            let wait = backoff.next(&denied);
+            if wait.is_none_or(|wait| left < wait.at_least) || left == Span::ZERO || self.shared.has_ended() {
+                self.record_refused(&domain, 1, &denied);
+                return Err(denied);
+            }
+            if let Some(wait) = wait {
+                // By hand a sleep may end early, in which case it goes on.
+                let wake = clock.read().plus(wait.chosen.min(left));
+                while clock.read() < wake && !self.shared.has_ended() {
+                    self.shared.timer.sleep(wake.since(clock.read())).await;
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn ask_and_record(&self, domain: &str, want: Want) -> Result<Allowed, Denied> {
+        if is_ordinary(domain) {
+            self.ask_and_record_admitted(domain, want)
+        } else {
+            self.ask_and_record_renamed(domain, want)
+        }
+    }
+
+    #[cold]
+    fn ask_and_record_renamed(&self, domain: &str, want: Want) -> Result<Allowed, Denied> {
+        self.ask_and_record_admitted(&admit_domain(domain), want)
+    }
+
+    #[inline]
+    fn ask_and_record_admitted(&self, domain: &str, want: Want) -> Result<Allowed, Denied> {
+        let fingerprint = self.resource.fingerprint(domain);
+        if self.is_surely_allowed(fingerprint) && want.max != 0 {
+            self.record_hits(domain, want);
+            return Ok(Allowed::new(want.max, false, self.resource.policy()));
+        }
+        self.ask_and_record_attentively(fingerprint, domain, want)
+    }
+
+    /// Almost every call ends here: nobody denied the pair or the resource, and all are heard.
+    #[inline]
+    fn is_surely_allowed(&self, fingerprint: u64) -> bool {
+        !self.shared.view.maybe(fingerprint)
+            && self.resource.flags() & (WHOLE | REFUSED) == 0
+            && self.shared.sight.state() == sight::ALL
+    }
+
+    #[inline(never)]
+    fn ask_and_record_attentively(&self, fingerprint: u64, domain: &str, want: Want) -> Result<Allowed, Denied> {
+        if want.max == 0 {
+            return Ok(Allowed::new(0, self.is_blind(domain), self.resource.policy()));
+        }
+        match self.ask(fingerprint, domain, want, false) {
+            Ok(allowed) => {
+                self.record_hits(domain, Want { max: allowed.copies(), min: want.min });
+                Ok(allowed)
+            }
+            Err(denied) => {
+                self.record_refused(domain, want.max, &denied);
+                if want.min == 0 { Ok(Allowed::new(0, false, self.resource.policy())) } else { Err(denied) }
+            }
+        }
+    }
+
+    /// Asks, and records nothing. A peek takes nothing of a local blind rate.
+    fn ask(&self, fingerprint: u64, domain: &str, want: Want, peek: bool) -> Result<Allowed, Denied> {
+        let shared = &*self.shared;
+        let flags = self.resource.flags();
+        let policy = self.resource.policy();
+        let clock = || shared.clock.read();
+        let pair = if shared.view.maybe(fingerprint) {
+            shared.view.refusal(&self.resource, fingerprint, domain, clock)
+        } else {
+            None
+        };
+        let whole = if flags & WHOLE == 0 { None } else { shared.view.whole(&self.resource, clock) };
+        // Of two denials the one that lasts longer says when to come again.
+        let refusal = match (pair, whole) {
+            (Some(pair), Some(whole)) => Some(if whole.remaining < pair.remaining { pair } else { whole }),
+            (pair, whole) => pair.or(whole),
+        };
+        if let Some(refusal) = refusal {
+            return self.unless_killed(flags, want, || Denied::of_refusal(&refusal));
+        }
+        if self.is_blind(domain) {
+            let least = want.min.clamp(1, want.max.max(1));
+            let granted = if peek { Ok(()) } else { self.resource.passes_blind(fingerprint, least, shared.clock.cached()) };
+            return match granted {
+                Ok(()) => Ok(Allowed::new(least, true, policy)),
+                Err(wait) => self.unless_killed(flags, want, || Denied::by_policy(Cause::Blind, wait)),
+            };
+        }
+        if flags & REFUSED != 0 {
+            return self.unless_killed(flags, want, || Denied::by_policy(Cause::Unconfigured, Span::MAX));
+        }
+        Ok(Allowed::new(want.max, false, policy))
+    }
+
+    fn is_blind(&self, domain: &str) -> bool {
+        let shared = &*self.shared;
+        shared.sight.is_blind(&self.resource.name, domain, shared.clock.cached())
+    }
+
+    /// Refuses, unless denials are grants.
+    fn unless_killed(&self, flags: u32, want: Want, denied: impl FnOnce() -> Denied) -> Result<Allowed, Denied> {
+        if flags & IGNORED == 0 && !self.shared.kill_switch.load(Ordering::Relaxed) {
+            return Err(denied());
+        }
+        Counters::add(&self.shared.counters.kill_switch_grants, 1);
+        Ok(Allowed::new(want.max, false, self.resource.policy()))
+    }
+
+    #[inline]
+    fn record_hits(&self, domain: &str, want: Want) {
+        let event = Event {
+            resource: self.resource.id,
+            domain,
+            at: self.shared.clock.cached_wall(),
+            // One by one is how hits without a minimum are ruled, so a minimum of one says nothing.
+            happened: Happened::Hit { copies: want.max, min: (1 < want.min).then_some(want.min) },
+        };
+        self.shared.recorder.record(&event);
+    }
+
+    fn record_refused(&self, domain: &str, copies: u32, denied: &Denied) {
+        let event = Event {
+            resource: self.resource.id,
+            domain,
+            at: self.shared.clock.cached_wall(),
+            happened: Happened::Refused {
+                copies,
+                cause: denied.cause(),
+                place: denied.code().map(|code| code.place),
+            },
+        };
+        self.shared.recorder.record(&event);
+    }
+}
+
+/// Whether a domain is limited under its own name; anything else is for [`admit_domain`] to say.
+#[inline]
+fn is_ordinary(domain: &str) -> bool {
+    let bytes = domain.len();
+    (2..=NAME_BYTES_MAX).contains(&bytes) || bytes == 1 && domain != "*"
+}
+
+/// Asks for one hit of each pair, and records all of them or none.
+pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
+    let mut worst: Option<Denied> = None;
+    let mut blind = false;
+    for (rate, domain) in pairs {
+        let domain = admit_domain(domain);
+        match rate.ask(rate.resource.fingerprint(&domain), &domain, ONE, false) {
+            Ok(allowed) => blind |= allowed.blind(),
+            Err(denied) => {
+                rate.record_refused(&domain, 1, &denied);
+                let longest = worst.is_none_or(|worst| worst.remaining() < denied.remaining());
+                worst = if longest { Some(denied) } else { worst };
+            }
+        }
+    }
+    if let Some(denied) = worst {
+        return Err(denied);
+    }
+    for (rate, domain) in pairs {
+        rate.record_hits(&admit_domain(domain), ONE);
+    }
+    let copies = u32::from(!pairs.is_empty());
+    Ok(Allowed::new(copies, blind, crate::resource::Policy::default()))
+}

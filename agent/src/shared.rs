@@ -1,0 +1,58 @@
+//! What calls, flusher and network thread of one agent have in common.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use tokio::sync::Notify;
+
+use crate::clock::Clock;
+use crate::deny::DenyView;
+use crate::recorder::Recorder;
+use crate::resource::Resources;
+use crate::sight::Sight;
+use crate::stats::{Counters, Stats};
+use crate::timer::Timer;
+
+/// The agent, as its calls see it.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) view: Arc<DenyView>,
+    pub(crate) sight: Arc<Sight>,
+    pub(crate) resources: Arc<Resources>,
+    pub(crate) recorder: Recorder,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) kill_switch: AtomicBool,
+    pub(crate) timer: Timer,
+    /// Something was heard that [`crate::Agent::ready`] may wait for.
+    pub(crate) news: Notify,
+    /// A resource was used for the first time.
+    pub(crate) new_resource: Notify,
+    /// Partitions of the log that hits go to; 0: not known.
+    pub(crate) log_partitions: AtomicU32,
+    /// The agent's threads have ended, or are about to.
+    pub(crate) ended: AtomicBool,
+}
+
+impl Shared {
+    /// Whether every partition, and what is in force for every resource, has been heard.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.sight.state() == crate::sight::ALL && self.resources.all().iter().all(|one| one.joined())
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let recorded = self.recorder.recorded();
+        let mut stats = Stats::from(&*self.counters);
+        stats.hits_accepted = recorded.hits;
+        stats.hits_dropped_recorder = recorded.hits_dropped;
+        stats.refused_accepted = recorded.refused;
+        stats.refused_dropped = stats.refused_dropped.saturating_add(recorded.refused_dropped);
+        stats.filter_stuck = self.view.stuck();
+        stats.blind_for = self.sight.blind_since().map(|since| self.clock.read().since(since).to_std());
+        stats
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+}

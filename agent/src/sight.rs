@@ -1,0 +1,133 @@
+//! Whom the agent hears: which partitions, and since when not all.
+//!
+//! The listener writes, calls read one byte; only where some partitions are heard and others not, a
+//! call works out which one its pair belongs to. Knows nothing of frames.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use tollgate_shared::names::partition_of_pair;
+
+use crate::clock::Mono;
+use crate::deny::Lease;
+
+/// Every partition is heard.
+pub(crate) const ALL: u8 = 0;
+/// Some are.
+const SOME: u8 = 1;
+/// None is.
+const NONE: u8 = 2;
+
+/// What is heard.
+#[derive(Debug)]
+pub(crate) struct Sight {
+    state: AtomicU8,
+    /// 0: not known.
+    partitions: AtomicU32,
+    /// Since when not all are heard; 0: all are.
+    blind_since: AtomicU64,
+    /// Of the control topic, by partition.
+    leases: RwLock<Vec<Lease>>,
+}
+
+impl Sight {
+    pub(crate) fn new(now: Mono) -> Self {
+        Self {
+            state: AtomicU8::new(NONE),
+            partitions: AtomicU32::new(0),
+            blind_since: AtomicU64::new(now.0),
+            leases: RwLock::default(),
+        }
+    }
+
+    /// [`ALL`] almost always.
+    #[inline]
+    pub(crate) fn state(&self) -> u8 {
+        self.state.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing is heard of a pair's partition.
+    pub(crate) fn is_blind(&self, resource: &str, domain: &str, now: Mono) -> bool {
+        match self.state() {
+            ALL => false,
+            SOME => {
+                let partition = partition_of_pair(resource, domain, self.partitions());
+                let leases = self.leases.read().unwrap_or_else(PoisonError::into_inner);
+                leases.get(partition as usize).is_none_or(|lease| lease.until() <= now)
+            }
+            _ => true,
+        }
+    }
+
+    /// How many partitions there are; 0: not known.
+    pub(crate) fn partitions(&self) -> u32 {
+        self.partitions.load(Ordering::Relaxed)
+    }
+
+    /// Since when not all partitions are heard.
+    pub(crate) fn blind_since(&self) -> Option<Mono> {
+        match self.blind_since.load(Ordering::Relaxed) {
+            0 => None,
+            since => Some(Mono(since)),
+        }
+    }
+
+    pub(crate) fn set_partitions(&self, partitions: u32, leases: Vec<Lease>) {
+        *self.leases.write().unwrap_or_else(PoisonError::into_inner) = leases;
+        self.partitions.store(partitions, Ordering::Relaxed);
+    }
+
+    /// Nobody is heard any more, and nobody will be.
+    pub(crate) fn end(&self, now: Mono) {
+        self.set_partitions(0, Vec::new());
+        self.update(now);
+    }
+
+    /// Looks at the leases again; whether all partitions are heard that were not before.
+    pub(crate) fn update(&self, now: Mono) -> bool {
+        let leases = self.leases.read().unwrap_or_else(PoisonError::into_inner);
+        let heard = leases.iter().filter(|lease| now < lease.until()).count();
+        let state = match heard {
+            0 => NONE,
+            heard if heard == leases.len() => ALL,
+            _ => SOME,
+        };
+        drop(leases);
+        let before = self.state.swap(state, Ordering::Relaxed);
+        if state == ALL {
+            self.blind_since.store(0, Ordering::Relaxed);
+        } else if before == ALL {
+            self.blind_since.store(now.0, Ordering::Relaxed);
+        }
+        state == ALL && before != ALL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_shared::time::Span;
+
+    #[test]
+    fn a_pair_is_blind_while_the_lease_of_its_partition_has_not_begun_or_has_run_out() {
+        let sight = Sight::new(Mono(5));
+        assert!(sight.is_blind("r", "acme", Mono(5)));
+        let leases: Vec<Lease> = (0..4).map(|_| Lease::default()).collect();
+        sight.set_partitions(4, leases.clone());
+        let of = |domain: &str| partition_of_pair("r", domain, 4);
+        let other = (0..).map(|n| format!("t{n}")).find(|d| of(d) != of("acme")).expect("another");
+        let until = Mono(1_000);
+        leases[of("acme") as usize].renew(until);
+        sight.update(Mono(10));
+        assert!(!sight.is_blind("r", "acme", Mono(10)) && sight.is_blind("r", &other, Mono(10)));
+        assert_eq!(sight.blind_since(), Some(Mono(5)));
+        leases.iter().for_each(|lease| lease.renew(until));
+        assert!(sight.update(Mono(10)));
+        assert!(!sight.is_blind("r", &other, Mono(10)));
+        assert_eq!(sight.blind_since(), None);
+        let late = until.plus(Span::from_micros(1));
+        assert!(!sight.update(late));
+        assert!(sight.is_blind("r", "acme", late));
+        assert_eq!(sight.blind_since(), Some(late));
+    }
+}

@@ -1,0 +1,158 @@
+//! What an agent counts. Nothing that is dropped is dropped silently.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Counters that the agent's threads share.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) kill_switch_grants: AtomicU64,
+    pub(crate) hits_unpacked: AtomicU64,
+    pub(crate) refused_unpacked: AtomicU64,
+    pub(crate) hits_acknowledged: AtomicU64,
+    pub(crate) hits_given_up: AtomicU64,
+    pub(crate) refused_given_up: AtomicU64,
+    pub(crate) batches_sent: AtomicU64,
+    pub(crate) batches_sent_again: AtomicU64,
+    pub(crate) batches_acknowledged: AtomicU64,
+    pub(crate) batches_given_up: AtomicU64,
+    pub(crate) batches_refused: AtomicU64,
+    pub(crate) batches_waiting: AtomicU64,
+    pub(crate) denials_live: AtomicU64,
+    pub(crate) denials_taken: AtomicU64,
+    pub(crate) lifts_taken: AtomicU64,
+    pub(crate) denials_without_room: AtomicU64,
+    pub(crate) statements_known: AtomicU64,
+    pub(crate) statements_ignored: AtomicU64,
+    pub(crate) near_notices: AtomicU64,
+    pub(crate) frames: AtomicU64,
+    pub(crate) frames_refused: AtomicU64,
+    pub(crate) gaps: AtomicU64,
+    pub(crate) silences: AtomicU64,
+    pub(crate) snapshots: AtomicU64,
+    pub(crate) foreign_logs: AtomicU64,
+    pub(crate) links_lost: AtomicU64,
+    pub(crate) resources_without_room: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn add(counter: &AtomicU64, by: u64) {
+        if by != 0 {
+            counter.fetch_add(by, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What an agent has counted since its start, and how it stands. Calls are counted as calls, whatever
+/// their copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Calls let through that the recorder took.
+    pub hits_accepted: u64,
+    /// Calls let through that the recorder dropped: their thread's ring was full, or there are too
+    /// many threads.
+    pub hits_dropped_recorder: u64,
+    /// Calls let through that were dropped on their way to the courier, at the bound on bytes.
+    pub hits_dropped_queue: u64,
+    /// Calls let through that the courier gave up: refused by the log, or not acknowledged in time.
+    pub hits_dropped_courier: u64,
+    /// Calls let through that the log has acknowledged.
+    pub hits_acknowledged: u64,
+    /// Calls refused that the recorder took.
+    pub refused_accepted: u64,
+    /// Calls refused whose record was dropped anywhere. They were refused all the same.
+    pub refused_dropped: u64,
+    /// Calls that were let through by the kill switch, or where denials are ignored.
+    pub kill_switch_grants: u64,
+    /// Batches sent for the first time.
+    pub batches_sent: u64,
+    /// Batches sent again.
+    pub batches_sent_again: u64,
+    /// Batches that the log acknowledged.
+    pub batches_acknowledged: u64,
+    /// Batches that were given up after five minutes, or at the end.
+    pub batches_given_up: u64,
+    /// Batches that the log refused for ever.
+    pub batches_refused: u64,
+    /// Batches that wait, or are under way.
+    pub batches_waiting: u64,
+    /// Denials in the list.
+    pub denials_live: u64,
+    /// Denials entered into the list.
+    pub denials_taken: u64,
+    /// Denials that ended before their time.
+    pub lifts_taken: u64,
+    /// Denials for which the list had no room: their scopes stayed open.
+    pub denials_without_room: u64,
+    /// Statements that said nothing new.
+    pub statements_known: u64,
+    /// Statements of a kind, a partition or a log that this agent does not follow.
+    pub statements_ignored: u64,
+    /// Near-limit notices, which are not acted upon yet.
+    pub near_notices: u64,
+    /// Counters of the filter that are stuck; lookups in it are a little slower.
+    pub filter_stuck: u64,
+    /// Frames of the feed.
+    pub frames: u64,
+    /// Frames that could not be read, or came from somebody unknown.
+    pub frames_refused: u64,
+    /// Gaps in topics' sequences.
+    pub gaps: u64,
+    /// Times that a feed was silent for too long.
+    pub silences: u64,
+    /// Snapshots taken.
+    pub snapshots: u64,
+    /// Evidence about logs that are not the ones followed.
+    pub foreign_logs: u64,
+    /// Connections to aggregators that were lost.
+    pub links_lost: u64,
+    /// Resources beyond the bound: their calls are let through and recorded nowhere.
+    pub resources_without_room: u64,
+    /// For how long not all partitions have been heard; none: all are.
+    pub blind_for: Option<Duration>,
+}
+
+impl Stats {
+    /// Calls let through whose record was dropped anywhere.
+    pub fn hits_dropped(&self) -> u64 {
+        self.hits_dropped_recorder
+            .saturating_add(self.hits_dropped_queue)
+            .saturating_add(self.hits_dropped_courier)
+    }
+}
+
+impl From<&Counters> for Stats {
+    fn from(counters: &Counters) -> Self {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Self {
+            hits_dropped_queue: of(&counters.hits_unpacked),
+            hits_dropped_courier: of(&counters.hits_given_up),
+            hits_acknowledged: of(&counters.hits_acknowledged),
+            refused_dropped: of(&counters.refused_unpacked) + of(&counters.refused_given_up),
+            kill_switch_grants: of(&counters.kill_switch_grants),
+            batches_sent: of(&counters.batches_sent),
+            batches_sent_again: of(&counters.batches_sent_again),
+            batches_acknowledged: of(&counters.batches_acknowledged),
+            batches_given_up: of(&counters.batches_given_up),
+            batches_refused: of(&counters.batches_refused),
+            batches_waiting: of(&counters.batches_waiting),
+            denials_live: of(&counters.denials_live),
+            denials_taken: of(&counters.denials_taken),
+            lifts_taken: of(&counters.lifts_taken),
+            denials_without_room: of(&counters.denials_without_room),
+            statements_known: of(&counters.statements_known),
+            statements_ignored: of(&counters.statements_ignored),
+            near_notices: of(&counters.near_notices),
+            frames: of(&counters.frames),
+            frames_refused: of(&counters.frames_refused),
+            gaps: of(&counters.gaps),
+            silences: of(&counters.silences),
+            snapshots: of(&counters.snapshots),
+            foreign_logs: of(&counters.foreign_logs),
+            links_lost: of(&counters.links_lost),
+            resources_without_room: of(&counters.resources_without_room),
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The testing kit: an agent without network, with a clock moved by hand.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tollgate_agent::testing::TestAgent;
+//!
+//! let kit = TestAgent::new();
+//! let search = kit.agent().rate("api.search");
+//! kit.deny("api.search", "acme", Duration::from_secs(5));
+//! assert!(search.hit("acme").is_err());
+//! kit.advance(Duration::from_secs(5));
+//! assert!(search.hit("acme").is_ok());
+//! assert_eq!(kit.recorded().len(), 2);
+//! ```
+//!
+//! Deny list, recorder and calls are those of any agent; only clock, flusher and network are missing.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tollgate_shared::names::{EVERYBODY, admit_domain, partition_of_pair};
+use tollgate_shared::place::Place;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::public::{BlindPolicy, Public, PublicTier};
+use tollgate_shared::wire::statement::Denial;
+
+use crate::agent::{Agent, Inner};
+use crate::answer::Cause;
+use crate::clock::{Clock, Mono};
+use crate::deny::{DenyList, Lease, Said, Word};
+use crate::flusher::Ending;
+use crate::recorder::{Drain, Happened};
+use crate::resource::Resource;
+use crate::timer::Timer;
+
+/// Partitions of the log that is not there.
+const PARTITIONS: u32 = 16;
+
+/// When it is in the beginning: 2026-01-01.
+const BEGINNING: Timestamp = Timestamp::from_millis(1_767_225_600_000);
+
+/// An agent for tests.
+#[derive(Debug)]
+pub struct TestAgent {
+    agent: Agent,
+    moved: Arc<Notify>,
+    said: Mutex<WhatIsSaid>,
+}
+
+#[derive(Debug)]
+struct WhatIsSaid {
+    deny: DenyList,
+    lease: Lease,
+    sighted: Vec<Lease>,
+    next_offset: u64,
+    drain: Drain,
+    recorded: Vec<Recorded>,
+}
+
+/// A call that was recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The resource.
+    pub resource: String,
+    /// The domain, as it was limited.
+    pub domain: String,
+    /// The stamp, in microseconds since the Unix epoch.
+    pub at_us: u64,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was let through.
+    Hit {
+        /// How many at once.
+        copies: u32,
+        /// The least that was of use, where that was more than one.
+        min: Option<u32>,
+    },
+    /// It was refused.
+    Refused {
+        /// How many were asked for.
+        copies: u32,
+        /// Why.
+        cause: Cause,
+    },
+}
+
+/// What a blind agent does with the calls of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenBlind {
+    /// Lets them through.
+    Open,
+    /// Refuses them.
+    Closed,
+    /// Lets so many of one domain through in each window.
+    Local {
+        /// Hits.
+        limit: u64,
+        /// In each window of this length.
+        window: Duration,
+    },
+}
+
+impl Default for TestAgent {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TestAgent {
+    /// One that hears of every partition, and of no denial.
+    pub fn new() -> Self {
+        let moved = Arc::new(Notify::new());
+        let clock = Arc::new(Clock::by_hand(BEGINNING));
+        let builder = Agent::builder().denials_max(4_096).recorder_bytes(1 << 20);
+        let shared = Arc::new(builder.shared(clock, rand::random(), Timer::Hand(Arc::clone(&moved))));
+        let deny = DenyList::new(Arc::clone(&shared.view), 4_096);
+        let lease = Lease::default();
+        lease.renew(Mono::MAX);
+        let sighted = (0..PARTITIONS).map(|_| Lease::default()).collect::<Vec<_>>();
+        shared.sight.set_partitions(PARTITIONS, sighted.clone());
+        let agent = Agent::of(Inner::new(shared, "test".to_owned(), Arc::new(Ending::default()), None));
+        let said = WhatIsSaid {
+            deny,
+            lease,
+            sighted,
+            next_offset: 1,
+            drain: Drain::default(),
+            recorded: Vec::new(),
+        };
+        let kit = Self { agent, moved, said: Mutex::new(said) };
+        kit.see_again();
+        kit
+    }
+
+    /// The agent, to take handles from.
+    pub fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    /// Moves the clock on; those who wait look at it again.
+    pub fn advance(&self, by: Duration) {
+        let clock = &self.agent.shared().clock;
+        clock.advance(Span::from_std(by));
+        self.said().deny.expire(clock.read());
+        self.moved.notify_waiters();
+    }
+
+    /// Denies a domain for so long, under a limit of 1 in that time.
+    pub fn deny(&self, resource: &str, domain: &str, lasting: Duration) {
+        let window = Span::from_std(lasting);
+        let end = self.agent.shared().clock.read_wall().saturating_add(window);
+        let denial = Denial { end, cause: Cause::Tier(1), version: 1, limit: 1, window };
+        let until = self.agent.shared().clock.read().plus(window);
+        self.say(resource, &admit_domain(domain), Said::Denied(until, denial));
+    }
+
+    /// Denies everybody for so long, as a global limit does.
+    pub fn deny_everybody(&self, resource: &str, lasting: Duration) {
+        let window = Span::from_std(lasting);
+        let end = self.agent.shared().clock.read_wall().saturating_add(window);
+        let denial = Denial { end, cause: Cause::Global, version: 1, limit: 1, window: Span::from_secs(1) };
+        let until = self.agent.shared().clock.read().plus(window);
+        self.say(resource, EVERYBODY, Said::Denied(until, denial));
+    }
+
+    /// Ends a domain's denial before its time.
+    pub fn lift(&self, resource: &str, domain: &str) {
+        self.say(resource, &admit_domain(domain), Said::Open);
+    }
+
+    /// From now on nobody is heard: blind policies apply, and no denial holds.
+    pub fn go_blind(&self) {
+        let said = self.said();
+        said.lease.renew(Mono::ZERO);
+        said.sighted.iter().for_each(|lease| lease.renew(Mono::ZERO));
+        self.agent.shared().sight.update(self.agent.shared().clock.read());
+    }
+
+    /// From now on everybody is heard again.
+    pub fn see_again(&self) {
+        let said = self.said();
+        said.lease.renew(Mono::MAX);
+        said.sighted.iter().for_each(|lease| lease.renew(Mono::MAX));
+        self.agent.shared().sight.update(self.agent.shared().clock.read());
+    }
+
+    /// What a resource's calls get while the agent is blind. Open unless it is set.
+    pub fn when_blind(&self, resource: &str, policy: WhenBlind) {
+        let blind = match policy {
+            WhenBlind::Open => BlindPolicy::Open,
+            WhenBlind::Closed => BlindPolicy::Closed,
+            WhenBlind::Local { limit, window } => BlindPolicy::Local { limit, window: Span::from_std(window) },
+        };
+        self.learn(resource, |public| public.blind = blind);
+    }
+
+    /// Tells the agent a resource's limit, as it stands in headers.
+    pub fn limit(&self, resource: &str, limit: u64, window: Duration) {
+        let tier = PublicTier { limit, window: Span::from_std(window) };
+        self.learn(resource, |public| public.tiers = [tier].into());
+    }
+
+    /// Everything that was recorded since the beginning, thread by thread, in order.
+    pub fn recorded(&self) -> Vec<Recorded> {
+        let shared = self.agent.shared();
+        let mut said = self.said();
+        let WhatIsSaid { drain, recorded, .. } = &mut *said;
+        drain.drain(&shared.recorder, |event| {
+            let resource = shared.resources.by_id(event.resource);
+            recorded.push(Recorded {
+                resource: resource.map(|one| one.name.to_string()).unwrap_or_default(),
+                domain: event.domain.to_owned(),
+                at_us: event.at.as_micros(),
+                outcome: match event.happened {
+                    Happened::Hit { copies, min } => Outcome::Hit { copies, min },
+                    Happened::Refused { copies, cause, .. } => Outcome::Refused { copies, cause },
+                },
+            });
+        });
+        recorded.clone()
+    }
+
+    fn say(&self, resource: &str, domain: &str, what: Said) {
+        let Some(resource) = self.resource(resource) else {
+            return;
+        };
+        let mut said = self.said();
+        let place = Place { generation: 1, offset: said.next_offset, entry: 0 };
+        said.next_offset += 1;
+        let lease = said.lease.clone();
+        let partition = partition_of_pair(&resource.name, domain, PARTITIONS);
+        let word = Word { resource: &resource, domain, partition, place, said: what, lease: &lease, settled: None };
+        let now = self.agent.shared().clock.read();
+        said.deny.take(&word, now);
+    }
+
+    fn learn(&self, resource: &str, change: impl FnOnce(&mut Public)) {
+        if let Some(resource) = self.resource(resource) {
+            let mut public = Public::clone(&resource.public());
+            change(&mut public);
+            resource.learn(&public);
+        }
+    }
+
+    fn resource(&self, name: &str) -> Option<Arc<Resource>> {
+        let (resource, _) = self.agent.shared().resources.get(&admit_domain(name));
+        if let Some(resource) = &resource {
+            resource.set_joined();
+        }
+        resource
+    }
+
+    fn said(&self) -> MutexGuard<'_, WhatIsSaid> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

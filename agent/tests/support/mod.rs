@@ -1,0 +1,372 @@
+//! A small aggregator on real sockets: welcomes, acknowledges, snapshots, frames; it says what it is
+//! told to say, and rules nothing.
+
+#![allow(dead_code, reason = "each test uses its part of it")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, watch};
+use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::frame::{Evidence, Frame, Told, Topic};
+use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal, Snapshot, TopicSnapshot};
+use tollgate_shared::wire::public::Public;
+use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
+use zeromq::{PubSocket, RouterSocket, Socket as _, SocketRecv as _, SocketSend as _, ZmqMessage};
+
+pub const PARTITIONS: u32 = 4;
+
+const HEARTBEAT: Duration = Duration::from_millis(100);
+
+/// A record that was appended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    pub partition: u32,
+    pub sequence: u64,
+    pub epoch: u128,
+    pub hits: Vec<(String, String, u32)>,
+    pub refused: Vec<(String, String, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    instance: u128,
+    log: u64,
+    ruled: u64,
+    control: u64,
+    sequences: HashMap<String, u64>,
+    live: BTreeMap<(String, String), Told>,
+    public: HashMap<String, Public>,
+    appended: Vec<Appended>,
+    refuse: Option<Refusal>,
+    swallow: u32,
+    quiet: bool,
+    asks: u32,
+}
+
+/// What the sockets' task is to do.
+enum Do {
+    Publish(Topic, Vec<u8>),
+}
+
+/// The aggregator.
+pub struct Aggregator {
+    pub agents: SocketAddr,
+    pub feed: SocketAddr,
+    state: Arc<Mutex<State>>,
+    orders: mpsc::Sender<Do>,
+    changed: watch::Receiver<u64>,
+    began: Instant,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Aggregator {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Aggregator {
+    /// One on ports of the system's choice.
+    pub async fn start(instance: u128) -> Self {
+        Self::start_at(instance, "127.0.0.1:0", "127.0.0.1:0").await
+    }
+
+    /// One on these addresses.
+    pub async fn start_at(instance: u128, agents: &str, feed: &str) -> Self {
+        let (agents, feed) = (listen(agents).await, listen(feed).await);
+        let addresses = (agents.local_addr().expect("bound"), feed.local_addr().expect("bound"));
+        let mut router = RouterSocket::new();
+        router.bind_listener(agents).await.expect("a router");
+        let mut publisher = PubSocket::new();
+        publisher.bind_listener(feed).await.expect("a publisher");
+        let state = Arc::new(Mutex::new(State { instance, log: 7, ruled: 1, ..State::default() }));
+        let (orders, receiver) = mpsc::channel(64);
+        let (changes, changed) = watch::channel(0);
+        let began = Instant::now();
+        let served = Served { state: Arc::clone(&state), began, feed: addresses.1, changes };
+        let task = tokio::spawn(served.run(router, publisher, receiver));
+        Self { agents: addresses.0, feed: addresses.1, state, orders, changed, began, task }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("not poisoned")
+    }
+
+    /// Says that a domain is denied for a while, at the next place; returns the place's offset.
+    pub async fn deny(&self, resource: &str, domain: &str, remaining: Duration) -> u64 {
+        self.say(resource, domain, Some(remaining)).await
+    }
+
+    /// Says that a domain is open.
+    pub async fn open(&self, resource: &str, domain: &str) -> u64 {
+        self.say(resource, domain, None).await
+    }
+
+    async fn say(&self, resource: &str, domain: &str, remaining: Option<Duration>) -> u64 {
+        let (offset, frame) = {
+            let mut state = self.state();
+            let told = state.take(resource, domain, remaining);
+            let offset = told.statement.place.offset;
+            (offset, state.frame(resource, vec![told], self.began))
+        };
+        self.publish(resource, frame).await;
+        offset
+    }
+
+    /// Takes a statement, and loses its frame.
+    pub fn deny_unheard(&self, resource: &str, domain: &str, remaining: Duration) {
+        let mut state = self.state();
+        let told = state.take(resource, domain, Some(remaining));
+        state.frame(resource, vec![told], self.began);
+    }
+
+    async fn publish(&self, resource: &str, frame: Vec<u8>) {
+        let topic = Topic::of_resource(&[0; 16], resource);
+        assert!(self.orders.send(Do::Publish(topic, frame)).await.is_ok(), "the task runs");
+    }
+
+    pub fn set_public(&self, resource: &str, public: Public) {
+        self.state().public.insert(resource.to_owned(), public);
+    }
+
+    /// Answers the next appends so; `None`: takes them again.
+    pub fn refuse(&self, refusal: Option<Refusal>) {
+        self.state().refuse = refusal;
+    }
+
+    /// Takes the next appends and answers nothing.
+    pub fn swallow(&self, appends: u32) {
+        self.state().swallow = appends;
+    }
+
+    /// Says nothing more on the feed of its own accord.
+    pub fn be_quiet(&self, quiet: bool) {
+        self.state().quiet = quiet;
+    }
+
+    pub fn asks(&self) -> u32 {
+        self.state().asks
+    }
+
+    pub fn appended(&self) -> Vec<Appended> {
+        self.state().appended.clone()
+    }
+
+    /// Calls let through that were appended: copies, each record counted once.
+    pub fn copies(&self) -> u64 {
+        let mut seen = std::collections::BTreeSet::new();
+        self.appended()
+            .iter()
+            .filter(|one| seen.insert((one.epoch, one.partition, one.sequence)))
+            .flat_map(|one| one.hits.clone())
+            .map(|(_, _, copies)| u64::from(copies))
+            .sum()
+    }
+
+    /// Waits until something is so.
+    pub async fn until(&self, what: &str, mut is: impl FnMut(&Self) -> bool) {
+        let mut changed = self.changed.clone();
+        let waited = tokio::time::timeout(Duration::from_secs(20), async {
+            while !is(self) {
+                // Heartbeats change it often enough.
+                changed.changed().await.expect("the task runs");
+            }
+        });
+        assert!(waited.await.is_ok(), "not within 20 s: {what}");
+    }
+}
+
+async fn listen(address: &str) -> std::net::TcpListener {
+    // An address that was just given back may take a moment.
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        match tokio::net::TcpListener::bind(address).await.and_then(tokio::net::TcpListener::into_std) {
+            Ok(listener) => return listener,
+            Err(error) => assert!(Instant::now() < until, "{address}: {error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+impl State {
+    fn evidence(&self) -> Vec<Evidence> {
+        (0..PARTITIONS)
+            .map(|partition| Evidence {
+                partition,
+                log: LogId { generation: 1, random: self.log },
+                ruled: self.ruled,
+                appended: Timestamp::ZERO,
+            })
+            .collect()
+    }
+
+    fn take(&mut self, resource: &str, domain: &str, remaining: Option<Duration>) -> Told {
+        let place = Place { generation: 1, offset: self.ruled, entry: 0 };
+        self.ruled += 1;
+        let says = match remaining {
+            Some(_) => Says::Denied(Denial {
+                end: Timestamp::MAX,
+                cause: Cause::Tier(1),
+                version: 1,
+                limit: 10,
+                window: Span::from_secs(60),
+            }),
+            None => Says::Open,
+        };
+        let told = Told {
+            partition: tollgate_shared::names::partition_of_pair(resource, domain, PARTITIONS),
+            remaining: Span::from_std(remaining.unwrap_or_default()),
+            statement: Statement { scope: Scope::Pair(domain.into()), place, says },
+        };
+        let key = (resource.to_owned(), domain.to_owned());
+        if remaining.is_some() {
+            self.live.insert(key, told.clone());
+        } else {
+            self.live.remove(&key);
+        }
+        told
+    }
+
+    fn frame(&mut self, resource: &str, told: Vec<Told>, began: Instant) -> Vec<u8> {
+        let sequence = if resource.is_empty() {
+            self.control += 1;
+            self.control
+        } else {
+            let sequence = self.sequences.entry(resource.to_owned()).or_default();
+            *sequence += 1;
+            *sequence
+        };
+        let mut writer = Writer::new();
+        Frame {
+            instance: self.instance,
+            sequence,
+            sent: Span::from_std(began.elapsed()),
+            resource: resource.into(),
+            evidence: self.evidence(),
+            told,
+        }
+        .encode(&mut writer);
+        writer.as_slice().to_vec()
+    }
+
+    fn snapshot(&self, nonce: u64, resources: &[&str], began: Instant) -> Snapshot {
+        let topics = resources.iter().map(|resource| TopicSnapshot {
+            resource: (*resource).into(),
+            sequence: self.sequences.get(*resource).copied().unwrap_or(0),
+            public: self.public.get(*resource).cloned().unwrap_or_default(),
+            told: self.live.iter().filter(|((of, _), _)| of == resource).map(|(_, told)| told.clone()).collect(),
+        });
+        Snapshot {
+            nonce,
+            more: false,
+            instance: self.instance,
+            clock: Span::from_std(began.elapsed()),
+            evidence: self.evidence(),
+            control_sequence: self.control,
+            topics: topics.collect(),
+        }
+    }
+}
+
+struct Served {
+    state: Arc<Mutex<State>>,
+    began: Instant,
+    feed: SocketAddr,
+    changes: watch::Sender<u64>,
+}
+
+impl Served {
+    async fn run(self, mut router: RouterSocket, mut publisher: PubSocket, mut orders: mpsc::Receiver<Do>) {
+        let mut heartbeats = tokio::time::interval(HEARTBEAT);
+        loop {
+            tokio::select! {
+                message = router.recv() => {
+                    let Ok(message) = message else { continue };
+                    let mut parts = message.into_vecdeque();
+                    let (Some(peer), Some(said)) = (parts.pop_front(), parts.pop_back()) else { continue };
+                    if let Some(answer) = self.answer(&said) {
+                        let mut writer = Writer::new();
+                        answer.encode(&mut writer);
+                        let mut message = ZmqMessage::from(peer);
+                        message.push_back(Bytes::copy_from_slice(writer.as_slice()));
+                        let _ = router.send(message).await;
+                    }
+                }
+                Some(Do::Publish(topic, frame)) = orders.recv() => publish(&mut publisher, topic, frame).await,
+                _ = heartbeats.tick() => {
+                    for (topic, frame) in self.heartbeats() {
+                        publish(&mut publisher, topic, frame).await;
+                    }
+                }
+            }
+            self.changes.send_modify(|count| *count += 1);
+        }
+    }
+
+    fn heartbeats(&self) -> Vec<(Topic, Vec<u8>)> {
+        let mut state = self.state.lock().expect("not poisoned");
+        if state.quiet {
+            return Vec::new();
+        }
+        state.ruled += 1;
+        let mut frames = vec![(Topic::CONTROL, state.frame("", Vec::new(), self.began))];
+        let resources: std::collections::BTreeSet<String> =
+            state.live.keys().map(|(resource, _)| resource.clone()).collect();
+        for resource in resources {
+            let frame = state.frame(&resource, Vec::new(), self.began);
+            frames.push((Topic::of_resource(&[0; 16], &resource), frame));
+        }
+        frames
+    }
+
+    fn answer(&self, said: &[u8]) -> Option<FromAggregator> {
+        let mut state = self.state.lock().expect("not poisoned");
+        match FromAgent::decode(said).expect("agents speak the language") {
+            FromAgent::Hello { nonce, .. } => Some(FromAggregator::Welcome {
+                nonce,
+                instance: state.instance,
+                partitions: PARTITIONS,
+                feeds: vec![format!("tcp://{}", self.feed).into()],
+                clock: Span::from_std(self.began.elapsed()),
+            }),
+            FromAgent::Ask { nonce, resources } => {
+                state.asks += 1;
+                Some(FromAggregator::Snapshot(state.snapshot(nonce, &resources, self.began)))
+            }
+            FromAgent::Append { id, partition, record } => {
+                if let Some(reason) = state.refuse {
+                    return Some(FromAggregator::Refused { id, reason, text: "as told".into() });
+                }
+                let Ok(Record::Hits(batch)) = Record::decode(record) else { panic!("not hits") };
+                let name = |index: u32| batch.resource(index).to_owned();
+                state.appended.push(Appended {
+                    partition,
+                    sequence: batch.sender.sequence,
+                    epoch: batch.sender.epoch,
+                    hits: batch.hits().map(|hit| (name(hit.resource), hit.domain.to_owned(), hit.copies)).collect(),
+                    refused: batch.refused().map(|one| (name(one.resource), one.domain.to_owned(), one.calls)).collect(),
+                });
+                if 0 < state.swallow {
+                    state.swallow -= 1;
+                    return None;
+                }
+                let offset = state.appended.len() as u64;
+                Some(FromAggregator::Appended { id, partition, offset })
+            }
+        }
+    }
+}
+
+async fn publish(publisher: &mut PubSocket, topic: Topic, frame: Vec<u8>) {
+    let mut message = ZmqMessage::from(Bytes::copy_from_slice(topic.as_bytes()));
+    message.push_back(frame.into());
+    let _ = publisher.send(message).await;
+}
