@@ -87,80 +87,51 @@ struct Tenant {
     awake_s: (f64, f64),
 }
 
+/// A tenant that is always awake.
+const fn steady(resource: &'static str, domain: &'static str, rate: f64) -> Tenant {
+    Tenant {
+        resource,
+        domain,
+        rate,
+        awake_s: (1.0, 1.0),
+    }
+}
+
+/// A tenant that is awake for so many seconds of every so many.
+const fn pulsing(
+    resource: &'static str,
+    domain: &'static str,
+    rate: f64,
+    awake_s: (f64, f64),
+) -> Tenant {
+    Tenant {
+        resource,
+        domain,
+        rate,
+        awake_s,
+    }
+}
+
 /// Above some limits, below others, in several shapes.
-const TENANTS: [Tenant; 12] = [
-    Tenant {
-        resource: "demo.search",
-        domain: "quiet",
-        rate: 5.0,
-        awake_s: (1.0, 1.0),
-    },
-    Tenant {
-        resource: "demo.search",
-        domain: "steady",
-        rate: 30.0,
-        awake_s: (1.0, 1.0),
-    },
-    Tenant {
-        resource: "demo.search",
-        domain: "premium",
-        rate: 200.0,
-        awake_s: (1.0, 1.0),
-    },
-    Tenant {
-        resource: "demo.search",
-        domain: "greedy",
-        rate: 300.0,
-        awake_s: (1.0, 1.0),
-    },
-    Tenant {
-        resource: "demo.search",
-        domain: "bursty",
-        rate: 400.0,
-        awake_s: (0.5, 4.0),
-    },
-    Tenant {
-        resource: "demo.login",
-        domain: "alice",
-        rate: 0.5,
-        awake_s: (1.0, 1.0),
-    },
-    Tenant {
-        resource: "demo.login",
-        domain: "bob",
-        rate: 2.0,
-        awake_s: (1.0, 1.0),
-    },
-    Tenant {
-        resource: "demo.login",
-        domain: "guesser",
-        rate: 60.0,
-        awake_s: (2.0, 6.0),
-    },
-    Tenant {
-        resource: "demo.export",
-        domain: "north",
-        rate: 60.0,
-        awake_s: (1.0, 1.0),
-    },
-    Tenant {
-        resource: "demo.export",
-        domain: "south",
-        rate: 60.0,
-        awake_s: (2.0, 3.0),
-    },
-    Tenant {
-        resource: "demo.export",
-        domain: "east",
-        rate: 60.0,
-        awake_s: (1.0, 2.0),
-    },
-    Tenant {
-        resource: "demo.export",
-        domain: "west",
-        rate: 20.0,
-        awake_s: (1.0, 1.0),
-    },
+const TENANTS: [Tenant; 18] = [
+    steady("demo.search", "quiet", 5.0),
+    steady("demo.search", "steady", 30.0),
+    steady("demo.search", "premium", 200.0),
+    steady("demo.search", "greedy", 300.0),
+    pulsing("demo.search", "bursty", 400.0, (0.5, 4.0)),
+    steady("demo.read", "acme", 60.0),
+    steady("demo.read", "globex", 80.0),
+    steady("demo.read", "initech", 100.0),
+    steady("demo.read", "umbrella", 20.0),
+    pulsing("demo.read", "hooli", 150.0, (1.0, 2.0)),
+    pulsing("demo.read", "soylent", 300.0, (0.5, 3.0)),
+    steady("demo.login", "alice", 0.5),
+    steady("demo.login", "bob", 2.0),
+    pulsing("demo.login", "guesser", 60.0, (2.0, 6.0)),
+    steady("demo.export", "north", 60.0),
+    pulsing("demo.export", "south", 60.0, (2.0, 3.0)),
+    pulsing("demo.export", "east", 60.0, (1.0, 2.0)),
+    steady("demo.export", "west", 20.0),
 ];
 
 impl Schedule {

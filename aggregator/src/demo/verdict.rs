@@ -252,6 +252,7 @@ impl<'a> Bench<'a> {
             }
         }
         self.compare_with_ideal();
+        self.verdict.excess += self.judge.global_excess(self.evidence.outage_us);
         let unseen = self.judge.unseen();
         (self.verdict, unseen.undecodable + unseen.forged)
     }

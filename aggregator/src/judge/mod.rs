@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tollgate_engine::limits::Limits;
 use tollgate_model::log::{
-    EntryRuling, HitEntry, HitsRecord, LogInput, Place, Scope, Statement, Total,
+    EntryRuling, HitEntry, HitsRecord, LogInput, Place, Scope, Statement, Total, TotalRuling,
 };
 use tollgate_model::{PartitionModel, log::RecordOutcome};
 use tollgate_shared::mac::MacKey;
@@ -55,6 +55,7 @@ pub struct Judge {
     partitions: Vec<PartitionModel>,
     key: MacKey,
     unseen: Unseen,
+    global_excess: Vec<(u64, u64)>,
 }
 
 impl Judge {
@@ -65,6 +66,7 @@ impl Judge {
             partitions,
             key,
             unseen: Unseen::default(),
+            global_excess: Vec::new(),
         }
     }
 
@@ -150,10 +152,13 @@ impl Judge {
                         .map(|(at, n)| (at.as_millis(), u64::from(n)))
                         .collect(),
                 };
-                model.apply(&LogInput::Totals {
-                    offset,
-                    totals: vec![total],
-                });
+                let first_us = totals.granted().next().map_or(0, |(at, _)| at.as_micros());
+                let totals = vec![total];
+                for ruling in model.apply(&LogInput::Totals { offset, totals }).totals {
+                    if let TotalRuling::Ruled { excess, .. } = ruling {
+                        self.global_excess.push((first_us, excess));
+                    }
+                }
             }
             Record::Pointer(pointer) => {
                 let known = model.version().map_or(Bound::Unbounded, Bound::Excluded);
@@ -197,11 +202,12 @@ impl Judge {
         self.unseen
     }
 
-    /// Hits that were let through although an ideal limiter would have refused them.
-    pub fn excess(&self) -> u64 {
-        self.partitions
+    /// Hits beyond global limits, stamped before `before_us`.
+    pub fn global_excess(&self, before_us: u64) -> u64 {
+        let before = self
+            .global_excess
             .iter()
-            .map(|model| model.counters().hits_excess)
-            .sum()
+            .filter(|(at_us, _)| *at_us < before_us);
+        before.map(|(_, excess)| excess).sum()
     }
 }
