@@ -12,13 +12,13 @@ mod play;
 
 use std::path::PathBuf;
 
-use tollgate_engine::limits::{Limits, Rate, parse_rate, parse_span};
+use tollgate_engine::limits::{Limits, Rate};
 use tollgate_shared::names::check_name;
 use tollgate_shared::time::Span;
 
 use super::exit::{Exit, Failure};
 use super::output::Format;
-use super::{Global, input_name, read_input};
+use super::{Global, input_name, read_input, values};
 use play::{Played, Requests};
 
 /// The most requests that are played for a picture.
@@ -37,13 +37,13 @@ pub struct SimulateArgs {
     #[arg(long, default_value = "somebody")]
     pub domain: String,
     /// When requests come, as in 0s,0.1s,2s
-    #[arg(long, value_name = "TIME,...", value_delimiter = ',', value_parser = instant)]
+    #[arg(long, value_name = "TIME,...", value_delimiter = ',', value_parser = values::instant)]
     pub at: Vec<Span>,
     /// How many requests come, evenly, as in 20/s
-    #[arg(long, value_parser = rate, conflicts_with = "at")]
+    #[arg(long, value_parser = values::rate, conflicts_with = "at")]
     pub rate: Option<Rate>,
     /// For how long they come, as in 10s
-    #[arg(long = "for", value_name = "SPAN", value_parser = span, requires = "rate")]
+    #[arg(long = "for", value_name = "SPAN", value_parser = values::span, requires = "rate")]
     pub lasting: Option<Span>,
     /// How many hits each request asks for
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
@@ -136,58 +136,6 @@ fn instants(args: &SimulateArgs) -> Result<Vec<Span>, Failure> {
             let mut at = args.at.clone();
             at.sort_unstable();
             Ok(at)
-        }
-    }
-}
-
-fn span(text: &str) -> Result<Span, &'static str> {
-    parse_span(text).ok_or("expected a duration, as in 10s or 1m30s")
-}
-
-fn rate(text: &str) -> Result<Rate, &'static str> {
-    parse_rate(text)
-        .filter(|rate| rate.hits > 0)
-        .ok_or("expected a rate of at least 1, as in 20/s")
-}
-
-/// An instant after the start: a duration, or a decimal number of seconds or milliseconds.
-fn instant(text: &str) -> Result<Span, &'static str> {
-    const EXPECTED: &str = "expected a time after the start, as in 0s, 0.25s or 1m30s";
-    if let Some(span) = parse_span(text) {
-        return Ok(span);
-    }
-    let (number, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-        (Some(number), _) => (number, 1_000u64),
-        (None, Some(number)) => (number, 1_000_000),
-        (None, None) => return Err(EXPECTED),
-    };
-    let (whole, part) = number.split_once('.').ok_or(EXPECTED)?;
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    if !digits(whole) || !digits(part) || 6 < part.len() {
-        return Err(EXPECTED);
-    }
-    let whole: u64 = whole.parse().map_err(|_| EXPECTED)?;
-    let scale = 10u64.pow(part.len() as u32);
-    let part: u64 = part.parse().map_err(|_| EXPECTED)?;
-    let micros = whole.checked_mul(unit).ok_or(EXPECTED)?;
-    Ok(Span::from_micros(
-        micros.saturating_add(part * unit / scale),
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn instants_may_be_decimal() {
-        let micros = |text| instant(text).map(Span::as_micros);
-        assert_eq!(micros("0s"), Ok(0));
-        assert_eq!(micros("0.1s"), Ok(100_000));
-        assert_eq!(micros("2.25ms"), Ok(2_250));
-        assert_eq!(micros("1m30s"), Ok(90_000_000));
-        for wrong in ["", "1", ".5s", "1.s", "-1s", "1.5m", "0.1234567s"] {
-            assert!(micros(wrong).is_err(), "{wrong}");
         }
     }
 }

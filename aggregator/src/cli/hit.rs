@@ -1,0 +1,268 @@
+//! `tollgate hit`: an agent on the command line, so that the limiter can be tried without writing code.
+//!
+//! It is the agent that services link, with all that follows: it decides by its deny list, so what it
+//! lets through before a denial has come is excess. Hits therefore come one after the other, and not all
+//! at once.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+use tollgate_agent::{Agent, Allowed, Denied, Scope};
+use tollgate_engine::limits::{Rate, print_span};
+use tollgate_shared::names::check_name;
+use tollgate_shared::time::Span;
+
+use super::Global;
+use super::exit::{Exit, Failure};
+use super::output::{Format, Output};
+use super::values;
+
+/// Time between hits where no rate is given: far more than a denial takes to come on one machine.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long an agent may take at the end to send what it recorded.
+const FLUSH_MAX: Duration = Duration::from_secs(5);
+
+/// The same where nobody answered at the start: he may be back by now.
+const FLUSH_MAX_BLIND: Duration = Duration::from_millis(500);
+
+/// What `hit` takes.
+#[derive(Debug, clap::Args)]
+pub struct HitArgs {
+    /// The resource
+    pub resource: String,
+    /// The domain
+    pub domain: String,
+    /// How many hits, one each 20 ms or as --rate says
+    #[arg(short = 'n', value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: u64,
+    /// How many hits a time, as in 20/s
+    #[arg(long, value_parser = values::rate)]
+    pub rate: Option<Rate>,
+    /// For how long (in place of -n), as in 10s
+    #[arg(long = "for", value_name = "SPAN", value_parser = values::span, requires = "rate", conflicts_with = "count")]
+    pub lasting: Option<Span>,
+    /// An aggregator's address for agents; may be repeated [default: TOLLGATE_AGGREGATORS, or
+    /// 127.0.0.1:7401]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub aggregator: Vec<String>,
+    /// Sends hits straight into Kafka
+    #[arg(long, value_name = "HOST:PORT")]
+    pub kafka: Option<String>,
+    /// What the names of Kafka's topics begin with
+    #[arg(long, value_name = "PREFIX", requires = "kafka")]
+    pub topic_prefix: Option<String>,
+    /// How long to wait for an aggregator before it counts as not reachable
+    #[arg(long, value_name = "SPAN", default_value = "3s", value_parser = values::span)]
+    pub wait: Span,
+    /// Goes on where no aggregator is reachable: hits are let through blind
+    #[arg(long)]
+    pub blind: bool,
+}
+
+/// Runs the command: 1 where any hit was refused.
+///
+/// # Errors
+///
+/// Where no aggregator is reachable, or the command line is wrong.
+pub fn run(global: &Global, args: &HitArgs) -> Result<Exit, Failure> {
+    for (what, name) in [("RESOURCE", &args.resource), ("DOMAIN", &args.domain)] {
+        check_name(name)
+            .map_err(|fault| Failure::Usage(format!("hit: {what} {name:?} {fault}")))?;
+    }
+    let agent = agent(args)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| Failure::Io {
+            name: "runtime".to_owned(),
+            source,
+        })?;
+    let mut output = global.open_output()?;
+    let exit = runtime.block_on(async {
+        let exit = hits(&agent, args, global.format, &mut output).await;
+        let heard = agent.ready(Duration::ZERO).await;
+        let flushed = agent
+            .shutdown(if heard { FLUSH_MAX } else { FLUSH_MAX_BLIND })
+            .await;
+        if 0 < flushed.dropped {
+            eprintln!("tollgate: {} hits were not sent in time", flushed.dropped);
+        }
+        exit
+    })?;
+    output.finish()?;
+    Ok(exit)
+}
+
+fn agent(args: &HitArgs) -> Result<Agent, Failure> {
+    let failed = |error: tollgate_agent::BuildError| Failure::Usage(format!("hit: {error}"));
+    let mut builder = match args.aggregator.is_empty() {
+        true => tollgate_agent::AgentBuilder::from_env().map_err(failed)?,
+        false => Agent::builder(),
+    };
+    for address in &args.aggregator {
+        builder = builder.aggregator(address);
+    }
+    if let Some(bootstrap) = &args.kafka {
+        builder = builder.kafka(bootstrap);
+    }
+    if let Some(prefix) = &args.topic_prefix {
+        builder = builder.kafka_topic_prefix(prefix);
+    }
+    builder.build().map_err(failed)
+}
+
+async fn hits(
+    agent: &Agent,
+    args: &HitArgs,
+    format: Format,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let catch = |kind| {
+        signal(kind).map_err(|source| Failure::Io {
+            name: "signals".to_owned(),
+            source,
+        })
+    };
+    let mut interrupt = catch(SignalKind::interrupt())?;
+    let mut terminate = catch(SignalKind::terminate())?;
+    let rate = agent.rate(&args.resource);
+    let ready = tokio::select! {
+        ready = agent.ready(args.wait.to_std()) => ready,
+        _ = interrupt.recv() => return Ok(Exit::Interrupted),
+        _ = terminate.recv() => return Ok(Exit::Terminated),
+    };
+    if !ready && !args.blind {
+        return Err(Failure::Unavailable(format!(
+            "hit: no aggregator answers for all partitions within {}; --blind goes on without",
+            print_span(args.wait)
+        )));
+    }
+    let (count, every) = schedule(args);
+    let began = Instant::now();
+    let mut sum = Sum::default();
+    for n in 0..count {
+        // From the start, so that no delay adds up.
+        let at = began + every.mul_f64(n as f64);
+        tokio::select! {
+            () = tokio::time::sleep_until(at) => {}
+            _ = interrupt.recv() => return Ok(Exit::Interrupted),
+            _ = terminate.recv() => return Ok(Exit::Terminated),
+        }
+        let answer = rate.hit(&args.domain);
+        sum.count(&answer);
+        let shown = Answer::new(n + 1, began.elapsed(), args, &answer);
+        match format {
+            Format::Json => output.json(&shown)?,
+            Format::Text => output.line(shown.sentence())?,
+        }
+        output.flush()?;
+    }
+    if format == Format::Text && 1 < count {
+        output.line(format!("{} allowed, {} refused", sum.allowed, sum.refused))?;
+    }
+    Ok(if sum.refused == 0 {
+        Exit::Done
+    } else {
+        Exit::No
+    })
+}
+
+/// How many hits, and the time between two.
+fn schedule(args: &HitArgs) -> (u64, Duration) {
+    let every = args.rate.map_or(PAUSE, |rate| {
+        rate.unit.span().to_std().div_f64(rate.hits as f64)
+    });
+    let count = match (&args.lasting, &args.rate) {
+        (Some(lasting), Some(rate)) => {
+            let hits = u128::from(rate.hits) * u128::from(lasting.as_micros());
+            let hits = hits / u128::from(rate.unit.span().as_micros());
+            u64::try_from(hits).unwrap_or(u64::MAX).max(1)
+        }
+        _ => args.count,
+    };
+    (count, every)
+}
+
+#[derive(Default)]
+struct Sum {
+    allowed: u64,
+    refused: u64,
+}
+
+impl Sum {
+    fn count(&mut self, answer: &Result<Allowed, Denied>) {
+        match answer {
+            Ok(_) => self.allowed += 1,
+            Err(_) => self.refused += 1,
+        }
+    }
+}
+
+/// An answer, as it is shown.
+#[derive(Serialize)]
+struct Answer<'a> {
+    schema: &'static str,
+    number: u64,
+    since_start_us: u64,
+    resource: &'a str,
+    domain: &'a str,
+    allowed: bool,
+    blind: bool,
+    scope: Option<&'static str>,
+    cause: Option<String>,
+    retry_after_us: Option<u64>,
+    code: Option<String>,
+}
+
+impl<'a> Answer<'a> {
+    fn new(
+        number: u64,
+        since_start: Duration,
+        args: &'a HitArgs,
+        answer: &Result<Allowed, Denied>,
+    ) -> Self {
+        let denied = answer.as_ref().err();
+        Self {
+            schema: "tollgate.hit/1",
+            number,
+            since_start_us: Span::from_std(since_start).as_micros(),
+            resource: &args.resource,
+            domain: &args.domain,
+            allowed: answer.is_ok(),
+            blind: answer.as_ref().is_ok_and(Allowed::blind),
+            scope: denied.map(|denied| match denied.scope() {
+                Scope::Pair => "pair",
+                Scope::Resource => "resource",
+                _ => "other",
+            }),
+            cause: denied.map(|denied| denied.cause().to_string()),
+            retry_after_us: denied
+                .and_then(Denied::retry_after)
+                .map(|wait| Span::from_std(wait).as_micros()),
+            code: denied.and_then(Denied::code).map(|code| code.to_string()),
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let at = format!("{:>9.3}s", self.since_start_us as f64 / 1e6);
+        if self.allowed {
+            let blind = if self.blind { " (blind)" } else { "" };
+            return format!("{at}  allowed{blind}");
+        }
+        let mut line = format!(
+            "{at}  refused: {}",
+            self.cause.as_deref().unwrap_or("unknown")
+        );
+        match self.retry_after_us {
+            Some(wait) => line += &format!(", open again in {:.3}s", wait as f64 / 1e6),
+            None => line += ", nobody knows until when",
+        }
+        if let Some(code) = &self.code {
+            line += &format!(", code {code}");
+        }
+        line
+    }
+}
