@@ -186,7 +186,7 @@ fn denials_are_the_models(engine: &Engine, slow: &model::PartitionModel) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_500))]
+    #![proptest_config(support::cases(1_500))]
 
     #[test]
     fn a_log_is_ruled_as_the_model_rules_it(log in any_log()) {

@@ -178,7 +178,7 @@ fn check_stream(unit_us: u64, odd_us: u64, limits: &model::DomainLimits, ops: &[
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(support::cases(2_000))]
 
     #[test]
     fn the_in_line_reading_is_the_models(

@@ -25,6 +25,13 @@ pub struct Written {
 pub const RESOURCES: [&str; 2] = ["api.search", "export"];
 pub const DOMAINS: [&str; 5] = ["acme", "globex", "initech", "hooli", "umbrella"];
 
+/// So many cases, or as many as `PROPTEST_CASES` asks for.
+pub fn cases(cases: u32) -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES");
+    let asked = asked.ok().and_then(|asked| asked.parse().ok());
+    ProptestConfig::with_cases(asked.unwrap_or(cases))
+}
+
 pub fn at(micros: u64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
