@@ -144,16 +144,32 @@ fn a_domain_whose_limit_is_zero_is_denied_and_never_lifted() {
 
 #[test]
 fn copies_on_their_way_between_agents_open_and_close_nothing() {
-    let mut played = under(CopyLimits::builder(3));
-    played.hold("A", 1, "a", 3);
-    played.transfer("A", 1, 2, 7);
-    assert_eq!(played.said(), []);
-    played.out.clear();
-    let id = played.id("B", 1);
-    let seized = played.copies.seize(TransferId(7), id, &mut played.out);
-    assert_eq!(seized, Ok(2));
-    assert_eq!(played.said(), []);
-    assert_eq!(played.of("a"), 3);
+    // Full, and below the limit by less than what is moved: for neither has a count moved.
+    for limit in [3, 4] {
+        let mut played = under(CopyLimits::builder(limit).global(Some(4)));
+        played.hold("A", 1, "a", 3);
+        played.transfer("A", 1, 2, 7);
+        assert_eq!(played.said(), [], "limit {limit}");
+        played.out.clear();
+        let id = played.id("B", 1);
+        let seized = played.copies.seize(TransferId(7), id, &mut played.out);
+        assert_eq!(seized, Ok(2));
+        assert_eq!(played.said(), [], "limit {limit}");
+        assert_eq!(played.of("a"), 3);
+    }
+}
+
+#[test]
+fn a_tick_earlier_than_one_before_it_changes_nothing() {
+    let mut played = under(CopyLimits::builder(3).max_age(Some(Span::from_secs(5))));
+    played.copies.tick(at(9 * S), &mut played.out);
+    let (snapshot, digest) = (played.copies.snapshot(), played.copies.digest());
+    played.copies.tick(at(3 * S), &mut played.out);
+    assert_eq!(played.copies.now(), at(9 * S));
+    assert_eq!(played.copies.snapshot(), snapshot);
+    assert_eq!(played.copies.digest(), digest);
+    // What was too old at nine seconds is not young again.
+    assert_eq!(played.beat("A", &[listed(1, "a", 1)]), [Verdict::Ended]);
 }
 
 #[test]

@@ -107,6 +107,10 @@ impl Driver {
         if matches!(op, Op::Limits { .. }) || matches!(answer, Answer::Refused(_)) {
             return same("said by a version or a refusal", said(out), Vec::new());
         }
+        if matches!(op, Op::Transfer { .. } | Op::Seize { .. }) {
+            // Copies change hands and no count moves.
+            return same("said by a move", said(out), Vec::new());
+        }
         let said: BTreeMap<String, bool> = said(out).into_iter().collect();
         let after = self.model.scopes(&DOMAINS.map(str::to_owned));
         for (scope, full) in &said {

@@ -83,6 +83,7 @@ pub enum Op {
     },
     Tick {
         steps: u64,
+        back: bool,
     },
     Limits {
         limits: model::Limits,
@@ -134,8 +135,13 @@ impl Driver {
     }
 
     pub fn step(&mut self, op: &Op) -> Check {
-        if let Op::Tick { steps } = op {
-            self.clock += steps * STEP + steps % 2;
+        if let Op::Tick { steps, back } = op {
+            let span = steps * STEP + steps % 2;
+            // Operations may be stamped before the last tick, and so may a tick.
+            self.clock = match back {
+                true => self.clock.saturating_sub(span),
+                false => self.clock + span,
+            };
         }
         let op = self.spelt(op);
         let before = (self.engine.snapshot(), self.engine.digest());

@@ -90,7 +90,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => agent().prop_map(|agent| Op::Gone { agent }),
         1 => agent().prop_map(|agent| Op::Over { agent }),
         1 => agent().prop_map(|agent| Op::Forget { agent }),
-        6 => (0u64..6).prop_map(|steps| Op::Tick { steps }),
+        6 => (0u64..6, proptest::bool::weighted(0.15)).prop_map(|(steps, back)| Op::Tick { steps, back }),
         3 => limits().prop_map(|limits| Op::Limits { limits }),
     ]
 }
