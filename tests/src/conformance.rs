@@ -261,7 +261,7 @@ fn append_times_are_of_now_and_never_decrease(medium: &dyn Medium) {
         times.iter().all(|t| (before..=after).contains(t)),
         "{times:?}"
     );
-    let whole = |record: &Delivered| record.appended.as_micros() % 1_000 == 0;
+    let whole = |record: &Delivered| record.appended.as_micros().is_multiple_of(1_000);
     assert!(read.iter().all(whole), "to the millisecond");
     open.close();
 }
