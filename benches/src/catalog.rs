@@ -2,7 +2,7 @@
 //!
 //! A new benchmark is a file under `benches` and a line here. The order is that of the report.
 
-use crate::benches::{engine, pairs};
+use crate::benches::{engine, hit, pairs, propagation};
 use crate::harness::Bench;
 
 /// Every benchmark, in the order of the report.
@@ -16,6 +16,16 @@ pub const BENCHES: &[Bench] = &[
         name: "pairs",
         about: "resident bytes of a pair, and of a further hit",
         run: pairs::run,
+    },
+    Bench {
+        name: "hit",
+        about: "what a call costs, let through and refused; with the log stalled and gone",
+        run: hit::run,
+    },
+    Bench {
+        name: "propagation",
+        about: "from the call that fills a window to the deny list of the slowest of eight agents",
+        run: propagation::run,
     },
 ];
 
@@ -40,6 +50,18 @@ pub const CHILDREN: &[ChildPart] = &[
     ChildPart {
         name: "pairs-governor",
         run: pairs::child_governor,
+    },
+    ChildPart {
+        name: "hit-gone",
+        run: hit::child_gone,
+    },
+    ChildPart {
+        name: "hit-syscalls",
+        run: hit::child_syscalls,
+    },
+    ChildPart {
+        name: "propagation-agent",
+        run: propagation::child_agent,
     },
 ];
 

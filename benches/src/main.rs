@@ -96,7 +96,10 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Bench>, &str> {
 fn measure(args: &Args, benches: &[&'static Bench]) -> anyhow::Result<()> {
     let records = args.record || args.names == ["all"];
     if cfg!(debug_assertions) {
-        anyhow::ensure!(!records, "built without --release: nothing that is worth recording");
+        anyhow::ensure!(
+            !records,
+            "built without --release: nothing that is worth recording"
+        );
         eprintln!("built without --release: these figures mean nothing");
     }
     let provenance = Provenance::here();

@@ -1,4 +1,6 @@
 //! The benchmarks, one file each. None knows another.
 
 pub mod engine;
+pub mod hit;
 pub mod pairs;
+pub mod propagation;

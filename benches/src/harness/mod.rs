@@ -9,6 +9,7 @@
 //! calls     what a call costs                       aggregator   one for the time of a benchmark
 //! ```
 
+pub mod agents;
 pub mod aggregator;
 pub mod beside;
 pub mod calls;

@@ -1,0 +1,112 @@
+//! A whole loop: an aggregator in a process of its own, and an agent in this one that has heard so many
+//! denials from it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use tollgate_agent::{Agent, Rate};
+
+use crate::harness::agents::{block_on, connected};
+use crate::harness::aggregator::Aggregator;
+use crate::load::names::domain;
+
+/// The resource whose calls are let through: a limit that nobody reaches.
+pub(super) const SEARCH: &str = "api.search";
+/// The resource that is closed after one call of a domain, for longer than any benchmark runs.
+const CLOSED: &str = "api.closed";
+
+const LIMITS: &str = r#"
+version = 1
+rules = 1
+[rate."api.search"]
+rate = "100000000/s"
+[rate."api.closed"]
+tiers = [{ limit = 1, window = "1h", active = "1h" }]
+"#;
+
+/// How long the denials may take to be heard.
+const HEARD_WITHIN: Duration = Duration::from_secs(120);
+
+/// How long what is on its way may take to be acknowledged.
+const SETTLED_WITHIN: Duration = Duration::from_secs(20);
+
+/// Calls that cause denials, made at once: far less than the agent's queue holds, since a hit that
+/// is dropped causes none.
+const CAUSED_AT_ONCE: u32 = 2_000;
+
+/// A loop at work.
+pub(super) struct Loop {
+    pub agent: Agent,
+    pub search: Rate,
+    pub closed: Rate,
+    pub aggregator: Aggregator,
+}
+
+impl Loop {
+    /// Starts one, and causes so many denials, on the domains from 0 on.
+    pub fn start(denials: u32) -> anyhow::Result<Self> {
+        let aggregator = Aggregator::start(LIMITS, 16)?;
+        let agent = connected("bench", &aggregator.agents)?;
+        let looped = Self {
+            search: agent.rate(SEARCH),
+            closed: agent.rate(CLOSED),
+            agent,
+            aggregator,
+        };
+        let begun = Instant::now();
+        ensure!(
+            block_on(looped.agent.ready(HEARD_WITHIN))?,
+            "the agent has heard of no aggregator"
+        );
+        for number in 0..denials {
+            if number.is_multiple_of(CAUSED_AT_ONCE) {
+                looped.settle()?;
+            }
+            let _ = looped.closed.hit(&domain(number));
+        }
+        while looped.denials() < u64::from(denials) {
+            ensure!(
+                begun.elapsed() < HEARD_WITHIN,
+                "{} of {denials} denials heard within {HEARD_WITHIN:?}; {:?}",
+                looped.denials(),
+                looped.agent.stats()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        looped.settle()?;
+        Ok(looped)
+    }
+
+    /// Denials in the agent's list.
+    pub fn denials(&self) -> u64 {
+        self.agent.stats().denials_live
+    }
+
+    /// Waits until everything recorded has been acknowledged, or dropped on its way.
+    pub fn settle(&self) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        loop {
+            let stats = self.agent.stats();
+            let gone =
+                stats.hits_acknowledged + stats.hits_dropped_queue + stats.hits_dropped_courier;
+            if stats.hits_accepted <= gone {
+                return Ok(());
+            }
+            ensure!(
+                begun.elapsed() < SETTLED_WITHIN,
+                "not acknowledged: {stats:?}"
+            );
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    }
+
+    /// Hits that the recorder has taken so far.
+    pub fn recorded(&self) -> u64 {
+        self.agent.stats().hits_accepted
+    }
+
+    /// The share of `made` calls that were recorded since it was `before`.
+    pub fn accepted_percent(&self, before: u64, made: u64) -> f64 {
+        (self.recorded() - before) as f64 * 100.0 / made.max(1) as f64
+    }
+}

@@ -1,0 +1,269 @@
+//! A call of the agent: let through, refused, on two threads, with the log stalled or gone.
+//!
+//! ```text
+//! loop      an aggregator of its own, an agent of this process, its denials heard over the feed
+//! round     ours, then the peer with a key at hand, then the peer with a key built for the call
+//! ```
+//!
+//! The peer is `governor` with its usual keyed store, asked about the same domains in the same order.
+//! It wants a `&String`; who has a `&str` builds one for each call, so both are measured, and the
+//! comparisons that have a target are with the key at hand.
+//!
+//! Our blocks are made at a million calls a second, so that the recorder takes every hit; what it
+//! takes at full speed is a figure of its own. What stays true: a cost is reported beside the share of
+//! calls that were recorded.
+
+mod looped;
+mod peer;
+mod quiet;
+mod stalled;
+mod threads;
+
+use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
+
+use crate::harness::Session;
+use crate::harness::calls::{BLOCK_CALLS, Pace, by_blocks, one_by_one};
+use crate::harness::figure::{Figure, Target};
+use crate::load::SEED;
+use crate::load::names::domain;
+
+pub use quiet::{child_syscalls, make_calls};
+pub use stalled::child_gone;
+
+use looped::Loop;
+use peer::Governor;
+
+/// Interleaved rounds of every comparison.
+pub(super) const ROUNDS: usize = 21;
+/// Our blocks of a round: a tenth of a second at a million calls a second.
+pub(super) const BLOCKS: usize = 100;
+/// The peer's: its calls are not paced.
+const PEER_BLOCKS: usize = 50;
+
+/// Measures it.
+///
+/// # Errors
+///
+/// Where the loop does not close, or calls are not answered as they must be.
+pub fn run(session: &mut Session) -> anyhow::Result<()> {
+    let hot = Setting {
+        pairs: 1_000,
+        denials: 100_000,
+        call_ns_max: 30.0,
+        times_faster_min: 2.5,
+    };
+    let looped = let_through(session, &hot)?;
+    accepted_at_full_speed(session, &looped, &hot);
+    refused(session, &looped, hot.denials)?;
+    threads::run(session, &looped)?;
+    stalled::run(session, looped, &hot)?;
+    let large = Setting {
+        pairs: 1_000_000,
+        denials: 1_000_000,
+        call_ns_max: 200.0,
+        times_faster_min: 4.0,
+    };
+    drop(let_through(session, &large)?);
+    quiet::run(session)
+}
+
+/// How many pairs are called, how many denials are in the list, and what is to be reached.
+pub(super) struct Setting {
+    pub pairs: u32,
+    pub denials: u32,
+    call_ns_max: f64,
+    times_faster_min: f64,
+}
+
+impl Setting {
+    fn name(&self) -> String {
+        let count = super::engine::count_text;
+        format!(
+            "{} pairs, {} denials",
+            count(self.pairs),
+            count(self.denials)
+        )
+    }
+}
+
+/// Domains and the order in which they are called, drawn evenly.
+pub(super) struct Calls {
+    pub names: Vec<String>,
+    order: Vec<u32>,
+}
+
+impl Calls {
+    /// Calls on the domains from `first` on, `pairs` of them.
+    pub fn on(first: u32, pairs: u32) -> Self {
+        let mut random = SmallRng::seed_from_u64(SEED);
+        // Long enough that nobody learns it by heart, and a power of two, so that going round is cheap.
+        let len = (pairs as usize * 2).next_power_of_two().max(1 << 16);
+        Self {
+            names: (first..first + pairs).map(domain).collect(),
+            order: (0..len).map(|_| random.random_range(0..pairs)).collect(),
+        }
+    }
+
+    /// The domain of this call.
+    #[inline]
+    pub fn at(&self, number: usize) -> &String {
+        &self.names[self.order[number & (self.order.len() - 1)] as usize]
+    }
+}
+
+fn let_through(session: &mut Session, setting: &Setting) -> anyhow::Result<Loop> {
+    session.step(&format!(
+        "let through: {}: the denials are being caused and heard",
+        setting.name()
+    ));
+    let looped = Loop::start(setting.denials)?;
+    let calls = Calls::on(0, setting.pairs);
+    let governor = Governor::knowing(&calls);
+    for (number, name) in calls.names.iter().enumerate() {
+        if number.is_multiple_of(BLOCK_CALLS) {
+            looped.settle()?;
+        }
+        let _ = looped.search.hit(name);
+    }
+    let (mut ours, mut ready, mut built) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut denied, mut made) = (0_u64, 0);
+    let before = looped.recorded();
+    for round in 0..ROUNDS {
+        session.step(&format!(
+            "let through: {}: round {round} of {ROUNDS}",
+            setting.name()
+        ));
+        let shift = round * BLOCKS * BLOCK_CALLS;
+        let cost = by_blocks(BLOCKS, Pace::million_per_second(), |number| {
+            denied += u64::from(looped.search.hit(calls.at(shift + number)).is_err());
+        });
+        made += (BLOCKS * BLOCK_CALLS) as u64;
+        ours.push(cost.wall_ns);
+        ready.push(
+            by_blocks(PEER_BLOCKS, Pace::FullSpeed, |number| {
+                governor.ready(calls.at(shift + number))
+            })
+            .wall_ns,
+        );
+        built.push(
+            by_blocks(PEER_BLOCKS, Pace::FullSpeed, |number| {
+                governor.built(calls.at(shift + number))
+            })
+            .wall_ns,
+        );
+    }
+    anyhow::ensure!(
+        denied == 0,
+        "{denied} calls were refused that nothing closes"
+    );
+    let accepted = looped.accepted_percent(before, made);
+    let tail = one_by_one(BLOCKS * 10, Pace::million_per_second(), |number| {
+        let _ = std::hint::black_box(looped.search.hit(calls.at(number)));
+    });
+    let name = setting.name();
+    if let Some(figure) = Figure::of_rounds(format!("let through, {name}: p50"), "ns", &ours) {
+        session.add(
+            figure
+                .target(Target::AtMost(setting.call_ns_max))
+                .peer("governor, key ready", &ready)
+                .peer("governor, key built per call", &built)
+                .note(format!(
+                    "{accepted:.2} % of these calls recorded; {} denials in the list",
+                    looped.denials()
+                )),
+        );
+    }
+    if let Some(figure) = Figure::of_ratio(
+        format!("let through, {name}: times faster than governor"),
+        &ready,
+        &ours,
+    ) {
+        session.add(
+            figure
+                .target(Target::AtLeast(setting.times_faster_min))
+                .note("key ready"),
+        );
+    }
+    session.add(
+        Figure::single(
+            format!("let through, {name}: p99 of single calls"),
+            "ns",
+            tail.p99_ns,
+        )
+        .peer("the timer alone", &[tail.timer_p99_ns]),
+    );
+    session.add(
+        Figure::single(
+            format!("let through, {name}: recorded at 1 M/s"),
+            "%",
+            accepted,
+        )
+        .target(Target::AtLeast(100.0)),
+    );
+    Ok(looped)
+}
+
+/// What the recorder takes of calls that are made as fast as they can be.
+fn accepted_at_full_speed(session: &mut Session, looped: &Loop, setting: &Setting) {
+    const FULL_SPEED_BLOCKS: usize = 20_000;
+    session.step("let through, at full speed");
+    let calls = Calls::on(0, setting.pairs);
+    let before = looped.recorded();
+    let cost = by_blocks(FULL_SPEED_BLOCKS, Pace::FullSpeed, |number| {
+        let _ = looped.search.hit(calls.at(number));
+    });
+    let made = (FULL_SPEED_BLOCKS * BLOCK_CALLS) as u64;
+    session.add(
+        Figure::single(
+            "recorded at full speed",
+            "%",
+            looped.accepted_percent(before, made),
+        )
+        .note(format!(
+            "{made} calls on {} at {:.1} ns each, one thread; the rest was dropped and counted",
+            setting.name(),
+            cost.wall_ns
+        )),
+    );
+}
+
+fn refused(session: &mut Session, looped: &Loop, denials: u32) -> anyhow::Result<()> {
+    session.step("refused");
+    for (kind, domains) in [("a thousand of the", 1_000), ("all", denials)] {
+        let calls = Calls::on(0, domains);
+        let mut passed = 0_u64;
+        let mut rounds = Vec::new();
+        for round in 0..ROUNDS {
+            let shift = round * BLOCKS * BLOCK_CALLS;
+            let cost = by_blocks(BLOCKS, Pace::million_per_second(), |number| {
+                passed += u64::from(looped.closed.hit(calls.at(shift + number)).is_ok());
+            });
+            rounds.push(cost.wall_ns);
+        }
+        anyhow::ensure!(passed == 0, "{passed} calls passed that are denied");
+        let name = format!(
+            "refused, {kind} {} denied pairs: p50",
+            super::engine::count_text(denials)
+        );
+        if let Some(figure) = Figure::of_rounds(name, "ns", &rounds) {
+            session.add(figure.target(Target::AtMost(60.0)));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_go_round_all_domains() {
+        let calls = Calls::on(5, 10);
+        let mut seen: Vec<&String> = (0..1_000).map(|number| calls.at(number)).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 10);
+        assert_eq!(calls.names.first(), Some(&domain(5)));
+        assert_eq!(calls.at(3), calls.at(3 + (1 << 16)));
+    }
+}

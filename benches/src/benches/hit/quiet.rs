@@ -1,0 +1,152 @@
+//! What a call must not do: allocate, or call the system.
+//!
+//! Allocations are counted by a program of its own, because the counter stands in front of the
+//! allocator and would be measured everywhere else. System calls are counted by `strace`, where it is
+//! installed, on the calling thread alone, between two marks that are themselves system calls.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+use super::Calls;
+use super::looped::SEARCH;
+use crate::harness::Session;
+use crate::harness::agents::connected;
+use crate::harness::beside;
+use crate::harness::child::{CHILD, say};
+use crate::harness::figure::{Figure, Target};
+
+/// Calls that are looked at.
+pub const LOOKED_AT: usize = 1_000_000;
+/// Pairs that they are on.
+pub const PAIRS: u32 = 1_000;
+
+const BEGIN_MARK: &str = "/tollgate-bench-calls-begin";
+const END_MARK: &str = "/tollgate-bench-calls-end";
+
+pub(super) fn run(session: &mut Session) -> anyhow::Result<()> {
+    session.step("allocations");
+    let program = beside::program("tollgate-benches", "tollgate-bench-allocations")?;
+    let output = Command::new(&program)
+        .output()
+        .with_context(|| program.display().to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let allocations: u64 = text
+        .trim()
+        .parse()
+        .with_context(|| format!("{}: {text:?}", program.display()))?;
+    session.add(
+        Figure::single(
+            "allocations a call",
+            "",
+            allocations as f64 / LOOKED_AT as f64,
+        )
+        .target(Target::AtMost(0.0))
+        .note(format!(
+            "{allocations} in {LOOKED_AT} calls on known pairs, on the calling thread"
+        )),
+    );
+    session.step("system calls");
+    match system_calls()? {
+        Some(calls) => session.add(
+            Figure::single("system calls a call", "", calls as f64 / LOOKED_AT as f64)
+                .target(Target::AtMost(0.0))
+                .note(format!(
+                    "{calls} in {LOOKED_AT} calls, on the calling thread, by strace"
+                )),
+        ),
+        None => session.step("system calls: not measured, strace is not installed"),
+    }
+    Ok(())
+}
+
+/// System calls of the calling thread in a million calls; none without `strace`.
+fn system_calls() -> anyhow::Result<Option<u64>> {
+    let dir = tempfile::Builder::new()
+        .prefix("tollgate-bench-")
+        .tempdir()?;
+    let trace = dir.path().join("trace");
+    let output = Command::new("strace")
+        .args(["-ff", "-qq", "-o"])
+        .arg(&trace)
+        .arg(std::env::current_exe()?)
+        .args([CHILD, "hit-syscalls"])
+        .output();
+    match output {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).context("strace"),
+        // Where tracing is forbidden (some containers), it is as if it were not installed.
+        Ok(output) if !output.status.success() => return Ok(None),
+        Ok(_) => {}
+    }
+    for file in fs::read_dir(dir.path())? {
+        if let Some(calls) = between_marks(&fs::read_to_string(file?.path())?) {
+            return Ok(Some(calls));
+        }
+    }
+    bail!("strace wrote down no marks")
+}
+
+/// Lines between the two marks; none where they are not both there.
+fn between_marks(trace: &str) -> Option<u64> {
+    let mut lines = trace.lines();
+    lines.by_ref().find(|line| line.contains(BEGIN_MARK))?;
+    let between = lines.position(|line| line.contains(END_MARK))?;
+    Some(between as u64)
+}
+
+/// The child that makes calls between two marks.
+///
+/// # Errors
+///
+/// Where the agent's settings are bad.
+pub fn child_syscalls(_: &[String]) -> anyhow::Result<()> {
+    let mut refused = 0;
+    make_calls(|calls| {
+        let mark = |path| {
+            let _ = fs::metadata(Path::new(path));
+        };
+        mark(BEGIN_MARK);
+        refused = calls();
+        mark(END_MARK);
+    })?;
+    say(&refused)
+}
+
+/// Makes a million calls on known pairs of an agent that finds nobody, inside of `looking`.
+///
+/// # Errors
+///
+/// Where the agent's settings are bad.
+pub fn make_calls(looking: impl FnOnce(&dyn Fn() -> u64)) -> anyhow::Result<()> {
+    let calls = Calls::on(0, PAIRS);
+    // Nobody listens on the reserved port: whatever a call does, it does by itself.
+    let agent = connected("quiet", "127.0.0.1:1")?;
+    let search = agent.rate(SEARCH);
+    for name in &calls.names {
+        let _ = search.hit(name);
+    }
+    looking(&|| {
+        let hits = (0..LOOKED_AT).map(|number| u64::from(search.hit(calls.at(number)).is_err()));
+        hits.sum()
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_between_the_marks_is_counted() {
+        let trace = format!(
+            "read(0, \"\", 1) = 0\nstatx(AT_FDCWD, \"{BEGIN_MARK}\", 0) = -1\nfutex(1) = 0\nread(2) = 0\n\
+             statx(AT_FDCWD, \"{END_MARK}\", 0) = -1\nexit(0)\n"
+        );
+        assert_eq!(between_marks(&trace), Some(2));
+        assert_eq!(between_marks("read(0) = 0\n"), None);
+    }
+}

@@ -1,0 +1,176 @@
+//! How many more calls two agents let through on one pair than an ideal in-line limiter would have.
+//!
+//! ```text
+//! limit     1,000 in 10 s           offered   2,000 a second, by two agent processes, evenly
+//! window    10 s of offering        (let through − ideal) ÷ ideal, ideal asked every offered call
+//! ```
+//!
+//! The ideal limiter is the independent model, which shares no code with the engine.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde::{Deserialize, Serialize};
+use tollgate::demo::figures::{WindowCount, overshoot};
+use tollgate_model::{DomainLimits, InlineLimiter, ResourceLimits, Tier};
+
+use crate::harness::Session;
+use crate::harness::agents::{block_on, connected};
+use crate::harness::aggregator::Aggregator;
+use crate::harness::child::{Part, argument, say};
+use crate::harness::clock::wall_us;
+use crate::harness::figure::{Figure, Target};
+
+const AGENTS: u64 = 2;
+const OFFERED_PER_SECOND: u64 = 2_000;
+const LIMIT: u64 = 1_000;
+const WINDOW_US: u64 = 10_000_000;
+const WINDOWS_USUAL: u64 = 4;
+const WINDOWS_FULL: u64 = 100;
+/// From the word to start until the first call.
+const LEAD_US: u64 = 500_000;
+
+const RESOURCE: &str = "api.search";
+const DOMAIN: &str = "acme";
+const LIMITS: &str = r#"
+version = 1
+rules = 1
+[rate."api.search"]
+tiers = [{ limit = 1000, window = "10s", active = "10s" }]
+"#;
+
+/// One call: microseconds after the start, and whether it was let through.
+type Call = (u64, bool);
+
+/// What one agent process offered.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Offered {
+    calls: Vec<Call>,
+    dropped: u64,
+}
+
+/// Measures it.
+///
+/// # Errors
+///
+/// Where the loop does not close, or calls could not be made when they were due.
+pub fn run(session: &mut Session) -> anyhow::Result<()> {
+    let windows = if session.is_full() { WINDOWS_FULL } else { WINDOWS_USUAL };
+    session.step(&format!("{windows} windows of 10 s"));
+    let aggregator = Aggregator::start(LIMITS, 16)?;
+    let mut parts = Vec::new();
+    for number in 0..AGENTS {
+        let name = format!("bench-{number}");
+        parts.push(Part::start("overshoot-agent", &[name, aggregator.agents.clone()])?);
+    }
+    for part in &mut parts {
+        ensure!(part.hear::<bool>()?, "an agent has heard of no aggregator");
+    }
+    let start_us = wall_us() + LEAD_US;
+    let period_us = AGENTS * 1_000_000 / OFFERED_PER_SECOND;
+    for (number, part) in (0..).zip(&mut parts) {
+        let first_us = start_us + number * period_us / AGENTS;
+        let count = windows * WINDOW_US / period_us;
+        part.tell(&format!("{start_us} {first_us} {period_us} {count}"))?;
+    }
+    let (mut calls, mut dropped) = (Vec::new(), 0);
+    for part in &mut parts {
+        let offered: Offered = part.hear()?;
+        calls.extend(offered.calls);
+        dropped += offered.dropped;
+    }
+    calls.sort_unstable();
+    report(session, &counted(&calls, windows), dropped)
+}
+
+/// Counts by window, beside an ideal limiter that is asked every offered call.
+fn counted(calls: &[Call], windows: u64) -> Vec<WindowCount> {
+    let tier = Tier {
+        limit: LIMIT,
+        window_us: WINDOW_US,
+        active_us: WINDOW_US,
+        cooldown_us: 0,
+        skippable: false,
+    };
+    let limits = DomainLimits { tiers: vec![tier], hard: None };
+    let mut ideal = InlineLimiter::new(ResourceLimits { default: limits, ..ResourceLimits::default() });
+    let mut counts = vec![WindowCount::default(); windows as usize];
+    for (at_us, let_through) in calls {
+        let granted = ideal.grant(*at_us, DOMAIN, 1, 1);
+        // A call that was made late falls out of the last window, for both alike.
+        if let Some(count) = counts.get_mut((at_us / WINDOW_US) as usize) {
+            count.let_through += u64::from(*let_through);
+            count.ideal += granted;
+        }
+    }
+    counts
+}
+
+fn report(session: &mut Session, counts: &[WindowCount], dropped: u64) -> anyhow::Result<()> {
+    let seen = overshoot(counts.iter().copied()).context("no window let anything through")?;
+    let (let_through, ideal) =
+        counts.iter().fold((0, 0), |sums, count| (sums.0 + count.let_through, sums.1 + count.ideal));
+    let note = format!(
+        "{} windows of 10 s, limit {LIMIT}, {OFFERED_PER_SECOND}/s offered by {AGENTS} agents; {let_through} let \
+         through, {ideal} by an ideal limiter; {dropped} hits dropped",
+        seen.windows
+    );
+    session.add(Figure::single("overshoot: median", "%", seen.median).target(Target::AtMost(0.5)).note(note));
+    session.add(Figure::single("overshoot: worst window", "%", seen.worst));
+    session.add(
+        Figure::single("under-admission: worst window", "%", (-seen.least).max(0.0))
+            .note("fewer than an ideal limiter would have let through"),
+    );
+    Ok(())
+}
+
+/// The child: one agent that offers calls at given instants.
+///
+/// # Errors
+///
+/// Where its settings are bad, or the parent says what was not agreed.
+pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
+    let (name, address): (String, String) = (argument(args, 0, "name")?, argument(args, 1, "address")?);
+    let agent = connected(&name, &address)?;
+    let rate = agent.rate(RESOURCE);
+    say(&block_on(agent.ready(Duration::from_secs(10)))?)?;
+    let mut line = String::new();
+    if std::io::stdin().read_line(&mut line)? == 0 {
+        return Ok(());
+    }
+    crate::harness::child::end_with_parent();
+    let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    let start_us: u64 = argument(&words, 0, "start")?;
+    let first_us: u64 = argument(&words, 1, "first call")?;
+    let period_us: u64 = argument(&words, 2, "period")?;
+    let count: u64 = argument(&words, 3, "count")?;
+    let mut calls = Vec::with_capacity(count as usize);
+    for number in 0..count {
+        let due_us = first_us + number * period_us;
+        let early_us = due_us.saturating_sub(wall_us());
+        std::thread::sleep(Duration::from_micros(early_us));
+        let at_us = wall_us();
+        let let_through = rate.hit(DOMAIN).is_ok();
+        calls.push((at_us.saturating_sub(start_us), let_through));
+    }
+    let dropped = agent.stats().hits_dropped();
+    say(&Offered { calls, dropped })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_window_is_compared_with_an_ideal_limiter() {
+        // 1,100 calls in the first window, 1,050 of them let through; then as many as are ideal.
+        let first = (0..1_100).map(|call| (call * 100, call < 1_050));
+        let second = (0..500).map(|call| (WINDOW_US + 1_000_000 + call * 100, true));
+        let calls: Vec<Call> = first.chain(second).collect();
+        let counts = counted(&calls, 2);
+        assert_eq!(counts[0], WindowCount { let_through: 1_050, ideal: 1_000 });
+        assert_eq!(counts[1], WindowCount { let_through: 500, ideal: 500 });
+        let seen = overshoot(counts.into_iter()).expect("two windows");
+        assert_eq!((seen.median, seen.worst, seen.least), (0.0, 5.0, 0.0));
+    }
+}

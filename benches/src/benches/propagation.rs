@@ -1,0 +1,269 @@
+//! How long a denial takes from the call that fills a window into the deny list of the slowest agent.
+//!
+//! ```text
+//! parent    tells one of eight agent processes in turn: hit a domain that nobody has hit
+//! agent     stamps the monotonic clock, calls; and stamps it again whenever a denial was entered
+//! delay     the latest entry of all eight − the call
+//! ```
+//!
+//! The limit is one hit an hour, so that every call fills a window. The stamps are of one clock that
+//! all processes of a machine share, and the second is taken by the thread that entered the denial.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use serde::{Deserialize, Serialize};
+use tollgate_agent::Agent;
+
+use crate::harness::Session;
+use crate::harness::agents::block_on;
+use crate::harness::aggregator::Aggregator;
+use crate::harness::child::{Part, argument, say};
+use crate::harness::clock::monotonic_ns;
+use crate::harness::figure::{Figure, Target};
+use crate::harness::stats::percentile;
+use crate::load::names::domain;
+
+const AGENTS: usize = 8;
+/// From denial to denial: long against the delay, so that each is measured on its own.
+const EVERY: Duration = Duration::from_millis(10);
+const USUAL: u32 = 1_000;
+const FULL: u32 = 10_000;
+/// Denials before those that count: connections, caches, the first pages of the journal.
+const WARM_UP: u32 = 50;
+const HEARD_WITHIN: Duration = Duration::from_secs(5);
+
+const RESOURCE: &str = "api.closed";
+const LIMITS: &str = r#"
+version = 1
+rules = 1
+[rate."api.closed"]
+tiers = [{ limit = 1, window = "1h", active = "1h" }]
+"#;
+
+/// What an agent process saw: domains by number, with nanoseconds of the monotonic clock.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Seen {
+    called: Vec<(u32, u64)>,
+    heard: Vec<(u32, u64)>,
+}
+
+/// Measures it.
+///
+/// # Errors
+///
+/// Where the loop does not close.
+pub fn run(session: &mut Session) -> anyhow::Result<()> {
+    let denials = if session.is_full() { FULL } else { USUAL };
+    session.step(&format!("starting an aggregator and {AGENTS} agents"));
+    let aggregator = Aggregator::start(LIMITS, 16)?;
+    let mut parts = Vec::new();
+    for number in 0..AGENTS {
+        let name = format!("bench-{number}");
+        parts.push(Part::start(
+            "propagation-agent",
+            &[name, aggregator.agents.clone()],
+        )?);
+    }
+    for part in &mut parts {
+        ensure!(part.hear::<bool>()?, "an agent has heard of no aggregator");
+    }
+    session.step(&format!("{denials} denials"));
+    let mut due = Instant::now();
+    for number in 0..WARM_UP + denials {
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        due += EVERY;
+        parts[number as usize % AGENTS].tell(&number.to_string())?;
+    }
+    let mut seen = Vec::new();
+    for part in &mut parts {
+        part.tell(&format!("report {}", WARM_UP + denials))?;
+    }
+    for part in &mut parts {
+        seen.push(part.hear::<Seen>()?);
+    }
+    let delays = Delays::of(&seen, WARM_UP);
+    delays.report(session);
+    Ok(())
+}
+
+/// Delays in nanoseconds.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Delays {
+    /// One a denial: until the slowest agent had it.
+    slowest: Vec<u64>,
+    /// One a denial and agent.
+    each: Vec<u64>,
+    /// Denials that some agent never heard of.
+    unheard: u64,
+}
+
+impl Delays {
+    /// Brings together what the agents saw of the domains from `first` on.
+    fn of(seen: &[Seen], first: u32) -> Self {
+        let heard: Vec<HashMap<u32, u64>> = seen
+            .iter()
+            .map(|seen| seen.heard.iter().copied().collect())
+            .collect();
+        let mut delays = Self::default();
+        let called = seen.iter().flat_map(|seen| &seen.called);
+        for (number, called_ns) in called.filter(|(number, _)| first <= *number) {
+            let of_all: Vec<u64> = heard
+                .iter()
+                .filter_map(|heard| heard.get(number))
+                .map(|heard_ns| heard_ns.saturating_sub(*called_ns))
+                .collect();
+            match of_all.iter().max() {
+                Some(slowest) if of_all.len() == seen.len() => delays.slowest.push(*slowest),
+                _ => delays.unheard += 1,
+            }
+            delays.each.extend(of_all);
+        }
+        delays
+    }
+
+    fn report(mut self, session: &mut Session) {
+        let denials = self.slowest.len();
+        let mut add =
+            |name: &str, values: &mut [u64], share: f64, most: Option<f64>, note: String| {
+                let Some(delay_ns) = percentile(values, share) else {
+                    return;
+                };
+                let figure = Figure::single(name, "ms", delay_ns as f64 / 1e6).note(note);
+                session.add(match most {
+                    Some(most) => figure.target(Target::AtMost(most)),
+                    None => figure,
+                });
+            };
+        let note = || {
+            format!(
+                "{denials} denials, {AGENTS} agent processes, one each {} ms",
+                EVERY.as_millis()
+            )
+        };
+        add(
+            "to the slowest agent: p50",
+            &mut self.slowest,
+            0.5,
+            Some(1.0),
+            note(),
+        );
+        add(
+            "to the slowest agent: p99",
+            &mut self.slowest,
+            0.99,
+            Some(5.0),
+            note(),
+        );
+        add(
+            "to the slowest agent: longest",
+            &mut self.slowest,
+            1.0,
+            None,
+            note(),
+        );
+        add("to each agent: p50", &mut self.each, 0.5, None, note());
+        add("to each agent: p99", &mut self.each, 0.99, None, note());
+        session.add(
+            Figure::single(
+                "denials that an agent never heard of",
+                "",
+                self.unheard as f64,
+            )
+            .target(Target::AtMost(0.0)),
+        );
+    }
+}
+
+#[derive(Default)]
+struct Heard {
+    list: Mutex<Vec<(u32, u64)>>,
+    changed: Condvar,
+}
+
+impl Heard {
+    fn take_in(&self, domain: &str) {
+        let at_ns = monotonic_ns();
+        let number = domain
+            .rsplit_once(':')
+            .and_then(|(_, number)| number.parse().ok());
+        if let Some(number) = number {
+            self.list
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push((number, at_ns));
+            self.changed.notify_all();
+        }
+    }
+
+    /// What was heard, once it is so many, or nothing more can be expected.
+    fn wait_for(&self, count: usize) -> Vec<(u32, u64)> {
+        let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .changed
+            .wait_timeout_while(list, HEARD_WITHIN, |list| list.len() < count);
+        let (list, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        list.clone()
+    }
+}
+
+/// The child: one agent.
+///
+/// # Errors
+///
+/// Where its settings are bad, or the parent says what was not agreed.
+pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
+    let (name, address): (String, String) =
+        (argument(args, 0, "name")?, argument(args, 1, "address")?);
+    let heard = Arc::new(Heard::default());
+    let hearing = Arc::clone(&heard);
+    let agent = Agent::builder()
+        .name(&name)
+        .aggregator(&address)
+        .on_heard(Arc::new(move |news| {
+            hearing.take_in(news.domain().unwrap_or_default())
+        }))
+        .build()?;
+    let rate = agent.rate(RESOURCE);
+    say(&block_on(agent.ready(Duration::from_secs(10)))?)?;
+    let mut called = Vec::new();
+    for line in std::io::stdin().lines() {
+        let line = line?;
+        if let Some(count) = line.strip_prefix("report ") {
+            let heard = heard.wait_for(count.parse()?);
+            return say(&Seen { called, heard });
+        }
+        let number: u32 = line.parse().with_context(|| format!("told {line:?}"))?;
+        let name = domain(number);
+        let at_ns = monotonic_ns();
+        let answer = rate.hit(&name);
+        ensure!(answer.is_ok(), "{name} is denied before it was hit");
+        called.push((number, at_ns));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_ends_with_the_slowest_agent() {
+        let seen = [
+            Seen {
+                called: vec![(0, 5), (1, 100), (3, 300)],
+                heard: vec![(0, 9), (1, 130), (2, 240), (3, 310)],
+            },
+            Seen {
+                called: vec![(2, 200)],
+                heard: vec![(0, 8), (1, 150), (2, 210)],
+            },
+        ];
+        let delays = Delays::of(&seen, 1);
+        assert_eq!(delays.slowest, [50, 40]);
+        assert_eq!(delays.each, [30, 50, 10, 40, 10]);
+        assert_eq!(delays.unheard, 1);
+    }
+}
