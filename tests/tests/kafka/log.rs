@@ -38,6 +38,9 @@ pub fn kafka_keeps_every_promise_of_a_log(kafka: &LocalKafka) {
     });
 }
 
+/// A topic that does not fit: its name, its partitions, its settings.
+type Unfit<'a> = (&'a str, i32, &'a [(&'a str, &'a str)]);
+
 pub fn missing_topics_are_made_and_unfit_ones_refused(kafka: &LocalKafka) {
     let wanted = config(kafka.bootstrap(), kafka.fresh_name("made"));
     assert_eq!(kafka::check(&wanted), Ok(()));
@@ -62,7 +65,7 @@ pub fn missing_topics_are_made_and_unfit_ones_refused(kafka: &LocalKafka) {
     assert_eq!(fault, Err(expected));
 
     let append_time = ("message.timestamp.type", "LogAppendTime");
-    let unfit: [(&str, i32, &[(&str, &str)]); 4] = [
+    let unfit: [Unfit<'_>; 4] = [
         ("hits", 3, &[("message.timestamp.type", "CreateTime")]),
         ("denials", 3, &[append_time, ("cleanup.policy", "compact")]),
         ("limits", 1, &[append_time, ("retention.ms", "1000")]),
