@@ -110,12 +110,13 @@ enum Sequence {
     Again(u64),
 }
 
-const AGENTS: [(&str, u128, i64); 4] = [
+const AGENTS: [(&str, u128, i64); 5] = [
     // Name, epoch, and by how many milliseconds the clock is behind.
     ("web-1", 11, 0),
     ("web-1", 12, 200),
     ("web-2", 13, 1_700),
     ("web-3", 14, -3_000),
+    ("web-4", 15, -200),
 ];
 
 fn any_hit() -> impl Strategy<Value = OneHit> {
@@ -123,7 +124,7 @@ fn any_hit() -> impl Strategy<Value = OneHit> {
         4 => Just(0u64),
         4 => 0u64..300_000,
         1 => 0u64..3_000_000,
-        1 => prop_oneof![Just(599_990_000u64), Just(601_000_000u64), 0u64..700_000_000],
+        1 => prop_oneof![Just(599_990_000u64), Just(600_000_000u64), Just(600_000_001u64), 0u64..700_000_000],
     ];
     let copies = prop_oneof![5 => Just(1u32), 2 => 1u32..6];
     let min = prop_oneof![4 => Just(None), 1 => (1u32..4).prop_map(Some)];
