@@ -2,7 +2,7 @@
 //!
 //! A new benchmark is a file under `benches` and a line here. The order is that of the report.
 
-use crate::benches::{engine, hit, pairs, propagation};
+use crate::benches::{engine, hit, overshoot, pairs, propagation};
 use crate::harness::Bench;
 
 /// Every benchmark, in the order of the report.
@@ -26,6 +26,11 @@ pub const BENCHES: &[Bench] = &[
         name: "propagation",
         about: "from the call that fills a window to the deny list of the slowest of eight agents",
         run: propagation::run,
+    },
+    Bench {
+        name: "overshoot",
+        about: "two agents over one pair's limit, beside an ideal in-line limiter",
+        run: overshoot::run,
     },
 ];
 
@@ -62,6 +67,10 @@ pub const CHILDREN: &[ChildPart] = &[
     ChildPart {
         name: "propagation-agent",
         run: propagation::child_agent,
+    },
+    ChildPart {
+        name: "overshoot-agent",
+        run: overshoot::child_agent,
     },
 ];
 

@@ -2,5 +2,6 @@
 
 pub mod engine;
 pub mod hit;
+pub mod overshoot;
 pub mod pairs;
 pub mod propagation;

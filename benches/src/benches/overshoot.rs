@@ -55,13 +55,20 @@ struct Offered {
 ///
 /// Where the loop does not close, or calls could not be made when they were due.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
-    let windows = if session.is_full() { WINDOWS_FULL } else { WINDOWS_USUAL };
+    let windows = if session.is_full() {
+        WINDOWS_FULL
+    } else {
+        WINDOWS_USUAL
+    };
     session.step(&format!("{windows} windows of 10 s"));
     let aggregator = Aggregator::start(LIMITS, 16)?;
     let mut parts = Vec::new();
     for number in 0..AGENTS {
         let name = format!("bench-{number}");
-        parts.push(Part::start("overshoot-agent", &[name, aggregator.agents.clone()])?);
+        parts.push(Part::start(
+            "overshoot-agent",
+            &[name, aggregator.agents.clone()],
+        )?);
     }
     for part in &mut parts {
         ensure!(part.hear::<bool>()?, "an agent has heard of no aggregator");
@@ -92,8 +99,14 @@ fn counted(calls: &[Call], windows: u64) -> Vec<WindowCount> {
         cooldown_us: 0,
         skippable: false,
     };
-    let limits = DomainLimits { tiers: vec![tier], hard: None };
-    let mut ideal = InlineLimiter::new(ResourceLimits { default: limits, ..ResourceLimits::default() });
+    let limits = DomainLimits {
+        tiers: vec![tier],
+        hard: None,
+    };
+    let mut ideal = InlineLimiter::new(ResourceLimits {
+        default: limits,
+        ..ResourceLimits::default()
+    });
     let mut counts = vec![WindowCount::default(); windows as usize];
     for (at_us, let_through) in calls {
         let granted = ideal.grant(*at_us, DOMAIN, 1, 1);
@@ -108,14 +121,19 @@ fn counted(calls: &[Call], windows: u64) -> Vec<WindowCount> {
 
 fn report(session: &mut Session, counts: &[WindowCount], dropped: u64) -> anyhow::Result<()> {
     let seen = overshoot(counts.iter().copied()).context("no window let anything through")?;
-    let (let_through, ideal) =
-        counts.iter().fold((0, 0), |sums, count| (sums.0 + count.let_through, sums.1 + count.ideal));
+    let (let_through, ideal) = counts.iter().fold((0, 0), |sums, count| {
+        (sums.0 + count.let_through, sums.1 + count.ideal)
+    });
     let note = format!(
         "{} windows of 10 s, limit {LIMIT}, {OFFERED_PER_SECOND}/s offered by {AGENTS} agents; {let_through} let \
          through, {ideal} by an ideal limiter; {dropped} hits dropped",
         seen.windows
     );
-    session.add(Figure::single("overshoot: median", "%", seen.median).target(Target::AtMost(0.5)).note(note));
+    session.add(
+        Figure::single("overshoot: median", "%", seen.median)
+            .target(Target::AtMost(0.5))
+            .note(note),
+    );
     session.add(Figure::single("overshoot: worst window", "%", seen.worst));
     session.add(
         Figure::single("under-admission: worst window", "%", (-seen.least).max(0.0))
@@ -130,7 +148,8 @@ fn report(session: &mut Session, counts: &[WindowCount], dropped: u64) -> anyhow
 ///
 /// Where its settings are bad, or the parent says what was not agreed.
 pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
-    let (name, address): (String, String) = (argument(args, 0, "name")?, argument(args, 1, "address")?);
+    let (name, address): (String, String) =
+        (argument(args, 0, "name")?, argument(args, 1, "address")?);
     let agent = connected(&name, &address)?;
     let rate = agent.rate(RESOURCE);
     say(&block_on(agent.ready(Duration::from_secs(10)))?)?;
@@ -168,8 +187,20 @@ mod tests {
         let second = (0..500).map(|call| (WINDOW_US + 1_000_000 + call * 100, true));
         let calls: Vec<Call> = first.chain(second).collect();
         let counts = counted(&calls, 2);
-        assert_eq!(counts[0], WindowCount { let_through: 1_050, ideal: 1_000 });
-        assert_eq!(counts[1], WindowCount { let_through: 500, ideal: 500 });
+        assert_eq!(
+            counts[0],
+            WindowCount {
+                let_through: 1_050,
+                ideal: 1_000
+            }
+        );
+        assert_eq!(
+            counts[1],
+            WindowCount {
+                let_through: 500,
+                ideal: 500
+            }
+        );
         let seen = overshoot(counts.into_iter()).expect("two windows");
         assert_eq!((seen.median, seen.worst, seen.least), (0.0, 5.0, 0.0));
     }

@@ -1,7 +1,7 @@
 //! What all benchmarks have in common, and what it is not: none of them knows another.
 //!
 //! ```text
-//! stats     medians and ranges, percentiles, ratios of interleaved rounds
+//! stats     medians and ranges, ratios of interleaved rounds
 //! clock     monotonic and thread CPU time           memory   resident bytes
 //! figure    a value, its target, its peers          child    processes that never stay behind
 //! report    for people, as JSON lines               results  RESULTS.md

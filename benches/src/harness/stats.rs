@@ -1,4 +1,4 @@
-//! Medians with their ranges, percentiles, and ratios of interleaved rounds.
+//! Medians with their ranges, and ratios of interleaved rounds.
 //!
 //! ```text
 //! rounds      ours  41 44 40      peer  80 84 82
@@ -6,7 +6,10 @@
 //! ```
 //!
 //! A ratio is taken within a round, where both sides saw the same state of the machine, and only
-//! then is the median taken. What stays true: no figure is made of no value.
+//! then is the median taken. Percentiles are those of the demonstration, so that both mean the same.
+//! What stays true: no figure is made of no value.
+
+pub use tollgate::demo::figures::percentile;
 
 /// The median of some values, and the least and the greatest of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,16 +51,6 @@ impl Spread {
     }
 }
 
-/// The value that `share` (0 to 1) of the values do not exceed: the nearest rank. None of none.
-pub fn percentile(values: &mut [u64], share: f64) -> Option<u64> {
-    let rank = (share * values.len() as f64).ceil() as usize;
-    let index = rank.clamp(1, values.len().max(1)) - 1;
-    if values.len() <= index {
-        return None;
-    }
-    Some(*values.select_nth_unstable(index).1)
-}
-
 /// Round by round, `over` divided by `under`: as many ratios as both sides have rounds.
 pub fn ratios(over: &[f64], under: &[f64]) -> Vec<f64> {
     over.iter()
@@ -81,17 +74,6 @@ mod tests {
         assert_eq!((even.median, even.low, even.high), (3.0, 1.0, 100.0));
         assert_eq!(Spread::of(&[]), None);
         assert_eq!(Spread::of(&[7.0]), Some(Spread::single(7.0)));
-    }
-
-    #[test]
-    fn a_percentile_is_the_nearest_rank() {
-        let mut values: Vec<u64> = (1..=200).rev().collect();
-        assert_eq!(percentile(&mut values, 0.5), Some(100));
-        assert_eq!(percentile(&mut values, 0.99), Some(198));
-        assert_eq!(percentile(&mut values, 1.0), Some(200));
-        assert_eq!(percentile(&mut values, 0.0), Some(1));
-        assert_eq!(percentile(&mut [7], 0.99), Some(7));
-        assert_eq!(percentile(&mut [], 0.5), None);
     }
 
     #[test]
