@@ -45,6 +45,7 @@ pub(crate) struct Clock {
 #[derive(Debug)]
 enum Source {
     Machine { origin: Instant },
+    #[cfg_attr(not(any(test, feature = "testing")), allow(dead_code, reason = "only tests move clocks"))]
     Hand { mono_us: AtomicU64, wall_us: AtomicU64 },
 }
 
@@ -61,6 +62,7 @@ impl Clock {
     }
 
     /// A clock that stands still until it is moved.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn by_hand(wall: Timestamp) -> Self {
         Self {
             mono_us: AtomicU64::new(BEGIN_US),
@@ -129,8 +131,10 @@ impl Clock {
     }
 }
 
+/// Whole microseconds, without the 128-bit division of the standard library: it is on the way of every
+/// refusal.
 fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+    duration.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(duration.subsec_micros()))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use tollgate_shared::time::Span;
 
 use crate::answer::{Allowed, Cause, Denied};
 use crate::recorder::{Event, Happened};
-use crate::resource::{IGNORED, REFUSED, Resource, WHOLE};
+use crate::resource::{GUARDED, IGNORED, REFUSED, Resource, WHOLE};
 use crate::shared::Shared;
 use crate::sight;
 use crate::stats::Counters;
@@ -40,6 +40,16 @@ struct Want {
 }
 
 const ONE: Want = Want { max: 1, min: 1 };
+
+impl Want {
+    /// What a blind agent grants: the least, but something.
+    fn least(self) -> u32 {
+        self.min.clamp(1, self.max.max(1))
+    }
+}
+
+/// What a call looks into before it is let through.
+const ATTENTION: u32 = WHOLE | REFUSED | GUARDED;
 
 impl Rate {
     pub(crate) fn new(resource: Arc<Resource>, shared: Arc<Shared>) -> Self {
@@ -166,19 +176,17 @@ impl Rate {
     #[inline]
     fn ask_and_record_admitted(&self, domain: &str, want: Want) -> Result<Allowed, Denied> {
         let fingerprint = self.resource.fingerprint(domain);
-        if self.is_surely_allowed(fingerprint) && want.max != 0 {
-            self.record_hits(domain, want);
-            return Ok(Allowed::new(want.max, false, self.resource.policy()));
+        // Almost every call ends here: nobody denied the pair or the resource. What a blind agent lets
+        // through costs the same, unless only some partitions are heard.
+        let sight = self.shared.sight.state();
+        let is_denied = self.shared.view.maybe(fingerprint);
+        if is_denied || self.resource.flags() & ATTENTION != 0 || sight == sight::SOME || want.max == 0 {
+            return self.ask_and_record_attentively(fingerprint, domain, want);
         }
-        self.ask_and_record_attentively(fingerprint, domain, want)
-    }
-
-    /// Almost every call ends here: nobody denied the pair or the resource, and all are heard.
-    #[inline]
-    fn is_surely_allowed(&self, fingerprint: u64) -> bool {
-        !self.shared.view.maybe(fingerprint)
-            && self.resource.flags() & (WHOLE | REFUSED) == 0
-            && self.shared.sight.state() == sight::ALL
+        let blind = sight != sight::ALL;
+        let copies = if blind { want.least() } else { want.max };
+        self.record_hits(domain, Want { max: copies, min: want.min });
+        Ok(Allowed::new(copies, blind, self.resource.policy()))
     }
 
     #[inline(never)]
@@ -219,7 +227,7 @@ impl Rate {
             return self.unless_killed(flags, want, || Denied::of_refusal(&refusal));
         }
         if self.is_blind(domain) {
-            let least = want.min.clamp(1, want.max.max(1));
+            let least = want.least();
             let granted = if peek { Ok(()) } else { self.resource.passes_blind(fingerprint, least, shared.clock.cached()) };
             return match granted {
                 Ok(()) => Ok(Allowed::new(least, true, policy)),

@@ -30,6 +30,8 @@ pub(crate) const WHOLE: u32 = 1;
 pub(crate) const REFUSED: u32 = 2;
 /// Denials are grants here.
 pub(crate) const IGNORED: u32 = 4;
+/// Blind calls are not just let through.
+pub(crate) const GUARDED: u32 = 8;
 
 /// One resource.
 pub(crate) struct Resource {
@@ -128,6 +130,7 @@ impl Resource {
         }
         self.set_flag(REFUSED, public.refused);
         self.set_flag(IGNORED, public.ignored);
+        self.set_flag(GUARDED, public.blind != BlindPolicy::Open);
         self.policy.store(Policy::of(public).0, Ordering::Relaxed);
     }
 

@@ -14,7 +14,7 @@ use crate::deny::Lease;
 /// Every partition is heard.
 pub(crate) const ALL: u8 = 0;
 /// Some are.
-const SOME: u8 = 1;
+pub(crate) const SOME: u8 = 1;
 /// None is.
 const NONE: u8 = 2;
 

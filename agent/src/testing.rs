@@ -115,11 +115,16 @@ impl Default for TestAgent {
 impl TestAgent {
     /// One that hears of every partition, and of no denial.
     pub fn new() -> Self {
+        Self::with_denials(4_096)
+    }
+
+    /// One with room for so many denials.
+    pub fn with_denials(denials_max: usize) -> Self {
         let moved = Arc::new(Notify::new());
         let clock = Arc::new(Clock::by_hand(BEGINNING));
-        let builder = Agent::builder().denials_max(4_096).recorder_bytes(1 << 20);
+        let builder = Agent::builder().denials_max(denials_max).recorder_bytes(1 << 20);
         let shared = Arc::new(builder.shared(clock, rand::random(), Timer::Hand(Arc::clone(&moved))));
-        let deny = DenyList::new(Arc::clone(&shared.view), 4_096);
+        let deny = DenyList::new(Arc::clone(&shared.view), denials_max);
         let lease = Lease::default();
         lease.renew(Mono::MAX);
         let sighted = (0..PARTITIONS).map(|_| Lease::default()).collect::<Vec<_>>();
@@ -224,6 +229,14 @@ impl TestAgent {
             });
         });
         recorded.clone()
+    }
+
+    /// Forgets what was recorded so far.
+    pub fn discard(&self) {
+        let mut said = self.said();
+        let WhatIsSaid { drain, recorded, .. } = &mut *said;
+        drain.drain(&self.agent.shared().recorder, |_| {});
+        recorded.clear();
     }
 
     fn say(&self, resource: &str, domain: &str, what: Said) {

@@ -261,7 +261,7 @@ impl State {
         let topics = resources.iter().map(|resource| TopicSnapshot {
             resource: (*resource).into(),
             sequence: self.sequences.get(*resource).copied().unwrap_or(0),
-            public: self.public.get(*resource).cloned().unwrap_or_default(),
+            public: self.public.get(*resource).cloned().unwrap_or(Public { version: 1, ..Public::default() }),
             told: self.live.iter().filter(|((of, _), _)| of == resource).map(|(_, told)| told.clone()).collect(),
         });
         Snapshot {

@@ -1,0 +1,62 @@
+//! The example is a service: it answers while nobody limits it, and ends in order.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+struct Service {
+    child: Child,
+    address: String,
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Examples lie beside the directory of tests; `cargo test` builds them.
+fn example() -> PathBuf {
+    let here = std::env::current_exe().expect("this test");
+    let profile = here.parent().and_then(|deps| deps.parent()).expect("a profile's directory");
+    profile.join("examples").join("axum")
+}
+
+fn start(aggregators: &str) -> Service {
+    let mut child = Command::new(example())
+        .arg("127.0.0.1:0")
+        .env_clear()
+        .env("TOLLGATE_AGGREGATORS", aggregators)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the example was built");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
+    let address = line.trim().strip_prefix("listening on ").expect("its address").to_owned();
+    Service { child, address }
+}
+
+fn get(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let request = "GET /search HTTP/1.1\r\nhost: x\r\nx-tenant: acme\r\nconnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("answered");
+    answer
+}
+
+#[test]
+fn the_example_serves_while_nobody_can_be_heard() {
+    // A port that nobody listens on: bound, and let go of.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a port");
+    let service = start(&nobody.to_string());
+    for _ in 0..20 {
+        let answer = get(&service.address);
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        assert!(answer.ends_with("found\n"), "{answer}");
+    }
+}
