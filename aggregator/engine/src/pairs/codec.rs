@@ -13,7 +13,7 @@
 use tollgate_shared::time::Timestamp;
 
 use super::alive::slot_of;
-use super::identity::{Identity, Words};
+use super::identity::{Identity, Words, pad};
 use crate::rules::Stamps;
 use crate::stream::{Pair, STAYS};
 use crate::varint;
@@ -189,7 +189,8 @@ impl Stored {
         Some(())
     }
 
-    /// What the state adds to the digest of all pairs. `buffer` is written over.
+    /// What the state adds to the digest of all pairs. `buffer` is written over: with the state, up to
+    /// a whole word, if it fits a block.
     ///
     /// Of a state that fits a block it is its bytes', of a larger one that of what its windows come
     /// to; which one it is depends on the state alone, wherever it lies.
@@ -197,6 +198,7 @@ impl Stored {
         if self.run_bytes() <= BLOCK_BYTES_MAX {
             buffer.clear();
             self.write(buffer);
+            pad(buffer);
             if buffer.len() <= BLOCK_BYTES_MAX {
                 return digest_of_bytes(identity, buffer);
             }
@@ -222,7 +224,7 @@ impl Stored {
     }
 }
 
-/// What a state of these bytes adds to the digest of all pairs.
+/// What a state of these bytes, up to a whole word, adds to the digest of all pairs.
 #[inline]
 pub(super) fn digest_of_bytes(identity: Identity, bytes: &[u8]) -> u128 {
     let mut words = Words::new();

@@ -88,6 +88,16 @@ pub(crate) fn mix(digest: u128, word: u64) -> u128 {
     (u128::from(second) << 64) | u128::from(first ^ low.rotate_left(23))
 }
 
+/// How many bytes a state of `len` bytes takes with zeros behind it up to a whole word.
+pub(super) const fn padded(len: usize) -> usize {
+    len.next_multiple_of(8)
+}
+
+/// Puts zeros behind a state up to a whole word.
+pub(super) fn pad(bytes: &mut Vec<u8>) {
+    bytes.resize(padded(bytes.len()), 0);
+}
+
 /// Sums up a state's words for a digest: each pair of them is one multiplication under keys of its
 /// own, and none waits for another, so that a state costs a few nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -116,21 +126,17 @@ impl Words {
         self.key = self.key.wrapping_add(NEXT_KEY);
     }
 
-    /// Bytes, and how many there are.
+    /// Bytes, eight at a time. Those behind the last eight do not count: see [`pad`].
     #[inline]
     pub fn add_bytes(&mut self, bytes: &[u8]) {
-        let word = |bytes: &[u8]| {
-            let mut word = [0; 8];
-            word[..bytes.len()].copy_from_slice(bytes);
-            u64::from_le_bytes(word)
-        };
-        let (wide, rest) = bytes.as_chunks::<16>();
-        for both in wide {
-            let both = u128::from_le_bytes(*both);
-            self.add(both as u64, (both >> 64) as u64);
+        let (words, _) = bytes.as_chunks::<8>();
+        let (pairs, rest) = words.as_chunks::<2>();
+        for [a, b] in pairs {
+            self.add(u64::from_le_bytes(*a), u64::from_le_bytes(*b));
         }
-        let (low, high) = rest.split_at(rest.len().min(8));
-        self.add(word(low) ^ ((bytes.len() as u64) << 56), word(high));
+        if let [last] = rest {
+            self.add(u64::from_le_bytes(*last), 0);
+        }
     }
 
     /// The digest of the words of this identity.

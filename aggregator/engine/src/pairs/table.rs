@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::alive::Alive;
 use super::arena::Arena;
 use super::codec::{BLOCK_BYTES_MAX, Head, Stored, digest_of_bytes};
-use super::identity::Identity;
+use super::identity::{Identity, pad, padded};
 use super::index::{Handle, Index};
 
 /// States above this many bytes are kept apart: reading and writing them byte by byte would cost
@@ -162,7 +162,7 @@ impl Table {
             Some(number) => self.large.swap(number, &mut self.working, 0),
             None => {
                 let _ = self.working.load_behind(&head, bytes, &mut at);
-                digest_of_bytes(open.identity, &bytes[..at])
+                digest_of_bytes(open.identity, &bytes[..padded(at)])
             }
         };
         open.alive = Some((head.leaves, digest));
@@ -294,6 +294,7 @@ impl Table {
         };
         self.bytes.clear();
         self.working.write_large(number, &mut self.bytes);
+        pad(&mut self.bytes);
         self.large.swap(number, &mut self.working, digest);
         number
     }
