@@ -19,10 +19,11 @@ pub fn start(telemetry: &Telemetry, quiet: bool, verbose: u8) -> Result<(), Fail
         (false, 1) => "debug",
         (false, _) => "trace",
     };
-    // The Kafka client repeats itself while nobody answers; the log says so once.
+    // The Kafka client repeats itself while nobody answers, and the socket library tells of every agent
+    // that comes and goes; the log says so once.
     let directives = match directives.contains("rdkafka") {
         true => directives.to_owned(),
-        false => format!("rdkafka=off,{directives}"),
+        false => format!("rdkafka=off,zeromq=warn,{directives}"),
     };
     let filter = EnvFilter::builder()
         .parse(directives)

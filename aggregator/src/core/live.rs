@@ -131,6 +131,11 @@ impl Live {
         self.resources.get(resource).into_iter().flatten()
     }
 
+    /// What is in force for one scope.
+    pub fn get(&self, resource: &str, at: &At) -> Option<(&At, &Statement)> {
+        self.resources.get(resource)?.get_key_value(at)
+    }
+
     /// The resources that have something in force.
     pub fn resources(&self) -> impl Iterator<Item = &Arc<str>> {
         self.resources.keys()

@@ -1,17 +1,42 @@
 //! Answers for those who look from outside.
 
+use std::collections::BTreeMap;
+
 use tollgate_shared::names::{EVERYBODY, partition_of_pair, partition_of_resource};
-use tollgate_shared::time::Span;
-use tollgate_shared::wire::statement::{Says, Scope};
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::statement::{Denial, Says, Scope, Statement};
 
 use super::Core;
 use super::announce::Ready;
 use super::event::{Effect, Now, QueryId};
+use super::live::At;
 use super::partition::Stage;
 use super::view::{
     DenialFilter, DenialView, DenialsView, DigestView, DigestsView, Gauges, LimitsView, PairView,
     Query, Readiness, Reply, hex, random_hex,
 };
+
+/// A denial that was found.
+struct Found<'a> {
+    resource: &'a str,
+    partition: u32,
+    statement: &'a Statement,
+    denial: &'a Denial,
+    log_now: Timestamp,
+}
+
+impl Found<'_> {
+    fn view(&self) -> DenialView {
+        let (resource, partition) = (self.resource, self.partition);
+        DenialView::new(
+            resource,
+            partition,
+            self.statement,
+            self.denial,
+            self.log_now,
+        )
+    }
+}
 
 impl Core {
     pub(super) fn answer_query(&mut self, now: Now, id: QueryId, query: Query) {
@@ -89,10 +114,10 @@ impl Core {
         resources.sort_unstable();
         let ready = self.ready(clock);
         for resource in resources {
-            let denials = self.denials_of(&ready, resource, filter.domain.as_deref());
-            for denial in denials {
+            for found in self.denials_of(&ready, resource, filter.domain.as_deref()) {
+                // There may be a million: only those that are shown are written out.
                 if view.denials.len() < filter.limit {
-                    view.denials.push(denial);
+                    view.denials.push(found.view());
                 } else {
                     view.omitted += 1;
                 }
@@ -101,29 +126,41 @@ impl Core {
         view
     }
 
-    /// The denials of a resource that have not ended, by partition and scope.
+    /// The denials of a resource that have not ended, by partition and scope: all of them, or that of
+    /// one domain ([`EVERYBODY`]: that of the whole resource).
     fn denials_of<'a>(
         &'a self,
-        ready: &'a std::collections::BTreeMap<u32, Ready>,
+        ready: &'a BTreeMap<u32, Ready>,
         resource: &'a str,
-        domain: Option<&'a str>,
-    ) -> impl Iterator<Item = DenialView> + 'a {
-        self.announcer
-            .live()
-            .of_resource(resource)
-            .filter(move |(at, _)| match (&at.scope, domain) {
-                (_, None) => true,
-                (Scope::Pair(found), Some(domain)) => &**found == domain,
-                (_, Some(_)) => false,
-            })
+        domain: Option<&str>,
+    ) -> impl Iterator<Item = Found<'a>> + 'a {
+        let live = self.announcer.live();
+        let count = self.settings.partitions;
+        let one = domain.map(|domain| match domain {
+            EVERYBODY => At {
+                partition: partition_of_resource(resource, count),
+                scope: Scope::Resource,
+            },
+            _ => At {
+                partition: partition_of_pair(resource, domain, count),
+                scope: Scope::Pair(domain.into()),
+            },
+        });
+        let one_only = one.is_some();
+        let one = one.and_then(|at| live.get(resource, &at));
+        let all = (!one_only).then(|| live.of_resource(resource));
+        one.into_iter()
+            .chain(all.into_iter().flatten())
             .filter_map(move |(at, statement)| {
                 let log_now = ready.get(&at.partition)?.log_now;
                 match &statement.says {
-                    Says::Denied(denial) if log_now < denial.end => {
-                        let view =
-                            DenialView::new(resource, at.partition, statement, denial, log_now);
-                        Some(view)
-                    }
+                    Says::Denied(denial) if log_now < denial.end => Some(Found {
+                        resource,
+                        partition: at.partition,
+                        statement,
+                        denial,
+                        log_now,
+                    }),
                     _ => None,
                 }
             })
@@ -132,10 +169,9 @@ impl Core {
     fn pair_view(&self, clock: Span, resource: &str, domain: &str) -> PairView {
         let count = self.settings.partitions;
         // A resource's own pair, under its global limit, is ruled where its totals go.
-        let everybody = domain == EVERYBODY;
-        let index = match everybody {
-            true => partition_of_resource(resource, count),
-            false => partition_of_pair(resource, domain, count),
+        let index = match domain {
+            EVERYBODY => partition_of_resource(resource, count),
+            _ => partition_of_pair(resource, domain, count),
         };
         let partition = self.partitions.get(index as usize);
         let state = partition.and_then(|p| p.ruler.pair(resource, domain));
@@ -151,8 +187,9 @@ impl Core {
             version: partition.map_or(0, |p| p.ruler.version()),
             state,
             denial: self
-                .denials_of(&ready, resource, (!everybody).then_some(domain))
-                .find(|denial| denial.domain.is_none() == everybody),
+                .denials_of(&ready, resource, Some(domain))
+                .next()
+                .map(|found| found.view()),
         }
     }
 

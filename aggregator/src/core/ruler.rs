@@ -129,7 +129,7 @@ impl Ruler {
                 .rulings
                 .statements
                 .drain(..)
-                .map(|said| (Arc::from(said.resource), said.statement))
+                .map(|said| (said.resource, said.statement))
                 .collect(),
             totals: self.rulings.totals_due.drain(..).map(due).collect(),
             applied_total: match record {
