@@ -1,0 +1,166 @@
+//! Limits that come late, lose or are bad, and records that cannot be ruled.
+
+use tollgate::core::event::{Event, LimitsFile};
+use tollgate::log::Stream;
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick};
+
+use crate::LIMITS;
+use crate::world::{Fate, MemoryLog, PARTITIONS, STRANGER, World};
+
+#[test]
+fn a_partition_waits_for_limits_that_it_is_pointed_at_and_loses_nothing() {
+    let mut world = World::new(LIMITS);
+    // Another owner of the same log brings in a version, points at it, and rules on.
+    let mut other = World::on(world.log.clone(), 2);
+    other.clock = world.clock;
+    other.push(&LIMITS.replace("5/m", "2/m"));
+    other.hit("search", "acme", 3);
+    other.settle();
+    // This one is given the partitions first.
+    world.log = other.log.clone();
+    world.fate = Box::new(|_, _| Fate::Refused);
+    world.held = vec![Stream::Limits];
+    world.settle();
+    let why = world.why_not_ready();
+    assert_eq!(why.len(), PARTITIONS as usize);
+    assert!(
+        why.iter()
+            .all(|why| why.contains("waits for limits version")),
+        "{why:?}"
+    );
+    world.held.clear();
+    world.settle();
+    for (theirs, ours) in other
+        .digests()
+        .partitions
+        .iter()
+        .zip(world.digests().partitions)
+    {
+        assert_eq!((theirs.offset, &theirs.digest), (ours.offset, &ours.digest));
+        assert_eq!(theirs.version, ours.version);
+    }
+    assert_eq!(world.told(), 1);
+}
+
+#[test]
+fn limits_that_lose_a_race_are_pushed_again() {
+    let mut world = World::new(LIMITS);
+    // Somebody else pushes at the same time: his chunk is in the log before ours.
+    let other = LIMITS.replace("5/m", "3/m");
+    let mut rival = World::on(world.log.clone(), 2);
+    rival.clock = world.clock;
+    rival.settle();
+    rival.read_limits_file(&other);
+    rival.settle();
+    let theirs = rival.log.streams[&(Stream::Limits, 0)]
+        .last()
+        .unwrap()
+        .bytes
+        .to_vec();
+    world.held = vec![Stream::Limits];
+    world.put(Stream::Limits, 0, theirs);
+    world.read_limits_file(&LIMITS.replace("5/m", "4/m"));
+    world.settle();
+    world.held.clear();
+    world.run_for(Span::from_secs(3));
+    assert_eq!(world.counters().pushes_void, 1);
+    world.hit("search", "acme", 4);
+    world.settle();
+    assert_eq!(world.pair("search", "acme").state.unwrap().tier_limit, 4);
+}
+
+#[test]
+fn a_bad_file_and_an_empty_log_leave_nothing_to_rule_by() {
+    let bad = |text: Result<&str, &str>| LimitsFile {
+        name: "limits.toml".to_owned(),
+        text: text.map(str::to_owned).map_err(str::to_owned),
+    };
+    let mut world = World::on(MemoryLog::default(), 1);
+    world.step(Event::LimitsFile(bad(Ok("[rate.r]\nrats = 1\n"))));
+    world.settle();
+    assert!(world.gave_up.is_some_and(|why| why.contains("rats")));
+
+    let good = World::new(LIMITS);
+    let mut world = World::on(good.log, 1);
+    world.step(Event::LimitsFile(bad(Err("No such file"))));
+    world.run_for(Span::from_secs(1));
+    assert_eq!(world.gave_up, None);
+    assert!(world.why_not_ready().is_empty());
+}
+
+#[test]
+fn what_cannot_be_read_is_kept_aside_and_stops_nothing() {
+    let mut world = World::new(LIMITS);
+    let (partition, mut cut) = world.batch("search", "acme", 5);
+    let (_, good) = world.batch("search", "acme", 5);
+    cut.truncate(cut.len() - 2);
+    world.put(Stream::Hits, partition, cut.clone());
+    world.put(Stream::Hits, partition, vec![7, 7, 7]);
+    let at = world.put(Stream::Hits, partition, vec![1, 0x80 | 40, 1]);
+    // Signed by somebody without the key.
+    let stranger = MacKey::derive(b"not the fleet's");
+    let tick = Tick {
+        log: STRANGER,
+        owner: "x",
+        instance: 1,
+        number: 1,
+    };
+    world.put(
+        Stream::Hits,
+        partition,
+        OwnersPen::new(&stranger, partition).tick(&tick),
+    );
+    let pointer = Pointer {
+        version: 1,
+        digest: [9; 32],
+    };
+    world.put(
+        Stream::Hits,
+        partition,
+        OwnersPen::new(&stranger, partition).pointer(&pointer),
+    );
+    // Of this fleet, and to a version that does not exist.
+    let forged = Pointer {
+        version: 0,
+        digest: [9; 32],
+    };
+    world.put(
+        Stream::Hits,
+        partition,
+        OwnersPen::new(&MacKey::UNPROTECTED, partition).pointer(&forged),
+    );
+    world.put(Stream::Hits, partition, good);
+    world.settle();
+    let counters = world.counters();
+    assert_eq!(
+        (counters.undecodable, counters.forged, counters.skipped),
+        (2, 2, 1)
+    );
+    assert_eq!(world.asides.len(), 4);
+    assert_eq!(&world.asides[0].bytes[..], &cut[..]);
+    assert!(
+        world
+            .asides
+            .iter()
+            .all(|aside| aside.offset != at && !aside.why.is_empty())
+    );
+    assert_eq!(world.told(), 1, "the good record behind them was ruled");
+    assert!(world.why_not_ready().is_empty());
+}
+
+#[test]
+fn an_unknown_kind_that_may_not_be_skipped_stops_its_partition_alone() {
+    let mut world = World::new(LIMITS);
+    let (partition, good) = world.batch("search", "acme", 5);
+    let at = world.put(Stream::Hits, partition, vec![1, 40, 1]);
+    world.put(Stream::Hits, partition, good);
+    world.run_for(Span::from_secs(1));
+    let why = world.why_not_ready();
+    assert_eq!(why.len(), 1);
+    assert!(why[0].contains("kind 40"), "{why:?}");
+    assert_eq!(world.told(), 0);
+    let stopped = &world.digests().partitions[partition as usize];
+    assert_eq!((stopped.stage, stopped.offset), ("stopped", at));
+}

@@ -1,0 +1,75 @@
+//! Promises of `tollgate hit`, kept by real processes: an agent here, an aggregator there.
+
+mod support;
+
+use support::{LIMITS, directory, serve};
+
+#[test]
+fn hit_is_let_through_until_the_denial_comes_and_then_refused() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let address = served.agents.to_string();
+    let hit = |domain: &str, more: &[&str]| {
+        let args = ["hit", "api.search", domain, "--aggregator", &address];
+        support::run(dir.path(), &[&args[..], more].concat())
+    };
+    let (code, stdout, stderr) = hit("acme", &["-n", "30", "--format", "json"]);
+    assert_eq!(code, 1, "{stdout}{stderr}");
+    let answers: Vec<serde_json::Value> = stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(answers.len(), 30);
+    assert!(
+        answers[..5]
+            .iter()
+            .all(|answer| answer["allowed"] == true && answer["blind"] == false)
+    );
+    let refused: Vec<_> = answers
+        .iter()
+        .filter(|answer| answer["allowed"] == false)
+        .collect();
+    // Between the filling hit and the denial's arrival some are let through: a few at 20 ms each.
+    assert!(15 <= refused.len(), "{stdout}");
+    assert_eq!(refused[0]["cause"], "tier 1");
+    assert_eq!(answers[29]["allowed"], false);
+    // The code leads to the denial that the aggregator shows.
+    let shown = served.json("/v1/denials?domain=acme");
+    assert_eq!(shown["denials"][0]["code"], refused[0]["code"]);
+    // Another process starts with the deny list, and is refused with its first hit.
+    let (code, stdout, _) = hit("acme", &[]);
+    assert_eq!(code, 1);
+    assert!(
+        stdout.contains("refused: tier 1, open again in 5"),
+        "{stdout}"
+    );
+    let (code, stdout, _) = hit("globex", &[]);
+    assert_eq!(
+        (code, stdout.trim_end().ends_with("allowed")),
+        (0, true),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn hit_without_an_aggregator_says_so_and_goes_on_blind_only_when_told() {
+    let dir = directory(LIMITS);
+    let nobody = [
+        "hit",
+        "api.search",
+        "acme",
+        "--aggregator",
+        "127.0.0.1:1",
+        "--wait",
+        "200ms",
+    ];
+    let (code, _, stderr) = support::run(dir.path(), &nobody);
+    assert_eq!(code, 69, "{stderr}");
+    assert!(stderr.contains("no aggregator answers"), "{stderr}");
+    let (code, stdout, _) = support::run(dir.path(), &[&nobody[..], &["--blind"]].concat());
+    assert_eq!(code, 0);
+    assert!(stdout.contains("allowed (blind)"), "{stdout}");
+    let (code, _, stderr) = support::run(dir.path(), &["hit", "api.*", "acme"]);
+    assert_eq!(code, 64, "{stderr}");
+}
