@@ -11,6 +11,7 @@ use tollgate_shared::wire::link::{FromAggregator, Refusal};
 use tollgate_shared::wire::record::kind;
 use world::{Fate, MemoryLog, PARTITIONS, World};
 
+/// What most of these worlds are ruled by.
 pub const LIMITS: &str = r#"
 version = 1
 rules = 1
