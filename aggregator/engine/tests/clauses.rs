@@ -365,8 +365,14 @@ fn the_next_generation_of_a_log_says_again_what_is_in_force() {
     // The state goes on: the pairs are the same ones.
     play.hits("api.search", &["acme"]);
     assert_eq!(play.counts().excess, 1);
-    play.log = LOG;
-    assert_eq!(play.tick(1_000), Fate::OfAnotherLog);
+    let twin = LogId {
+        generation: 2,
+        random: 7,
+    };
+    for other in [LOG, twin] {
+        play.log = other;
+        assert_eq!(play.tick(1_000), Fate::OfAnotherLog);
+    }
     assert_eq!(
         play.engine.log_time(),
         Some(Timestamp::from_micros(START_US))

@@ -57,6 +57,20 @@ impl LiveDenial {
     }
 }
 
+/// How a scope stands after an entry, and how it stood before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    pub identity: Identity,
+    /// The place of the entry.
+    pub place: Place,
+    /// The pair's time.
+    pub now: Timestamp,
+    /// The end that was stated last.
+    pub before: Option<Timestamp>,
+    /// The denial by now.
+    pub denial: Option<Denial>,
+}
+
 /// All of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Denials {
@@ -66,6 +80,40 @@ pub(super) struct Denials {
 }
 
 impl Denials {
+    /// Says what has changed about a scope; nothing, where the end in force is what it was. `names`
+    /// gives its resource and domain.
+    pub fn follow(
+        &mut self,
+        standing: Standing,
+        names: impl FnOnce() -> (Arc<str>, Option<Arc<str>>),
+        rulings: &mut Rulings,
+    ) {
+        let Standing {
+            identity, place, ..
+        } = standing;
+        // What had ended by itself at the pair's time needs no lift.
+        let in_force = standing.before.filter(|end| standing.now < *end);
+        if in_force == standing.denial.map(|denial| denial.end) {
+            if standing.before.is_some() && in_force.is_none() {
+                self.live.remove(&identity);
+            }
+            return;
+        }
+        match standing.denial {
+            Some(denial) => {
+                let (resource, domain) = names();
+                let live = LiveDenial {
+                    resource,
+                    domain,
+                    place,
+                    denial,
+                };
+                self.deny(identity, live, rulings);
+            }
+            None => self.lift(identity, place, rulings),
+        }
+    }
+
     /// A scope is denied: states it.
     pub fn deny(&mut self, identity: Identity, live: LiveDenial, rulings: &mut Rulings) {
         rulings

@@ -21,11 +21,11 @@ use tollgate_shared::wire::hits::{Hit, HitBatch};
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::Engine;
-use super::denials::LiveDenial;
+use super::denials::Standing;
 use super::epochs::{Batch, Freshness};
 use super::rulings::{Correction, Counts, Fate, ResourceCounts, Rulings, TotalDue};
 use crate::limits::{Limits, Mode, RateClass, RateResource};
-use crate::pairs::{Hint, Identity, Opened, Prefix, slot_of};
+use crate::pairs::{Hint, Identity, Opened, Prefix, Stored, slot_of};
 use crate::rules::request::Request;
 use crate::stream::{Closed, Closure, Ruled};
 
@@ -97,6 +97,16 @@ struct Common<'l> {
 }
 
 impl Context<'_, '_> {
+    /// Counts what became of an entry's hits.
+    fn count(&mut self, ruled: Ruled, at: Timestamp) {
+        self.counts.granted += ruled.granted;
+        self.counts.excess += ruled.excess;
+        self.counts.late += ruled.late;
+        if 0 < ruled.granted && self.rule.has_global() {
+            self.granted.push((at.as_millis(), ruled.granted));
+        }
+    }
+
     fn shared_name(&mut self) -> Arc<str> {
         self.shared_name
             .get_or_insert_with(|| self.name.into())
@@ -196,6 +206,33 @@ impl Engine {
             place: Place::of_record(self.log.unwrap_or_default(), offset),
         };
         let (numbers, mut contexts) = self.contexts(&limits, batch);
+        self.entries(&common, batch, &numbers, &mut contexts, rulings);
+        for refused in batch.refused() {
+            let counts = &mut contexts[numbers[refused.resource as usize]].counts;
+            counts.refused_calls = counts.refused_calls.saturating_add(refused.calls);
+            counts.refused_copies = counts.refused_copies.saturating_add(refused.copies);
+        }
+        for context in contexts {
+            self.conclude(offset, context, rulings);
+        }
+        // A record that brings in as much as fits takes back no more than a part of that at once.
+        let entries = entries.min(SWEEP_ENTRIES_MAX);
+        self.table.sweep(
+            SWEEP_BLOCKS + entries * SWEEP_BLOCKS_PER_ENTRY,
+            SWEEP_PAIRS + entries * SWEEP_PAIRS_PER_ENTRY,
+        );
+        Fate::Applied
+    }
+
+    /// Rules the entries of a batch, in their order.
+    fn entries(
+        &mut self,
+        common: &Common<'_>,
+        batch: &HitBatch<'_>,
+        numbers: &[usize],
+        contexts: &mut [Context<'_, '_>],
+        rulings: &mut Rulings,
+    ) {
         let mut ahead = Vec::with_capacity(AHEAD);
         let mut hits = (0..).zip(batch.hits());
         loop {
@@ -218,24 +255,9 @@ impl Engine {
             self.table
                 .read_ahead(pairs.map(|ahead| (ahead.identity, &mut ahead.hint)));
             for ahead in &ahead {
-                self.entry(&common, &mut contexts[ahead.context], ahead, rulings);
+                self.entry(common, &mut contexts[ahead.context], ahead, rulings);
             }
         }
-        for refused in batch.refused() {
-            let counts = &mut contexts[numbers[refused.resource as usize]].counts;
-            counts.refused_calls = counts.refused_calls.saturating_add(refused.calls);
-            counts.refused_copies = counts.refused_copies.saturating_add(refused.copies);
-        }
-        for context in contexts {
-            self.conclude(offset, context, rulings);
-        }
-        // A record that brings in as much as fits takes back no more than a part of that at once.
-        let entries = entries.min(SWEEP_ENTRIES_MAX);
-        self.table.sweep(
-            SWEEP_BLOCKS + entries * SWEEP_BLOCKS_PER_ENTRY,
-            SWEEP_PAIRS + entries * SWEEP_PAIRS_PER_ENTRY,
-        );
-        Fate::Applied
     }
 
     /// A context for each resource that a batch names, and for each index of the batch its context:
@@ -272,101 +294,77 @@ impl Engine {
         ahead: &Ahead<'_>,
         rulings: &mut Rulings,
     ) {
-        let (hit, identity) = (&ahead.hit, ahead.identity);
-        let counts = &mut context.counts;
+        let hit = &ahead.hit;
         let copies = u64::from(hit.copies);
-        counts.entries += 1;
+        context.counts.entries += 1;
         let (limits, nothing) = (common.limits, &common.nothing);
         let Some((class, stated)) = context.rule.class_of(limits, nothing, hit.domain) else {
-            counts.unconfigured += copies;
+            context.counts.unconfigured += copies;
             return;
         };
         let at = common.instant(hit.at);
         if TOO_OLD < common.appended.since(at) {
-            counts.too_old += copies;
+            context.counts.too_old += copies;
             return;
         }
-        match self.table.open_near(identity, ahead.hint) {
-            Opened::Known => {
-                let working = self.table.working();
-                if working.ordinal != self.steps.newest().ordinal {
-                    self.steps.migrate(working, context.name, hit.domain);
-                }
-            }
-            Opened::New => {
-                if self.is_misrouted(context.name, hit.domain) {
-                    self.table.abandon();
-                    counts.misrouted += copies;
-                    return;
-                }
-                if limits.engine().pairs_per_partition_max <= self.table.alive().count() {
-                    self.table.abandon();
-                    counts.at_cap += copies;
-                    return;
-                }
-                let ordinal = self.steps.newest().ordinal;
-                self.table.working().begin(class.tiers.len(), ordinal);
-            }
+        if !self.open_pair(limits, class, context, ahead) {
+            return;
         }
         let working = self.table.working();
-        let request = Request {
-            copies,
-            min: u64::from(hit.min.unwrap_or(0)),
-        };
-        let Ruled {
-            granted,
-            excess,
-            late,
-            open,
-        } = working.pair.entry(class, at, request);
-        let now = working.pair.now();
-        let closure = match stated && !open {
-            true => working.pair.closure(class, now),
-            false => None,
-        };
         let before = working.stated;
-        working.stated = closure.map(|closure| closure.end);
-        let after = working.stated;
-        let stays = working
-            .pair
-            .stays_until(class)
-            .max(after.unwrap_or_default());
-        working.leaves = slot_of(stays);
+        let (ruled, closure) = rule(working, class, at, hit, stated);
+        let now = working.pair.now();
         if !self.table.close() {
-            counts.at_cap += copies;
+            context.counts.at_cap += copies;
             return;
         }
-        counts.granted += granted;
-        counts.excess += excess;
-        counts.late += late;
-        if context.rule.has_global() && 0 < granted {
-            context.granted.push((at.as_millis(), granted));
-        }
-        // What had ended by itself at the pair's time needs no lift.
-        let in_force = before.filter(|end| now < *end);
-        if in_force == after {
-            if before.is_some() && after.is_none() {
-                self.denials.end(identity);
-            }
-            return;
-        }
-        let place = Place {
-            entry: ahead.number,
-            ..common.place
+        context.count(ruled, at);
+        let version = self.steps.newest().version;
+        let denial = closure.map(|closure| context.rule.denial(class, closure, version));
+        let standing = Standing {
+            identity: ahead.identity,
+            place: Place {
+                entry: ahead.number,
+                ..common.place
+            },
+            now,
+            before,
+            denial,
         };
-        match closure {
-            Some(closure) => {
-                let version = self.steps.newest().version;
-                let live = LiveDenial {
-                    resource: context.shared_name(),
-                    domain: Some(hit.domain.into()),
-                    place,
-                    denial: context.rule.denial(class, closure, version),
-                };
-                self.denials.deny(identity, live, rulings);
+        let names = || (context.shared_name(), Some(hit.domain.into()));
+        self.denials.follow(standing, names, rulings);
+    }
+
+    /// Opens the pair of an entry; false, and the entry is counted, if it is not ruled here.
+    #[inline]
+    fn open_pair(
+        &mut self,
+        limits: &Limits,
+        class: &RateClass,
+        context: &mut Context<'_, '_>,
+        ahead: &Ahead<'_>,
+    ) -> bool {
+        let (resource, domain) = (context.name, ahead.hit.domain);
+        let ordinal = self.steps.newest().ordinal;
+        if self.table.open_near(ahead.identity, ahead.hint) == Opened::Known {
+            let working = self.table.working();
+            if working.ordinal != ordinal {
+                self.steps.migrate(working, resource, domain);
             }
-            None => self.denials.lift(identity, place, rulings),
+            return true;
         }
+        let copies = u64::from(ahead.hit.copies);
+        let uncounted = if self.is_misrouted(resource, domain) {
+            &mut context.counts.misrouted
+        } else if limits.engine().pairs_per_partition_max <= self.table.alive().count() {
+            &mut context.counts.at_cap
+        } else {
+            self.table.working().begin(class.tiers.len(), ordinal);
+            return true;
+        };
+        *uncounted += copies;
+        self.table.abandon();
+        false
     }
 
     /// Whether a pair belongs to another partition. Asked of new pairs alone: whoever is known
@@ -396,6 +394,31 @@ impl Engine {
             granted: by_millisecond(context.granted),
         });
     }
+}
+
+/// Rules an entry on its pair, under which it is kept from then on; what became of its hits, and
+/// whether the pair is closed now.
+#[inline]
+fn rule(
+    working: &mut Stored,
+    class: &RateClass,
+    at: Timestamp,
+    hit: &Hit<'_>,
+    stated: bool,
+) -> (Ruled, Option<Closure>) {
+    let request = Request {
+        copies: u64::from(hit.copies),
+        min: u64::from(hit.min.unwrap_or(0)),
+    };
+    let ruled = working.pair.entry(class, at, request);
+    let closure = match stated && !ruled.open {
+        true => working.pair.closure(class, working.pair.now()),
+        false => None,
+    };
+    working.stated = closure.map(|closure| closure.end);
+    let stays = working.pair.stays_until(class);
+    working.leaves = slot_of(stays.max(working.stated.unwrap_or_default()));
+    (ruled, closure)
 }
 
 impl Common<'_> {

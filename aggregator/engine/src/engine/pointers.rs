@@ -17,7 +17,7 @@ use tollgate_shared::wire::record::Pointer;
 use tollgate_shared::wire::statement::Denial;
 
 use super::Engine;
-use super::denials::LiveDenial;
+use super::denials::{LiveDenial, Standing};
 use super::hits::Rule;
 use super::rulings::{Fate, Rulings, Stop};
 use super::totals::global_denial;
@@ -141,18 +141,15 @@ impl Engine {
         if end == Some(stated) {
             return;
         }
-        match denial {
-            Some(denial) => {
-                let place = *place;
-                let live = LiveDenial {
-                    place,
-                    denial,
-                    ..live
-                };
-                self.denials.deny(identity, live, rulings);
-            }
-            None => self.denials.lift(identity, *place, rulings),
-        }
+        let standing = Standing {
+            identity,
+            place: *place,
+            now,
+            before: Some(stated),
+            denial,
+        };
+        let names = || (live.resource, live.domain);
+        self.denials.follow(standing, names, rulings);
         place.entry = place.entry.saturating_add(1);
     }
 }

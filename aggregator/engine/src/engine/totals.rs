@@ -16,7 +16,7 @@ use tollgate_shared::wire::record::Totals;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::Engine;
-use super::denials::LiveDenial;
+use super::denials::Standing;
 use super::hits::Rule;
 use super::rulings::{Counts, Fate, ResourceCounts, Rulings};
 use crate::limits::RateClass;
@@ -64,29 +64,27 @@ impl Engine {
             return Fate::TotalOutOfOrder;
         }
         let limits = self.steps.newest().limits.clone();
-        let (limit, stated) = match Rule::of(&limits, resource) {
-            Rule::Limited { rate, stated } => match rate.global() {
-                Some(limit) => (limit, stated),
-                None => return Fate::TotalUnlimited,
-            },
-            Rule::Refused { .. } | Rule::Free => return Fate::TotalUnlimited,
+        let Rule::Limited { rate, stated } = Rule::of(&limits, resource) else {
+            return Fate::TotalUnlimited;
+        };
+        let Some(limit) = rate.global() else {
+            return Fate::TotalUnlimited;
         };
         if totals.granted().next().is_none() {
             return Fate::Applied;
         }
         let identity = self.identities.of_resource(resource).of(EVERYBODY);
-        match self.table.open(identity) {
-            Opened::Known => self.steps.migrate_whole(self.table.working()),
-            Opened::New => {
-                if limits.engine().pairs_per_partition_max <= self.table.alive().count() {
-                    self.table.abandon();
-                    return Fate::TotalAtCap;
-                }
-                let ordinal = self.steps.newest().ordinal;
-                self.table.working().begin(0, ordinal);
-            }
+        if self.table.open(identity) == Opened::Known {
+            self.steps.migrate_whole(self.table.working());
+        } else if limits.engine().pairs_per_partition_max <= self.table.alive().count() {
+            self.table.abandon();
+            return Fate::TotalAtCap;
+        } else {
+            let ordinal = self.steps.newest().ordinal;
+            self.table.working().begin(0, ordinal);
         }
         let working = self.table.working();
+        let before = working.stated;
         let counts = count(limit, working, totals);
         let now = working.pair.now();
         let version = self.steps.newest().version;
@@ -94,11 +92,9 @@ impl Engine {
             true => global_denial(limit, working, now, version),
             false => None,
         };
-        let before = working.stated;
         working.stated = denial.map(|denial| denial.end);
-        let after = working.stated;
         let stays = working.pair.stays_until(&RateClass::default());
-        working.leaves = slot_of(stays.max(after.unwrap_or_default()));
+        working.leaves = slot_of(stays.max(working.stated.unwrap_or_default()));
         if !self.table.close() {
             return Fate::TotalAtCap;
         }
@@ -106,26 +102,15 @@ impl Engine {
             resource: resource.into(),
             counts,
         });
-        let in_force = before.filter(|end| now < *end);
-        if in_force == after {
-            if before.is_some() && after.is_none() {
-                self.denials.end(identity);
-            }
-            return Fate::Applied;
-        }
-        let place = Place::of_record(self.log.unwrap_or_default(), offset);
-        match denial {
-            Some(denial) => {
-                let live = LiveDenial {
-                    resource: resource.into(),
-                    domain: None,
-                    place,
-                    denial,
-                };
-                self.denials.deny(identity, live, rulings);
-            }
-            None => self.denials.lift(identity, place, rulings),
-        }
+        let standing = Standing {
+            identity,
+            place: Place::of_record(self.log.unwrap_or_default(), offset),
+            now,
+            before,
+            denial,
+        };
+        let names = || (resource.into(), None);
+        self.denials.follow(standing, names, rulings);
         Fate::Applied
     }
 }

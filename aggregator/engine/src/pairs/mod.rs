@@ -16,6 +16,7 @@ mod arena;
 mod codec;
 mod identity;
 mod index;
+mod large;
 mod table;
 
 pub(crate) use alive::slot_of;

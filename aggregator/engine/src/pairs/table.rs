@@ -12,13 +12,13 @@
 //! whether or not its memory was taken back.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::alive::Alive;
 use super::arena::Arena;
 use super::codec::{BLOCK_BYTES_MAX, Head, Stored, digest_of_bytes};
 use super::identity::{Identity, pad, padded};
 use super::index::{Handle, Index};
+use super::large::Large;
 
 /// States above this many bytes are kept apart: reading and writing them byte by byte would cost
 /// more than the rules themselves.
@@ -52,14 +52,6 @@ struct Open {
     alive: Option<(u64, u128)>,
     /// The version by which it was ruled last, if it was in memory.
     ordinal: Option<u32>,
-}
-
-/// States that outgrew blocks, by number. Shared with a frozen copy until they change.
-#[derive(Clone, Default)]
-struct Large {
-    /// Each with what it adds to the digest.
-    states: Vec<(Arc<Stored>, u128)>,
-    free: Vec<u32>,
 }
 
 /// All pairs of a partition.
@@ -396,10 +388,7 @@ impl FrozenTable {
 fn read_at(arena: &Arena, large: &Large, alive: &Alive, handle: Handle) -> Option<Stored> {
     let head = Head::read(arena.state(handle), &mut 0).filter(|head| alive.is(head.leaves))?;
     match head.large {
-        Some(number) => large
-            .states
-            .get(number as usize)
-            .map(|(state, _)| (**state).clone()),
+        Some(number) => large.get(number).cloned(),
         None => {
             let mut stored = Stored::default();
             stored.read(arena.state(handle), &mut 0)?;
@@ -408,134 +397,5 @@ fn read_at(arena: &Arena, large: &Large, alive: &Alive, handle: Handle) -> Optio
     }
 }
 
-impl Large {
-    fn insert(&mut self) -> u32 {
-        if let Some(number) = self.free.pop() {
-            return number;
-        }
-        self.states.push(Default::default());
-        self.states.len() as u32 - 1
-    }
-
-    fn remove(&mut self, number: u32) {
-        if let Some(state) = self.states.get_mut(number as usize) {
-            *state = Default::default();
-            self.free.push(number);
-        }
-    }
-
-    /// Changes a state for the working copy's, and that for the state; takes the new one's digest
-    /// and gives the old one's.
-    fn swap(&mut self, number: u32, working: &mut Stored, digest: u128) -> u128 {
-        let Some((state, digest_before)) = self.states.get_mut(number as usize) else {
-            return 0;
-        };
-        match Arc::get_mut(state) {
-            Some(state) => std::mem::swap(state, working),
-            None => {
-                let copy = (**state).clone();
-                *state = Arc::new(std::mem::replace(working, copy));
-            }
-        }
-        std::mem::replace(digest_before, digest)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use proptest::prelude::*;
-    use tollgate_shared::time::Timestamp;
-
-    use super::*;
-    use crate::pairs::{mix, slot_of};
-    use crate::rules::picture::class;
-    use crate::rules::request::Request;
-    use crate::stream::{Pair, STAYS};
-
-    fn identity(n: u64) -> Identity {
-        Identity(mix(mix(1, n), 2))
-    }
-
-    /// A slot and a pair's history: the table against a plain map of histories.
-    #[derive(Clone, Debug)]
-    enum Step {
-        Entry {
-            pair: u64,
-            later_us: u64,
-            copies: u64,
-        },
-        Tick {
-            slots: u64,
-        },
-        Sweep {
-            blocks: u32,
-        },
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            12 => (0u64..12, 0u64..300_000, 1u64..3).prop_map(|(pair, later_us, copies)| {
-                Step::Entry { pair: pair * pair / 4, later_us, copies }
-            }),
-            1 => (1u64..900).prop_map(|slots| Step::Tick { slots }),
-            1 => (1u32..9).prop_map(|blocks| Step::Sweep { blocks }),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn a_table_is_a_plain_map(steps in prop::collection::vec(step(), 1..400)) {
-            let class = class("200/20s | 90/1s active 2s cooldown 3s");
-            let mut table = Table::new();
-            let mut plain: BTreeMap<u64, (Pair, u64)> = BTreeMap::new();
-            let mut now = Timestamp::from_micros(1 << 50);
-            let mut slot = slot_of(now);
-            table.advance(slot);
-            for step in steps {
-                match step {
-                    Step::Entry { pair, later_us, copies } => {
-                        now = Timestamp::from_micros(now.as_micros() + later_us);
-                        let request = Request { copies, min: 0 };
-                        let stays = slot_of(now.saturating_add(STAYS)) + pair % 3;
-                        let leaves = stays.max(slot);
-                        let opened = table.open(identity(pair));
-                        prop_assert_eq!(opened == Opened::Known, plain.contains_key(&pair));
-                        let working = table.working();
-                        if opened == Opened::New {
-                            *working = Stored { pair: Pair::of(&class), ..Stored::default() };
-                        }
-                        let got = working.pair.entry(&class, now, request);
-                        working.leaves = stays;
-                        prop_assert!(table.close());
-                        let new = || (Pair::of(&class), 0);
-                        let (kept, kept_leaves) = plain.entry(pair).or_insert_with(new);
-                        prop_assert_eq!(got, kept.entry(&class, now, request));
-                        *kept_leaves = leaves;
-                    }
-                    Step::Tick { slots } => {
-                        slot += slots;
-                        table.advance(slot);
-                        plain.retain(|_, (_, leaves)| slot <= *leaves);
-                    }
-                    Step::Sweep { blocks } => table.sweep(blocks, 3),
-                }
-                prop_assert_eq!(table.alive().count(), plain.len() as u64);
-                let digest = plain.iter().fold(0u128, |sum, (n, (pair, leaves))| {
-                    let mut stored = Stored {
-                        pair: pair.clone(),
-                        leaves: *leaves,
-                        ..Stored::default()
-                    };
-                    sum.wrapping_add(stored.digest(identity(*n), &mut Vec::new()))
-                });
-                prop_assert_eq!(table.alive().digest(), digest);
-            }
-            table.sweep(10_000, 10_000);
-            table.sweep(10_000, 10_000);
-            prop_assert_eq!(table.in_memory(), plain.len());
-            prop_assert_eq!(table.freeze().pairs().count(), plain.len());
-        }
-    }
-}
+mod tests;

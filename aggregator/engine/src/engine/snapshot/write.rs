@@ -42,6 +42,19 @@ pub(super) fn write(frozen: &Frozen, sink: &mut dyn FnMut(Vec<u8>)) {
             stored.write(bytes);
         });
     }
+    write_denials(frozen, &mut chunks);
+    write_agents(frozen, &mut chunks);
+    write_chains(frozen, &mut chunks);
+    chunks.begin(kind::END);
+    let sum = chunks.sum.bytes();
+    chunks.item(|bytes| {
+        bytes.extend_from_slice(&frozen.digest.to_le_bytes());
+        bytes.extend_from_slice(&sum);
+    });
+    chunks.finish();
+}
+
+fn write_denials(frozen: &Frozen, chunks: &mut Chunks<'_>) {
     chunks.begin(kind::DENIALS);
     for (identity, live) in &frozen.denials {
         chunks.item(|bytes| {
@@ -61,6 +74,9 @@ pub(super) fn write(frozen: &Frozen, sink: &mut dyn FnMut(Vec<u8>)) {
             varint::write(bytes, live.denial.window.as_micros());
         });
     }
+}
+
+fn write_agents(frozen: &Frozen, chunks: &mut Chunks<'_>) {
     chunks.begin(kind::AGENTS);
     for (who, epoch) in &frozen.epochs {
         chunks.item(|bytes| {
@@ -73,6 +89,9 @@ pub(super) fn write(frozen: &Frozen, sink: &mut dyn FnMut(Vec<u8>)) {
             write_optional(epoch.least_before_us.map(|us| us as u64), bytes);
         });
     }
+}
+
+fn write_chains(frozen: &Frozen, chunks: &mut Chunks<'_>) {
     chunks.begin(kind::CHAINS);
     for (resource, offset) in &frozen.due {
         chunks.item(|bytes| {
@@ -89,13 +108,6 @@ pub(super) fn write(frozen: &Frozen, sink: &mut dyn FnMut(Vec<u8>)) {
             varint::write(bytes, *offset);
         });
     }
-    chunks.begin(kind::END);
-    let sum = chunks.sum.bytes();
-    chunks.item(|bytes| {
-        bytes.extend_from_slice(&frozen.digest.to_le_bytes());
-        bytes.extend_from_slice(&sum);
-    });
-    chunks.finish();
 }
 
 fn write_head(frozen: &Frozen, bytes: &mut Vec<u8>) {
