@@ -25,23 +25,31 @@ struct App {
 
 /// Refused calls end at the `?`: 429, with Retry-After.
 async fn search(State(app): State<App>, headers: HeaderMap) -> Result<Response, Denied> {
-    let tenant = headers.get("x-tenant").and_then(|tenant| tenant.to_str().ok());
+    let tenant = headers
+        .get("x-tenant")
+        .and_then(|tenant| tenant.to_str().ok());
     let allowed = app.search.hit(tenant.unwrap_or_default())?;
     Ok((allowed.headers(), "found\n").into_response())
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+    let address = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     // Fails on bad settings, never on the network.
     let agent = Agent::from_env()?;
     // Optional: start with the deny list, if it can be had soon.
     agent.ready(Duration::from_millis(500)).await;
-    let app = App { search: agent.rate("api.search") };
+    let app = App {
+        search: agent.rate("api.search"),
+    };
     let routes = Router::new().route("/search", get(search)).with_state(app);
     let listener = TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
-    axum::serve(listener, routes).with_graceful_shutdown(stop_signal()).await?;
+    axum::serve(listener, routes)
+        .with_graceful_shutdown(stop_signal())
+        .await?;
     // What calls left behind is sent, for at most this long.
     agent.shutdown(Duration::from_secs(2)).await;
     Ok(())

@@ -29,7 +29,9 @@ pub struct Agent {
 
 impl fmt::Debug for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agent").field("name", &self.inner.name).finish_non_exhaustive()
+        f.debug_struct("Agent")
+            .field("name", &self.inner.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -67,7 +69,12 @@ impl Inner {
         ending: Arc<Ending>,
         orders: Option<mpsc::Sender<Order>>,
     ) -> Self {
-        Self { shared, name, ending, orders }
+        Self {
+            shared,
+            name,
+            ending,
+            orders,
+        }
     }
 }
 
@@ -95,7 +102,9 @@ impl Agent {
     }
 
     pub(crate) fn of(inner: Inner) -> Self {
-        Self { inner: Arc::new(inner) }
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     #[cfg(feature = "testing")]
@@ -163,7 +172,10 @@ impl Agent {
 
     /// Turns denials into grants in this agent, or obeys them again.
     pub fn kill_switch(&self, switch: KillSwitch) {
-        self.inner.shared.kill_switch.store(switch == KillSwitch::On, Ordering::Relaxed);
+        self.inner
+            .shared
+            .kill_switch
+            .store(switch == KillSwitch::On, Ordering::Relaxed);
     }
 
     /// Sends what was recorded, until `deadline` at the latest, and ends the agent's threads. Needs no
@@ -178,6 +190,9 @@ impl Agent {
             let _ = wait.await;
         }
         let stats = self.stats();
-        Flushed { sent: stats.hits_acknowledged, dropped: stats.hits_dropped() }
+        Flushed {
+            sent: stats.hits_acknowledged,
+            dropped: stats.hits_dropped(),
+        }
     }
 }

@@ -47,7 +47,11 @@ pub enum Scope {
 
 impl Allowed {
     pub(crate) const fn new(copies: u32, blind: bool, policy: Policy) -> Self {
-        Self { copies, blind, policy }
+        Self {
+            copies,
+            blind,
+            policy,
+        }
     }
 
     /// How many were granted; less than was asked for only where a minimum was given.
@@ -75,16 +79,30 @@ impl Denied {
     pub(crate) fn of_refusal(refusal: &Refusal) -> Self {
         Self {
             remaining: refusal.remaining,
-            code: Some(Code { partition: refusal.partition, place: refusal.place }),
+            code: Some(Code {
+                partition: refusal.partition,
+                place: refusal.place,
+            }),
             cause: refusal.denial.cause,
-            scope: if refusal.whole { Scope::Resource } else { Scope::Pair },
+            scope: if refusal.whole {
+                Scope::Resource
+            } else {
+                Scope::Pair
+            },
             limit: refusal.denial.limit,
             window: refusal.denial.window,
         }
     }
 
     pub(crate) const fn by_policy(cause: Cause, remaining: Span) -> Self {
-        Self { remaining, code: None, cause, scope: Scope::Pair, limit: 0, window: Span::ZERO }
+        Self {
+            remaining,
+            code: None,
+            cause,
+            scope: Scope::Pair,
+            limit: 0,
+            window: Span::ZERO,
+        }
     }
 
     /// How long until it may be tried again. None: it does not end by itself, or nobody knows when.
@@ -161,9 +179,25 @@ mod tests {
     use tollgate_shared::wire::statement::Denial;
 
     fn denied(remaining: Span, cause: Cause, limit: u64, window: Span) -> Denied {
-        let denial = Denial { end: Timestamp::MAX, cause, version: 1, limit, window };
-        let place = Place { generation: 1, offset: 18_250, entry: 0 };
-        Denied::of_refusal(&Refusal { whole: false, partition: 3, place, remaining, denial })
+        let denial = Denial {
+            end: Timestamp::MAX,
+            cause,
+            version: 1,
+            limit,
+            window,
+        };
+        let place = Place {
+            generation: 1,
+            offset: 18_250,
+            entry: 0,
+        };
+        Denied::of_refusal(&Refusal {
+            whole: false,
+            partition: 3,
+            place,
+            remaining,
+            denial,
+        })
     }
 
     fn texts(headers: &Headers) -> Vec<(&'static str, String)> {
@@ -172,7 +206,12 @@ mod tests {
 
     #[test]
     fn a_refusal_says_everything_that_is_known() {
-        let denied = denied(Span::from_millis(4_100), Cause::Tier(2), 100, Span::from_secs(10));
+        let denied = denied(
+            Span::from_millis(4_100),
+            Cause::Tier(2),
+            100,
+            Span::from_secs(10),
+        );
         assert_eq!(
             texts(&denied.headers()),
             [
@@ -181,7 +220,10 @@ mod tests {
                 ("ratelimit", "\"tier-2\";r=0;t=5".to_owned()),
             ]
         );
-        assert_eq!(denied.to_string(), "rate limited (tier 2), retry in 4.1s, code 3-18250-0-1");
+        assert_eq!(
+            denied.to_string(),
+            "rate limited (tier 2), retry in 4.1s, code 3-18250-0-1"
+        );
     }
 
     #[test]
@@ -190,12 +232,18 @@ mod tests {
         let odd = denied(Span::MAX, Cause::Hard, 7, Span::from_millis(1_500));
         assert_eq!(
             texts(&odd.headers()),
-            [("ratelimit-policy", "\"hard\";q=7".to_owned()), ("ratelimit", "\"hard\";r=0".to_owned())]
+            [
+                ("ratelimit-policy", "\"hard\";q=7".to_owned()),
+                ("ratelimit", "\"hard\";r=0".to_owned())
+            ]
         );
         assert_eq!(odd.retry_after(), None);
         let blind = Denied::by_policy(Cause::Blind, Span::from_millis(1));
         assert_eq!(texts(&blind.headers()), [("retry-after", "1".to_owned())]);
-        assert_eq!(texts(&Allowed::new(1, false, Policy::default()).headers()), []);
+        assert_eq!(
+            texts(&Allowed::new(1, false, Policy::default()).headers()),
+            []
+        );
     }
 
     #[test]

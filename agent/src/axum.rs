@@ -34,7 +34,12 @@ impl From<Headers> for HeaderMap {
     fn from(headers: Headers) -> Self {
         headers
             .iter()
-            .filter_map(|(name, value)| Some((HeaderName::from_static(name), HeaderValue::try_from(value).ok()?)))
+            .filter_map(|(name, value)| {
+                Some((
+                    HeaderName::from_static(name),
+                    HeaderValue::try_from(value).ok()?,
+                ))
+            })
             .collect()
     }
 }

@@ -33,7 +33,9 @@ impl GovernorClock for Hand {
     type Instant = Nanos;
 
     fn now(&self) -> Nanos {
-        Nanos::from(Duration::from_micros(self.0.load(std::sync::atomic::Ordering::Relaxed)))
+        Nanos::from(Duration::from_micros(
+            self.0.load(std::sync::atomic::Ordering::Relaxed),
+        ))
     }
 }
 
@@ -44,15 +46,23 @@ impl Local {
             return None;
         };
         let burst = NonZeroU32::new(u32::try_from(limit).unwrap_or(u32::MAX))?;
-        let each = window.to_std().checked_div(burst.get()).filter(|each| !each.is_zero())?;
+        let each = window
+            .to_std()
+            .checked_div(burst.get())
+            .filter(|each| !each.is_zero())?;
         let quota = Quota::with_period(each)?.allow_burst(burst);
         let hand = Hand::default();
-        Some(Self { limiter: RateLimiter::new(quota, DashMapStateStore::default(), hand.clone()), hand })
+        Some(Self {
+            limiter: RateLimiter::new(quota, DashMapStateStore::default(), hand.clone()),
+            hand,
+        })
     }
 
     /// Takes `copies` for a domain, or says how long until they may be had.
     pub(crate) fn take(&self, fingerprint: u64, copies: u32, now: Mono) -> Result<(), Span> {
-        self.hand.0.fetch_max(now.0, std::sync::atomic::Ordering::Relaxed);
+        self.hand
+            .0
+            .fetch_max(now.0, std::sync::atomic::Ordering::Relaxed);
         if DOMAINS_MAX <= self.limiter.len() {
             self.limiter.retain_recent();
             if DOMAINS_MAX <= self.limiter.len() {
@@ -65,7 +75,9 @@ impl Local {
         match self.limiter.check_key_n(&fingerprint, copies) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(not_until)) => {
-                let wait = not_until.earliest_possible().duration_since(self.hand.now());
+                let wait = not_until
+                    .earliest_possible()
+                    .duration_since(self.hand.now());
                 Err(Span::from_std(wait.into()))
             }
             // More at once than the rate ever allows.
@@ -80,7 +92,10 @@ mod tests {
 
     #[test]
     fn a_local_fallback_lets_its_rate_through_for_each_domain() {
-        let policy = BlindPolicy::Local { limit: 2, window: Span::from_secs(1) };
+        let policy = BlindPolicy::Local {
+            limit: 2,
+            window: Span::from_secs(1),
+        };
         let local = Local::of_policy(policy).expect("a local policy");
         let at = |millis: u64| Mono(5_000_000 + 1_000 * millis);
         assert_eq!(local.take(1, 1, at(0)), Ok(()));
@@ -95,6 +110,12 @@ mod tests {
     #[test]
     fn other_policies_have_no_fallback() {
         assert!(Local::of_policy(BlindPolicy::Open).is_none());
-        assert!(Local::of_policy(BlindPolicy::Local { limit: 0, window: Span::from_secs(1) }).is_none());
+        assert!(
+            Local::of_policy(BlindPolicy::Local {
+                limit: 0,
+                window: Span::from_secs(1)
+            })
+            .is_none()
+        );
     }
 }

@@ -179,7 +179,9 @@ impl AgentBuilder {
         Self::from_variables(std::env::var_os::<&str>)
     }
 
-    fn from_variables(variable: impl Fn(&'static str) -> Option<OsString>) -> Result<Self, BuildError> {
+    fn from_variables(
+        variable: impl Fn(&'static str) -> Option<OsString>,
+    ) -> Result<Self, BuildError> {
         let text = |name: &'static str| match variable(name).map(OsString::into_string) {
             None => Ok(None),
             Some(Ok(value)) => Ok(Some(value.trim().to_owned()).filter(|value| !value.is_empty())),
@@ -187,16 +189,24 @@ impl AgentBuilder {
         };
         let mut builder = Self::default();
         if let Some(addresses) = text("TOLLGATE_AGGREGATORS")? {
-            builder.aggregators = addresses.split(',').map(|one| one.trim().to_owned()).collect();
+            builder.aggregators = addresses
+                .split(',')
+                .map(|one| one.trim().to_owned())
+                .collect();
         }
         builder.kafka = text("TOLLGATE_KAFKA")?;
         builder.name = text("TOLLGATE_AGENT_NAME")?;
-        builder.key_file = variable("TOLLGATE_KEY_FILE").filter(|path| !path.is_empty()).map(PathBuf::from);
+        builder.key_file = variable("TOLLGATE_KEY_FILE")
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from);
         builder.kill_switch = match text("TOLLGATE_KILL_SWITCH")?.as_deref() {
             None | Some("off" | "0" | "false") => false,
             Some("on" | "1" | "true") => true,
             Some(value) => {
-                return Err(BuildError::Switch { variable: "TOLLGATE_KILL_SWITCH", value: value.to_owned() });
+                return Err(BuildError::Switch {
+                    variable: "TOLLGATE_KILL_SWITCH",
+                    value: value.to_owned(),
+                });
             }
         };
         Ok(builder)
@@ -216,7 +226,10 @@ impl AgentBuilder {
         if let Some(path) = &self.key_file {
             check_key(path)?;
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(BuildError::Thread)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(BuildError::Thread)?;
         let seed: u64 = rand::random();
         let epoch: u128 = rand::random();
         let clock = Arc::new(Clock::of_the_machine());
@@ -240,16 +253,27 @@ impl AgentBuilder {
         let (courier, carrier) = self.carrier(&name, courier, &events)?;
         let hub = {
             let _runtime = runtime.enter();
-            Hub::new(Arc::clone(&shared), listener, courier, &aggregators, carrier, Arc::clone(&ending), &events)
+            Hub::new(
+                Arc::clone(&shared),
+                listener,
+                courier,
+                &aggregators,
+                carrier,
+                Arc::clone(&ending),
+                &events,
+            )
         };
         // Tasks and Kafka have theirs: with the last of them gone, no event comes any more.
         drop(events);
         std::thread::Builder::new()
             .name("tollgate-net".to_owned())
-            .spawn(move || runtime.block_on(hub.run(event_receiver, parcel_receiver, order_receiver)))
+            .spawn(move || {
+                runtime.block_on(hub.run(event_receiver, parcel_receiver, order_receiver))
+            })
             .map_err(BuildError::Thread)?;
         let packer = Packer::new(Arc::clone(&shared.resources), self.bounds.queue_bytes);
-        flusher::start(Arc::clone(&shared), packer, parcels, Arc::clone(&ending)).map_err(BuildError::Thread)?;
+        flusher::start(Arc::clone(&shared), packer, parcels, Arc::clone(&ending))
+            .map_err(BuildError::Thread)?;
         Ok(Agent::of(Inner::new(shared, name, ending, Some(orders))))
     }
 
@@ -286,7 +310,9 @@ impl AgentBuilder {
         for given in &self.aggregators {
             let address = given.strip_prefix("tcp://").unwrap_or(given);
             if !is_address(address) {
-                return Err(BuildError::Aggregator { address: given.clone() });
+                return Err(BuildError::Aggregator {
+                    address: given.clone(),
+                });
             }
             if !checked.iter().any(|one| one == address) {
                 checked.push(address.to_owned());
@@ -300,18 +326,25 @@ impl AgentBuilder {
             return Ok(());
         };
         if !bootstrap.split(',').all(|one| is_address(one.trim())) {
-            return Err(BuildError::Kafka { address: bootstrap.clone() });
+            return Err(BuildError::Kafka {
+                address: bootstrap.clone(),
+            });
         }
         #[cfg(feature = "kafka")]
         return net::check_properties(bootstrap, name, &self.kafka_properties);
         #[cfg(not(feature = "kafka"))]
         {
             let _ = name;
-            Err(BuildError::WithoutKafka { address: bootstrap.clone() })
+            Err(BuildError::WithoutKafka {
+                address: bootstrap.clone(),
+            })
         }
     }
 
-    #[cfg_attr(not(feature = "kafka"), allow(clippy::unnecessary_wraps, reason = "Kafka needs a thread"))]
+    #[cfg_attr(
+        not(feature = "kafka"),
+        allow(clippy::unnecessary_wraps, reason = "Kafka needs a thread")
+    )]
     fn carrier(
         &self,
         name: &str,
@@ -321,8 +354,14 @@ impl AgentBuilder {
         #[cfg(feature = "kafka")]
         if let Some(bootstrap) = &self.kafka {
             let topic = format!("{}.hits", self.kafka_topic_prefix);
-            let kafka = net::Kafka::start(bootstrap, topic, name, &self.kafka_properties, events.clone())
-                .map_err(BuildError::Thread)?;
+            let kafka = net::Kafka::start(
+                bootstrap,
+                topic,
+                name,
+                &self.kafka_properties,
+                events.clone(),
+            )
+            .map_err(BuildError::Thread)?;
             return Ok((courier.with_carrier_that_answers(), Carrier::Kafka(kafka)));
         }
         let _ = (name, events);
@@ -330,25 +369,56 @@ impl AgentBuilder {
     }
 
     fn check_bounds(&self) -> Result<(), BuildError> {
-        let Bounds { denials, resources, threads, ring_bytes, queue_bytes } = self.bounds;
+        let Bounds {
+            denials,
+            resources,
+            threads,
+            ring_bytes,
+            queue_bytes,
+        } = self.bounds;
         let bounds = [
             ("denials_max", denials, 1, 1 << 28, "1 to 268435456"),
             ("resources_max", resources, 1, 1 << 20, "1 to 1048576"),
             ("threads_max", threads, 1, 1 << 20, "1 to 1048576"),
-            ("recorder_bytes", ring_bytes, 4 << 10, 1 << 30, "4096 to 1073741824"),
-            ("queue_bytes", queue_bytes, 64 << 10, 1 << 34, "65536 to 17179869184"),
+            (
+                "recorder_bytes",
+                ring_bytes,
+                4 << 10,
+                1 << 30,
+                "4096 to 1073741824",
+            ),
+            (
+                "queue_bytes",
+                queue_bytes,
+                64 << 10,
+                1 << 34,
+                "65536 to 17179869184",
+            ),
         ];
-        match bounds.into_iter().find(|(_, found, min, max, _)| found < min || max < found) {
-            Some((setting, found, _, _, expected)) => Err(BuildError::Bound { setting, found, expected }),
+        match bounds
+            .into_iter()
+            .find(|(_, found, min, max, _)| found < min || max < found)
+        {
+            Some((setting, found, _, _, expected)) => Err(BuildError::Bound {
+                setting,
+                found,
+                expected,
+            }),
             None => Ok(()),
         }
     }
 }
 
 fn check_key(path: &Path) -> Result<(), BuildError> {
-    let key = std::fs::read(path).map_err(|source| BuildError::KeyFile { path: path.to_owned(), source })?;
+    let key = std::fs::read(path).map_err(|source| BuildError::KeyFile {
+        path: path.to_owned(),
+        source,
+    })?;
     if !(16..=4_096).contains(&key.len()) {
-        return Err(BuildError::KeyLength { path: path.to_owned(), bytes: key.len() });
+        return Err(BuildError::KeyLength {
+            path: path.to_owned(),
+            bytes: key.len(),
+        });
     }
     Ok(())
 }
@@ -359,7 +429,8 @@ fn is_address(address: &str) -> bool {
         return false;
     };
     let brackets = host.starts_with('[') && host.ends_with(']');
-    let is_host = !host.is_empty() && (brackets || !host.contains(':')) && !host.contains(['/', ' ', ',']);
+    let is_host =
+        !host.is_empty() && (brackets || !host.contains(':')) && !host.contains(['/', ' ', ',']);
     is_host && port.parse::<u16>().is_ok_and(|port| port != 0)
 }
 
@@ -379,12 +450,19 @@ mod tests {
 
     fn of(variables: &[(&str, &str)]) -> Result<AgentBuilder, BuildError> {
         AgentBuilder::from_variables(|name| {
-            variables.iter().find(|(one, _)| *one == name).map(|(_, value)| OsString::from(value))
+            variables
+                .iter()
+                .find(|(one, _)| *one == name)
+                .map(|(_, value)| OsString::from(value))
         })
     }
 
     fn fault(variables: &[(&str, &str)]) -> String {
-        of(variables).and_then(AgentBuilder::build).map(|_| ()).expect_err("a bad setting").to_string()
+        of(variables)
+            .and_then(AgentBuilder::build)
+            .map(|_| ())
+            .expect_err("a bad setting")
+            .to_string()
     }
 
     #[test]
@@ -396,36 +474,83 @@ mod tests {
             ("TOLLGATE_KILL_SWITCH", "on"),
         ])
         .expect("good settings");
-        assert_eq!(builder.checked_aggregators().expect("addresses"), ["a:7401", "b:7402"]);
-        assert_eq!((builder.kafka.as_deref(), builder.kill_switch), (Some("k:9092"), true));
+        assert_eq!(
+            builder.checked_aggregators().expect("addresses"),
+            ["a:7401", "b:7402"]
+        );
+        assert_eq!(
+            (builder.kafka.as_deref(), builder.kill_switch),
+            (Some("k:9092"), true)
+        );
         assert_eq!(builder.checked_name().expect("a name"), "checkout-7");
-        let empty = of(&[("TOLLGATE_AGGREGATORS", ""), ("TOLLGATE_KILL_SWITCH", "off")]).expect("as if not set");
-        assert_eq!(empty.checked_aggregators().expect("the default"), [AGGREGATOR_DEFAULT]);
+        let empty = of(&[
+            ("TOLLGATE_AGGREGATORS", ""),
+            ("TOLLGATE_KILL_SWITCH", "off"),
+        ])
+        .expect("as if not set");
+        assert_eq!(
+            empty.checked_aggregators().expect("the default"),
+            [AGGREGATOR_DEFAULT]
+        );
         assert!(check_name(&empty.checked_name().expect("the default")).is_ok());
     }
 
     #[test]
     fn bad_settings_are_told_by_value_and_what_was_expected() {
         let faults = [
-            (("TOLLGATE_AGGREGATORS", "localhost"), "aggregator \"localhost\": expected `host:port`, as in `127.0.0.1:7401`"),
-            (("TOLLGATE_AGGREGATORS", "a:1,,b:2"), "aggregator \"\": expected `host:port`, as in `127.0.0.1:7401`"),
-            (("TOLLGATE_KAFKA", "k:0"), "kafka \"k:0\": expected `host:port` or several with commas, as in `127.0.0.1:9092`"),
-            (("TOLLGATE_AGENT_NAME", "a*"), "agent name \"a*\": contains `*`, which is reserved for patterns"),
-            (("TOLLGATE_KILL_SWITCH", "maybe"), "TOLLGATE_KILL_SWITCH=\"maybe\": expected `on` or `off`"),
-            (("TOLLGATE_KEY_FILE", "/nowhere/key"), "key file /nowhere/key: No such file or directory (os error 2)"),
+            (
+                ("TOLLGATE_AGGREGATORS", "localhost"),
+                "aggregator \"localhost\": expected `host:port`, as in `127.0.0.1:7401`",
+            ),
+            (
+                ("TOLLGATE_AGGREGATORS", "a:1,,b:2"),
+                "aggregator \"\": expected `host:port`, as in `127.0.0.1:7401`",
+            ),
+            (
+                ("TOLLGATE_KAFKA", "k:0"),
+                "kafka \"k:0\": expected `host:port` or several with commas, as in `127.0.0.1:9092`",
+            ),
+            (
+                ("TOLLGATE_AGENT_NAME", "a*"),
+                "agent name \"a*\": contains `*`, which is reserved for patterns",
+            ),
+            (
+                ("TOLLGATE_KILL_SWITCH", "maybe"),
+                "TOLLGATE_KILL_SWITCH=\"maybe\": expected `on` or `off`",
+            ),
+            (
+                ("TOLLGATE_KEY_FILE", "/nowhere/key"),
+                "key file /nowhere/key: No such file or directory (os error 2)",
+            ),
         ];
         for (variable, expected) in faults {
             assert_eq!(fault(&[variable]), expected);
         }
-        let small = AgentBuilder::default().queue_bytes(10).build().map(|_| ()).expect_err("too small");
-        assert_eq!(small.to_string(), "queue_bytes = 10: expected 65536 to 17179869184");
+        let small = AgentBuilder::default()
+            .queue_bytes(10)
+            .build()
+            .map(|_| ())
+            .expect_err("too small");
+        assert_eq!(
+            small.to_string(),
+            "queue_bytes = 10: expected 65536 to 17179869184"
+        );
     }
 
     #[cfg(feature = "kafka")]
     #[test]
     fn a_property_that_kafka_does_not_know_is_an_error_before_anything_connects() {
-        let wrong = AgentBuilder::default().kafka("127.0.0.1:9").kafka_property("linger", "1");
-        let fault = wrong.build().map(|_| ()).expect_err("no such property").to_string();
-        assert!(fault.starts_with("kafka: ") && fault.contains("linger"), "{fault}");
+        let wrong = AgentBuilder::default()
+            .kafka("127.0.0.1:9")
+            .kafka_property("linger", "1");
+        let fault = wrong
+            .build()
+            .map(|_| ())
+            .expect_err("no such property")
+            .to_string();
+        assert!(
+            fault.starts_with("kafka: ") && fault.contains("linger"),
+            "{fault}"
+        );
     }
 }

@@ -44,9 +44,17 @@ pub(crate) struct Clock {
 
 #[derive(Debug)]
 enum Source {
-    Machine { origin: Instant },
-    #[cfg_attr(not(any(test, feature = "testing")), allow(dead_code, reason = "only tests move clocks"))]
-    Hand { mono_us: AtomicU64, wall_us: AtomicU64 },
+    Machine {
+        origin: Instant,
+    },
+    #[cfg_attr(
+        not(any(test, feature = "testing")),
+        allow(dead_code, reason = "only tests move clocks")
+    )]
+    Hand {
+        mono_us: AtomicU64,
+        wall_us: AtomicU64,
+    },
 }
 
 impl Clock {
@@ -55,7 +63,9 @@ impl Clock {
         let clock = Self {
             mono_us: AtomicU64::new(0),
             wall_us: AtomicU64::new(0),
-            source: Source::Machine { origin: Instant::now() },
+            source: Source::Machine {
+                origin: Instant::now(),
+            },
         };
         clock.refresh();
         clock
@@ -105,7 +115,8 @@ impl Clock {
 
     /// Brings the cached numbers up to date.
     pub(crate) fn refresh(&self) {
-        self.wall_us.store(self.read_wall().as_micros(), Ordering::Relaxed);
+        self.wall_us
+            .store(self.read_wall().as_micros(), Ordering::Relaxed);
         self.mono_us.store(self.read().0, Ordering::Relaxed);
     }
 
@@ -134,7 +145,10 @@ impl Clock {
 /// Whole microseconds, without the 128-bit division of the standard library: it is on the way of every
 /// refusal.
 fn micros(duration: Duration) -> u64 {
-    duration.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(duration.subsec_micros()))
+    duration
+        .as_secs()
+        .saturating_mul(1_000_000)
+        .saturating_add(u64::from(duration.subsec_micros()))
 }
 
 #[cfg(test)]

@@ -23,7 +23,9 @@ pub enum BuildError {
         address: String,
     },
     /// Kafka's address is none.
-    #[error("kafka {address:?}: expected `host:port` or several with commas, as in `127.0.0.1:9092`")]
+    #[error(
+        "kafka {address:?}: expected `host:port` or several with commas, as in `127.0.0.1:9092`"
+    )]
     Kafka {
         /// What was given.
         address: String,

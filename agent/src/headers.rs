@@ -30,7 +30,10 @@ impl Headers {
             // Writing to a String cannot fail.
             let _ = write!(policy, ";w={}", seconds.min(INTEGER_MAX));
         }
-        Self { policy: Some(policy), ..Self::default() }
+        Self {
+            policy: Some(policy),
+            ..Self::default()
+        }
     }
 
     pub(crate) fn set_exhausted(&mut self, name: &str, reset_seconds: Option<u64>) {
@@ -59,7 +62,10 @@ impl Headers {
     /// All that are known: names in lower case, and values.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, String)> {
         [
-            ("retry-after", self.retry_after.map(|seconds| seconds.to_string())),
+            (
+                "retry-after",
+                self.retry_after.map(|seconds| seconds.to_string()),
+            ),
             ("ratelimit-policy", self.policy.clone()),
             ("ratelimit", self.limit.clone()),
         ]

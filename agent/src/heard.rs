@@ -40,7 +40,11 @@ impl Heard<'_> {
 
     /// What it is about.
     pub fn scope(&self) -> Scope {
-        if self.domain.is_some() { Scope::Pair } else { Scope::Resource }
+        if self.domain.is_some() {
+            Scope::Pair
+        } else {
+            Scope::Resource
+        }
     }
 
     /// What changed.

@@ -26,7 +26,12 @@
 
 #![cfg_attr(
     test,
-    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
 )]
 
 mod agent;
@@ -43,6 +48,8 @@ mod flusher;
 mod headers;
 mod heard;
 mod listener;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod net;
 mod rate;
 mod recorder;

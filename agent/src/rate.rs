@@ -84,7 +84,13 @@ impl Rate {
     ///
     /// As [`Rate::hit`].
     pub fn hit_n(&self, domain: &str, copies: u32) -> Result<Allowed, Denied> {
-        self.ask_and_record(domain, Want { max: copies, min: copies })
+        self.ask_and_record(
+            domain,
+            Want {
+                max: copies,
+                min: copies,
+            },
+        )
     }
 
     /// May as many hits by `domain` as possible proceed now, at least the start of `copies`?
@@ -98,7 +104,13 @@ impl Rate {
     /// As [`Rate::hit`].
     pub fn hit_up_to(&self, domain: &str, copies: RangeInclusive<u32>) -> Result<Allowed, Denied> {
         let max = if copies.is_empty() { 0 } else { *copies.end() };
-        self.ask_and_record(domain, Want { max, min: *copies.start() })
+        self.ask_and_record(
+            domain,
+            Want {
+                max,
+                min: *copies.start(),
+            },
+        )
     }
 
     /// What [`Rate::hit`] would say now. Records nothing, and takes nothing of a local blind rate.
@@ -108,15 +120,26 @@ impl Rate {
     /// As [`Rate::hit`].
     pub fn peek(&self, domain: &str) -> Result<Allowed, Denied> {
         let domain = admit_domain(domain);
-        self.ask(self.resource.fingerprint(&domain), &domain, Want { max: 0, min: 0 }, true)
-            .map(|allowed| Allowed::new(1, allowed.blind(), self.resource.policy()))
+        self.ask(
+            self.resource.fingerprint(&domain),
+            &domain,
+            Want { max: 0, min: 0 },
+            true,
+        )
+        .map(|allowed| Allowed::new(1, allowed.blind(), self.resource.policy()))
     }
 
     /// Records hits that have happened, whatever they would have been told: for a cost that is known
     /// only afterwards. Ask with [`Rate::peek`] or [`Rate::hit`] before. No copies are recorded as none.
     pub fn record(&self, domain: &str, copies: u32) {
         if copies != 0 {
-            self.record_hits(&admit_domain(domain), Want { max: copies, min: 1 });
+            self.record_hits(
+                &admit_domain(domain),
+                Want {
+                    max: copies,
+                    min: 1,
+                },
+            );
         }
     }
 
@@ -145,7 +168,10 @@ impl Rate {
             };
             let left = until.since(clock.read());
             let wait = backoff.next(&denied);
-            if wait.is_none_or(|wait| left < wait.at_least) || left == Span::ZERO || self.shared.has_ended() {
+            if wait.is_none_or(|wait| left < wait.at_least)
+                || left == Span::ZERO
+                || self.shared.has_ended()
+            {
                 self.record_refused(&domain, 1, &denied);
                 return Err(denied);
             }
@@ -180,47 +206,92 @@ impl Rate {
         // through costs the same, unless only some partitions are heard.
         let sight = self.shared.sight.state();
         let is_denied = self.shared.view.maybe(fingerprint);
-        if is_denied || self.resource.flags() & ATTENTION != 0 || sight == sight::SOME || want.max == 0 {
+        if is_denied
+            || self.resource.flags() & ATTENTION != 0
+            || sight == sight::SOME
+            || want.max == 0
+        {
             return self.ask_and_record_attentively(fingerprint, domain, want);
         }
         let blind = sight != sight::ALL;
         let copies = if blind { want.least() } else { want.max };
-        self.record_hits(domain, Want { max: copies, min: want.min });
+        self.record_hits(
+            domain,
+            Want {
+                max: copies,
+                min: want.min,
+            },
+        );
         Ok(Allowed::new(copies, blind, self.resource.policy()))
     }
 
     #[inline(never)]
-    fn ask_and_record_attentively(&self, fingerprint: u64, domain: &str, want: Want) -> Result<Allowed, Denied> {
+    fn ask_and_record_attentively(
+        &self,
+        fingerprint: u64,
+        domain: &str,
+        want: Want,
+    ) -> Result<Allowed, Denied> {
         if want.max == 0 {
-            return Ok(Allowed::new(0, self.is_blind(domain), self.resource.policy()));
+            return Ok(Allowed::new(
+                0,
+                self.is_blind(domain),
+                self.resource.policy(),
+            ));
         }
         match self.ask(fingerprint, domain, want, false) {
             Ok(allowed) => {
-                self.record_hits(domain, Want { max: allowed.copies(), min: want.min });
+                self.record_hits(
+                    domain,
+                    Want {
+                        max: allowed.copies(),
+                        min: want.min,
+                    },
+                );
                 Ok(allowed)
             }
             Err(denied) => {
                 self.record_refused(domain, want.max, &denied);
-                if want.min == 0 { Ok(Allowed::new(0, false, self.resource.policy())) } else { Err(denied) }
+                if want.min == 0 {
+                    Ok(Allowed::new(0, false, self.resource.policy()))
+                } else {
+                    Err(denied)
+                }
             }
         }
     }
 
     /// Asks, and records nothing. A peek takes nothing of a local blind rate.
-    fn ask(&self, fingerprint: u64, domain: &str, want: Want, peek: bool) -> Result<Allowed, Denied> {
+    fn ask(
+        &self,
+        fingerprint: u64,
+        domain: &str,
+        want: Want,
+        peek: bool,
+    ) -> Result<Allowed, Denied> {
         let shared = &*self.shared;
         let flags = self.resource.flags();
         let policy = self.resource.policy();
         let clock = || shared.clock.read();
         let pair = if shared.view.maybe(fingerprint) {
-            shared.view.refusal(&self.resource, fingerprint, domain, clock)
+            shared
+                .view
+                .refusal(&self.resource, fingerprint, domain, clock)
         } else {
             None
         };
-        let whole = if flags & WHOLE == 0 { None } else { shared.view.whole(&self.resource, clock) };
+        let whole = if flags & WHOLE == 0 {
+            None
+        } else {
+            shared.view.whole(&self.resource, clock)
+        };
         // Of two denials the one that lasts longer says when to come again.
         let refusal = match (pair, whole) {
-            (Some(pair), Some(whole)) => Some(if whole.remaining < pair.remaining { pair } else { whole }),
+            (Some(pair), Some(whole)) => Some(if whole.remaining < pair.remaining {
+                pair
+            } else {
+                whole
+            }),
             (pair, whole) => pair.or(whole),
         };
         if let Some(refusal) = refusal {
@@ -228,25 +299,41 @@ impl Rate {
         }
         if self.is_blind(domain) {
             let least = want.least();
-            let granted = if peek { Ok(()) } else { self.resource.passes_blind(fingerprint, least, shared.clock.cached()) };
+            let granted = if peek {
+                Ok(())
+            } else {
+                self.resource
+                    .passes_blind(fingerprint, least, shared.clock.cached())
+            };
             return match granted {
                 Ok(()) => Ok(Allowed::new(least, true, policy)),
-                Err(wait) => self.unless_killed(flags, want, || Denied::by_policy(Cause::Blind, wait)),
+                Err(wait) => {
+                    self.unless_killed(flags, want, || Denied::by_policy(Cause::Blind, wait))
+                }
             };
         }
         if flags & REFUSED != 0 {
-            return self.unless_killed(flags, want, || Denied::by_policy(Cause::Unconfigured, Span::MAX));
+            return self.unless_killed(flags, want, || {
+                Denied::by_policy(Cause::Unconfigured, Span::MAX)
+            });
         }
         Ok(Allowed::new(want.max, false, policy))
     }
 
     fn is_blind(&self, domain: &str) -> bool {
         let shared = &*self.shared;
-        shared.sight.is_blind(&self.resource.name, domain, shared.clock.cached())
+        shared
+            .sight
+            .is_blind(&self.resource.name, domain, shared.clock.cached())
     }
 
     /// Refuses, unless denials are grants.
-    fn unless_killed(&self, flags: u32, want: Want, denied: impl FnOnce() -> Denied) -> Result<Allowed, Denied> {
+    fn unless_killed(
+        &self,
+        flags: u32,
+        want: Want,
+        denied: impl FnOnce() -> Denied,
+    ) -> Result<Allowed, Denied> {
         if flags & IGNORED == 0 && !self.shared.kill_switch.load(Ordering::Relaxed) {
             return Err(denied());
         }
@@ -261,7 +348,10 @@ impl Rate {
             domain,
             at: self.shared.clock.cached_wall(),
             // One by one is how hits without a minimum are ruled, so a minimum of one says nothing.
-            happened: Happened::Hit { copies: want.max, min: (1 < want.min).then_some(want.min) },
+            happened: Happened::Hit {
+                copies: want.max,
+                min: (1 < want.min).then_some(want.min),
+            },
         };
         self.shared.recorder.record(&event);
     }
@@ -310,5 +400,9 @@ pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
         rate.record_hits(&admit_domain(domain), ONE);
     }
     let copies = u32::from(!pairs.is_empty());
-    Ok(Allowed::new(copies, blind, crate::resource::Policy::default()))
+    Ok(Allowed::new(
+        copies,
+        blind,
+        crate::resource::Policy::default(),
+    ))
 }

@@ -135,12 +135,21 @@ impl Resource {
     }
 
     /// Whether a blind call of a domain may pass, or how long until it may.
-    pub(crate) fn passes_blind(&self, fingerprint: u64, copies: u32, now: Mono) -> Result<(), Span> {
+    pub(crate) fn passes_blind(
+        &self,
+        fingerprint: u64,
+        copies: u32,
+        now: Mono,
+    ) -> Result<(), Span> {
         match self.public().blind {
             BlindPolicy::Open => Ok(()),
             BlindPolicy::Closed | BlindPolicy::Local { limit: 0, .. } => Err(Span::MAX),
             BlindPolicy::Local { .. } => {
-                let local = self.local.read().unwrap_or_else(PoisonError::into_inner).clone();
+                let local = self
+                    .local
+                    .read()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone();
                 local.map_or(Ok(()), |local| local.take(fingerprint, copies, now))
             }
         }
@@ -173,7 +182,11 @@ impl Policy {
 /// A window in seconds, 0 if it is not a whole number of them.
 pub(crate) fn whole_seconds(window: Span) -> u64 {
     let micros = window.as_micros();
-    if micros.is_multiple_of(1_000_000) { micros / 1_000_000 } else { 0 }
+    if micros.is_multiple_of(1_000_000) {
+        micros / 1_000_000
+    } else {
+        0
+    }
 }
 
 /// All resources of an agent, by name and by number.
@@ -192,12 +205,22 @@ struct Table {
 
 impl Resources {
     pub(crate) fn new(seed: u64, max: usize) -> Self {
-        Self { seed, max, all: RwLock::default() }
+        Self {
+            seed,
+            max,
+            all: RwLock::default(),
+        }
     }
 
     /// The resource of this name, made if it is new (told by the second). `None` at the bound.
     pub(crate) fn get(&self, name: &str) -> (Option<Arc<Resource>>, bool) {
-        if let Some(known) = self.all.read().unwrap_or_else(PoisonError::into_inner).by_name.get(name) {
+        if let Some(known) = self
+            .all
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .by_name
+            .get(name)
+        {
             return (Some(Arc::clone(known)), false);
         }
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
@@ -209,7 +232,8 @@ impl Resources {
         }
         let id = ResourceId(u32::try_from(all.by_id.len()).unwrap_or(u32::MAX));
         let resource = Arc::new(Resource::new(id, name, self.seed));
-        all.by_name.insert(Arc::clone(&resource.name), Arc::clone(&resource));
+        all.by_name
+            .insert(Arc::clone(&resource.name), Arc::clone(&resource));
         all.by_id.push(Arc::clone(&resource));
         (Some(resource), true)
     }
@@ -221,7 +245,12 @@ impl Resources {
 
     /// The resource of this name, if there is one.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Resource>> {
-        self.all.read().unwrap_or_else(PoisonError::into_inner).by_name.get(name).cloned()
+        self.all
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .by_name
+            .get(name)
+            .cloned()
     }
 
     pub(crate) fn by_id(&self, id: ResourceId) -> Option<Arc<Resource>> {
@@ -230,7 +259,11 @@ impl Resources {
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Resource>> {
-        self.all.read().unwrap_or_else(PoisonError::into_inner).by_id.clone()
+        self.all
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .by_id
+            .clone()
     }
 }
 
@@ -263,7 +296,11 @@ mod tests {
     fn a_policy_that_may_not_hold_is_not_told() {
         let mut public = Public {
             version: 1,
-            tiers: [PublicTier { limit: 100, window: Span::from_secs(10) }].into(),
+            tiers: [PublicTier {
+                limit: 100,
+                window: Span::from_secs(10),
+            }]
+            .into(),
             ..Public::default()
         };
         assert_eq!(Policy::of(&public).get(), Some((100, 10)));
@@ -275,8 +312,16 @@ mod tests {
     #[test]
     fn older_public_limits_change_nothing() {
         let resource = Resource::new(ResourceId(0), "a", 1);
-        resource.learn(&Public { version: 5, refused: true, ..Public::default() });
-        resource.learn(&Public { version: 4, refused: false, ..Public::default() });
+        resource.learn(&Public {
+            version: 5,
+            refused: true,
+            ..Public::default()
+        });
+        resource.learn(&Public {
+            version: 4,
+            refused: false,
+            ..Public::default()
+        });
         assert_eq!(resource.flags() & REFUSED, REFUSED);
     }
 }

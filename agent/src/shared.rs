@@ -37,7 +37,8 @@ pub(crate) struct Shared {
 impl Shared {
     /// Whether every partition, and what is in force for every resource, has been heard.
     pub(crate) fn is_ready(&self) -> bool {
-        self.sight.state() == crate::sight::ALL && self.resources.all().iter().all(|one| one.joined())
+        self.sight.state() == crate::sight::ALL
+            && self.resources.all().iter().all(|one| one.joined())
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -46,9 +47,14 @@ impl Shared {
         stats.hits_accepted = recorded.hits;
         stats.hits_dropped_recorder = recorded.hits_dropped;
         stats.refused_accepted = recorded.refused;
-        stats.refused_dropped = stats.refused_dropped.saturating_add(recorded.refused_dropped);
+        stats.refused_dropped = stats
+            .refused_dropped
+            .saturating_add(recorded.refused_dropped);
         stats.filter_stuck = self.view.stuck();
-        stats.blind_for = self.sight.blind_since().map(|since| self.clock.read().since(since).to_std());
+        stats.blind_for = self
+            .sight
+            .blind_since()
+            .map(|since| self.clock.read().since(since).to_std());
         stats
     }
 

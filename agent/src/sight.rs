@@ -53,7 +53,9 @@ impl Sight {
             SOME => {
                 let partition = partition_of_pair(resource, domain, self.partitions());
                 let leases = self.leases.read().unwrap_or_else(PoisonError::into_inner);
-                leases.get(partition as usize).is_none_or(|lease| lease.until() <= now)
+                leases
+                    .get(partition as usize)
+                    .is_none_or(|lease| lease.until() <= now)
             }
             _ => true,
         }
@@ -115,7 +117,10 @@ mod tests {
         let leases: Vec<Lease> = (0..4).map(|_| Lease::default()).collect();
         sight.set_partitions(4, leases.clone());
         let of = |domain: &str| partition_of_pair("r", domain, 4);
-        let other = (0..).map(|n| format!("t{n}")).find(|d| of(d) != of("acme")).expect("another");
+        let other = (0..)
+            .map(|n| format!("t{n}"))
+            .find(|d| of(d) != of("acme"))
+            .expect("another");
         let until = Mono(1_000);
         leases[of("acme") as usize].renew(until);
         sight.update(Mono(10));

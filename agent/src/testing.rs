@@ -122,14 +122,24 @@ impl TestAgent {
     pub fn with_denials(denials_max: usize) -> Self {
         let moved = Arc::new(Notify::new());
         let clock = Arc::new(Clock::by_hand(BEGINNING));
-        let builder = Agent::builder().denials_max(denials_max).recorder_bytes(1 << 20);
-        let shared = Arc::new(builder.shared(clock, rand::random(), Timer::Hand(Arc::clone(&moved))));
+        let builder = Agent::builder()
+            .denials_max(denials_max)
+            .recorder_bytes(1 << 20);
+        let shared =
+            Arc::new(builder.shared(clock, rand::random(), Timer::Hand(Arc::clone(&moved))));
         let deny = DenyList::new(Arc::clone(&shared.view), denials_max);
         let lease = Lease::default();
         lease.renew(Mono::MAX);
-        let sighted = (0..PARTITIONS).map(|_| Lease::default()).collect::<Vec<_>>();
+        let sighted = (0..PARTITIONS)
+            .map(|_| Lease::default())
+            .collect::<Vec<_>>();
         shared.sight.set_partitions(PARTITIONS, sighted.clone());
-        let agent = Agent::of(Inner::new(shared, "test".to_owned(), Arc::new(Ending::default()), None));
+        let agent = Agent::of(Inner::new(
+            shared,
+            "test".to_owned(),
+            Arc::new(Ending::default()),
+            None,
+        ));
         let said = WhatIsSaid {
             deny,
             lease,
@@ -138,7 +148,11 @@ impl TestAgent {
             drain: Drain::default(),
             recorded: Vec::new(),
         };
-        let kit = Self { agent, moved, said: Mutex::new(said) };
+        let kit = Self {
+            agent,
+            moved,
+            said: Mutex::new(said),
+        };
         kit.see_again();
         kit
     }
@@ -160,7 +174,13 @@ impl TestAgent {
     pub fn deny(&self, resource: &str, domain: &str, lasting: Duration) {
         let window = Span::from_std(lasting);
         let end = self.agent.shared().clock.read_wall().saturating_add(window);
-        let denial = Denial { end, cause: Cause::Tier(1), version: 1, limit: 1, window };
+        let denial = Denial {
+            end,
+            cause: Cause::Tier(1),
+            version: 1,
+            limit: 1,
+            window,
+        };
         let until = self.agent.shared().clock.read().plus(window);
         self.say(resource, &admit_domain(domain), Said::Denied(until, denial));
     }
@@ -169,7 +189,13 @@ impl TestAgent {
     pub fn deny_everybody(&self, resource: &str, lasting: Duration) {
         let window = Span::from_std(lasting);
         let end = self.agent.shared().clock.read_wall().saturating_add(window);
-        let denial = Denial { end, cause: Cause::Global, version: 1, limit: 1, window: Span::from_secs(1) };
+        let denial = Denial {
+            end,
+            cause: Cause::Global,
+            version: 1,
+            limit: 1,
+            window: Span::from_secs(1),
+        };
         let until = self.agent.shared().clock.read().plus(window);
         self.say(resource, EVERYBODY, Said::Denied(until, denial));
     }
@@ -183,8 +209,13 @@ impl TestAgent {
     pub fn go_blind(&self) {
         let said = self.said();
         said.lease.renew(Mono::ZERO);
-        said.sighted.iter().for_each(|lease| lease.renew(Mono::ZERO));
-        self.agent.shared().sight.update(self.agent.shared().clock.read());
+        said.sighted
+            .iter()
+            .for_each(|lease| lease.renew(Mono::ZERO));
+        self.agent
+            .shared()
+            .sight
+            .update(self.agent.shared().clock.read());
     }
 
     /// From now on everybody is heard again.
@@ -192,7 +223,10 @@ impl TestAgent {
         let said = self.said();
         said.lease.renew(Mono::MAX);
         said.sighted.iter().for_each(|lease| lease.renew(Mono::MAX));
-        self.agent.shared().sight.update(self.agent.shared().clock.read());
+        self.agent
+            .shared()
+            .sight
+            .update(self.agent.shared().clock.read());
     }
 
     /// What a resource's calls get while the agent is blind. Open unless it is set.
@@ -200,14 +234,20 @@ impl TestAgent {
         let blind = match policy {
             WhenBlind::Open => BlindPolicy::Open,
             WhenBlind::Closed => BlindPolicy::Closed,
-            WhenBlind::Local { limit, window } => BlindPolicy::Local { limit, window: Span::from_std(window) },
+            WhenBlind::Local { limit, window } => BlindPolicy::Local {
+                limit,
+                window: Span::from_std(window),
+            },
         };
         self.learn(resource, |public| public.blind = blind);
     }
 
     /// Tells the agent a resource's limit, as it stands in headers.
     pub fn limit(&self, resource: &str, limit: u64, window: Duration) {
-        let tier = PublicTier { limit, window: Span::from_std(window) };
+        let tier = PublicTier {
+            limit,
+            window: Span::from_std(window),
+        };
         self.learn(resource, |public| public.tiers = [tier].into());
     }
 
@@ -215,7 +255,9 @@ impl TestAgent {
     pub fn recorded(&self) -> Vec<Recorded> {
         let shared = self.agent.shared();
         let mut said = self.said();
-        let WhatIsSaid { drain, recorded, .. } = &mut *said;
+        let WhatIsSaid {
+            drain, recorded, ..
+        } = &mut *said;
         drain.drain(&shared.recorder, |event| {
             let resource = shared.resources.by_id(event.resource);
             recorded.push(Recorded {
@@ -234,7 +276,9 @@ impl TestAgent {
     /// Forgets what was recorded so far.
     pub fn discard(&self) {
         let mut said = self.said();
-        let WhatIsSaid { drain, recorded, .. } = &mut *said;
+        let WhatIsSaid {
+            drain, recorded, ..
+        } = &mut *said;
         drain.drain(&self.agent.shared().recorder, |_| {});
         recorded.clear();
     }
@@ -244,11 +288,23 @@ impl TestAgent {
             return;
         };
         let mut said = self.said();
-        let place = Place { generation: 1, offset: said.next_offset, entry: 0 };
+        let place = Place {
+            generation: 1,
+            offset: said.next_offset,
+            entry: 0,
+        };
         said.next_offset += 1;
         let lease = said.lease.clone();
         let partition = partition_of_pair(&resource.name, domain, PARTITIONS);
-        let word = Word { resource: &resource, domain, partition, place, said: what, lease: &lease, settled: None };
+        let word = Word {
+            resource: &resource,
+            domain,
+            partition,
+            place,
+            said: what,
+            lease: &lease,
+            settled: None,
+        };
         let now = self.agent.shared().clock.read();
         said.deny.take(&word, now);
     }

@@ -15,7 +15,10 @@ pub(crate) enum Timer {
     /// The network thread.
     Runtime(Handle),
     /// Whoever moves the clock.
-    #[cfg_attr(not(any(test, feature = "testing")), allow(dead_code, reason = "only tests move clocks"))]
+    #[cfg_attr(
+        not(any(test, feature = "testing")),
+        allow(dead_code, reason = "only tests move clocks")
+    )]
     Hand(Arc<Notify>),
 }
 

@@ -53,7 +53,10 @@ impl Backoff {
         let step = self.step.as_micros();
         let more = random.random_range(step - step / 4..=step + step / 4);
         self.step = Span::from_micros(step.saturating_mul(2)).min(LONGEST);
-        Some(Wait { at_least, chosen: Span::from_micros(micros.saturating_add(late).saturating_add(more)) })
+        Some(Wait {
+            at_least,
+            chosen: Span::from_micros(micros.saturating_add(late).saturating_add(more)),
+        })
     }
 }
 
@@ -64,13 +67,19 @@ mod tests {
     #[test]
     fn nobody_comes_before_the_end_and_not_all_come_at_once() {
         let denied = Denied::by_policy(Cause::Tier(1), Span::from_millis(400));
-        let waits: Vec<Wait> = (0..100).filter_map(|_| Backoff::new().next(&denied)).collect();
+        let waits: Vec<Wait> = (0..100)
+            .filter_map(|_| Backoff::new().next(&denied))
+            .collect();
         assert_eq!(waits.len(), 100);
         for wait in &waits {
             assert_eq!(wait.at_least, Span::from_millis(400));
-            assert!(Span::from_micros(403_750) <= wait.chosen && wait.chosen <= Span::from_micros(506_250));
+            assert!(
+                Span::from_micros(403_750) <= wait.chosen
+                    && wait.chosen <= Span::from_micros(506_250)
+            );
         }
-        let distinct: std::collections::BTreeSet<u64> = waits.iter().map(|wait| wait.chosen.as_micros()).collect();
+        let distinct: std::collections::BTreeSet<u64> =
+            waits.iter().map(|wait| wait.chosen.as_micros()).collect();
         assert!(50 < distinct.len());
     }
 
@@ -78,13 +87,19 @@ mod tests {
     fn steps_grow_to_a_longest_one() {
         let denied = Denied::by_policy(Cause::Blind, Span::MAX);
         let mut backoff = Backoff::new();
-        let waits: Vec<u64> = (0..12).filter_map(|_| backoff.next(&denied)).map(|wait| wait.chosen.as_micros()).collect();
+        let waits: Vec<u64> = (0..12)
+            .filter_map(|_| backoff.next(&denied))
+            .map(|wait| wait.chosen.as_micros())
+            .collect();
         assert!(waits[0] <= 6_250 && waits[3] <= 50_000);
         assert!((750_000..=1_250_000).contains(&waits[11]));
     }
 
     #[test]
     fn what_does_not_end_is_not_waited_for() {
-        assert_eq!(Backoff::new().next(&Denied::by_policy(Cause::Unconfigured, Span::MAX)), None);
+        assert_eq!(
+            Backoff::new().next(&Denied::by_policy(Cause::Unconfigured, Span::MAX)),
+            None
+        );
     }
 }

@@ -1,6 +1,11 @@
 //! A service of the example's kind over real HTTP, with the testing kit in it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -16,20 +21,33 @@ use tollgate_agent::{Denied, Rate};
 /// Status line, headers and body of a request.
 fn request(address: SocketAddr, tenant: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the service listens");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit of time");
-    write!(stream, "GET /search HTTP/1.1\r\nhost: localhost\r\nx-tenant: {tenant}\r\nconnection: close\r\n\r\n")
-        .expect("written");
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("a limit of time");
+    write!(
+        stream,
+        "GET /search HTTP/1.1\r\nhost: localhost\r\nx-tenant: {tenant}\r\nconnection: close\r\n\r\n"
+    )
+    .expect("written");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     answer
 }
 
 fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
-    answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    answer
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-async fn search(State(search): State<Rate>, headers: axum::http::HeaderMap) -> Result<Response, Denied> {
-    let tenant = headers.get("x-tenant").and_then(|value| value.to_str().ok()).unwrap_or_default();
+async fn search(
+    State(search): State<Rate>,
+    headers: axum::http::HeaderMap,
+) -> Result<Response, Denied> {
+    let tenant = headers
+        .get("x-tenant")
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let allowed = search.hit(tenant)?;
     Ok((allowed.headers(), "found\n").into_response())
 }
@@ -37,16 +55,23 @@ async fn search(State(search): State<Rate>, headers: axum::http::HeaderMap) -> R
 #[test]
 fn a_denied_tenant_gets_429_with_everything_that_is_known() {
     let kit = TestAgent::new();
-    let routes = Router::new().route("/search", get(search)).with_state(kit.agent().rate("api.search"));
+    let routes = Router::new()
+        .route("/search", get(search))
+        .with_state(kit.agent().rate("api.search"));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port");
+    let listener = runtime
+        .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
+        .expect("a port");
     let address = listener.local_addr().expect("bound");
     runtime.spawn(async move { axum::serve(listener, routes).await });
 
     kit.limit("api.search", 100, Duration::from_secs(10));
     let answer = request(address, "acme");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert_eq!(header(&answer, "ratelimit-policy"), Some("\"tier-1\";q=100;w=10"));
+    assert_eq!(
+        header(&answer, "ratelimit-policy"),
+        Some("\"tier-1\";q=100;w=10")
+    );
 
     kit.deny("api.search", "acme", Duration::from_millis(4_500));
     let answer = request(address, "acme");

@@ -1,6 +1,11 @@
 //! What calls promise, by the testing kit.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::future::Future;
 use std::pin::pin;
@@ -13,7 +18,10 @@ use tollgate_agent::{Cause, KillSwitch, Scope};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn outcomes(recorded: &[Recorded]) -> Vec<(&str, Outcome)> {
-    recorded.iter().map(|one| (one.domain.as_str(), one.outcome)).collect()
+    recorded
+        .iter()
+        .map(|one| (one.domain.as_str(), one.outcome))
+        .collect()
 }
 
 fn hit(copies: u32, min: Option<u32>) -> Outcome {
@@ -21,20 +29,32 @@ fn hit(copies: u32, min: Option<u32>) -> Outcome {
 }
 
 fn refused(copies: u32) -> Outcome {
-    Outcome::Refused { copies, cause: Cause::Tier(1) }
+    Outcome::Refused {
+        copies,
+        cause: Cause::Tier(1),
+    }
 }
 
 #[test]
 fn a_denial_refuses_its_pair_alone_and_ends_by_itself() {
     let kit = TestAgent::new();
-    let (search, export) = (kit.agent().rate("api.search"), kit.agent().rate("api.export"));
+    let (search, export) = (
+        kit.agent().rate("api.search"),
+        kit.agent().rate("api.export"),
+    );
     kit.deny("api.search", "acme", 5 * SECOND);
     let denied = search.hit("acme").expect_err("denied");
-    assert_eq!((denied.scope(), denied.cause(), denied.retry_after()), (Scope::Pair, Cause::Tier(1), Some(5 * SECOND)));
+    assert_eq!(
+        (denied.scope(), denied.cause(), denied.retry_after()),
+        (Scope::Pair, Cause::Tier(1), Some(5 * SECOND))
+    );
     assert!(denied.code().is_some());
     assert!(search.hit("globex").is_ok() && export.hit("acme").is_ok());
     kit.advance(5 * SECOND - Duration::from_micros(1));
-    assert_eq!(search.hit("acme").expect_err("denied").retry_after(), Some(Duration::from_micros(1)));
+    assert_eq!(
+        search.hit("acme").expect_err("denied").retry_after(),
+        Some(Duration::from_micros(1))
+    );
     kit.advance(Duration::from_micros(1));
     assert!(search.hit("acme").is_ok());
 }
@@ -48,9 +68,19 @@ fn a_lift_ends_a_denial_and_a_denial_of_everybody_refuses_everybody() {
     assert!(search.hit("acme").is_ok());
     kit.deny_everybody("api.search", SECOND);
     let denied = search.hit("acme").expect_err("denied");
-    assert_eq!((denied.scope(), denied.cause()), (Scope::Resource, Cause::Global));
+    assert_eq!(
+        (denied.scope(), denied.cause()),
+        (Scope::Resource, Cause::Global)
+    );
     // A domain of that name is limited as any other.
-    assert_eq!(kit.agent().rate("other").hit("*").expect("allowed").copies(), 1);
+    assert_eq!(
+        kit.agent()
+            .rate("other")
+            .hit("*")
+            .expect("allowed")
+            .copies(),
+        1
+    );
     kit.advance(SECOND);
     assert!(search.hit("acme").is_ok());
 }
@@ -66,9 +96,19 @@ fn every_call_is_recorded_as_what_it_was() {
     rate.record("e", 9);
     let _ = rate.peek("f");
     rate.record("g", 0);
-    assert_eq!(rate.hit_n("h", 0).expect("nothing is always granted").copies(), 0);
+    assert_eq!(
+        rate.hit_n("h", 0)
+            .expect("nothing is always granted")
+            .copies(),
+        0
+    );
     let empty = std::ops::RangeInclusive::new(5, 4);
-    assert_eq!(rate.hit_up_to("i", empty).expect("nothing was asked for").copies(), 0);
+    assert_eq!(
+        rate.hit_up_to("i", empty)
+            .expect("nothing was asked for")
+            .copies(),
+        0
+    );
     assert_eq!(
         outcomes(&kit.recorded()),
         [
@@ -88,7 +128,12 @@ fn refused_calls_are_recorded_too_and_peeks_are_not() {
     kit.deny("r", "acme", SECOND);
     let _ = rate.hit("acme");
     let _ = rate.hit_n("acme", 4);
-    assert_eq!(rate.hit_up_to("acme", 0..=4).expect("0 is what was asked for at least").copies(), 0);
+    assert_eq!(
+        rate.hit_up_to("acme", 0..=4)
+            .expect("0 is what was asked for at least")
+            .copies(),
+        0
+    );
     assert!(rate.peek("acme").is_err());
     rate.record("acme", 2);
     let expected = [refused(1), refused(4), refused(4), hit(2, None)].map(|one| ("acme", one));
@@ -104,7 +149,13 @@ fn names_never_open_the_door() {
         kit.deny("r", domain, SECOND);
         assert!(rate.hit(domain).is_err(), "{domain}");
     }
-    assert_eq!(kit.recorded().iter().map(|one| one.domain.len()).collect::<Vec<_>>(), [7, 6, 256]);
+    assert_eq!(
+        kit.recorded()
+            .iter()
+            .map(|one| one.domain.len())
+            .collect::<Vec<_>>(),
+        [7, 6, 256]
+    );
     // A resource's name is no way round, either.
     kit.deny(&long, "acme", SECOND);
     assert!(kit.agent().rate(&long).hit("acme").is_err());
@@ -113,15 +164,24 @@ fn names_never_open_the_door() {
 #[test]
 fn of_several_pairs_all_are_recorded_or_none() {
     let kit = TestAgent::new();
-    let (agent, one, other) = (kit.agent(), kit.agent().rate("one"), kit.agent().rate("other"));
+    let (agent, one, other) = (
+        kit.agent(),
+        kit.agent().rate("one"),
+        kit.agent().rate("other"),
+    );
     assert!(agent.hit_all(&[(&one, "acme"), (&other, "acme")]).is_ok());
     assert_eq!(kit.recorded().len(), 2);
     kit.discard();
     kit.deny("one", "acme", SECOND);
     kit.deny("other", "acme", 3 * SECOND);
-    let denied = agent.hit_all(&[(&one, "acme"), (&other, "globex"), (&other, "acme")]).expect_err("denied");
+    let denied = agent
+        .hit_all(&[(&one, "acme"), (&other, "globex"), (&other, "acme")])
+        .expect_err("denied");
     assert_eq!(denied.retry_after(), Some(3 * SECOND));
-    assert_eq!(outcomes(&kit.recorded()), [("acme", refused(1)), ("acme", refused(1))]);
+    assert_eq!(
+        outcomes(&kit.recorded()),
+        [("acme", refused(1)), ("acme", refused(1))]
+    );
     assert_eq!(agent.hit_all(&[]).expect("nothing was asked").copies(), 0);
 }
 
@@ -135,10 +195,19 @@ fn a_blind_agent_follows_the_resources_policy() {
     // A bulk call gets its minimum, but something.
     assert_eq!(rate.hit_up_to("acme", 2..=9).expect("open").copies(), 2);
     assert_eq!(rate.hit_up_to("acme", 0..=9).expect("open").copies(), 1);
-    kit.when_blind("r", WhenBlind::Local { limit: 2, window: SECOND });
+    kit.when_blind(
+        "r",
+        WhenBlind::Local {
+            limit: 2,
+            window: SECOND,
+        },
+    );
     assert!(rate.hit("globex").is_ok() && rate.hit("globex").is_ok());
     let denied = rate.hit("globex").expect_err("used up");
-    assert_eq!((denied.cause(), denied.code(), denied.retry_after()), (Cause::Blind, None, Some(SECOND / 2)));
+    assert_eq!(
+        (denied.cause(), denied.code(), denied.retry_after()),
+        (Cause::Blind, None, Some(SECOND / 2))
+    );
     assert!(rate.peek("globex").is_ok(), "a peek takes nothing");
     kit.advance(SECOND / 2);
     assert!(rate.hit("globex").is_ok());
@@ -160,7 +229,10 @@ fn the_kill_switch_turns_denials_into_grants_that_are_counted() {
     kit.agent().kill_switch(KillSwitch::Off);
     assert!(rate.hit("acme").is_err());
     assert_eq!(kit.agent().stats().kill_switch_grants, 1);
-    assert_eq!(outcomes(&kit.recorded()), [("acme", hit(2, Some(2))), ("acme", refused(1))]);
+    assert_eq!(
+        outcomes(&kit.recorded()),
+        [("acme", hit(2, Some(2))), ("acme", refused(1))]
+    );
 }
 
 #[test]
@@ -172,7 +244,9 @@ fn answers_and_handles_go_anywhere() {
 }
 
 fn poll<F: Future>(future: &mut std::pin::Pin<&mut F>) -> Poll<F::Output> {
-    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
 }
 
 #[test]
@@ -186,7 +260,9 @@ fn who_waits_is_let_through_when_the_denial_has_ended_and_not_before() {
     assert!(poll(&mut waiting).is_pending());
     // A quarter of the wait later, and the first step of at most 6.25 ms.
     kit.advance(Duration::from_millis(257));
-    let Poll::Ready(Ok(allowed)) = poll(&mut waiting) else { panic!("let through") };
+    let Poll::Ready(Ok(allowed)) = poll(&mut waiting) else {
+        panic!("let through")
+    };
     assert_eq!(allowed.copies(), 1);
     assert_eq!(outcomes(&kit.recorded()), [("acme", hit(1, None))]);
 }
@@ -197,7 +273,9 @@ fn who_would_wait_too_long_is_told_at_once() {
     let rate = kit.agent().rate("r");
     kit.deny("r", "acme", 10 * SECOND);
     let mut waiting = pin!(rate.until_ready("acme", SECOND));
-    let Poll::Ready(Err(denied)) = poll(&mut waiting) else { panic!("told at once") };
+    let Poll::Ready(Err(denied)) = poll(&mut waiting) else {
+        panic!("told at once")
+    };
     assert_eq!(denied.retry_after(), Some(10 * SECOND));
     assert_eq!(outcomes(&kit.recorded()), [("acme", refused(1))]);
 }

@@ -1,6 +1,11 @@
 //! The example is a service: it answers while nobody limits it, and ends in order.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -22,7 +27,10 @@ impl Drop for Service {
 /// Examples lie beside the directory of tests; `cargo test` builds them.
 fn example() -> PathBuf {
     let here = std::env::current_exe().expect("this test");
-    let profile = here.parent().and_then(|deps| deps.parent()).expect("a profile's directory");
+    let profile = here
+        .parent()
+        .and_then(|deps| deps.parent())
+        .expect("a profile's directory");
     profile.join("examples").join("axum")
 }
 
@@ -35,8 +43,14 @@ fn start(aggregators: &str) -> Service {
         .spawn()
         .expect("the example was built");
     let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
-    let address = line.trim().strip_prefix("listening on ").expect("its address").to_owned();
+    BufReader::new(child.stdout.take().expect("its output"))
+        .read_line(&mut line)
+        .expect("a line");
+    let address = line
+        .trim()
+        .strip_prefix("listening on ")
+        .expect("its address")
+        .to_owned();
     Service { child, address }
 }
 
@@ -52,7 +66,9 @@ fn get(address: &str) -> String {
 #[test]
 fn the_example_serves_while_nobody_can_be_heard() {
     // A port that nobody listens on: bound, and let go of.
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a port");
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|one| one.local_addr())
+        .expect("a port");
     let service = start(&nobody.to_string());
     for _ in 0..20 {
         let answer = get(&service.address);

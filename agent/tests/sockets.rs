@@ -1,6 +1,11 @@
 //! The agent on real sockets, beside an aggregator that says what the test wants.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 mod support;
 
@@ -15,14 +20,20 @@ use tollgate_shared::wire::link::Refusal;
 const SOON: Duration = Duration::from_secs(20);
 
 fn agent(aggregators: &[&Aggregator]) -> Agent {
-    let builder = aggregators
-        .iter()
-        .fold(Agent::builder().name("a").denials_max(1_000), |builder, one| builder.aggregator(one.agents.to_string()));
+    let builder = aggregators.iter().fold(
+        Agent::builder().name("a").denials_max(1_000),
+        |builder, one| builder.aggregator(one.agents.to_string()),
+    );
     builder.build().expect("good settings")
 }
 
 /// What an agent hears, as it does.
-fn listening(aggregator: &Aggregator) -> (Agent, tokio::sync::mpsc::UnboundedReceiver<(String, Change)>) {
+fn listening(
+    aggregator: &Aggregator,
+) -> (
+    Agent,
+    tokio::sync::mpsc::UnboundedReceiver<(String, Change)>,
+) {
     let (told, heard) = tokio::sync::mpsc::unbounded_channel();
     let told = Mutex::new(told);
     let agent = Agent::builder()
@@ -37,8 +48,13 @@ fn listening(aggregator: &Aggregator) -> (Agent, tokio::sync::mpsc::UnboundedRec
     (agent, heard)
 }
 
-async fn next(heard: &mut tokio::sync::mpsc::UnboundedReceiver<(String, Change)>) -> (String, Change) {
-    tokio::time::timeout(SOON, heard.recv()).await.expect("soon").expect("the agent lives")
+async fn next(
+    heard: &mut tokio::sync::mpsc::UnboundedReceiver<(String, Change)>,
+) -> (String, Change) {
+    tokio::time::timeout(SOON, heard.recv())
+        .await
+        .expect("soon")
+        .expect("the agent lives")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -53,16 +69,25 @@ async fn hits_arrive_and_a_denial_comes_back() {
     aggregator.until("all hits", |one| one.copies() == 7).await;
     for one in aggregator.appended() {
         for (resource, domain, _) in &one.hits {
-            assert_eq!(one.partition, partition_of_pair(resource, domain, support::PARTITIONS));
+            assert_eq!(
+                one.partition,
+                partition_of_pair(resource, domain, support::PARTITIONS)
+            );
         }
     }
-    aggregator.deny("api.search", "acme", Duration::from_secs(30)).await;
+    aggregator
+        .deny("api.search", "acme", Duration::from_secs(30))
+        .await;
     assert_eq!(next(&mut heard).await, ("acme".to_owned(), Change::Denied));
     let denied = rate.hit("acme").expect_err("denied");
     assert_eq!(denied.cause(), Cause::Tier(1));
     assert!(denied.retry_after().expect("it ends") <= Duration::from_secs(30));
     assert!(rate.hit("beta").is_ok());
-    aggregator.until("the refused call", |one| one.appended().iter().any(|one| !one.refused.is_empty())).await;
+    aggregator
+        .until("the refused call", |one| {
+            one.appended().iter().any(|one| !one.refused.is_empty())
+        })
+        .await;
     aggregator.open("api.search", "acme").await;
     assert_eq!(next(&mut heard).await, ("acme".to_owned(), Change::Opened));
     assert!(rate.hit("acme").is_ok());
@@ -89,7 +114,9 @@ async fn a_missed_frame_is_noticed_and_made_up_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_resource_that_is_used_later_is_asked_for() {
     let aggregator = Aggregator::start(1).await;
-    aggregator.deny("late", "acme", Duration::from_secs(30)).await;
+    aggregator
+        .deny("late", "acme", Duration::from_secs(30))
+        .await;
     let (agent, mut heard) = listening(&aggregator);
     assert!(agent.ready(SOON).await);
     let rate = agent.rate("late");
@@ -105,14 +132,17 @@ async fn an_aggregator_that_comes_back_gets_what_it_missed() {
     let rate = agent.rate("r");
     assert!(agent.ready(SOON).await);
     let _ = rate.hit("before");
-    aggregator.until("the first hit", |one| one.copies() == 1).await;
+    aggregator
+        .until("the first hit", |one| one.copies() == 1)
+        .await;
     let addresses = (aggregator.agents.to_string(), aggregator.feed.to_string());
     drop(aggregator);
     for n in 0..100 {
         let _ = rate.hit(&format!("t{n}"));
     }
     let back = Aggregator::start_at(2, &addresses.0, &addresses.1).await;
-    back.until("all that was missed", |one| 100 <= one.copies()).await;
+    back.until("all that was missed", |one| 100 <= one.copies())
+        .await;
     back.deny("r", "acme", Duration::from_secs(30)).await;
     // It is heard by frame or by snapshot, whichever comes first.
     let until = Instant::now() + SOON;
@@ -132,7 +162,9 @@ async fn a_batch_whose_answer_is_lost_is_sent_again_the_same() {
     assert!(agent.ready(SOON).await);
     aggregator.swallow(1);
     let _ = agent.rate("r").hit("acme");
-    aggregator.until("the batch again", |one| 2 <= one.appended().len()).await;
+    aggregator
+        .until("the batch again", |one| 2 <= one.appended().len())
+        .await;
     let appended = aggregator.appended();
     assert_eq!(appended[0], appended[1]);
     assert_eq!(agent.shutdown(SOON).await.sent, 1);
@@ -146,12 +178,16 @@ async fn not_now_is_tried_again_and_never_is_counted() {
     assert!(agent.ready(SOON).await);
     aggregator.refuse(Some(Refusal::NotNow));
     let _ = rate.hit("acme");
-    aggregator.until("some attempts", |_| 2 <= agent.stats().batches_sent_again).await;
+    aggregator
+        .until("some attempts", |_| 2 <= agent.stats().batches_sent_again)
+        .await;
     aggregator.refuse(None);
     aggregator.until("the hit", |one| one.copies() == 1).await;
     aggregator.refuse(Some(Refusal::Never));
     let _ = rate.hit("acme");
-    aggregator.until("the refusal", |_| agent.stats().batches_refused == 1).await;
+    aggregator
+        .until("the refusal", |_| agent.stats().batches_refused == 1)
+        .await;
     let flushed = agent.shutdown(SOON).await;
     assert_eq!((flushed.sent, flushed.dropped), (1, 1));
 }
@@ -164,8 +200,16 @@ async fn hits_go_to_another_aggregator_when_one_is_gone_and_denials_come_from_al
     let rate = agent.rate("r");
     assert!(agent.ready(SOON).await);
     let _ = rate.hit("acme");
-    other.until("the hit, at either", |other| one.copies() + other.copies() == 1).await;
-    let (gone, left) = if one.copies() == 1 { (one, other) } else { (other, one) };
+    other
+        .until("the hit, at either", |other| {
+            one.copies() + other.copies() == 1
+        })
+        .await;
+    let (gone, left) = if one.copies() == 1 {
+        (one, other)
+    } else {
+        (other, one)
+    };
     drop(gone);
     for _ in 0..10 {
         let _ = rate.hit("beta");
@@ -177,13 +221,22 @@ async fn hits_go_to_another_aggregator_when_one_is_gone_and_denials_come_from_al
 #[test]
 fn without_anybody_and_without_a_runtime_calls_pass_and_are_accounted_for() {
     // A port that was free a moment ago: nobody listens there.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
-    let agent = Agent::builder().aggregator(format!("127.0.0.1:{port}")).build().expect("no network is needed");
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .expect("a port")
+        .local_addr()
+        .expect("bound")
+        .port();
+    let agent = Agent::builder()
+        .aggregator(format!("127.0.0.1:{port}"))
+        .build()
+        .expect("no network is needed");
     let rate = agent.rate("r");
     for _ in 0..1_000 {
         assert!(rate.hit("acme").expect("fails open").blind());
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime without timers");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime without timers");
     assert!(!runtime.block_on(agent.ready(Duration::from_millis(50))));
     let flushed = runtime.block_on(agent.shutdown(Duration::from_millis(200)));
     // What the flusher still holds when it ends is counted a moment later.

@@ -11,7 +11,11 @@ use std::process::{Command, Stdio};
 /// Where it has not been built beside this test: `cargo test --workspace` and `cargo build` do.
 pub fn tollgate() -> Command {
     let program = program();
-    assert!(program.exists(), "{}: not built; run `cargo build --bin tollgate` first", program.display());
+    assert!(
+        program.exists(),
+        "{}: not built; run `cargo build --bin tollgate` first",
+        program.display()
+    );
     let mut command = Command::new(program);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOLLGATE_")) {
         command.env_remove(name);
@@ -23,6 +27,11 @@ pub fn tollgate() -> Command {
 fn program() -> PathBuf {
     // Tests lie in `deps`, the binaries one above.
     let here = std::env::current_exe().unwrap_or_default();
-    let profile = here.parent().and_then(|deps| deps.parent()).map(PathBuf::from);
-    profile.unwrap_or_default().join(format!("tollgate{}", std::env::consts::EXE_SUFFIX))
+    let profile = here
+        .parent()
+        .and_then(|deps| deps.parent())
+        .map(PathBuf::from);
+    profile
+        .unwrap_or_default()
+        .join(format!("tollgate{}", std::env::consts::EXE_SUFFIX))
 }

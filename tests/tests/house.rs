@@ -4,12 +4,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace")
+        .to_owned()
 }
 
 fn sources(dir: &Path, into: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry").path()) {
-        let name = entry.file_name().expect("a name").to_string_lossy().into_owned();
+    for entry in fs::read_dir(dir)
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry").path())
+    {
+        let name = entry
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
         if name == "target" || name.starts_with('.') {
             continue;
         }
@@ -30,27 +40,50 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 fn every_path_in_the_map_exists() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the map");
     let paths: Vec<&str> = quoted(&map)
-        .filter(|word| word.ends_with('/') || word.ends_with(".rs") || word.ends_with(".md") || word.ends_with(".toml"))
+        .filter(|word| {
+            word.ends_with('/')
+                || word.ends_with(".rs")
+                || word.ends_with(".md")
+                || word.ends_with(".toml")
+        })
         .collect();
     assert!(8 <= paths.len(), "the map names its rooms: {paths:?}");
-    let missing: Vec<&&str> = paths.iter().filter(|path| !root().join(path).exists()).collect();
-    assert!(missing.is_empty(), "named in ARCHITECTURE.md, but not there: {missing:?}");
+    let missing: Vec<&&str> = paths
+        .iter()
+        .filter(|path| !root().join(path).exists())
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "named in ARCHITECTURE.md, but not there: {missing:?}"
+    );
 }
 
 #[test]
 fn every_link_in_the_readme_leads_somewhere() {
     let readme = fs::read_to_string(root().join("README.md")).expect("the readme");
-    let links: Vec<&str> = readme.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    let links: Vec<&str> = readme
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .collect();
     assert!(3 <= links.len(), "the readme links to rooms");
-    let missing: Vec<&&str> =
-        links.iter().filter(|link| !link.starts_with("http") && !root().join(link).exists()).collect();
-    assert!(missing.is_empty(), "linked in README.md, but not there: {missing:?}");
+    let missing: Vec<&&str> = links
+        .iter()
+        .filter(|link| !link.starts_with("http") && !root().join(link).exists())
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "linked in README.md, but not there: {missing:?}"
+    );
 }
 
 #[test]
 fn the_readme_shows_the_two_commands() {
     let readme = fs::read_to_string(root().join("README.md")).expect("the readme");
-    for command in ["cargo run --release --bin tollgate -- demo", "cargo test --workspace"] {
+    for command in [
+        "cargo run --release --bin tollgate -- demo",
+        "cargo test --workspace",
+    ] {
         assert!(readme.contains(command), "{command}");
     }
 }
@@ -62,7 +95,11 @@ fn every_source_says_what_it_is_for() {
     assert!(50 <= files.len(), "the sources were found");
     let silent: Vec<&PathBuf> = files
         .iter()
-        .filter(|file| !fs::read_to_string(file).expect("a source").starts_with("//!"))
+        .filter(|file| {
+            !fs::read_to_string(file)
+                .expect("a source")
+                .starts_with("//!")
+        })
         .collect();
     assert!(silent.is_empty(), "no `//!` at the top of: {silent:?}");
 }
@@ -74,9 +111,17 @@ fn no_source_has_outgrown_its_idea() {
     sources(&root(), &mut files);
     let long: Vec<String> = files
         .iter()
-        .map(|file| (file, fs::read_to_string(file).expect("a source").lines().count()))
+        .map(|file| {
+            (
+                file,
+                fs::read_to_string(file).expect("a source").lines().count(),
+            )
+        })
         .filter(|(_, lines)| LINES_MAX < *lines)
         .map(|(file, lines)| format!("{} ({lines})", file.display()))
         .collect();
-    assert!(long.is_empty(), "above {LINES_MAX} lines, split by idea: {long:?}");
+    assert!(
+        long.is_empty(),
+        "above {LINES_MAX} lines, split by idea: {long:?}"
+    );
 }

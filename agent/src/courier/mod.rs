@@ -115,7 +115,16 @@ impl Courier {
     /// One whose carrier sends again by itself, and always says what became of a record.
     #[cfg_attr(not(feature = "kafka"), allow(dead_code, reason = "only Kafka does"))]
     pub(crate) fn with_carrier_that_answers(self) -> Self {
-        Self { answers_are_awaited: false, ..self }
+        Self {
+            answers_are_awaited: false,
+            ..self
+        }
+    }
+
+    /// The agent's name.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn agent(&self) -> &str {
+        &self.agent
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -124,17 +133,31 @@ impl Courier {
 
     /// Parcels that wait or are under way.
     pub(crate) fn len(&self) -> usize {
-        self.by_id.len() + self.lanes.values().map(|lane| lane.waiting.len()).sum::<usize>()
+        self.by_id.len()
+            + self
+                .lanes
+                .values()
+                .map(|lane| lane.waiting.len())
+                .sum::<usize>()
     }
 
     pub(crate) fn take(&mut self, parcel: Parcel) {
-        self.lanes.entry(parcel.partition).or_default().waiting.push_back(parcel);
+        self.lanes
+            .entry(parcel.partition)
+            .or_default()
+            .waiting
+            .push_back(parcel);
     }
 
     /// The next record to send, if there is one; it counts as sent.
     pub(crate) fn next(&mut self, now: Mono, wall: Timestamp) -> Option<Outgoing> {
         let from = self.next_lane;
-        let order: Vec<u32> = self.lanes.range(from..).chain(self.lanes.range(..from)).map(|(p, _)| *p).collect();
+        let order: Vec<u32> = self
+            .lanes
+            .range(from..)
+            .chain(self.lanes.range(..from))
+            .map(|(p, _)| *p)
+            .collect();
         for partition in order {
             if let Some(outgoing) = self.next_of(partition, now, wall) {
                 self.next_lane = partition.wrapping_add(1);
@@ -147,11 +170,18 @@ impl Courier {
     fn next_of(&mut self, partition: u32, now: Mono, wall: Timestamp) -> Option<Outgoing> {
         let lane = self.lanes.get_mut(&partition)?;
         // What was sent before goes first: the window moves on with the oldest.
-        let again = lane.under_way.values_mut().find(|one| one.send_at.is_some_and(|at| at <= now));
+        let again = lane
+            .under_way
+            .values_mut()
+            .find(|one| one.send_at.is_some_and(|at| at <= now));
         if let Some(one) = again {
             (one.send_at, one.sent) = (None, now);
             self.counts.batches_sent_again += 1;
-            return Some(Outgoing { id: one.id, partition, record: one.record.clone() });
+            return Some(Outgoing {
+                id: one.id,
+                partition,
+                record: one.record.clone(),
+            });
         }
         let oldest = lane.under_way.keys().next().copied();
         let sequence = lane.last_sequence + 1;
@@ -162,11 +192,27 @@ impl Courier {
         lane.last_sequence = sequence;
         self.last_id += 1;
         let id = self.last_id;
-        let sender = Sender { agent: &self.agent, epoch: self.epoch, sequence, sent: wall };
+        let sender = Sender {
+            agent: &self.agent,
+            epoch: self.epoch,
+            sequence,
+            sent: wall,
+        };
         parcel.encode(&mut self.writer, &sender, &self.resources);
         let record = Bytes::copy_from_slice(self.writer.as_slice());
-        let outgoing = Outgoing { id, partition, record: record.clone() };
-        let under_way = UnderWay { id, record, first_sent: now, send_at: None, sent: now, parcel };
+        let outgoing = Outgoing {
+            id,
+            partition,
+            record: record.clone(),
+        };
+        let under_way = UnderWay {
+            id,
+            record,
+            first_sent: now,
+            send_at: None,
+            sent: now,
+            parcel,
+        };
         lane.under_way.insert(sequence, under_way);
         self.by_id.insert(id, (partition, sequence));
         self.counts.batches_sent += 1;
@@ -203,7 +249,10 @@ impl Courier {
         let Some((partition, sequence)) = self.by_id.get(&id) else {
             return;
         };
-        let one = self.lanes.get_mut(partition).and_then(|lane| lane.under_way.get_mut(sequence));
+        let one = self
+            .lanes
+            .get_mut(partition)
+            .and_then(|lane| lane.under_way.get_mut(sequence));
         if let Some(one) = one {
             one.send_at = Some(now.plus(NOT_NOW));
         }
@@ -211,7 +260,11 @@ impl Courier {
 
     /// The connection is gone: whatever it carried may have been lost.
     pub(crate) fn connection_lost(&mut self, now: Mono) {
-        for one in self.lanes.values_mut().flat_map(|lane| lane.under_way.values_mut()) {
+        for one in self
+            .lanes
+            .values_mut()
+            .flat_map(|lane| lane.under_way.values_mut())
+        {
             one.send_at.get_or_insert(now);
         }
     }
@@ -220,10 +273,17 @@ impl Courier {
     /// to be asked several times a second.
     pub(crate) fn tick(&mut self, now: Mono) {
         let mut late = Vec::new();
-        for one in self.lanes.values_mut().flat_map(|lane| lane.under_way.values_mut()) {
+        for one in self
+            .lanes
+            .values_mut()
+            .flat_map(|lane| lane.under_way.values_mut())
+        {
             if AGAIN_MAX <= now.since(one.first_sent) {
                 late.push(one.id);
-            } else if self.answers_are_awaited && one.send_at.is_none() && ANSWER_WITHIN <= now.since(one.sent) {
+            } else if self.answers_are_awaited
+                && one.send_at.is_none()
+                && ANSWER_WITHIN <= now.since(one.sent)
+            {
                 one.send_at = Some(now);
             }
         }
@@ -233,7 +293,8 @@ impl Courier {
                 self.count_lost(&given_up.parcel);
             }
         }
-        self.lanes.retain(|_, lane| 0 < lane.last_sequence || !lane.waiting.is_empty());
+        self.lanes
+            .retain(|_, lane| 0 < lane.last_sequence || !lane.waiting.is_empty());
     }
 
     /// Gives up everything, at the end.
@@ -241,7 +302,12 @@ impl Courier {
         let lanes = std::mem::take(&mut self.lanes);
         self.by_id.clear();
         for lane in lanes.into_values() {
-            for parcel in lane.under_way.into_values().map(|one| one.parcel).chain(lane.waiting) {
+            for parcel in lane
+                .under_way
+                .into_values()
+                .map(|one| one.parcel)
+                .chain(lane.waiting)
+            {
                 self.counts.batches_given_up += 1;
                 self.count_lost(&parcel);
             }

@@ -20,7 +20,10 @@ impl Bench {
         resources.get("r");
         let mut packer = Packer::new(Arc::clone(&resources), 1 << 20);
         packer.set_partitions(partitions, NOW);
-        Self { packer, courier: Courier::new("agent-1", 77, resources) }
+        Self {
+            packer,
+            courier: Courier::new("agent-1", 77, resources),
+        }
     }
 
     /// One hit, in a parcel of its own.
@@ -29,7 +32,10 @@ impl Bench {
             resource: ResourceId(0),
             domain,
             at: WALL,
-            happened: Happened::Hit { copies: 1, min: None },
+            happened: Happened::Hit {
+                copies: 1,
+                min: None,
+            },
         };
         self.packer.take(&event, NOW);
         while let Some(parcel) = self.packer.next(NOW, true) {
@@ -61,7 +67,9 @@ fn sequences_count_from_one_in_each_partition() {
     }
     let mut last = BTreeMap::new();
     for outgoing in bench.send_all(NOW) {
-        let before = last.insert(outgoing.partition, sequence(&outgoing)).unwrap_or(0);
+        let before = last
+            .insert(outgoing.partition, sequence(&outgoing))
+            .unwrap_or(0);
         assert_eq!(sequence(&outgoing), before + 1);
     }
     assert_eq!(last.len(), 4);
@@ -73,9 +81,14 @@ fn what_is_under_way_is_at_most_127_apart() {
     let mut bench = Bench::new(1);
     (0..300).for_each(|_| bench.hit("a"));
     let sent = bench.send_all(NOW);
-    assert_eq!(sent.iter().map(sequence).collect::<Vec<_>>(), (1..=128).collect::<Vec<_>>());
+    assert_eq!(
+        sent.iter().map(sequence).collect::<Vec<_>>(),
+        (1..=128).collect::<Vec<_>>()
+    );
     // All but the first are acknowledged, and the window still stands on the first.
-    sent[1..].iter().for_each(|one| bench.courier.acknowledged(one.id));
+    sent[1..]
+        .iter()
+        .for_each(|one| bench.courier.acknowledged(one.id));
     assert!(bench.send_all(NOW).is_empty());
     bench.courier.acknowledged(sent[0].id);
     assert_eq!(bench.send_all(NOW).len(), 128);
@@ -89,7 +102,9 @@ fn a_lost_connection_sends_the_same_bytes_again_and_only_what_is_unacknowledged(
     bench.courier.acknowledged(sent[1].id);
     bench.courier.connection_lost(NOW);
     let again = bench.send_all(after(Span::from_secs(9)));
-    let expected: Vec<Outgoing> = [0, 2, 3, 4].map(|index: usize| sent[index].clone()).to_vec();
+    let expected: Vec<Outgoing> = [0, 2, 3, 4]
+        .map(|index: usize| sent[index].clone())
+        .to_vec();
     assert_eq!(again, expected);
     assert!(bench.send_all(after(Span::from_secs(9))).is_empty());
 }
@@ -145,7 +160,10 @@ fn an_acknowledgement_counts_once() {
     bench.courier.acknowledged(sent[0].id);
     bench.courier.acknowledged(sent[0].id);
     let counts = bench.courier.counts();
-    assert_eq!((counts.batches_acknowledged, counts.hits_acknowledged), (1, 1));
+    assert_eq!(
+        (counts.batches_acknowledged, counts.hits_acknowledged),
+        (1, 1)
+    );
 }
 
 #[test]

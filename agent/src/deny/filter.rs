@@ -178,7 +178,9 @@ mod tests {
     #[test]
     fn who_leaves_an_unstuck_filter_is_out_again() {
         let filter = Filter::new(1_000);
-        let fingerprints: Vec<u64> = (1..500u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        let fingerprints: Vec<u64> = (1..500u64)
+            .map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            .collect();
         fingerprints.iter().for_each(|one| filter.add(*one));
         fingerprints.iter().for_each(|one| filter.remove(*one));
         assert!(fingerprints.iter().all(|one| !filter.maybe(*one)));

@@ -137,7 +137,9 @@ impl DenyList {
             // Two pairs with one fingerprint: the second stays open.
             Some((false, ..)) => return Taken::NoRoom,
             Some((true, place, _)) if word.place < place => return Taken::Known,
-            Some((true, place, until)) if word.place == place => return self.said_again(word, fingerprint, until, now),
+            Some((true, place, until)) if word.place == place => {
+                return self.said_again(word, fingerprint, until, now);
+            }
             Some((true, ..)) => {}
             None => {
                 if self.is_older(word, fingerprint) {
@@ -156,7 +158,10 @@ impl DenyList {
 
     fn is_older(&self, word: &Word<'_>, fingerprint: u64) -> bool {
         let opened = self.opened.get(&fingerprint).map(|opened| opened.place);
-        let forgotten = self.forgotten.get(&(word.resource.id, word.partition)).copied();
+        let forgotten = self
+            .forgotten
+            .get(&(word.resource.id, word.partition))
+            .copied();
         opened.is_some_and(|at| word.place <= at)
             || forgotten.is_some_and(|at| word.place <= at)
             || word.settled.is_some_and(|below| word.place < below)
@@ -181,7 +186,14 @@ impl DenyList {
         Taken::Known
     }
 
-    fn deny(&mut self, word: &Word<'_>, fingerprint: u64, until: Mono, denial: Denial, is_there: bool) -> Taken {
+    fn deny(
+        &mut self,
+        word: &Word<'_>,
+        fingerprint: u64,
+        until: Mono,
+        denial: Denial,
+        is_there: bool,
+    ) -> Taken {
         if !is_there && self.max <= self.len {
             // As if opened here, so that nothing older than this closes the scope.
             self.note_opened(word, fingerprint);
@@ -205,13 +217,16 @@ impl DenyList {
             self.len += 1;
             self.view.filter.add(fingerprint);
             if word.domain == EVERYBODY {
-                self.whole.insert(word.resource.id, Arc::clone(word.resource));
+                self.whole
+                    .insert(word.resource.id, Arc::clone(word.resource));
                 word.resource.set_flag(WHOLE, true);
             }
         }
         self.trim_ends();
         if self.view.filter.wants_rebuild() {
-            self.view.filter.rebuild(self.view.exact.iter().map(|entry| *entry.key()));
+            self.view
+                .filter
+                .rebuild(self.view.exact.iter().map(|entry| *entry.key()));
         }
         Taken::Denied
     }
@@ -223,13 +238,24 @@ impl DenyList {
         if word.settled.is_none_or(|below| below <= word.place) {
             self.note_opened(word, fingerprint);
         }
-        if is_there { Taken::Lifted } else { Taken::Known }
+        if is_there {
+            Taken::Lifted
+        } else {
+            Taken::Known
+        }
     }
 
     fn note_opened(&mut self, word: &Word<'_>, fingerprint: u64) {
-        let note = Opened { resource: word.resource.id, partition: word.partition, place: word.place };
+        let note = Opened {
+            resource: word.resource.id,
+            partition: word.partition,
+            place: word.place,
+        };
         if self.max <= self.opened.len() && !self.opened.contains_key(&fingerprint) {
-            let forgotten = self.forgotten.entry((note.resource, note.partition)).or_default();
+            let forgotten = self
+                .forgotten
+                .entry((note.resource, note.partition))
+                .or_default();
             *forgotten = note.place.max(*forgotten);
             return;
         }
@@ -242,8 +268,10 @@ impl DenyList {
         let needed = |of: ResourceId, partition: u32, place: Place| {
             of != resource || below(partition).is_none_or(|below| below <= place)
         };
-        self.opened.retain(|_, opened| needed(opened.resource, opened.partition, opened.place));
-        self.forgotten.retain(|(of, partition), place| needed(*of, *partition, *place));
+        self.opened
+            .retain(|_, opened| needed(opened.resource, opened.partition, opened.place));
+        self.forgotten
+            .retain(|(of, partition), place| needed(*of, *partition, *place));
     }
 
     /// Whether notes are kept, so that settling has something to do.
@@ -260,16 +288,23 @@ impl DenyList {
     ) -> Vec<Ended> {
         self.remove_where(|fingerprint, entry| {
             resources.contains(&entry.resource)
-                && below.get(&entry.partition).is_some_and(|below| entry.place < *below)
+                && below
+                    .get(&entry.partition)
+                    .is_some_and(|below| entry.place < *below)
                 && !listed.contains(&fingerprint)
         })
     }
 
     /// A log was made anew: what was said about a partition under lower generations is void.
     pub(crate) fn void(&mut self, partition: u32, below_generation: u32) {
-        self.remove_where(|_, entry| entry.partition == partition && entry.place.generation < below_generation);
-        self.opened.retain(|_, opened| opened.partition != partition || below_generation <= opened.place.generation);
-        self.forgotten.retain(|(_, of), at| *of != partition || below_generation <= at.generation);
+        self.remove_where(|_, entry| {
+            entry.partition == partition && entry.place.generation < below_generation
+        });
+        self.opened.retain(|_, opened| {
+            opened.partition != partition || below_generation <= opened.place.generation
+        });
+        self.forgotten
+            .retain(|(_, of), at| *of != partition || below_generation <= at.generation);
     }
 
     /// Everything is void: another fleet, or other partitions.
@@ -282,12 +317,21 @@ impl DenyList {
 
     /// Lets go of what has ended.
     pub(crate) fn expire(&mut self, now: Mono) {
-        while self.ends.peek().is_some_and(|Reverse((until, _))| *until <= now) {
+        while self
+            .ends
+            .peek()
+            .is_some_and(|Reverse((until, _))| *until <= now)
+        {
             let Some(Reverse((_, fingerprint))) = self.ends.pop() else {
                 return;
             };
             // It may have been stated anew, with a later end.
-            if self.view.exact.get(&fingerprint).is_some_and(|entry| entry.until <= now) {
+            if self
+                .view
+                .exact
+                .get(&fingerprint)
+                .is_some_and(|entry| entry.until <= now)
+            {
                 self.remove(fingerprint);
             }
         }

@@ -25,11 +25,21 @@ struct Stated {
 }
 
 fn place(offset: u64) -> Place {
-    Place { generation: 1, offset, entry: 0 }
+    Place {
+        generation: 1,
+        offset,
+        entry: 0,
+    }
 }
 
 fn denial() -> Denial {
-    Denial { end: Timestamp::MAX, cause: Cause::Tier(1), version: 1, limit: 1, window: Span::from_secs(1) }
+    Denial {
+        end: Timestamp::MAX,
+        cause: Cause::Tier(1),
+        version: 1,
+        limit: 1,
+        window: Span::from_secs(1),
+    }
 }
 
 struct Bench {
@@ -62,7 +72,9 @@ impl Bench {
             domain: DOMAINS[stated.domain],
             partition: 0,
             place: stated.place,
-            said: stated.until.map_or(Said::Open, |until| Said::Denied(Mono(until), denial())),
+            said: stated
+                .until
+                .map_or(Said::Open, |until| Said::Denied(Mono(until), denial())),
             lease: &self.lease,
             settled,
         };
@@ -74,8 +86,13 @@ impl Bench {
         (0..DOMAINS.len())
             .filter_map(|index| {
                 let fingerprint = self.resource.fingerprint(DOMAINS[index]);
-                let found = self.view.refusal(&self.resource, fingerprint, DOMAINS[index], || NOW)?;
-                assert!(self.view.maybe(fingerprint), "the filter knows every denial");
+                let found =
+                    self.view
+                        .refusal(&self.resource, fingerprint, DOMAINS[index], || NOW)?;
+                assert!(
+                    self.view.maybe(fingerprint),
+                    "the filter knows every denial"
+                );
                 Some((index, (found.place, found.remaining.as_micros())))
             })
             .collect()
@@ -97,10 +114,18 @@ fn model(log: &[Stated]) -> BTreeMap<usize, (Place, u64)> {
 }
 
 fn log() -> impl Strategy<Value = Vec<Stated>> {
-    prop::collection::vec((0..DOMAINS.len(), prop::option::of(900_000u64..1_200_000)), 1..40).prop_map(|says| {
+    prop::collection::vec(
+        (0..DOMAINS.len(), prop::option::of(900_000u64..1_200_000)),
+        1..40,
+    )
+    .prop_map(|says| {
         (1..)
             .zip(says)
-            .map(|(offset, (domain, until))| Stated { domain, place: place(offset), until })
+            .map(|(offset, (domain, until))| Stated {
+                domain,
+                place: place(offset),
+                until,
+            })
             .collect()
     })
 }
@@ -154,7 +179,11 @@ proptest! {
 }
 
 fn denied(domain: usize, offset: u64, until: u64) -> Stated {
-    Stated { domain, place: place(offset), until: Some(until) }
+    Stated {
+        domain,
+        place: place(offset),
+        until: Some(until),
+    }
 }
 
 #[test]
@@ -196,9 +225,18 @@ fn a_snapshot_ends_what_it_does_not_list_up_to_its_place() {
         bench.take(denied(domain, offset, 9_000_000));
     }
     let listed = HashSet::from([bench.resource.fingerprint("b")]);
-    let (resources, below) = (HashSet::from([ResourceId(0)]), HashMap::from([(0, place(8))]));
+    let (resources, below) = (
+        HashSet::from([ResourceId(0)]),
+        HashMap::from([(0, place(8))]),
+    );
     let ended = bench.list.end_unlisted(&resources, &below, &listed);
-    assert_eq!(ended.iter().map(|one| (&*one.domain, one.place)).collect::<Vec<_>>(), [("a", place(5))]);
+    assert_eq!(
+        ended
+            .iter()
+            .map(|one| (&*one.domain, one.place))
+            .collect::<Vec<_>>(),
+        [("a", place(5))]
+    );
     assert_eq!(bench.denied().keys().copied().collect::<Vec<_>>(), [1, 2]);
 }
 

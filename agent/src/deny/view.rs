@@ -123,7 +123,11 @@ impl DenyView {
             whole: false,
             partition: entry.partition,
             place: entry.place,
-            remaining: if entry.until == Mono::MAX { Span::MAX } else { entry.until.since(now) },
+            remaining: if entry.until == Mono::MAX {
+                Span::MAX
+            } else {
+                entry.until.since(now)
+            },
             denial: entry.denial,
         })
     }
@@ -131,7 +135,10 @@ impl DenyView {
     /// The denial of the whole resource that is in force.
     pub(crate) fn whole(&self, resource: &Resource, now: impl FnOnce() -> Mono) -> Option<Refusal> {
         let refusal = self.refusal(resource, resource.fingerprint(EVERYBODY), EVERYBODY, now)?;
-        Some(Refusal { whole: true, ..refusal })
+        Some(Refusal {
+            whole: true,
+            ..refusal
+        })
     }
 
     /// Counters of the filter that are stuck.

@@ -41,7 +41,12 @@ pub(crate) struct Ending {
 }
 
 /// Runs until it is told to end; then everything that could not be handed over is counted as dropped.
-pub(crate) fn run(shared: &Shared, mut packer: Packer, parcels: &mpsc::Sender<Parcel>, ending: &Ending) {
+pub(crate) fn run(
+    shared: &Shared,
+    mut packer: Packer,
+    parcels: &mpsc::Sender<Parcel>,
+    ending: &Ending,
+) {
     let mut drain = Drain::default();
     let mut pause = PAUSE_MIN;
     loop {
@@ -56,7 +61,11 @@ pub(crate) fn run(shared: &Shared, mut packer: Packer, parcels: &mpsc::Sender<Pa
         if ending.now.load(Ordering::Acquire) || (last && all_gone) {
             break;
         }
-        pause = if events == 0 { (pause * 2).min(PAUSE_MAX) } else { PAUSE_MIN };
+        pause = if events == 0 {
+            (pause * 2).min(PAUSE_MAX)
+        } else {
+            PAUSE_MIN
+        };
         std::thread::sleep(pause);
     }
     packer.give_up();
@@ -64,7 +73,12 @@ pub(crate) fn run(shared: &Shared, mut packer: Packer, parcels: &mpsc::Sender<Pa
 }
 
 /// Hands over what is due; whether nothing is left of what is.
-fn hand_over(packer: &mut Packer, parcels: &mpsc::Sender<Parcel>, now: crate::clock::Mono, last: bool) -> bool {
+fn hand_over(
+    packer: &mut Packer,
+    parcels: &mpsc::Sender<Parcel>,
+    now: crate::clock::Mono,
+    last: bool,
+) -> bool {
     while let Some(parcel) = packer.next(now, last) {
         match parcels.try_send(parcel) {
             Ok(()) => {}

@@ -102,7 +102,10 @@ pub(crate) struct Parcel {
 
 impl Parcel {
     pub(super) fn new(partition: u32) -> Self {
-        Self { partition, ..Self::default() }
+        Self {
+            partition,
+            ..Self::default()
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -122,15 +125,35 @@ impl Parcel {
     }
 
     /// Adds hits of one pair at one instant; the entry's number.
-    pub(super) fn push(&mut self, resource: ResourceId, domain: &str, at: Timestamp, copies: u32, min: Option<u32>) -> u32 {
+    pub(super) fn push(
+        &mut self,
+        resource: ResourceId,
+        domain: &str,
+        at: Timestamp,
+        copies: u32,
+        min: Option<u32>,
+    ) -> u32 {
         self.count_resource(resource);
         let domain = self.name(domain);
-        self.entries.push(Entry { resource, domain, at, copies, min });
+        self.entries.push(Entry {
+            resource,
+            domain,
+            at,
+            copies,
+            min,
+        });
         u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
     }
 
     /// Adds copies to an entry, if it is of this pair and instant and has no min.
-    pub(super) fn merge(&mut self, number: u32, resource: ResourceId, domain: &str, at: Timestamp, copies: u32) -> bool {
+    pub(super) fn merge(
+        &mut self,
+        number: u32,
+        resource: ResourceId,
+        domain: &str,
+        at: Timestamp,
+        copies: u32,
+    ) -> bool {
         let text = &self.text;
         let Some(entry) = self.entries.get_mut(number as usize) else {
             return false;
@@ -151,7 +174,11 @@ impl Parcel {
         self.count_resource(resource);
         let domain = self.name(domain);
         self.refused_calls += sum.calls;
-        self.refused.push(RefusedEntry { resource, domain, sum });
+        self.refused.push(RefusedEntry {
+            resource,
+            domain,
+            sum,
+        });
     }
 
     fn count_resource(&mut self, resource: ResourceId) {
@@ -166,19 +193,32 @@ impl Parcel {
     fn name(&mut self, name: &str) -> Name {
         let start = u32::try_from(self.text.len()).unwrap_or(u32::MAX);
         self.text.push_str(name);
-        Name { start, end: u32::try_from(self.text.len()).unwrap_or(u32::MAX) }
+        Name {
+            start,
+            end: u32::try_from(self.text.len()).unwrap_or(u32::MAX),
+        }
     }
 
     /// Every entry of hits: resource, domain, instant, copies, min.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (ResourceId, &str, Timestamp, u32, Option<u32>)> {
-        self.entries
-            .iter()
-            .map(|one| (one.resource, text_of(&self.text, one.domain), one.at, one.copies, one.min))
+    pub(super) fn entries(
+        &self,
+    ) -> impl Iterator<Item = (ResourceId, &str, Timestamp, u32, Option<u32>)> {
+        self.entries.iter().map(|one| {
+            (
+                one.resource,
+                text_of(&self.text, one.domain),
+                one.at,
+                one.copies,
+                one.min,
+            )
+        })
     }
 
     /// Every entry of refused calls.
     pub(super) fn refused(&self) -> impl Iterator<Item = (ResourceId, &str, RefusedSum)> {
-        self.refused.iter().map(|one| (one.resource, text_of(&self.text, one.domain), one.sum))
+        self.refused
+            .iter()
+            .map(|one| (one.resource, text_of(&self.text, one.domain), one.sum))
     }
 
     /// From here on it counts among those handed over.
@@ -186,7 +226,10 @@ impl Parcel {
         let bytes = self.bytes();
         loads.lane.fetch_add(1, Ordering::Relaxed);
         loads.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.load = Some(Load { loads: loads.clone(), bytes });
+        self.load = Some(Load {
+            loads: loads.clone(),
+            bytes,
+        });
     }
 
     /// It was not taken, and waits where it came from.
@@ -196,11 +239,21 @@ impl Parcel {
 
     /// Writes the record.
     pub(crate) fn encode(&self, writer: &mut Writer, sender: &Sender<'_>, resources: &Resources) {
-        let mut by_index: Vec<(u32, ResourceId)> = self.resources.iter().map(|(id, index)| (*index, *id)).collect();
+        let mut by_index: Vec<(u32, ResourceId)> = self
+            .resources
+            .iter()
+            .map(|(id, index)| (*index, *id))
+            .collect();
         by_index.sort_unstable();
-        let known: Vec<_> = by_index.iter().map(|(_, id)| resources.by_id(*id)).collect();
+        let known: Vec<_> = by_index
+            .iter()
+            .map(|(_, id)| resources.by_id(*id))
+            .collect();
         // A number always has its resource; if one had not, its entries would stand under `(gone)`.
-        let names: Vec<&str> = known.iter().map(|one| one.as_ref().map_or("(gone)", |one| &*one.name)).collect();
+        let names: Vec<&str> = known
+            .iter()
+            .map(|one| one.as_ref().map_or("(gone)", |one| &*one.name))
+            .collect();
         let index = |id: &ResourceId| self.resources.get(id).copied().unwrap_or_default();
         let hits = self.entries.iter().map(|one| Hit {
             resource: index(&one.resource),
@@ -224,5 +277,6 @@ impl Parcel {
 }
 
 fn text_of(text: &str, name: Name) -> &str {
-    text.get(name.start as usize..name.end as usize).unwrap_or_default()
+    text.get(name.start as usize..name.end as usize)
+        .unwrap_or_default()
 }

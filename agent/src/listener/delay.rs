@@ -39,7 +39,8 @@ impl Delay {
         if self.trips.len() == TRIPS_MAX {
             self.trips.pop_front();
         }
-        self.trips.push_back((asked, difference(asked.0, clock.as_micros())));
+        self.trips
+            .push_back((asked, difference(asked.0, clock.as_micros())));
     }
 
     /// How late something is that they sent when their clock showed `sent`, heard at `now`. Without any
@@ -84,7 +85,10 @@ mod tests {
     fn what_a_stalled_connection_brings_is_late_by_the_stall() {
         let mut delay = Delay::default();
         delay.round_trip(Mono(1_000), clock(0));
-        assert_eq!(delay.late(clock(10_000), Mono(30_011_000)), clock(30_000_000 + 30 * DRIFT_PPM));
+        assert_eq!(
+            delay.late(clock(10_000), Mono(30_011_000)),
+            clock(30_000_000 + 30 * DRIFT_PPM)
+        );
     }
 
     #[test]

@@ -47,7 +47,9 @@ impl Listener {
             return Counters::add(&counters.frames_refused, 1);
         }
         peer.feed_heard = now;
-        let key = resource.as_ref().map_or(TopicKey::Control, |one| TopicKey::Of(one.id));
+        let key = resource
+            .as_ref()
+            .map_or(TopicKey::Control, |one| TopicKey::Of(one.id));
         if key == TopicKey::Control {
             peer.take_heartbeat(frame.sequence, frame.sent);
         }
@@ -55,7 +57,11 @@ impl Listener {
         let late = peer.delay.late(frame.sent, now);
         let foreign = self.note_logs(&frame.evidence, now);
         if let Some(resource) = &resource {
-            for told in frame.told.iter().filter(|told| !foreign.contains(&told.partition)) {
+            for told in frame
+                .told
+                .iter()
+                .filter(|told| !foreign.contains(&told.partition))
+            {
                 let settled = self.ledger.ruled(key, told.partition);
                 self.take_told(index, resource, told, late, settled, now);
             }
@@ -116,7 +122,8 @@ impl Listener {
             }
             TopicKey::Of(resource) if self.deny.has_notes() => {
                 let ledger = &self.ledger;
-                self.deny.settle(resource, |partition| ledger.ruled(key, partition));
+                self.deny
+                    .settle(resource, |partition| ledger.ruled(key, partition));
             }
             TopicKey::Of(_) => {}
         }
@@ -141,7 +148,10 @@ impl Listener {
                 return None;
             }
         };
-        let void = self.ledger.generation(told.partition).is_some_and(|known| statement.place.generation < known);
+        let void = self
+            .ledger
+            .generation(told.partition)
+            .is_some_and(|known| statement.place.generation < known);
         if void || self.partitions <= told.partition {
             Counters::add(&self.around.counters.statements_ignored, 1);
             return None;
@@ -163,11 +173,21 @@ impl Listener {
             Says::Open => Said::Open,
         };
         let lease = self.ledger.lease(TopicKey::Of(resource.id), told.partition);
-        let word =
-            Word { resource, domain, partition: told.partition, place: statement.place, said, lease: &lease, settled };
+        let word = Word {
+            resource,
+            domain,
+            partition: told.partition,
+            place: statement.place,
+            said,
+            lease: &lease,
+            settled,
+        };
         let taken = self.deny.take(&word, now);
         let counters = &self.around.counters;
-        let code = Code { partition: told.partition, place: statement.place };
+        let code = Code {
+            partition: told.partition,
+            place: statement.place,
+        };
         match taken {
             Taken::Denied => {
                 Counters::add(&counters.denials_taken, 1);
@@ -187,14 +207,24 @@ impl Listener {
         if version <= resource.public().version {
             return;
         }
-        let due = self.refreshed.get(&resource.id).is_none_or(|last| REFRESH_EVERY <= now.since(*last));
+        let due = self
+            .refreshed
+            .get(&resource.id)
+            .is_none_or(|last| REFRESH_EVERY <= now.since(*last));
         if due {
             self.refreshed.insert(resource.id, now);
             self.want(index, Some(resource));
         }
     }
 
-    pub(super) fn tell(&self, resource: &Resource, domain: &str, code: Code, change: Change, now: Mono) {
+    pub(super) fn tell(
+        &self,
+        resource: &Resource,
+        domain: &str,
+        code: Code,
+        change: Change,
+        now: Mono,
+    ) {
         let Some(on_heard) = &self.around.on_heard else {
             return;
         };

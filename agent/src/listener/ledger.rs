@@ -76,9 +76,16 @@ impl Ledger {
             return LogNews::Foreign;
         }
         // What was said of the old log is void, even where its generation is not lower.
-        let below = if log.generation < found.generation { found.generation } else { u32::MAX };
+        let below = if log.generation < found.generation {
+            found.generation
+        } else {
+            u32::MAX
+        };
         (*log, *heard) = (found, now);
-        let of_it = self.known.iter_mut().filter(|((_, partition), _)| *partition == evidence.partition);
+        let of_it = self
+            .known
+            .iter_mut()
+            .filter(|((_, partition), _)| *partition == evidence.partition);
         for (_, known) in of_it {
             known.ruled = None;
             known.lease.renew(Mono::ZERO);
@@ -92,7 +99,13 @@ impl Ledger {
     }
 
     /// Takes evidence of a topic, from a frame that was `late`; whether it is news.
-    pub(crate) fn advance(&mut self, topic: TopicKey, evidence: &Evidence, late: Span, now: Mono) -> bool {
+    pub(crate) fn advance(
+        &mut self,
+        topic: TopicKey,
+        evidence: &Evidence,
+        late: Span,
+        now: Mono,
+    ) -> bool {
         let place = Place::of_record(evidence.log, evidence.ruled);
         let known = self.known.entry((topic, evidence.partition)).or_default();
         if known.ruled.is_some_and(|ruled| place <= ruled) {
@@ -106,17 +119,25 @@ impl Ledger {
 
     /// Up to where a topic's statements about a partition have been heard.
     pub(crate) fn ruled(&self, topic: TopicKey, partition: u32) -> Option<Place> {
-        self.known.get(&(topic, partition)).and_then(|known| known.ruled)
+        self.known
+            .get(&(topic, partition))
+            .and_then(|known| known.ruled)
     }
 
     /// The lease of a topic and partition.
     pub(crate) fn lease(&mut self, topic: TopicKey, partition: u32) -> Lease {
-        self.known.entry((topic, partition)).or_default().lease.clone()
+        self.known
+            .entry((topic, partition))
+            .or_default()
+            .lease
+            .clone()
     }
 
     /// Ends all leases, as where nobody is heard any more.
     pub(crate) fn end_all(&mut self) {
-        self.known.values().for_each(|known| known.lease.renew(Mono::ZERO));
+        self.known
+            .values()
+            .for_each(|known| known.lease.renew(Mono::ZERO));
         self.known.clear();
         self.logs.clear();
     }
@@ -131,7 +152,12 @@ mod tests {
 
     fn evidence(generation: u32, random: u64, ruled: u64) -> Evidence {
         let log = LogId { generation, random };
-        Evidence { partition: 3, log, ruled, appended: Timestamp::ZERO }
+        Evidence {
+            partition: 3,
+            log,
+            ruled,
+            appended: Timestamp::ZERO,
+        }
     }
 
     #[test]
@@ -152,8 +178,16 @@ mod tests {
     #[test]
     fn late_news_renews_a_lease_by_that_much_less() {
         let mut ledger = Ledger::default();
-        ledger.advance(TopicKey::Control, &evidence(1, 1, 10), Span::from_secs(59), NOW);
-        assert_eq!(ledger.lease(TopicKey::Control, 3).until(), NOW.plus(Span::from_secs(1)));
+        ledger.advance(
+            TopicKey::Control,
+            &evidence(1, 1, 10),
+            Span::from_secs(59),
+            NOW,
+        );
+        assert_eq!(
+            ledger.lease(TopicKey::Control, 3).until(),
+            NOW.plus(Span::from_secs(1))
+        );
         let mut ledger = Ledger::default();
         ledger.advance(TopicKey::Control, &evidence(1, 1, 10), Span::MAX, NOW);
         assert!(ledger.lease(TopicKey::Control, 3).until() <= NOW);
@@ -167,7 +201,10 @@ mod tests {
         let lease = ledger.lease(TopicKey::Control, 3);
         ledger.advance(TopicKey::Control, &evidence(2, 1, 7), Span::ZERO, NOW);
         assert_eq!(ledger.log(&evidence(3, 4, 0), NOW), LogNews::Anew(3));
-        assert_eq!((lease.until(), ledger.ruled(TopicKey::Control, 3)), (Mono::ZERO, None));
+        assert_eq!(
+            (lease.until(), ledger.ruled(TopicKey::Control, 3)),
+            (Mono::ZERO, None)
+        );
         assert_eq!(ledger.generation(3), Some(3));
     }
 
@@ -175,9 +212,21 @@ mod tests {
     fn a_log_of_the_same_generation_is_taken_when_the_old_one_is_gone() {
         let mut ledger = Ledger::default();
         ledger.log(&evidence(1, 1, 0), NOW);
-        assert_eq!(ledger.log(&evidence(1, 2, 0), NOW.plus(Span::from_secs(1))), LogNews::Foreign);
-        assert_eq!(ledger.log(&evidence(1, 1, 0), NOW.plus(Span::from_secs(1))), LogNews::Same);
-        assert_eq!(ledger.log(&evidence(1, 2, 0), NOW.plus(Span::from_secs(2))), LogNews::Foreign);
-        assert_eq!(ledger.log(&evidence(1, 2, 0), NOW.plus(Span::from_secs(3))), LogNews::Anew(u32::MAX));
+        assert_eq!(
+            ledger.log(&evidence(1, 2, 0), NOW.plus(Span::from_secs(1))),
+            LogNews::Foreign
+        );
+        assert_eq!(
+            ledger.log(&evidence(1, 1, 0), NOW.plus(Span::from_secs(1))),
+            LogNews::Same
+        );
+        assert_eq!(
+            ledger.log(&evidence(1, 2, 0), NOW.plus(Span::from_secs(2))),
+            LogNews::Foreign
+        );
+        assert_eq!(
+            ledger.log(&evidence(1, 2, 0), NOW.plus(Span::from_secs(3))),
+            LogNews::Anew(u32::MAX)
+        );
     }
 }

@@ -67,9 +67,17 @@ pub(crate) enum Act {
     /// Make the link of an aggregator anew.
     ReopenLink { peer: usize },
     /// Make the feed of an aggregator anew: at one of these addresses, with these topics.
-    OpenFeed { peer: usize, addresses: Vec<Box<str>>, topics: Vec<(ResourceId, Topic)> },
+    OpenFeed {
+        peer: usize,
+        addresses: Vec<Box<str>>,
+        topics: Vec<(ResourceId, Topic)>,
+    },
     /// Subscribe to one topic more.
-    Subscribe { peer: usize, resource: ResourceId, topic: Topic },
+    Subscribe {
+        peer: usize,
+        resource: ResourceId,
+        topic: Topic,
+    },
 }
 
 /// What a listener needs to know of its agent.
@@ -122,7 +130,9 @@ impl Listener {
 
     /// Whether an aggregator has answered on a link that works.
     pub(crate) fn is_welcome(&self, peer: usize) -> bool {
-        self.peers.get(peer).is_some_and(|peer| peer.link_up && peer.instance.is_some())
+        self.peers
+            .get(peer)
+            .is_some_and(|peer| peer.link_up && peer.instance.is_some())
     }
 
     /// The agent uses a resource.
@@ -131,7 +141,11 @@ impl Listener {
         for (index, peer) in self.peers.iter().enumerate() {
             // One that is being opened gets it afterwards, in case it was opened without.
             if peer.feed != Feed::Unknown {
-                self.acts.push(Act::Subscribe { peer: index, resource: resource.id, topic });
+                self.acts.push(Act::Subscribe {
+                    peer: index,
+                    resource: resource.id,
+                    topic,
+                });
             }
         }
     }
@@ -208,7 +222,10 @@ impl Listener {
         self.deny.expire(now);
         self.around.sight.update(now);
         let live = u64::try_from(self.deny.len()).unwrap_or(u64::MAX);
-        self.around.counters.denials_live.store(live, Ordering::Relaxed);
+        self.around
+            .counters
+            .denials_live
+            .store(live, Ordering::Relaxed);
     }
 
     fn keep_link(&mut self, index: usize, now: Mono) {
@@ -228,13 +245,22 @@ impl Listener {
             return;
         }
         self.last_nonce = self.last_nonce.wrapping_add(1);
-        peer.hello = Some(Asked { nonce: self.last_nonce, at: now });
+        peer.hello = Some(Asked {
+            nonce: self.last_nonce,
+            at: now,
+        });
         peer.next_hello = now.plus(HELLO_EVERY);
-        let hello =
-            FromAgent::Hello { nonce: self.last_nonce, agent: &self.around.agent, epoch: self.around.epoch };
+        let hello = FromAgent::Hello {
+            nonce: self.last_nonce,
+            agent: &self.around.agent,
+            epoch: self.around.epoch,
+        };
         hello.encode(&mut self.writer);
         let message = Bytes::copy_from_slice(self.writer.as_slice());
-        self.acts.push(Act::Say { peer: index, message });
+        self.acts.push(Act::Say {
+            peer: index,
+            message,
+        });
     }
 
     fn keep_feed(&mut self, index: usize, now: Mono) {
@@ -260,8 +286,18 @@ impl Listener {
         peer.interrupt();
         peer.feed = Feed::Opening;
         let addresses = peer.feeds.clone();
-        let topics = self.around.resources.all().iter().map(|one| (one.id, topic_of(one))).collect();
-        self.acts.push(Act::OpenFeed { peer: index, addresses, topics });
+        let topics = self
+            .around
+            .resources
+            .all()
+            .iter()
+            .map(|one| (one.id, topic_of(one)))
+            .collect();
+        self.acts.push(Act::OpenFeed {
+            peer: index,
+            addresses,
+            topics,
+        });
     }
 
     fn ask_if_needed(&mut self, index: usize, now: Mono) {
@@ -275,7 +311,10 @@ impl Listener {
             peer.ask = None;
         }
         let needed = !peer.is_joined(TopicKey::Control) || !peer.wanted.is_empty();
-        let possible = peer.link_up && peer.instance.is_some() && peer.feed == Feed::Open && peer.ask.is_none();
+        let possible = peer.link_up
+            && peer.instance.is_some()
+            && peer.feed == Feed::Open
+            && peer.ask.is_none();
         let possible = possible && peer.next_ask <= now;
         if !needed || !possible {
             return;
@@ -285,7 +324,10 @@ impl Listener {
             .filter_map(|id| self.around.resources.by_id(id))
             .collect();
         self.last_nonce = self.last_nonce.wrapping_add(1);
-        let asked = Asked { nonce: self.last_nonce, at: now };
+        let asked = Asked {
+            nonce: self.last_nonce,
+            at: now,
+        };
         peer.ask = Some(Ask {
             asked,
             heard: now,
@@ -294,9 +336,16 @@ impl Listener {
             sequences: HashMap::new(),
         });
         let resources = known.iter().map(|one| &*one.name).collect();
-        FromAgent::Ask { nonce: asked.nonce, resources }.encode(&mut self.writer);
+        FromAgent::Ask {
+            nonce: asked.nonce,
+            resources,
+        }
+        .encode(&mut self.writer);
         let message = Bytes::copy_from_slice(self.writer.as_slice());
-        self.acts.push(Act::Say { peer: index, message });
+        self.acts.push(Act::Say {
+            peer: index,
+            message,
+        });
     }
 
     fn set_partitions(&mut self, partitions: u32) {
@@ -308,11 +357,21 @@ impl Listener {
             self.deny.void_all();
             self.ledger.end_all();
             self.peers.iter_mut().for_each(Peer::interrupt);
-            let all: Vec<ResourceId> = self.around.resources.all().iter().map(|one| one.id).collect();
-            self.peers.iter_mut().for_each(|peer| peer.wanted.extend(&all));
+            let all: Vec<ResourceId> = self
+                .around
+                .resources
+                .all()
+                .iter()
+                .map(|one| one.id)
+                .collect();
+            self.peers
+                .iter_mut()
+                .for_each(|peer| peer.wanted.extend(&all));
         }
         self.partitions = partitions;
-        let leases = (0..partitions).map(|one| self.ledger.lease(TopicKey::Control, one)).collect();
+        let leases = (0..partitions)
+            .map(|one| self.ledger.lease(TopicKey::Control, one))
+            .collect();
         self.around.sight.set_partitions(partitions, leases);
     }
 }

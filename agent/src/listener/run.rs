@@ -40,11 +40,22 @@ impl Run {
             Some((_, last)) if sequence <= last => Heard::Again,
             Some((first, last)) if sequence == last.saturating_add(1) => {
                 self.span = Some((first, sequence));
-                if self.joined { Heard::Continues } else { Heard::Unjoined }
+                if self.joined {
+                    Heard::Continues
+                } else {
+                    Heard::Unjoined
+                }
             }
             before => {
-                *self = Self { span: Some((sequence, sequence)), joined: false };
-                if before.is_some() { Heard::Gap } else { Heard::Unjoined }
+                *self = Self {
+                    span: Some((sequence, sequence)),
+                    joined: false,
+                };
+                if before.is_some() {
+                    Heard::Gap
+                } else {
+                    Heard::Unjoined
+                }
             }
         }
     }
@@ -107,14 +118,20 @@ mod tests {
         let mut run = Run::default();
         run.frame(4);
         assert!(run.snapshot(6));
-        assert_eq!(frames(&mut run, &[5, 6, 7]), [Heard::Again, Heard::Again, Heard::Continues]);
+        assert_eq!(
+            frames(&mut run, &[5, 6, 7]),
+            [Heard::Again, Heard::Again, Heard::Continues]
+        );
     }
 
     #[test]
     fn a_gap_unjoins() {
         let mut run = Run::default();
         run.snapshot(3);
-        assert_eq!(frames(&mut run, &[4, 6, 7]), [Heard::Continues, Heard::Gap, Heard::Unjoined]);
+        assert_eq!(
+            frames(&mut run, &[4, 6, 7]),
+            [Heard::Continues, Heard::Gap, Heard::Unjoined]
+        );
         assert!(!run.joined() && !run.snapshot(4) && run.snapshot(5));
         run.interrupted();
         assert!(!run.joined());

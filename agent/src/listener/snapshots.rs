@@ -19,7 +19,13 @@ impl Listener {
     /// An aggregator answered over its link. Answers about records are the courier's.
     pub(crate) fn link_said(&mut self, index: usize, message: FromAggregator, now: Mono) {
         match message {
-            FromAggregator::Welcome { nonce, instance, partitions, feeds, clock } => {
+            FromAggregator::Welcome {
+                nonce,
+                instance,
+                partitions,
+                feeds,
+                clock,
+            } => {
                 self.welcomed(index, nonce, instance, partitions, feeds, clock, now);
             }
             FromAggregator::Snapshot(snapshot) => self.take_part(index, snapshot, now),
@@ -68,7 +74,10 @@ impl Listener {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
-        let is_asked = peer.ask.as_ref().is_some_and(|ask| ask.asked.nonce == snapshot.nonce);
+        let is_asked = peer
+            .ask
+            .as_ref()
+            .is_some_and(|ask| ask.asked.nonce == snapshot.nonce);
         if !is_asked || peer.instance != Some(snapshot.instance) {
             return;
         }
@@ -92,11 +101,16 @@ impl Listener {
             };
             resource.learn(&topic.public);
             ask.sequences.insert(resource.id, topic.sequence);
-            for told in topic.told.iter().filter(|told| !foreign.contains(&told.partition)) {
+            for told in topic
+                .told
+                .iter()
+                .filter(|told| !foreign.contains(&told.partition))
+            {
                 // A snapshot from before what was heard without a gap says nothing new about scopes
                 // that are open; one that is not fills a gap, whatever the age of its statements.
                 let ruled = self.ledger.ruled(TopicKey::Of(resource.id), told.partition);
-                let settled = ruled.filter(|ruled| below.get(&told.partition).is_none_or(|at| at < ruled));
+                let settled =
+                    ruled.filter(|ruled| below.get(&told.partition).is_none_or(|at| at < ruled));
                 let listed = self.take_told(index, &resource, told, late, settled, now);
                 ask.listed.extend(listed);
             }
@@ -114,7 +128,10 @@ impl Listener {
         for ended in self.deny.end_unlisted(&ask.resources, below, &ask.listed) {
             Counters::add(&self.around.counters.lifts_taken, 1);
             if let Some(resource) = self.resource(ended.resource) {
-                let code = Code { partition: ended.partition, place: ended.place };
+                let code = Code {
+                    partition: ended.partition,
+                    place: ended.place,
+                };
                 self.tell(&resource, &ended.domain, code, Change::Opened, now);
             }
         }
@@ -123,7 +140,11 @@ impl Listener {
     /// All parts have come: topics go on from the sequences that they name.
     fn join(&mut self, index: usize, ask: &Ask, snapshot: &Snapshot, late: Span, now: Mono) {
         let foreign = self.note_logs(&snapshot.evidence, now);
-        let joined: Vec<Arc<Resource>> = ask.resources.iter().filter_map(|id| self.resource(*id)).collect();
+        let joined: Vec<Arc<Resource>> = ask
+            .resources
+            .iter()
+            .filter_map(|id| self.resource(*id))
+            .collect();
         for resource in joined {
             let key = TopicKey::Of(resource.id);
             let Some(peer) = self.peers.get_mut(index) else {
@@ -142,7 +163,10 @@ impl Listener {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
-        if peer.run(TopicKey::Control).snapshot(snapshot.control_sequence) {
+        if peer
+            .run(TopicKey::Control)
+            .snapshot(snapshot.control_sequence)
+        {
             self.take_evidence(TopicKey::Control, &snapshot.evidence, &foreign, late, now);
         } else {
             peer.next_ask = now.plus(super::ASK_AGAIN);

@@ -16,7 +16,10 @@ use crate::deny::DenyView;
 use crate::resource::Resource;
 
 const PARTITIONS: u32 = 4;
-const LOG: LogId = LogId { generation: 1, random: 7 };
+const LOG: LogId = LogId {
+    generation: 1,
+    random: 7,
+};
 
 /// The publishers' monotonic clock, while ours shows this.
 const CLOCK: u64 = 5_000_000;
@@ -52,10 +55,18 @@ impl Bench {
         };
         let deny = DenyList::new(Arc::clone(&view), 1_000);
         let listener = Listener::new(around, deny, publishers, 100);
-        let mut bench = Self { listener, view, resource, now: BEGIN, sequences: vec![(0, 0); publishers] };
+        let mut bench = Self {
+            listener,
+            view,
+            resource,
+            now: BEGIN,
+            sequences: vec![(0, 0); publishers],
+        };
         for peer in 0..publishers {
             bench.welcome(peer);
-            bench.listener.feed_up(peer, vec![bench.resource.id], bench.now);
+            bench
+                .listener
+                .feed_up(peer, vec![bench.resource.id], bench.now);
             bench.snapshot(peer, 10, &[]);
         }
         bench.listener.take_acts();
@@ -76,7 +87,10 @@ impl Bench {
     }
 
     fn answer_hello(&mut self, peer: usize, instance: u128) {
-        let nonce = self.listener.peers[peer].hello.expect("a hello is under way").nonce;
+        let nonce = self.listener.peers[peer]
+            .hello
+            .expect("a hello is under way")
+            .nonce;
         let welcome = FromAggregator::Welcome {
             nonce,
             instance,
@@ -88,7 +102,10 @@ impl Bench {
     }
 
     fn asked(&self, peer: usize) -> Option<u64> {
-        self.listener.peers[peer].ask.as_ref().map(|ask| ask.asked.nonce)
+        self.listener.peers[peer]
+            .ask
+            .as_ref()
+            .map(|ask| ask.asked.nonce)
     }
 
     /// Answers the ask that is under way: true at the publisher's sequences, ruled up to an offset.
@@ -108,26 +125,52 @@ impl Bench {
             topics: vec![TopicSnapshot {
                 resource: "r".into(),
                 sequence,
-                public: Public { version: 1, ..Public::default() },
+                public: Public {
+                    version: 1,
+                    ..Public::default()
+                },
                 told: told.to_vec(),
             }],
         };
-        self.listener.link_said(peer, FromAggregator::Snapshot(snapshot), self.now);
+        self.listener
+            .link_said(peer, FromAggregator::Snapshot(snapshot), self.now);
     }
 
-    fn next_frame(&mut self, peer: usize, resource: &str, evidence: Vec<Evidence>, told: &[Told]) -> Frame {
+    fn next_frame(
+        &mut self,
+        peer: usize,
+        resource: &str,
+        evidence: Vec<Evidence>,
+        told: &[Told],
+    ) -> Frame {
         let (control, of_resource) = &mut self.sequences[peer];
-        let sequence = if resource.is_empty() { control } else { of_resource };
+        let sequence = if resource.is_empty() {
+            control
+        } else {
+            of_resource
+        };
         *sequence += 1;
         let (sequence, sent) = (*sequence, self.clock());
-        Frame { instance: Self::instance(peer), sequence, sent, resource: resource.into(), evidence, told: told.to_vec() }
+        Frame {
+            instance: Self::instance(peer),
+            sequence,
+            sent,
+            resource: resource.into(),
+            evidence,
+            told: told.to_vec(),
+        }
     }
 
     fn hear(&mut self, peer: usize, frame: &Frame) {
         let mut writer = Writer::new();
         frame.encode(&mut writer);
-        let topic = if frame.resource.is_empty() { Topic::CONTROL } else { topic_of(&self.resource) };
-        self.listener.feed_said(peer, topic, writer.as_slice(), self.now);
+        let topic = if frame.resource.is_empty() {
+            Topic::CONTROL
+        } else {
+            topic_of(&self.resource)
+        };
+        self.listener
+            .feed_said(peer, topic, writer.as_slice(), self.now);
     }
 
     /// A frame of the resource's topic that is heard at once.
@@ -149,7 +192,9 @@ impl Bench {
     /// For how long a domain is still refused.
     fn refused(&self, domain: &str) -> Option<Span> {
         let fingerprint = self.resource.fingerprint(domain);
-        let found = self.view.refusal(&self.resource, fingerprint, domain, || self.now)?;
+        let found = self
+            .view
+            .refusal(&self.resource, fingerprint, domain, || self.now)?;
         assert!(self.view.maybe(fingerprint));
         Some(found.remaining)
     }
@@ -164,7 +209,14 @@ impl Bench {
 }
 
 fn evidence(log: LogId, ruled: u64) -> Vec<Evidence> {
-    (0..PARTITIONS).map(|partition| Evidence { partition, log, ruled, appended: Timestamp::ZERO }).collect()
+    (0..PARTITIONS)
+        .map(|partition| Evidence {
+            partition,
+            log,
+            ruled,
+            appended: Timestamp::ZERO,
+        })
+        .collect()
 }
 
 fn told(domain: &str, offset: u64, remaining: Option<Span>) -> Told {
@@ -185,7 +237,15 @@ fn told_in(generation: u32, domain: &str, offset: u64, remaining: Option<Span>) 
     Told {
         partition: partition_of_pair("r", domain, PARTITIONS),
         remaining: remaining.unwrap_or(Span::ZERO),
-        statement: Statement { scope: Scope::Pair(domain.into()), place: Place { generation, offset, entry: 0 }, says },
+        statement: Statement {
+            scope: Scope::Pair(domain.into()),
+            place: Place {
+                generation,
+                offset,
+                entry: 0,
+            },
+            says,
+        },
     }
 }
 
@@ -207,11 +267,19 @@ fn a_denial_holds_for_what_is_left_of_it_and_a_lift_ends_it() {
 #[test]
 fn what_a_frame_is_late_is_taken_off() {
     let mut bench = Bench::joined(1);
-    let frame = bench.next_frame(0, "r", evidence(LOG, 12), &[denied("acme", 11), told("beta", 11, Some(second(7)))]);
+    let frame = bench.next_frame(
+        0,
+        "r",
+        evidence(LOG, 12),
+        &[denied("acme", 11), told("beta", 11, Some(second(7)))],
+    );
     bench.advance(second(8));
     bench.hear(0, &frame);
     // 200 ppm of eight seconds are taken off for the clocks.
-    assert_eq!(bench.refused("acme"), Some(Span::from_micros(22_000_000 - 1_600)));
+    assert_eq!(
+        bench.refused("acme"),
+        Some(Span::from_micros(22_000_000 - 1_600))
+    );
     assert_eq!(bench.refused("beta"), None);
 }
 
@@ -239,9 +307,16 @@ fn a_gap_that_is_never_filled_lets_the_lease_run_out() {
         bench.advance(Span::from_millis(500));
         bench.frame(0, 20 + half, &[]);
         bench.heartbeat(0, 20 + half);
-        assert_eq!(bench.refused("acme").is_some(), half < 120, "after {half} half seconds");
+        assert_eq!(
+            bench.refused("acme").is_some(),
+            half < 120,
+            "after {half} half seconds"
+        );
     }
-    assert!(!bench.is_blind("acme"), "the control topic is heard all the while");
+    assert!(
+        !bench.is_blind("acme"),
+        "the control topic is heard all the while"
+    );
 }
 
 #[test]
@@ -252,7 +327,10 @@ fn evidence_that_does_not_advance_renews_nothing() {
         bench.advance(Span::from_millis(500));
         bench.frame(0, 12, &[]);
         bench.heartbeat(0, 10);
-        assert!(bench.listener.peers[0].is_joined(TopicKey::Control), "nothing was missed");
+        assert!(
+            bench.listener.peers[0].is_joined(TopicKey::Control),
+            "nothing was missed"
+        );
         assert_eq!(bench.refused("acme").is_some(), half < 120);
         assert_eq!(bench.is_blind("acme"), 120 <= half);
     }
@@ -286,7 +364,11 @@ fn a_snapshot_that_fills_a_gap_is_heard_whatever_the_age_of_what_it_says() {
 #[test]
 fn a_snapshot_in_parts_ends_nothing_before_its_last() {
     let mut bench = Bench::joined(1);
-    bench.frame(0, 13, &[denied("one", 11), denied("two", 12), denied("gone", 12)]);
+    bench.frame(
+        0,
+        13,
+        &[denied("one", 11), denied("two", 12), denied("gone", 12)],
+    );
     let _lost = bench.next_frame(0, "r", evidence(LOG, 14), &[]);
     bench.frame(0, 15, &[]);
     bench.snapshot_part(0, 15, &[denied("one", 11)], true);
@@ -303,19 +385,47 @@ fn frames_of_somebody_who_answered_no_hello_are_not_heard() {
     frame.instance = 1;
     bench.hear(0, &frame);
     assert_eq!(bench.refused("acme"), None);
-    assert_eq!(bench.listener.around.counters.frames_refused.load(Ordering::Relaxed), 1);
+    assert_eq!(
+        bench
+            .listener
+            .around
+            .counters
+            .frames_refused
+            .load(Ordering::Relaxed),
+        1
+    );
     // And a topic is that of its resource.
-    let frame = Frame { instance: Bench::instance(0), resource: "other".into(), ..frame };
+    let frame = Frame {
+        instance: Bench::instance(0),
+        resource: "other".into(),
+        ..frame
+    };
     bench.hear(0, &frame);
-    assert_eq!(bench.listener.around.counters.frames_refused.load(Ordering::Relaxed), 2);
+    assert_eq!(
+        bench
+            .listener
+            .around
+            .counters
+            .frames_refused
+            .load(Ordering::Relaxed),
+        2
+    );
 }
 
 #[test]
 fn a_log_made_anew_voids_what_was_said_and_an_old_one_is_not_heard() {
     let mut bench = Bench::joined(1);
     bench.frame(0, 12, &[denied("acme", 11)]);
-    let anew = LogId { generation: 2, random: 9 };
-    let frame = bench.next_frame(0, "r", evidence(anew, 3), &[told_in(2, "beta", 2, Some(second(30)))]);
+    let anew = LogId {
+        generation: 2,
+        random: 9,
+    };
+    let frame = bench.next_frame(
+        0,
+        "r",
+        evidence(anew, 3),
+        &[told_in(2, "beta", 2, Some(second(30)))],
+    );
     bench.hear(0, &frame);
     assert_eq!(bench.refused("acme"), None);
     assert!(bench.refused("beta").is_some());
@@ -327,14 +437,29 @@ fn a_log_made_anew_voids_what_was_said_and_an_old_one_is_not_heard() {
 fn a_silent_feed_is_made_anew_and_a_silent_link_too() {
     let mut bench = Bench::joined(1);
     bench.advance(Span::from_millis(749));
-    assert!(bench.listener.take_acts().iter().all(|act| !matches!(act, Act::OpenFeed { .. })));
+    assert!(
+        bench
+            .listener
+            .take_acts()
+            .iter()
+            .all(|act| !matches!(act, Act::OpenFeed { .. }))
+    );
     bench.advance(Span::from_millis(1));
     let acts = bench.listener.take_acts();
-    assert!(acts.iter().any(|act| matches!(act, Act::OpenFeed { peer: 0, topics, .. } if topics.len() == 1)), "{acts:?}");
+    assert!(
+        acts.iter()
+            .any(|act| matches!(act, Act::OpenFeed { peer: 0, topics, .. } if topics.len() == 1)),
+        "{acts:?}"
+    );
     // The hello of after a second is not answered.
     bench.advance(second(1));
     bench.advance(Span::from_millis(1_500));
-    assert!(bench.listener.take_acts().contains(&Act::ReopenLink { peer: 0 }));
+    assert!(
+        bench
+            .listener
+            .take_acts()
+            .contains(&Act::ReopenLink { peer: 0 })
+    );
     assert!(!bench.listener.is_welcome(0));
 }
 
@@ -345,8 +470,14 @@ fn another_instance_at_the_address_is_joined_from_the_beginning() {
     bench.advance(second(1));
     bench.answer_hello(0, 99);
     let acts = bench.listener.take_acts();
-    assert!(acts.iter().any(|act| matches!(act, Act::OpenFeed { .. })), "{acts:?}");
-    assert!(bench.refused("acme").is_some(), "what was said holds as long as its lease");
+    assert!(
+        acts.iter().any(|act| matches!(act, Act::OpenFeed { .. })),
+        "{acts:?}"
+    );
+    assert!(
+        bench.refused("acme").is_some(),
+        "what was said holds as long as its lease"
+    );
     assert!(!bench.listener.peers[0].is_joined(TopicKey::Control));
 }
 
@@ -373,7 +504,15 @@ fn a_near_notice_opens_a_scope_and_is_counted() {
     });
     bench.frame(0, 13, &[near]);
     assert_eq!(bench.refused("acme"), None);
-    assert_eq!(bench.listener.around.counters.near_notices.load(Ordering::Relaxed), 1);
+    assert_eq!(
+        bench
+            .listener
+            .around
+            .counters
+            .near_notices
+            .load(Ordering::Relaxed),
+        1
+    );
 }
 
 #[test]

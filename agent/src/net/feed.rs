@@ -21,7 +21,10 @@ const ORDERS_MAX: usize = 4_096;
 #[derive(Debug)]
 enum Order {
     /// A new socket, to one of these addresses, with these topics.
-    Open { addresses: Vec<Box<str>>, topics: Vec<(ResourceId, Topic)> },
+    Open {
+        addresses: Vec<Box<str>>,
+        topics: Vec<(ResourceId, Topic)>,
+    },
     /// One topic more.
     Subscribe { resource: ResourceId, topic: Topic },
 }
@@ -42,12 +45,16 @@ impl Feed {
 
     /// Makes the socket anew. False: too much is waiting, to be tried again.
     pub(super) fn open(&self, addresses: Vec<Box<str>>, topics: Vec<(ResourceId, Topic)>) -> bool {
-        self.orders.try_send(Order::Open { addresses, topics }).is_ok()
+        self.orders
+            .try_send(Order::Open { addresses, topics })
+            .is_ok()
     }
 
     /// Subscribes to a topic. False: too much is waiting, to be tried again.
     pub(super) fn subscribe(&self, resource: ResourceId, topic: Topic) -> bool {
-        self.orders.try_send(Order::Subscribe { resource, topic }).is_ok()
+        self.orders
+            .try_send(Order::Subscribe { resource, topic })
+            .is_ok()
     }
 }
 
@@ -98,8 +105,16 @@ async fn keep(peer: usize, mut orders: mpsc::Receiver<Order>, events: mpsc::Send
             continue;
         };
         pause = PAUSE_FIRST;
-        let subscribed = followed.topics.iter().map(|(resource, _)| *resource).collect();
-        if events.send(Event::FeedUp { peer, subscribed }).await.is_err() {
+        let subscribed = followed
+            .topics
+            .iter()
+            .map(|(resource, _)| *resource)
+            .collect();
+        if events
+            .send(Event::FeedUp { peer, subscribed })
+            .await
+            .is_err()
+        {
             return;
         }
         if !follow(peer, &mut socket, &mut orders, &mut followed, &events).await {
@@ -122,12 +137,19 @@ async fn connect(followed: &Followed, attempt: usize) -> Option<SubSocket> {
     for (_, topic) in &followed.topics {
         socket.subscribe(topic.as_text()).await.ok()?;
     }
-    timeout(CONNECT_WITHIN, socket.connect(address)).await.ok()?.ok()?;
+    timeout(CONNECT_WITHIN, socket.connect(address))
+        .await
+        .ok()?
+        .ok()?;
     Some(socket)
 }
 
 /// Waits, and takes orders meanwhile; whether anybody is still there.
-async fn wait(pause: Duration, orders: &mut mpsc::Receiver<Order>, followed: &mut Followed) -> bool {
+async fn wait(
+    pause: Duration,
+    orders: &mut mpsc::Receiver<Order>,
+    followed: &mut Followed,
+) -> bool {
     let over = tokio::time::sleep(pause);
     tokio::pin!(over);
     loop {

@@ -36,7 +36,10 @@ const TICK: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Send what is there, until the deadline at the latest, then end.
-    Flush { deadline: Instant, done: oneshot::Sender<()> },
+    Flush {
+        deadline: Instant,
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// What carries records to the log.
@@ -63,6 +66,8 @@ pub(crate) struct Hub {
     /// Resources that the listener knows of.
     resources: usize,
     told: Counts,
+    #[cfg(feature = "metrics")]
+    metrics_told: Option<Instant>,
     writer: Writer,
     ending: Arc<Ending>,
 }
@@ -78,17 +83,26 @@ impl Hub {
         ending: Arc<Ending>,
         events: &mpsc::Sender<Event>,
     ) -> Self {
-        let endpoints = aggregators.iter().map(|address| format!("tcp://{address}")).enumerate();
+        let endpoints = aggregators
+            .iter()
+            .map(|address| format!("tcp://{address}"))
+            .enumerate();
         Self {
             shared,
             listener,
             courier,
-            links: endpoints.map(|(peer, endpoint)| Link::start(peer, endpoint, events.clone())).collect(),
-            feeds: (0..aggregators.len()).map(|peer| Feed::start(peer, events.clone())).collect(),
+            links: endpoints
+                .map(|(peer, endpoint)| Link::start(peer, endpoint, events.clone()))
+                .collect(),
+            feeds: (0..aggregators.len())
+                .map(|peer| Feed::start(peer, events.clone()))
+                .collect(),
             carrier,
             carrying: None,
             resources: 0,
             told: Counts::default(),
+            #[cfg(feature = "metrics")]
+            metrics_told: None,
             writer: Writer::new(),
             ending,
         }
@@ -143,13 +157,22 @@ impl Hub {
             }
             Event::FeedUp { peer, subscribed } => self.listener.feed_up(peer, subscribed, now),
             Event::Subscribed { peer, resource } => self.listener.subscribed(peer, resource, now),
-            Event::FeedSaid { peer, topic, frame } => self.listener.feed_said(peer, topic, &frame, now),
+            Event::FeedSaid { peer, topic, frame } => {
+                self.listener.feed_said(peer, topic, &frame, now)
+            }
             Event::FeedDown { peer } => self.listener.feed_down(peer),
             #[cfg(feature = "kafka")]
-            Event::Partitions(partitions) => self.shared.log_partitions.store(partitions, Ordering::Relaxed),
+            Event::Partitions(partitions) => self
+                .shared
+                .log_partitions
+                .store(partitions, Ordering::Relaxed),
             #[cfg(feature = "kafka")]
             Event::Delivered { id, ok } => {
-                if ok { self.courier.acknowledged(id) } else { self.courier.failed(id) }
+                if ok {
+                    self.courier.acknowledged(id)
+                } else {
+                    self.courier.failed(id)
+                }
             }
         }
     }
@@ -158,8 +181,16 @@ impl Hub {
         let now = self.shared.clock.read();
         match FromAggregator::decode(message) {
             Ok(FromAggregator::Appended { id, .. }) => self.courier.acknowledged(id),
-            Ok(FromAggregator::Refused { id, reason: Refusal::NotNow, .. }) => self.courier.not_now(id, now),
-            Ok(FromAggregator::Refused { id, reason: Refusal::Never, text }) => {
+            Ok(FromAggregator::Refused {
+                id,
+                reason: Refusal::NotNow,
+                ..
+            }) => self.courier.not_now(id, now),
+            Ok(FromAggregator::Refused {
+                id,
+                reason: Refusal::Never,
+                text,
+            }) => {
                 tracing::warn!(reason = %text, "the log refused a batch of hits");
                 self.courier.refused(id);
             }
@@ -172,6 +203,19 @@ impl Hub {
         let now = self.shared.clock.read();
         self.listener.tick(now);
         self.courier.tick(now);
+        #[cfg(feature = "metrics")]
+        self.tell_metrics();
+    }
+
+    #[cfg(feature = "metrics")]
+    fn tell_metrics(&mut self) {
+        if self
+            .metrics_told
+            .is_none_or(|last| crate::metrics::EVERY <= last.elapsed())
+        {
+            self.metrics_told = Some(Instant::now());
+            crate::metrics::tell(self.courier.agent(), &self.shared.stats());
+        }
     }
 
     /// What follows from whatever happened.
@@ -207,13 +251,29 @@ impl Hub {
                 }
                 self.carry_no_more(peer);
             }
-            Act::OpenFeed { peer, addresses, topics } => {
-                if !self.feeds.get(peer).is_some_and(|feed| feed.open(addresses, topics)) {
+            Act::OpenFeed {
+                peer,
+                addresses,
+                topics,
+            } => {
+                if !self
+                    .feeds
+                    .get(peer)
+                    .is_some_and(|feed| feed.open(addresses, topics))
+                {
                     self.listener.feed_busy(peer);
                 }
             }
-            Act::Subscribe { peer, resource, topic } => {
-                if !self.feeds.get(peer).is_some_and(|feed| feed.subscribe(resource, topic)) {
+            Act::Subscribe {
+                peer,
+                resource,
+                topic,
+            } => {
+                if !self
+                    .feeds
+                    .get(peer)
+                    .is_some_and(|feed| feed.subscribe(resource, topic))
+                {
                     self.listener.feed_busy(peer);
                 }
             }
@@ -230,13 +290,19 @@ impl Hub {
     fn send_records(&mut self) {
         match &self.carrier {
             Carrier::Links => {
-                if self.carrying.is_none_or(|peer| !self.listener.is_welcome(peer)) {
+                if self
+                    .carrying
+                    .is_none_or(|peer| !self.listener.is_welcome(peer))
+                {
                     if let Some(peer) = self.carrying {
                         self.carry_no_more(peer);
                     }
-                    self.carrying = (0..self.links.len()).find(|peer| self.listener.is_welcome(*peer));
+                    self.carrying =
+                        (0..self.links.len()).find(|peer| self.listener.is_welcome(*peer));
                 }
-                self.shared.log_partitions.store(self.shared.sight.partitions(), Ordering::Relaxed);
+                self.shared
+                    .log_partitions
+                    .store(self.shared.sight.partitions(), Ordering::Relaxed);
                 self.send_by_link();
             }
             #[cfg(feature = "kafka")]
@@ -261,8 +327,11 @@ impl Hub {
             let Some(outgoing) = self.courier.next(now, wall) else {
                 return;
             };
-            let append =
-                FromAgent::Append { id: outgoing.id, partition: outgoing.partition, record: &outgoing.record };
+            let append = FromAgent::Append {
+                id: outgoing.id,
+                partition: outgoing.partition,
+                record: &outgoing.record,
+            };
             append.encode(&mut self.writer);
             room.send(Bytes::copy_from_slice(self.writer.as_slice()));
         }
@@ -271,18 +340,44 @@ impl Hub {
     fn tell_counts(&mut self) {
         let (counts, told) = (self.courier.counts(), self.told);
         let counters = &self.shared.counters;
-        counters.batches_waiting.store(self.courier.len() as u64, Ordering::Relaxed);
+        counters
+            .batches_waiting
+            .store(self.courier.len() as u64, Ordering::Relaxed);
         if counts == told {
             return;
         }
-        Counters::add(&counters.batches_sent, counts.batches_sent - told.batches_sent);
-        Counters::add(&counters.batches_sent_again, counts.batches_sent_again - told.batches_sent_again);
-        Counters::add(&counters.batches_acknowledged, counts.batches_acknowledged - told.batches_acknowledged);
-        Counters::add(&counters.batches_given_up, counts.batches_given_up - told.batches_given_up);
-        Counters::add(&counters.batches_refused, counts.batches_refused - told.batches_refused);
-        Counters::add(&counters.hits_acknowledged, counts.hits_acknowledged - told.hits_acknowledged);
-        Counters::add(&counters.hits_given_up, counts.hits_given_up - told.hits_given_up);
-        Counters::add(&counters.refused_given_up, counts.refused_calls_given_up - told.refused_calls_given_up);
+        Counters::add(
+            &counters.batches_sent,
+            counts.batches_sent - told.batches_sent,
+        );
+        Counters::add(
+            &counters.batches_sent_again,
+            counts.batches_sent_again - told.batches_sent_again,
+        );
+        Counters::add(
+            &counters.batches_acknowledged,
+            counts.batches_acknowledged - told.batches_acknowledged,
+        );
+        Counters::add(
+            &counters.batches_given_up,
+            counts.batches_given_up - told.batches_given_up,
+        );
+        Counters::add(
+            &counters.batches_refused,
+            counts.batches_refused - told.batches_refused,
+        );
+        Counters::add(
+            &counters.hits_acknowledged,
+            counts.hits_acknowledged - told.hits_acknowledged,
+        );
+        Counters::add(
+            &counters.hits_given_up,
+            counts.hits_given_up - told.hits_given_up,
+        );
+        Counters::add(
+            &counters.refused_given_up,
+            counts.refused_calls_given_up - told.refused_calls_given_up,
+        );
         self.told = counts;
     }
 

@@ -109,14 +109,24 @@ impl ProducerContext for Reports {
     type DeliveryOpaque = usize;
 
     fn delivery(&self, result: &DeliveryResult<'_>, id: usize) {
-        let delivered = Event::Delivered { id: id as u64, ok: result.is_ok() };
+        let delivered = Event::Delivered {
+            id: id as u64,
+            ok: result.is_ok(),
+        };
         // The hub takes events as long as it lives, and without it nobody wants to know.
         let _ = self.events.blocking_send(delivered);
     }
 }
 
-fn produce(config: &ClientConfig, topic: &str, mut records: mpsc::Receiver<Outgoing>, events: &mpsc::Sender<Event>) {
-    let context = Reports { events: events.clone() };
+fn produce(
+    config: &ClientConfig,
+    topic: &str,
+    mut records: mpsc::Receiver<Outgoing>,
+    events: &mpsc::Sender<Event>,
+) {
+    let context = Reports {
+        events: events.clone(),
+    };
     let producer = match ThreadedProducer::from_config_and_context(config, context) {
         Ok(producer) => producer,
         Err(error) => {
@@ -143,19 +153,34 @@ fn find_partitions(
     while !records.is_closed() && !events.is_closed() {
         let asked = Instant::now();
         // All topics: to ask for one by its name would have some brokers make it, with their defaults.
-        let found = producer.client().fetch_metadata(None, LIST_WITHIN).ok().and_then(|metadata| {
-            let topic = metadata.topics().iter().find(|one| one.name() == topic)?;
-            u32::try_from(topic.partitions().len()).ok().filter(|partitions| 0 < *partitions)
-        });
+        let found = producer
+            .client()
+            .fetch_metadata(None, LIST_WITHIN)
+            .ok()
+            .and_then(|metadata| {
+                let topic = metadata.topics().iter().find(|one| one.name() == topic)?;
+                u32::try_from(topic.partitions().len())
+                    .ok()
+                    .filter(|partitions| 0 < *partitions)
+            });
         if let Some(partitions) = found {
             return events.blocking_send(Event::Partitions(partitions)).is_ok();
         }
-        std::thread::sleep(LIST_AGAIN.saturating_sub(asked.elapsed()).max(Duration::from_millis(50)));
+        std::thread::sleep(
+            LIST_AGAIN
+                .saturating_sub(asked.elapsed())
+                .max(Duration::from_millis(50)),
+        );
     }
     false
 }
 
-fn send(producer: &ThreadedProducer<Reports>, topic: &str, outgoing: &Outgoing, events: &mpsc::Sender<Event>) {
+fn send(
+    producer: &ThreadedProducer<Reports>,
+    topic: &str,
+    outgoing: &Outgoing,
+    events: &mpsc::Sender<Event>,
+) {
     /// Times that a full queue is waited for, before the record is given up: a second in all.
     const TRIES: u32 = 100;
     let id = usize::try_from(outgoing.id).unwrap_or(usize::MAX);
@@ -174,5 +199,8 @@ fn send(producer: &ThreadedProducer<Reports>, topic: &str, outgoing: &Outgoing, 
             }
         }
     }
-    let _ = events.blocking_send(Event::Delivered { id: outgoing.id, ok: false });
+    let _ = events.blocking_send(Event::Delivered {
+        id: outgoing.id,
+        ok: false,
+    });
 }

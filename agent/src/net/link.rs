@@ -49,7 +49,10 @@ async fn keep(
     let mut pause = PAUSE_FIRST;
     while !orders.is_closed() {
         let mut socket = DealerSocket::with_options(socket_options());
-        if matches!(timeout(CONNECT_WITHIN, socket.connect(&endpoint)).await, Ok(Ok(()))) {
+        if matches!(
+            timeout(CONNECT_WITHIN, socket.connect(&endpoint)).await,
+            Ok(Ok(()))
+        ) {
             // What waits was meant for the connection before; whoever still wants it sends it again.
             while orders.try_recv().is_ok() {}
             while reopens.try_recv().is_ok() {}

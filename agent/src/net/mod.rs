@@ -45,11 +45,18 @@ pub(crate) enum Event {
     /// A link is gone; another is being made.
     LinkDown { peer: usize },
     /// A feed is there, with subscriptions to these resources' topics and the control topic.
-    FeedUp { peer: usize, subscribed: Vec<ResourceId> },
+    FeedUp {
+        peer: usize,
+        subscribed: Vec<ResourceId>,
+    },
     /// A topic was subscribed to on a feed that is there.
     Subscribed { peer: usize, resource: ResourceId },
     /// A frame came over a feed.
-    FeedSaid { peer: usize, topic: Topic, frame: Bytes },
+    FeedSaid {
+        peer: usize,
+        topic: Topic,
+        frame: Bytes,
+    },
     /// A feed is gone; another is being made.
     FeedDown { peer: usize },
     /// Kafka says how many partitions the topic of hits has.

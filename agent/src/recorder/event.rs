@@ -62,7 +62,10 @@ pub(super) struct Words {
 
 impl Words {
     pub(super) const fn new() -> Self {
-        Self { words: [0; WORDS_MAX], len: 0 }
+        Self {
+            words: [0; WORDS_MAX],
+            len: 0,
+        }
     }
 
     pub(super) fn as_slice(&self) -> &[u64] {
@@ -84,12 +87,19 @@ impl Words {
         let head = u64::from(event.resource.0) << 32 | (event.domain.len() as u64) << 16;
         self.push(event.at.as_micros());
         match event.happened {
-            Happened::Hit { copies: 1, min: None } => self.push(head | HIT << 12),
+            Happened::Hit {
+                copies: 1,
+                min: None,
+            } => self.push(head | HIT << 12),
             Happened::Hit { copies, min } => {
                 self.push(head | BULK << 12);
                 self.push(u64::from(copies) << 32 | u64::from(min.unwrap_or(0)));
             }
-            Happened::Refused { copies, cause, place } => {
+            Happened::Refused {
+                copies,
+                cause,
+                place,
+            } => {
                 let kind = if place.is_some() { REFUSED_AT } else { REFUSED };
                 let place = place.unwrap_or_default();
                 self.push(head | kind << 12 | u64::from(number_of(cause)));
@@ -104,7 +114,11 @@ impl Words {
             self.push(u64::from_le_bytes(eight.try_into().unwrap_or_default()));
         }
         if !rest.is_empty() {
-            self.push(rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+            self.push(
+                rest.iter()
+                    .rev()
+                    .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+            );
         }
     }
 }
@@ -117,7 +131,9 @@ pub(super) struct Reader<'w> {
 
 impl<'w> Reader<'w> {
     pub(super) fn new(words: &'w [u64]) -> Self {
-        Self { words: words.iter() }
+        Self {
+            words: words.iter(),
+        }
     }
 
     /// The next event; `room` takes its domain. `None` at the end, and at what is no event.
@@ -125,11 +141,17 @@ impl<'w> Reader<'w> {
         let at = Timestamp::from_micros(*self.words.next()?);
         let head = *self.words.next()?;
         let happened = match head >> 12 & 0xf {
-            HIT => Happened::Hit { copies: 1, min: None },
+            HIT => Happened::Hit {
+                copies: 1,
+                min: None,
+            },
             BULK => {
                 let both = *self.words.next()?;
                 let min = both as u32;
-                Happened::Hit { copies: (both >> 32) as u32, min: (min != 0).then_some(min) }
+                Happened::Hit {
+                    copies: (both >> 32) as u32,
+                    min: (min != 0).then_some(min),
+                }
             }
             kind => {
                 let both = *self.words.next()?;
@@ -153,7 +175,12 @@ impl<'w> Reader<'w> {
         room.truncate(len);
         // What was written came from a text.
         let domain = std::str::from_utf8(room).ok()?;
-        Some(Event { resource: ResourceId((head >> 32) as u32), domain, at, happened })
+        Some(Event {
+            resource: ResourceId((head >> 32) as u32),
+            domain,
+            at,
+            happened,
+        })
     }
 }
 
@@ -202,12 +229,24 @@ mod tests {
                 Cause::Banned
             ]),
         ];
-        let place = (any::<u32>(), any::<u64>(), any::<u32>())
-            .prop_map(|(generation, offset, entry)| Place { generation, offset, entry });
+        let place =
+            (any::<u32>(), any::<u64>(), any::<u32>()).prop_map(|(generation, offset, entry)| {
+                Place {
+                    generation,
+                    offset,
+                    entry,
+                }
+            });
         prop_oneof![
-            (1..=u32::MAX, prop::option::of(1..=u32::MAX)).prop_map(|(copies, min)| Happened::Hit { copies, min }),
-            (any::<u32>(), cause, prop::option::of(place))
-                .prop_map(|(copies, cause, place)| Happened::Refused { copies, cause, place }),
+            (1..=u32::MAX, prop::option::of(1..=u32::MAX))
+                .prop_map(|(copies, min)| Happened::Hit { copies, min }),
+            (any::<u32>(), cause, prop::option::of(place)).prop_map(|(copies, cause, place)| {
+                Happened::Refused {
+                    copies,
+                    cause,
+                    place,
+                }
+            }),
         ]
     }
 
@@ -250,10 +289,17 @@ mod tests {
             resource: ResourceId(1),
             domain: &domain,
             at: Timestamp::ZERO,
-            happened: Happened::Refused { copies: 1, cause: Cause::Hard, place: Some(Place::default()) },
+            happened: Happened::Refused {
+                copies: 1,
+                cause: Cause::Hard,
+                place: Some(Place::default()),
+            },
         };
         words.write(&event);
         assert_eq!(words.as_slice().len(), WORDS_MAX);
-        assert_eq!(Reader::new(words.as_slice()).next(&mut Vec::new()), Some(event));
+        assert_eq!(
+            Reader::new(words.as_slice()).next(&mut Vec::new()),
+            Some(event)
+        );
     }
 }

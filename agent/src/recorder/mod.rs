@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use event::{Reader, WORDS_MAX, Words};
 pub(crate) use event::{Event, Happened};
+use event::{Reader, WORDS_MAX, Words};
 
 /// Tells agents of one process apart.
 static AGENTS: AtomicU64 = AtomicU64::new(1);
@@ -148,7 +148,12 @@ impl Recorder {
         let counts = Arc::new(RingCounts::default());
         registry.fresh.push((consumer, Arc::clone(&counts)));
         registry.counts.push(Arc::clone(&counts));
-        Some(Ring { agent: self.agent, producer, counts, words: Words::new() })
+        Some(Ring {
+            agent: self.agent,
+            producer,
+            counts,
+            words: Words::new(),
+        })
     }
 
     /// What was counted so far.
@@ -170,7 +175,10 @@ impl Ring {
     #[inline]
     fn record(&mut self, event: &Event<'_>) {
         self.words.write(event);
-        let taken = self.producer.push_entire_slice(self.words.as_slice()).is_ok();
+        let taken = self
+            .producer
+            .push_entire_slice(self.words.as_slice())
+            .is_ok();
         let counter = match (event.happened, taken) {
             (Happened::Hit { .. }, true) => &self.counts.hits,
             (Happened::Hit { .. }, false) => &self.counts.hits_dropped,
@@ -252,13 +260,18 @@ mod tests {
             resource: ResourceId(0),
             domain,
             at: Timestamp::from_micros(at),
-            happened: Happened::Hit { copies: 1, min: None },
+            happened: Happened::Hit {
+                copies: 1,
+                min: None,
+            },
         }
     }
 
     fn drained(drain: &mut Drain, recorder: &Recorder) -> Vec<(String, u64)> {
         let mut all = Vec::new();
-        drain.drain(recorder, |event| all.push((event.domain.to_owned(), event.at.as_micros())));
+        drain.drain(recorder, |event| {
+            all.push((event.domain.to_owned(), event.at.as_micros()))
+        });
         all
     }
 
@@ -276,9 +289,17 @@ mod tests {
             }
         }
         all.append(&mut drained(&mut drain, &recorder));
-        let expected: Vec<_> = (0..5_000u64).map(|n| ("d".repeat(n as usize % 40), n)).collect();
+        let expected: Vec<_> = (0..5_000u64)
+            .map(|n| ("d".repeat(n as usize % 40), n))
+            .collect();
         assert_eq!(all, expected);
-        assert_eq!(recorder.recorded(), Recorded { hits: 5_000, ..Recorded::default() });
+        assert_eq!(
+            recorder.recorded(),
+            Recorded {
+                hits: 5_000,
+                ..Recorded::default()
+            }
+        );
     }
 
     #[test]
@@ -291,7 +312,10 @@ mod tests {
         let counted = recorder.recorded();
         assert_eq!(counted.hits, kept.len() as u64);
         assert_eq!(counted.hits + counted.hits_dropped, 10_000);
-        assert!(kept.iter().map(|(_, at)| *at).eq(0..kept.len() as u64), "the oldest are kept");
+        assert!(
+            kept.iter().map(|(_, at)| *at).eq(0..kept.len() as u64),
+            "the oldest are kept"
+        );
         assert!(100 < kept.len());
     }
 
@@ -306,8 +330,13 @@ mod tests {
                     std::thread::spawn(move || recorder.record(&hit("a", round)))
                 })
                 .collect();
-            threads.into_iter().for_each(|thread| thread.join().expect("recorded"));
-            assert_eq!(drained(&mut drain, &recorder), vec![("a".to_owned(), round); 2]);
+            threads
+                .into_iter()
+                .for_each(|thread| thread.join().expect("recorded"));
+            assert_eq!(
+                drained(&mut drain, &recorder),
+                vec![("a".to_owned(), round); 2]
+            );
         }
         assert_eq!(recorder.recorded().hits, 10);
         assert!(drain.rings.is_empty());
@@ -317,9 +346,20 @@ mod tests {
     fn beyond_the_last_ring_calls_are_counted_as_dropped() {
         let recorder = Recorder::new(4_096, 0);
         recorder.record(&hit("a", 1));
-        let refused = Happened::Refused { copies: 1, cause: Cause::Hard, place: None };
-        recorder.record(&Event { happened: refused, ..hit("a", 1) });
-        let expected = Recorded { hits_dropped: 1, refused_dropped: 1, ..Recorded::default() };
+        let refused = Happened::Refused {
+            copies: 1,
+            cause: Cause::Hard,
+            place: None,
+        };
+        recorder.record(&Event {
+            happened: refused,
+            ..hit("a", 1)
+        });
+        let expected = Recorded {
+            hits_dropped: 1,
+            refused_dropped: 1,
+            ..Recorded::default()
+        };
         assert_eq!(recorder.recorded(), expected);
     }
 

@@ -2,7 +2,12 @@
 //! told to say, and rules nothing.
 
 #![allow(dead_code, reason = "each test uses its part of it")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -82,18 +87,39 @@ impl Aggregator {
     /// One on these addresses.
     pub async fn start_at(instance: u128, agents: &str, feed: &str) -> Self {
         let (agents, feed) = (listen(agents).await, listen(feed).await);
-        let addresses = (agents.local_addr().expect("bound"), feed.local_addr().expect("bound"));
+        let addresses = (
+            agents.local_addr().expect("bound"),
+            feed.local_addr().expect("bound"),
+        );
         let mut router = RouterSocket::new();
         router.bind_listener(agents).await.expect("a router");
         let mut publisher = PubSocket::new();
         publisher.bind_listener(feed).await.expect("a publisher");
-        let state = Arc::new(Mutex::new(State { instance, log: 7, ruled: 1, ..State::default() }));
+        let state = Arc::new(Mutex::new(State {
+            instance,
+            log: 7,
+            ruled: 1,
+            ..State::default()
+        }));
         let (orders, receiver) = mpsc::channel(64);
         let (changes, changed) = watch::channel(0);
         let began = Instant::now();
-        let served = Served { state: Arc::clone(&state), began, feed: addresses.1, changes };
+        let served = Served {
+            state: Arc::clone(&state),
+            began,
+            feed: addresses.1,
+            changes,
+        };
         let task = tokio::spawn(served.run(router, publisher, receiver));
-        Self { agents: addresses.0, feed: addresses.1, state, orders, changed, began, task }
+        Self {
+            agents: addresses.0,
+            feed: addresses.1,
+            state,
+            orders,
+            changed,
+            began,
+            task,
+        }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -130,7 +156,10 @@ impl Aggregator {
 
     async fn publish(&self, resource: &str, frame: Vec<u8>) {
         let topic = Topic::of_resource(&[0; 16], resource);
-        assert!(self.orders.send(Do::Publish(topic, frame)).await.is_ok(), "the task runs");
+        assert!(
+            self.orders.send(Do::Publish(topic, frame)).await.is_ok(),
+            "the task runs"
+        );
     }
 
     pub fn set_public(&self, resource: &str, public: Public) {
@@ -188,7 +217,10 @@ async fn listen(address: &str) -> std::net::TcpListener {
     // An address that was just given back may take a moment.
     let until = Instant::now() + Duration::from_secs(10);
     loop {
-        match tokio::net::TcpListener::bind(address).await.and_then(tokio::net::TcpListener::into_std) {
+        match tokio::net::TcpListener::bind(address)
+            .await
+            .and_then(tokio::net::TcpListener::into_std)
+        {
             Ok(listener) => return listener,
             Err(error) => assert!(Instant::now() < until, "{address}: {error}"),
         }
@@ -201,7 +233,10 @@ impl State {
         (0..PARTITIONS)
             .map(|partition| Evidence {
                 partition,
-                log: LogId { generation: 1, random: self.log },
+                log: LogId {
+                    generation: 1,
+                    random: self.log,
+                },
                 ruled: self.ruled,
                 appended: Timestamp::ZERO,
             })
@@ -209,7 +244,11 @@ impl State {
     }
 
     fn take(&mut self, resource: &str, domain: &str, remaining: Option<Duration>) -> Told {
-        let place = Place { generation: 1, offset: self.ruled, entry: 0 };
+        let place = Place {
+            generation: 1,
+            offset: self.ruled,
+            entry: 0,
+        };
         self.ruled += 1;
         let says = match remaining {
             Some(_) => Says::Denied(Denial {
@@ -224,7 +263,11 @@ impl State {
         let told = Told {
             partition: tollgate_shared::names::partition_of_pair(resource, domain, PARTITIONS),
             remaining: Span::from_std(remaining.unwrap_or_default()),
-            statement: Statement { scope: Scope::Pair(domain.into()), place, says },
+            statement: Statement {
+                scope: Scope::Pair(domain.into()),
+                place,
+                says,
+            },
         };
         let key = (resource.to_owned(), domain.to_owned());
         if remaining.is_some() {
@@ -261,8 +304,16 @@ impl State {
         let topics = resources.iter().map(|resource| TopicSnapshot {
             resource: (*resource).into(),
             sequence: self.sequences.get(*resource).copied().unwrap_or(0),
-            public: self.public.get(*resource).cloned().unwrap_or(Public { version: 1, ..Public::default() }),
-            told: self.live.iter().filter(|((of, _), _)| of == resource).map(|(_, told)| told.clone()).collect(),
+            public: self.public.get(*resource).cloned().unwrap_or(Public {
+                version: 1,
+                ..Public::default()
+            }),
+            told: self
+                .live
+                .iter()
+                .filter(|((of, _), _)| of == resource)
+                .map(|(_, told)| told.clone())
+                .collect(),
         });
         Snapshot {
             nonce,
@@ -284,7 +335,12 @@ struct Served {
 }
 
 impl Served {
-    async fn run(self, mut router: RouterSocket, mut publisher: PubSocket, mut orders: mpsc::Receiver<Do>) {
+    async fn run(
+        self,
+        mut router: RouterSocket,
+        mut publisher: PubSocket,
+        mut orders: mpsc::Receiver<Do>,
+    ) {
         let mut heartbeats = tokio::time::interval(HEARTBEAT);
         loop {
             tokio::select! {
@@ -318,8 +374,11 @@ impl Served {
         }
         state.ruled += 1;
         let mut frames = vec![(Topic::CONTROL, state.frame("", Vec::new(), self.began))];
-        let resources: std::collections::BTreeSet<String> =
-            state.live.keys().map(|(resource, _)| resource.clone()).collect();
+        let resources: std::collections::BTreeSet<String> = state
+            .live
+            .keys()
+            .map(|(resource, _)| resource.clone())
+            .collect();
         for resource in resources {
             let frame = state.frame(&resource, Vec::new(), self.began);
             frames.push((Topic::of_resource(&[0; 16], &resource), frame));
@@ -339,27 +398,49 @@ impl Served {
             }),
             FromAgent::Ask { nonce, resources } => {
                 state.asks += 1;
-                Some(FromAggregator::Snapshot(state.snapshot(nonce, &resources, self.began)))
+                Some(FromAggregator::Snapshot(
+                    state.snapshot(nonce, &resources, self.began),
+                ))
             }
-            FromAgent::Append { id, partition, record } => {
+            FromAgent::Append {
+                id,
+                partition,
+                record,
+            } => {
                 if let Some(reason) = state.refuse {
-                    return Some(FromAggregator::Refused { id, reason, text: "as told".into() });
+                    return Some(FromAggregator::Refused {
+                        id,
+                        reason,
+                        text: "as told".into(),
+                    });
                 }
-                let Ok(Record::Hits(batch)) = Record::decode(record) else { panic!("not hits") };
+                let Ok(Record::Hits(batch)) = Record::decode(record) else {
+                    panic!("not hits")
+                };
                 let name = |index: u32| batch.resource(index).to_owned();
                 state.appended.push(Appended {
                     partition,
                     sequence: batch.sender.sequence,
                     epoch: batch.sender.epoch,
-                    hits: batch.hits().map(|hit| (name(hit.resource), hit.domain.to_owned(), hit.copies)).collect(),
-                    refused: batch.refused().map(|one| (name(one.resource), one.domain.to_owned(), one.calls)).collect(),
+                    hits: batch
+                        .hits()
+                        .map(|hit| (name(hit.resource), hit.domain.to_owned(), hit.copies))
+                        .collect(),
+                    refused: batch
+                        .refused()
+                        .map(|one| (name(one.resource), one.domain.to_owned(), one.calls))
+                        .collect(),
                 });
                 if 0 < state.swallow {
                     state.swallow -= 1;
                     return None;
                 }
                 let offset = state.appended.len() as u64;
-                Some(FromAggregator::Appended { id, partition, offset })
+                Some(FromAggregator::Appended {
+                    id,
+                    partition,
+                    offset,
+                })
             }
         }
     }

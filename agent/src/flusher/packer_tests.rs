@@ -1,0 +1,227 @@
+//! What the packer promises.
+
+use super::*;
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::hits::Sender;
+use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::statement::Cause;
+
+const NOW: Mono = Mono(1_000_000);
+
+fn packer(bytes_max: usize) -> Packer {
+    let resources = Arc::new(Resources::new(1, 10));
+    resources.get("r");
+    Packer::new(resources, bytes_max)
+}
+
+fn hit(domain: &str, at: u64) -> Event<'_> {
+    Event {
+        resource: ResourceId(0),
+        domain,
+        at: Timestamp::from_micros(at),
+        happened: Happened::Hit {
+            copies: 1,
+            min: None,
+        },
+    }
+}
+
+fn bulk(domain: &str, at: u64) -> Event<'_> {
+    Event {
+        happened: Happened::Hit {
+            copies: 5,
+            min: Some(2),
+        },
+        ..hit(domain, at)
+    }
+}
+
+fn refused(domain: &str, at: u64) -> Event<'_> {
+    Event {
+        happened: Happened::Refused {
+            copies: 3,
+            cause: Cause::Hard,
+            place: None,
+        },
+        ..hit(domain, at)
+    }
+}
+
+fn record(packer: &Packer, parcel: &Parcel) -> Vec<u8> {
+    let mut writer = Writer::new();
+    let sender = Sender {
+        agent: "a",
+        epoch: 1,
+        sequence: 1,
+        sent: Timestamp::from_micros(500),
+    };
+    parcel.encode(&mut writer, &sender, &packer.resources);
+    writer.as_slice().to_vec()
+}
+
+/// Entries of a parcel, as whoever reads the record sees them.
+fn read(packer: &Packer, parcel: &Parcel) -> Vec<(String, u64, u32, Option<u32>)> {
+    let bytes = record(packer, parcel);
+    let Ok(Record::Hits(batch)) = Record::decode(&bytes) else {
+        panic!("not hits")
+    };
+    batch
+        .hits()
+        .map(|hit| {
+            (
+                hit.domain.to_owned(),
+                hit.at.as_micros(),
+                hit.copies,
+                hit.min,
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn hits_of_one_pair_and_instant_are_one_entry_and_bulk_calls_stay_apart() {
+    let mut packer = packer(1 << 20);
+    packer.set_partitions(1, NOW);
+    for event in [
+        hit("a", 1),
+        hit("b", 1),
+        hit("a", 1),
+        bulk("a", 1),
+        bulk("a", 1),
+        hit("a", 2),
+        hit("a", 1),
+    ] {
+        packer.take(&event, NOW);
+    }
+    let parcel = packer.next(NOW, false).expect("a parcel");
+    assert_eq!(parcel.hits, 7);
+    let expected = [
+        ("a", 1, 3, None),
+        ("b", 1, 1, None),
+        ("a", 1, 5, Some(2)),
+        ("a", 1, 5, Some(2)),
+        ("a", 2, 1, None),
+    ];
+    assert_eq!(
+        read(&packer, &parcel),
+        expected.map(|(domain, at, copies, min)| (domain.to_owned(), at, copies, min))
+    );
+    assert!(packer.next(NOW, false).is_none());
+}
+
+#[test]
+fn what_came_before_partitions_were_known_goes_where_it_belongs() {
+    let mut packer = packer(1 << 20);
+    let domains: Vec<String> = (0..200).map(|n| format!("t{n}")).collect();
+    for domain in &domains {
+        packer.take(&hit(domain, 1), NOW);
+        packer.take(&refused(domain, 1), NOW);
+    }
+    assert!(packer.next(NOW, true).is_none());
+    packer.set_partitions(4, NOW);
+    let (mut seen, mut hits, mut refused_calls) = (0, 0, 0);
+    while let Some(parcel) = packer.next(NOW, true) {
+        for (domain, ..) in read(&packer, &parcel) {
+            assert_eq!(partition_of_pair("r", &domain, 4), parcel.partition);
+            seen += 1;
+        }
+        hits += parcel.hits;
+        refused_calls += parcel.refused_calls;
+    }
+    assert_eq!((seen, hits, refused_calls), (200, 200, 200));
+}
+
+#[test]
+fn a_busy_lane_gathers_and_a_quiet_one_does_not_wait() {
+    let mut packer = packer(1 << 20);
+    packer.set_partitions(1, NOW);
+    let mut under_way = Vec::new();
+    for n in 0..2 {
+        packer.take(&hit("a", n), NOW);
+        under_way.push(packer.next(NOW, false).expect("at once"));
+    }
+    packer.take(&hit("a", 3), NOW);
+    assert!(packer.next(NOW, false).is_none());
+    under_way.push(
+        packer
+            .next(NOW.plus(GATHER), false)
+            .expect("gathered long enough"),
+    );
+    packer.take(&hit("a", 4), NOW.plus(GATHER));
+    under_way.clear();
+    assert!(packer.next(NOW.plus(GATHER), false).is_some());
+}
+
+#[test]
+fn at_the_bound_the_newest_are_dropped_and_counted() {
+    let mut packer = packer(100_000);
+    packer.set_partitions(1, NOW);
+    let domains: Vec<String> = (0..20_000).map(|n| format!("tenant-{n}")).collect();
+    let mut kept = Vec::new();
+    for domain in &domains {
+        packer.take(&hit(domain, 1), NOW);
+        kept.extend(packer.next(NOW, false));
+    }
+    kept.extend(std::iter::from_fn(|| packer.next(NOW, true)));
+    let hits: u64 = kept.iter().map(|parcel| parcel.hits).sum();
+    let dropped = packer.take_dropped().hits;
+    assert_eq!(hits + dropped, 20_000);
+    assert!(0 < dropped && kept.iter().map(Parcel::bytes).sum::<usize>() < 100_000 + 2 * 70_000);
+    // What is done makes room.
+    kept.clear();
+    packer.take(&hit("late", 2), NOW);
+    assert_eq!(packer.take_dropped().hits, 0);
+    // The first bound also holds while nobody knows where to.
+    let mut lost = self::packer(100_000);
+    domains
+        .iter()
+        .for_each(|domain| lost.take(&hit(domain, 1), NOW));
+    let dropped = lost.take_dropped().hits;
+    assert!(0 < dropped);
+    lost.give_up();
+    assert_eq!(lost.take_dropped().hits + dropped, 20_000);
+}
+
+#[test]
+fn every_parcel_fits_into_a_record() {
+    let mut packer = packer(64 << 20);
+    packer.set_partitions(1, NOW);
+    for n in 0..3_000u64 {
+        packer.take(&hit(&format!("{n:0>256}"), n), NOW);
+    }
+    let mut parcels = 0;
+    while let Some(parcel) = packer.next(NOW, true) {
+        assert!(record(&packer, &parcel).len() <= parcel.bytes() + 400);
+        assert!(parcel.bytes() < 70_000);
+        parcels += 1;
+    }
+    assert!(10 < parcels);
+}
+
+#[test]
+fn refused_calls_of_a_pair_are_one_entry_of_a_flush() {
+    let mut packer = packer(1 << 20);
+    packer.set_partitions(1, NOW);
+    for at in [7, 5, 9] {
+        packer.take(&refused("a", at), NOW);
+    }
+    assert!(packer.next(NOW, false).is_none());
+    let parcel = packer
+        .next(NOW.plus(REFUSED_EVERY), false)
+        .expect("a parcel");
+    let bytes = record(&packer, &parcel);
+    let Ok(Record::Hits(batch)) = Record::decode(&bytes) else {
+        panic!("not hits")
+    };
+    let all: Vec<_> = batch.refused().collect();
+    assert_eq!(all.len(), 1);
+    assert_eq!(
+        (
+            all[0].calls,
+            all[0].copies,
+            all[0].first.as_micros(),
+            all[0].last.as_micros()
+        ),
+        (3, 9, 5, 9)
+    );
+}

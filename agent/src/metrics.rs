@@ -1,0 +1,156 @@
+//! The agent's counters, for the `metrics` recorder of the process.
+//!
+//! Told once a second by the network thread, so that no call pays for it. No metric is labelled by a
+//! domain. What stays true: counters are those of [`crate::Stats`], and only grow.
+
+use metrics::{counter, gauge};
+
+use crate::stats::Stats;
+
+/// How often they are told.
+pub(crate) const EVERY: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Tells them.
+pub(crate) fn tell(agent: &str, stats: &Stats) {
+    let counters = [
+        ("tollgate_agent_hits_accepted_total", stats.hits_accepted),
+        (
+            "tollgate_agent_hits_acknowledged_total",
+            stats.hits_acknowledged,
+        ),
+        (
+            "tollgate_agent_hits_dropped_recorder_total",
+            stats.hits_dropped_recorder,
+        ),
+        (
+            "tollgate_agent_hits_dropped_queue_total",
+            stats.hits_dropped_queue,
+        ),
+        (
+            "tollgate_agent_hits_dropped_courier_total",
+            stats.hits_dropped_courier,
+        ),
+        (
+            "tollgate_agent_refused_accepted_total",
+            stats.refused_accepted,
+        ),
+        (
+            "tollgate_agent_refused_dropped_total",
+            stats.refused_dropped,
+        ),
+        (
+            "tollgate_agent_kill_switch_grants_total",
+            stats.kill_switch_grants,
+        ),
+        ("tollgate_agent_batches_sent_total", stats.batches_sent),
+        (
+            "tollgate_agent_batches_sent_again_total",
+            stats.batches_sent_again,
+        ),
+        (
+            "tollgate_agent_batches_given_up_total",
+            stats.batches_given_up,
+        ),
+        (
+            "tollgate_agent_batches_refused_total",
+            stats.batches_refused,
+        ),
+        ("tollgate_agent_denials_taken_total", stats.denials_taken),
+        (
+            "tollgate_agent_denials_without_room_total",
+            stats.denials_without_room,
+        ),
+        ("tollgate_agent_frames_total", stats.frames),
+        ("tollgate_agent_frames_refused_total", stats.frames_refused),
+        ("tollgate_agent_gaps_total", stats.gaps),
+        ("tollgate_agent_silences_total", stats.silences),
+        ("tollgate_agent_snapshots_total", stats.snapshots),
+        ("tollgate_agent_links_lost_total", stats.links_lost),
+    ];
+    for (name, value) in counters {
+        counter!(name, "agent" => agent.to_owned()).absolute(value);
+    }
+    let gauges = [
+        ("tollgate_agent_denials", stats.denials_live as f64),
+        (
+            "tollgate_agent_batches_waiting",
+            stats.batches_waiting as f64,
+        ),
+        (
+            "tollgate_agent_blind_seconds",
+            stats.blind_for.map_or(0.0, |blind| blind.as_secs_f64()),
+        ),
+    ];
+    for (name, value) in gauges {
+        gauge!(name, "agent" => agent.to_owned()).set(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use metrics::{
+        Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder,
+        SharedString, Unit,
+    };
+
+    /// Keeps what it is told.
+    #[derive(Default)]
+    struct Kept(Arc<Mutex<BTreeMap<String, f64>>>);
+
+    struct One(String, Arc<Mutex<BTreeMap<String, f64>>>);
+
+    impl One {
+        fn keep(&self, value: f64) {
+            self.1.lock().unwrap().insert(self.0.clone(), value);
+        }
+    }
+
+    impl CounterFn for One {
+        fn increment(&self, _: u64) {}
+        fn absolute(&self, value: u64) {
+            self.keep(value as f64);
+        }
+    }
+
+    impl GaugeFn for One {
+        fn increment(&self, _: f64) {}
+        fn decrement(&self, _: f64) {}
+        fn set(&self, value: f64) {
+            self.keep(value);
+        }
+    }
+
+    impl Recorder for Kept {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::from_arc(Arc::new(One(key.name().to_owned(), Arc::clone(&self.0))))
+        }
+        fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::from_arc(Arc::new(One(key.name().to_owned(), Arc::clone(&self.0))))
+        }
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    #[test]
+    fn counters_arrive_under_names_of_their_own() {
+        let kept = Kept::default();
+        let mut stats = Stats::default();
+        (stats.hits_accepted, stats.gaps, stats.blind_for) =
+            (7, 2, Some(Duration::from_millis(1_500)));
+        metrics::with_local_recorder(&kept, || tell("a", &stats));
+        let kept = kept.0.lock().unwrap();
+        assert_eq!(kept["tollgate_agent_hits_accepted_total"], 7.0);
+        assert_eq!(kept["tollgate_agent_gaps_total"], 2.0);
+        assert_eq!(kept["tollgate_agent_blind_seconds"], 1.5);
+        assert_eq!(kept.len(), 23);
+    }
+}
