@@ -13,6 +13,8 @@
 //! from an instance that answered a hello; nothing that is lost, late or said twice refuses anybody
 //! longer than what was said in order.
 
+#[cfg(test)]
+mod bench;
 mod delay;
 mod frames;
 mod ledger;

@@ -1,0 +1,249 @@
+//! Whether settings can be used, told before anything is started.
+
+use std::path::Path;
+
+use tollgate_shared::names::check_name;
+
+use super::{AgentBuilder, Bounds};
+use crate::error::BuildError;
+#[cfg(feature = "kafka")]
+use crate::net;
+
+/// Where an aggregator listens for agents unless told otherwise.
+const AGGREGATOR_DEFAULT: &str = "127.0.0.1:7401";
+
+impl AgentBuilder {
+    pub(super) fn checked_name(&self) -> Result<String, BuildError> {
+        let name = self.name.clone().unwrap_or_else(default_name);
+        match check_name(&name) {
+            Ok(()) => Ok(name),
+            Err(fault) => Err(BuildError::Name { name, fault }),
+        }
+    }
+
+    pub(super) fn checked_aggregators(&self) -> Result<Vec<String>, BuildError> {
+        if self.aggregators.is_empty() {
+            return Ok(vec![AGGREGATOR_DEFAULT.to_owned()]);
+        }
+        let mut checked: Vec<String> = Vec::new();
+        for given in &self.aggregators {
+            let address = given.strip_prefix("tcp://").unwrap_or(given);
+            if !is_address(address) {
+                return Err(BuildError::Aggregator {
+                    address: given.clone(),
+                });
+            }
+            if !checked.iter().any(|one| one == address) {
+                checked.push(address.to_owned());
+            }
+        }
+        Ok(checked)
+    }
+
+    pub(super) fn check_kafka(&self, name: &str) -> Result<(), BuildError> {
+        let Some(bootstrap) = &self.kafka else {
+            return Ok(());
+        };
+        if !bootstrap.split(',').all(|one| is_address(one.trim())) {
+            return Err(BuildError::Kafka {
+                address: bootstrap.clone(),
+            });
+        }
+        #[cfg(feature = "kafka")]
+        return net::check_properties(bootstrap, name, &self.kafka_properties);
+        #[cfg(not(feature = "kafka"))]
+        {
+            let _ = name;
+            Err(BuildError::WithoutKafka {
+                address: bootstrap.clone(),
+            })
+        }
+    }
+
+    pub(super) fn check_bounds(&self) -> Result<(), BuildError> {
+        let Bounds {
+            denials,
+            resources,
+            threads,
+            ring_bytes,
+            queue_bytes,
+        } = self.bounds;
+        let bounds = [
+            ("denials_max", denials, 1, 1 << 28, "1 to 268435456"),
+            ("resources_max", resources, 1, 1 << 20, "1 to 1048576"),
+            ("threads_max", threads, 1, 1 << 20, "1 to 1048576"),
+            (
+                "recorder_bytes",
+                ring_bytes,
+                4 << 10,
+                1 << 30,
+                "4096 to 1073741824",
+            ),
+            (
+                "queue_bytes",
+                queue_bytes,
+                64 << 10,
+                1 << 34,
+                "65536 to 17179869184",
+            ),
+        ];
+        match bounds
+            .into_iter()
+            .find(|(_, found, min, max, _)| found < min || max < found)
+        {
+            Some((setting, found, _, _, expected)) => Err(BuildError::Bound {
+                setting,
+                found,
+                expected,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(super) fn check_key(path: &Path) -> Result<(), BuildError> {
+    let key = std::fs::read(path).map_err(|source| BuildError::KeyFile {
+        path: path.to_owned(),
+        source,
+    })?;
+    if !(16..=4_096).contains(&key.len()) {
+        return Err(BuildError::KeyLength {
+            path: path.to_owned(),
+            bytes: key.len(),
+        });
+    }
+    Ok(())
+}
+
+/// `host:port`, an IPv6 host in brackets.
+fn is_address(address: &str) -> bool {
+    let Some((host, port)) = address.rsplit_once(':') else {
+        return false;
+    };
+    let brackets = host.starts_with('[') && host.ends_with(']');
+    let is_host =
+        !host.is_empty() && (brackets || !host.contains(':')) && !host.contains(['/', ' ', ',']);
+    is_host && port.parse::<u16>().is_ok_and(|port| port != 0)
+}
+
+fn default_name() -> String {
+    let host = std::env::var("HOSTNAME")
+        .ok()
+        .or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok())
+        .map(|host| host.trim().to_owned())
+        .filter(|host| host.len() <= 200 && check_name(host).is_ok())
+        .unwrap_or_else(|| "agent".to_owned());
+    format!("{host}-{}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsString;
+
+    fn of(variables: &[(&str, &str)]) -> Result<AgentBuilder, BuildError> {
+        AgentBuilder::from_variables(|name| {
+            variables
+                .iter()
+                .find(|(one, _)| *one == name)
+                .map(|(_, value)| OsString::from(value))
+        })
+    }
+
+    fn fault(variables: &[(&str, &str)]) -> String {
+        of(variables)
+            .and_then(AgentBuilder::build)
+            .map(|_| ())
+            .expect_err("a bad setting")
+            .to_string()
+    }
+
+    #[test]
+    fn the_environment_sets_everything() {
+        let builder = of(&[
+            ("TOLLGATE_AGGREGATORS", "a:7401, tcp://b:7402"),
+            ("TOLLGATE_KAFKA", "k:9092"),
+            ("TOLLGATE_AGENT_NAME", "checkout-7"),
+            ("TOLLGATE_KILL_SWITCH", "on"),
+        ])
+        .expect("good settings");
+        assert_eq!(
+            builder.checked_aggregators().expect("addresses"),
+            ["a:7401", "b:7402"]
+        );
+        assert_eq!(
+            (builder.kafka.as_deref(), builder.kill_switch),
+            (Some("k:9092"), true)
+        );
+        assert_eq!(builder.checked_name().expect("a name"), "checkout-7");
+        let empty = of(&[
+            ("TOLLGATE_AGGREGATORS", ""),
+            ("TOLLGATE_KILL_SWITCH", "off"),
+        ])
+        .expect("as if not set");
+        assert_eq!(
+            empty.checked_aggregators().expect("the default"),
+            [AGGREGATOR_DEFAULT]
+        );
+        assert!(check_name(&empty.checked_name().expect("the default")).is_ok());
+    }
+
+    #[test]
+    fn bad_settings_are_told_by_value_and_what_was_expected() {
+        let faults = [
+            (
+                ("TOLLGATE_AGGREGATORS", "localhost"),
+                "aggregator \"localhost\": expected `host:port`, as in `127.0.0.1:7401`",
+            ),
+            (
+                ("TOLLGATE_AGGREGATORS", "a:1,,b:2"),
+                "aggregator \"\": expected `host:port`, as in `127.0.0.1:7401`",
+            ),
+            (
+                ("TOLLGATE_KAFKA", "k:0"),
+                "kafka \"k:0\": expected `host:port` or several with commas, as in `127.0.0.1:9092`",
+            ),
+            (
+                ("TOLLGATE_AGENT_NAME", "a*"),
+                "agent name \"a*\": contains `*`, which is reserved for patterns",
+            ),
+            (
+                ("TOLLGATE_KILL_SWITCH", "maybe"),
+                "TOLLGATE_KILL_SWITCH=\"maybe\": expected `on` or `off`",
+            ),
+            (
+                ("TOLLGATE_KEY_FILE", "/nowhere/key"),
+                "key file /nowhere/key: No such file or directory (os error 2)",
+            ),
+        ];
+        for (variable, expected) in faults {
+            assert_eq!(fault(&[variable]), expected);
+        }
+        let small = AgentBuilder::default()
+            .queue_bytes(10)
+            .build()
+            .map(|_| ())
+            .expect_err("too small");
+        assert_eq!(
+            small.to_string(),
+            "queue_bytes = 10: expected 65536 to 17179869184"
+        );
+    }
+
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn a_property_that_kafka_does_not_know_is_an_error_before_anything_connects() {
+        let wrong = AgentBuilder::default()
+            .kafka("127.0.0.1:9")
+            .kafka_property("linger", "1");
+        let fault = wrong
+            .build()
+            .map(|_| ())
+            .expect_err("no such property")
+            .to_string();
+        assert!(
+            fault.starts_with("kafka: ") && fault.contains("linger"),
+            "{fault}"
+        );
+    }
+}

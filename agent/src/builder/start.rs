@@ -1,0 +1,138 @@
+//! From settings to a running agent: its state, its two threads, and Kafka's where hits go there.
+//!
+//! What stays true: nothing connects before all settings are known to be good.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+use tokio::sync::{Notify, mpsc};
+
+use super::AgentBuilder;
+use crate::agent::{Agent, Inner};
+use crate::clock::Clock;
+use crate::courier::Courier;
+use crate::deny::{DenyList, DenyView};
+use crate::error::BuildError;
+use crate::flusher::{self, Ending, Packer};
+use crate::listener::{Listener, Surroundings};
+use crate::net::{self, Carrier, Hub};
+use crate::recorder::Recorder;
+use crate::resource::Resources;
+use crate::shared::Shared;
+use crate::sight::Sight;
+use crate::stats::Counters;
+use crate::timer::Timer;
+
+/// Parcels between flusher and network thread: some for each partition.
+const PARCELS_MAX: usize = 1_024;
+
+impl AgentBuilder {
+    /// Builds the agent, and starts its threads. Connects in the background: an agent without anybody
+    /// to hear is blind, not broken.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] for bad settings; the network is never among the reasons.
+    pub fn build(self) -> Result<Agent, BuildError> {
+        let name = self.checked_name()?;
+        let aggregators = self.checked_aggregators()?;
+        self.check_kafka(&name)?;
+        self.check_bounds()?;
+        if let Some(path) = &self.key_file {
+            super::checks::check_key(path)?;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(BuildError::Thread)?;
+        let seed: u64 = rand::random();
+        let epoch: u128 = rand::random();
+        let clock = Arc::new(Clock::of_the_machine());
+        let shared = Arc::new(self.shared(clock, seed, Timer::Runtime(runtime.handle().clone())));
+        let around = Surroundings {
+            agent: name.as_str().into(),
+            epoch,
+            clock: Arc::clone(&shared.clock),
+            resources: Arc::clone(&shared.resources),
+            sight: Arc::clone(&shared.sight),
+            counters: Arc::clone(&shared.counters),
+            on_heard: self.on_heard.clone(),
+        };
+        let deny = DenyList::new(Arc::clone(&shared.view), self.bounds.denials);
+        let listener = Listener::new(around, deny, aggregators.len(), rand::random());
+        let courier = Courier::new(&name, epoch, Arc::clone(&shared.resources));
+        let (events, event_receiver) = mpsc::channel(net::EVENTS_MAX);
+        let (parcels, parcel_receiver) = mpsc::channel(PARCELS_MAX);
+        let (orders, order_receiver) = mpsc::channel(1);
+        let ending = Arc::new(Ending::default());
+        let (courier, carrier) = self.carrier(&name, courier, &events)?;
+        let hub = {
+            let _runtime = runtime.enter();
+            Hub::new(
+                Arc::clone(&shared),
+                listener,
+                courier,
+                &aggregators,
+                carrier,
+                Arc::clone(&ending),
+                &events,
+            )
+        };
+        // Tasks and Kafka have theirs: with the last of them gone, no event comes any more.
+        drop(events);
+        std::thread::Builder::new()
+            .name("tollgate-net".to_owned())
+            .spawn(move || {
+                runtime.block_on(hub.run(event_receiver, parcel_receiver, order_receiver))
+            })
+            .map_err(BuildError::Thread)?;
+        let packer = Packer::new(Arc::clone(&shared.resources), self.bounds.queue_bytes);
+        flusher::start(Arc::clone(&shared), packer, parcels, Arc::clone(&ending))
+            .map_err(BuildError::Thread)?;
+        Ok(Agent::of(Inner::new(shared, name, ending, Some(orders))))
+    }
+
+    pub(crate) fn shared(&self, clock: Arc<Clock>, seed: u64, timer: Timer) -> Shared {
+        Shared {
+            view: Arc::new(DenyView::new(self.bounds.denials)),
+            sight: Arc::new(Sight::new(clock.read())),
+            resources: Arc::new(Resources::new(seed, self.bounds.resources)),
+            recorder: Recorder::new(self.bounds.ring_bytes, self.bounds.threads),
+            counters: Arc::new(Counters::default()),
+            kill_switch: AtomicBool::new(self.kill_switch),
+            timer,
+            news: Notify::new(),
+            new_resource: Notify::new(),
+            log_partitions: AtomicU32::new(0),
+            ended: AtomicBool::new(false),
+            clock,
+        }
+    }
+
+    #[cfg_attr(
+        not(feature = "kafka"),
+        allow(clippy::unnecessary_wraps, reason = "Kafka needs a thread")
+    )]
+    fn carrier(
+        &self,
+        name: &str,
+        courier: Courier,
+        events: &mpsc::Sender<net::Event>,
+    ) -> Result<(Courier, Carrier), BuildError> {
+        #[cfg(feature = "kafka")]
+        if let Some(bootstrap) = &self.kafka {
+            let topic = format!("{}.hits", self.kafka_topic_prefix);
+            let kafka = net::Kafka::start(
+                bootstrap,
+                topic,
+                name,
+                &self.kafka_properties,
+                events.clone(),
+            )
+            .map_err(BuildError::Thread)?;
+            return Ok((courier.with_carrier_that_answers(), Carrier::Kafka(kafka)));
+        }
+        let _ = (name, events);
+        Ok((courier, Carrier::Links))
+    }
+}

@@ -1,0 +1,254 @@
+//! A listener beside publishers that are played, message by message.
+
+use std::sync::Arc;
+
+use tollgate_shared::names::partition_of_pair;
+use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::frame::{Evidence, Frame, Told, Topic};
+use tollgate_shared::wire::link::{FromAggregator, Snapshot, TopicSnapshot};
+use tollgate_shared::wire::public::Public;
+use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
+
+use super::*;
+use crate::deny::DenyView;
+use crate::resource::Resource;
+
+pub(super) const PARTITIONS: u32 = 4;
+pub(super) const LOG: LogId = LogId {
+    generation: 1,
+    random: 7,
+};
+
+/// The publishers' monotonic clock, while ours shows this.
+const CLOCK: u64 = 5_000_000;
+const BEGIN: Mono = Mono(1_000_000);
+
+pub(super) fn second(n: u64) -> Span {
+    Span::from_secs(n)
+}
+
+pub(super) struct Bench {
+    pub(super) listener: Listener,
+    pub(super) view: Arc<DenyView>,
+    pub(super) resource: Arc<Resource>,
+    pub(super) now: Mono,
+    /// Of each publisher: the sequence of the control topic and of the resource's.
+    pub(super) sequences: Vec<(u64, u64)>,
+}
+
+impl Bench {
+    /// A listener with so many aggregators that have welcomed it, joined at offset 10.
+    pub(super) fn joined(publishers: usize) -> Self {
+        let resources = Arc::new(Resources::new(1, 10));
+        let resource = resources.get("r").0.unwrap();
+        let view = Arc::new(DenyView::new(1_000));
+        let around = Surroundings {
+            agent: "a".into(),
+            epoch: 1,
+            clock: Arc::new(Clock::by_hand(Timestamp::from_millis(5))),
+            resources,
+            sight: Arc::new(Sight::new(BEGIN)),
+            counters: Arc::new(Counters::default()),
+            on_heard: None,
+        };
+        let deny = DenyList::new(Arc::clone(&view), 1_000);
+        let listener = Listener::new(around, deny, publishers, 100);
+        let mut bench = Self {
+            listener,
+            view,
+            resource,
+            now: BEGIN,
+            sequences: vec![(0, 0); publishers],
+        };
+        for peer in 0..publishers {
+            bench.welcome(peer);
+            bench
+                .listener
+                .feed_up(peer, vec![bench.resource.id], bench.now);
+            bench.snapshot(peer, 10, &[]);
+        }
+        bench.listener.take_acts();
+        bench
+    }
+
+    pub(super) fn instance(peer: usize) -> u128 {
+        7_000 + peer as u128
+    }
+
+    pub(super) fn clock(&self) -> Span {
+        Span::from_micros(CLOCK).saturating_add(self.now.since(BEGIN))
+    }
+
+    pub(super) fn welcome(&mut self, peer: usize) {
+        self.listener.link_up(peer, self.now);
+        self.answer_hello(peer, Self::instance(peer));
+    }
+
+    pub(super) fn answer_hello(&mut self, peer: usize, instance: u128) {
+        let nonce = self.listener.peers[peer]
+            .hello
+            .expect("a hello is under way")
+            .nonce;
+        let welcome = FromAggregator::Welcome {
+            nonce,
+            instance,
+            partitions: PARTITIONS,
+            feeds: vec!["tcp://feed:1".into()],
+            clock: self.clock(),
+        };
+        self.listener.link_said(peer, welcome, self.now);
+    }
+
+    pub(super) fn asked(&self, peer: usize) -> Option<u64> {
+        self.listener.peers[peer]
+            .ask
+            .as_ref()
+            .map(|ask| ask.asked.nonce)
+    }
+
+    /// Answers the ask that is under way: true at the publisher's sequences, ruled up to an offset.
+    pub(super) fn snapshot(&mut self, peer: usize, ruled: u64, told: &[Told]) {
+        self.snapshot_part(peer, ruled, told, false);
+    }
+
+    pub(super) fn snapshot_part(&mut self, peer: usize, ruled: u64, told: &[Told], more: bool) {
+        let (control, sequence) = self.sequences[peer];
+        let snapshot = Snapshot {
+            nonce: self.asked(peer).expect("an ask is under way"),
+            more,
+            instance: Self::instance(peer),
+            clock: self.clock(),
+            evidence: evidence(LOG, ruled),
+            control_sequence: control,
+            topics: vec![TopicSnapshot {
+                resource: "r".into(),
+                sequence,
+                public: Public {
+                    version: 1,
+                    ..Public::default()
+                },
+                told: told.to_vec(),
+            }],
+        };
+        self.listener
+            .link_said(peer, FromAggregator::Snapshot(snapshot), self.now);
+    }
+
+    pub(super) fn next_frame(
+        &mut self,
+        peer: usize,
+        resource: &str,
+        evidence: Vec<Evidence>,
+        told: &[Told],
+    ) -> Frame {
+        let (control, of_resource) = &mut self.sequences[peer];
+        let sequence = if resource.is_empty() {
+            control
+        } else {
+            of_resource
+        };
+        *sequence += 1;
+        let (sequence, sent) = (*sequence, self.clock());
+        Frame {
+            instance: Self::instance(peer),
+            sequence,
+            sent,
+            resource: resource.into(),
+            evidence,
+            told: told.to_vec(),
+        }
+    }
+
+    pub(super) fn hear(&mut self, peer: usize, frame: &Frame) {
+        let mut writer = Writer::new();
+        frame.encode(&mut writer);
+        let topic = if frame.resource.is_empty() {
+            Topic::CONTROL
+        } else {
+            topic_of(&self.resource)
+        };
+        self.listener
+            .feed_said(peer, topic, writer.as_slice(), self.now);
+    }
+
+    /// A frame of the resource's topic that is heard at once.
+    pub(super) fn frame(&mut self, peer: usize, ruled: u64, told: &[Told]) {
+        let frame = self.next_frame(peer, "r", evidence(LOG, ruled), told);
+        self.hear(peer, &frame);
+    }
+
+    pub(super) fn heartbeat(&mut self, peer: usize, ruled: u64) {
+        let frame = self.next_frame(peer, "", evidence(LOG, ruled), &[]);
+        self.hear(peer, &frame);
+    }
+
+    pub(super) fn advance(&mut self, by: Span) {
+        self.now = self.now.plus(by);
+        self.listener.tick(self.now);
+    }
+
+    /// For how long a domain is still refused.
+    pub(super) fn refused(&self, domain: &str) -> Option<Span> {
+        let fingerprint = self.resource.fingerprint(domain);
+        let found = self
+            .view
+            .refusal(&self.resource, fingerprint, domain, || self.now)?;
+        assert!(self.view.maybe(fingerprint));
+        Some(found.remaining)
+    }
+
+    pub(super) fn is_blind(&self, domain: &str) -> bool {
+        self.listener.around.sight.is_blind("r", domain, self.now)
+    }
+
+    pub(super) fn gaps(&self) -> u64 {
+        self.listener.around.counters.gaps.load(Ordering::Relaxed)
+    }
+}
+
+pub(super) fn evidence(log: LogId, ruled: u64) -> Vec<Evidence> {
+    (0..PARTITIONS)
+        .map(|partition| Evidence {
+            partition,
+            log,
+            ruled,
+            appended: Timestamp::ZERO,
+        })
+        .collect()
+}
+
+pub(super) fn told(domain: &str, offset: u64, remaining: Option<Span>) -> Told {
+    told_in(1, domain, offset, remaining)
+}
+
+pub(super) fn told_in(generation: u32, domain: &str, offset: u64, remaining: Option<Span>) -> Told {
+    let says = match remaining {
+        Some(_) => Says::Denied(Denial {
+            end: Timestamp::MAX,
+            cause: Cause::Hard,
+            version: 1,
+            limit: 1,
+            window: Span::from_secs(1),
+        }),
+        None => Says::Open,
+    };
+    Told {
+        partition: partition_of_pair("r", domain, PARTITIONS),
+        remaining: remaining.unwrap_or(Span::ZERO),
+        statement: Statement {
+            scope: Scope::Pair(domain.into()),
+            place: Place {
+                generation,
+                offset,
+                entry: 0,
+            },
+            says,
+        },
+    }
+}
+
+pub(super) fn denied(domain: &str, offset: u64) -> Told {
+    told(domain, offset, Some(second(30)))
+}
