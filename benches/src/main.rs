@@ -108,14 +108,16 @@ fn measure(args: &Args, benches: &[&'static Bench]) -> anyhow::Result<()> {
     for bench in benches {
         let size = if args.full { Size::Full } else { Size::Usual };
         let mut session = Session::new(bench.name, size, tells_steps);
-        (bench.run)(&mut session)?;
+        let ran = (bench.run)(&mut session);
         let figures = session.into_figures();
+        // What was measured before a failure is still worth reading, though not recording.
         report::print(
             &mut std::io::stdout().lock(),
             args.format,
             bench.name,
             &figures,
         )?;
+        ran?;
         measured.push((bench.name, figures));
     }
     if records {

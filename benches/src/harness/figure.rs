@@ -18,7 +18,8 @@ pub enum Target {
 pub struct Figure {
     name: String,
     unit: &'static str,
-    value: Spread,
+    /// None where it could not be measured; the remark says why.
+    value: Option<Spread>,
     target: Option<Target>,
     peers: Vec<(String, Spread)>,
     note: Option<String>,
@@ -30,7 +31,7 @@ impl Figure {
         Self {
             name: name.into(),
             unit,
-            value,
+            value: Some(value),
             target: None,
             peers: Vec::new(),
             note: None,
@@ -50,6 +51,14 @@ impl Figure {
     /// A figure of one value.
     pub fn single(name: impl Into<String>, unit: &'static str, value: f64) -> Self {
         Self::new(name, unit, Spread::single(value))
+    }
+
+    /// A figure that could not be measured, and why.
+    pub fn absent(name: impl Into<String>, unit: &'static str, why: impl Into<String>) -> Self {
+        Self {
+            value: None,
+            ..Self::single(name, unit, 0.0).note(why)
+        }
     }
 
     /// With a target.
@@ -85,31 +94,37 @@ impl Figure {
         self.note.as_deref()
     }
 
-    /// Whether the median reaches the target; none without a target.
+    /// Whether the median reaches the target; none without a target or without a value.
     pub fn is_met(&self) -> Option<bool> {
+        let median = self.value?.median;
         self.target.map(|target| match target {
-            Target::AtMost(most) => self.value.median <= most,
-            Target::AtLeast(least) => least <= self.value.median,
+            Target::AtMost(most) => median <= most,
+            Target::AtLeast(least) => least <= median,
         })
     }
 
-    /// `met`, `missed`, or nothing without a target.
+    /// `met`, `MISSED`, `NOT MEASURED`, or nothing without a target.
     pub fn verdict(&self) -> &'static str {
         match self.is_met() {
             Some(true) => "met",
             Some(false) => "MISSED",
+            None if self.value.is_none() => "NOT MEASURED",
             None => "",
         }
     }
 
     /// The value with its unit.
     pub fn value_text(&self) -> String {
-        format!("{} {}", number(self.value.median), self.unit)
+        self.value.map_or_else(String::new, |value| {
+            format!("{} {}", number(value.median), self.unit)
+                .trim_end()
+                .to_owned()
+        })
     }
 
     /// Least to greatest of the rounds; empty for a single value.
     pub fn range_text(&self) -> String {
-        range(&self.value)
+        self.value.as_ref().map_or_else(String::new, range)
     }
 
     /// The target as it is written.
@@ -146,11 +161,11 @@ impl Figure {
             "schema": "tollgate.bench/1",
             "bench": bench,
             "figure": self.name,
-            "value": self.value.median,
+            "value": self.value.map(|value| value.median),
             "unit": self.unit,
-            "low": self.value.low,
-            "high": self.value.high,
-            "rounds": self.value.count,
+            "low": self.value.map(|value| value.low),
+            "high": self.value.map(|value| value.high),
+            "rounds": self.value.map_or(0, |value| value.count),
             "target": target,
             "bound": bound,
             "met": self.is_met(),
@@ -221,6 +236,17 @@ mod tests {
         assert_eq!(figure(Target::AtLeast(30.1)).verdict(), "MISSED");
         assert_eq!(Figure::single("hot", "ns", 1.0).is_met(), None);
         assert_eq!(Figure::of_rounds("hot", "ns", &[]), None);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_neither_met_nor_zero() {
+        let figure = Figure::absent("cold", "ns", "no room").target(Target::AtMost(200.0));
+        assert_eq!(figure.is_met(), None);
+        assert_eq!(figure.verdict(), "NOT MEASURED");
+        assert_eq!(figure.value_text(), "");
+        let line = figure.to_json("hit");
+        assert_eq!((&line["value"], &line["met"]), (&Value::Null, &Value::Null));
+        assert_eq!(line["note"], "no room");
     }
 
     #[test]

@@ -25,10 +25,10 @@ tiers = [{ limit = 1, window = "1h", active = "1h" }]
 "#;
 
 /// How long the denials may take to be heard.
-const HEARD_WITHIN: Duration = Duration::from_secs(120);
+const HEARD_WITHIN: Duration = Duration::from_secs(40);
 
 /// How long what is on its way may take to be acknowledged.
-const SETTLED_WITHIN: Duration = Duration::from_secs(20);
+const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Calls that cause denials, made at once: far less than the agent's queue holds, since a hit that
 /// is dropped causes none.
