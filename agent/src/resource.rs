@@ -258,6 +258,14 @@ impl Resources {
         all.by_id.get(id.0 as usize).cloned()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.all
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .by_id
+            .len()
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<Resource>> {
         self.all
             .read()

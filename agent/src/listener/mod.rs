@@ -49,8 +49,10 @@ const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
 /// How often a link that works is asked whether it does; each answer measures the clocks again.
 const HELLO_EVERY: Span = Span::from_secs(1);
 
-/// A link that has not answered a hello for so long is made anew.
-const HELLO_PATIENCE: Span = Span::from_millis(1_500);
+/// A link over which nothing has come for so long after a hello is made anew. One that is closed is
+/// noticed earlier, by the sending of the next hello; this is for what stalls, and for nothing shorter,
+/// since everything that is not acknowledged is sent again.
+const HELLO_PATIENCE: Span = Span::from_secs(3);
 
 /// A snapshot of which no part has come for so long is asked for again.
 const ASK_PATIENCE: Span = Span::from_secs(2);
@@ -163,6 +165,13 @@ impl Listener {
         self.tick(now);
     }
 
+    /// Something came over a link.
+    pub(crate) fn link_alive(&mut self, index: usize, now: Mono) {
+        if let Some(peer) = self.peers.get_mut(index) {
+            peer.link_heard = now;
+        }
+    }
+
     /// A link carries nothing any more.
     pub(crate) fn link_down(&mut self, index: usize) {
         if let Some(peer) = self.peers.get_mut(index) {
@@ -235,7 +244,7 @@ impl Listener {
             return;
         };
         if let Some(hello) = peer.hello {
-            if HELLO_PATIENCE <= now.since(hello.at) {
+            if HELLO_PATIENCE <= now.since(hello.at.max(peer.link_heard)) {
                 peer.hello = None;
                 peer.link_up = false;
                 Counters::add(&self.around.counters.links_lost, 1);

@@ -58,6 +58,8 @@ pub(super) struct Peer {
     pub(super) feeds: Vec<Box<str>>,
     pub(super) hello: Option<Asked>,
     pub(super) next_hello: Mono,
+    /// When anything came over the link.
+    pub(super) link_heard: Mono,
     pub(super) feed: Feed,
     pub(super) feed_heard: Mono,
     /// The last frame of the control topic: its sequence, and the publisher's clock.
@@ -80,6 +82,7 @@ impl Peer {
             feeds: Vec::new(),
             hello: None,
             next_hello: Mono::ZERO,
+            link_heard: Mono::ZERO,
             feed: Feed::Unknown,
             feed_heard: Mono::ZERO,
             heartbeat: None,

@@ -211,7 +211,17 @@ fn a_silent_feed_is_made_anew_and_a_silent_link_too() {
     );
     // The hello of after a second is not answered.
     bench.advance(second(1));
-    bench.advance(Span::from_millis(1_500));
+    bench.advance(second(2));
+    bench.listener.link_alive(0, bench.now);
+    bench.advance(Span::from_millis(2_999));
+    assert!(
+        !bench
+            .listener
+            .take_acts()
+            .contains(&Act::ReopenLink { peer: 0 }),
+        "something came"
+    );
+    bench.advance(Span::from_millis(1));
     assert!(
         bench
             .listener

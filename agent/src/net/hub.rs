@@ -179,6 +179,7 @@ impl Hub {
 
     fn link_said(&mut self, peer: usize, message: &Bytes) {
         let now = self.shared.clock.read();
+        self.listener.link_alive(peer, now);
         match FromAggregator::decode(message) {
             Ok(FromAggregator::Appended { id, .. }) => self.courier.acknowledged(id),
             Ok(FromAggregator::Refused {
@@ -230,6 +231,9 @@ impl Hub {
     }
 
     fn use_new_resources(&mut self) {
+        if self.shared.resources.len() == self.resources {
+            return;
+        }
         let all = self.shared.resources.all();
         for resource in all.iter().skip(self.resources) {
             self.listener.use_resource(resource);
