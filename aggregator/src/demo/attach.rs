@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use tollgate_engine::limits::Limits;
 
-use super::run::{AttachedLog, Log};
+use super::plan::{AttachedLog, Log};
 use crate::cli::exit::Failure;
 
 /// How many times its limit a resource is offered.

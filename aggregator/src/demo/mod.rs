@@ -15,6 +15,7 @@ pub mod cost;
 pub mod figures;
 mod fleet;
 mod log_source;
+mod plan;
 pub mod player;
 pub mod report;
 mod run;
@@ -23,4 +24,5 @@ pub mod verdict;
 mod view;
 
 pub use attach::{Attached, attach};
-pub use run::{Interrupted, Log, Plan, Source, run};
+pub use plan::{AttachedLog, Log, Plan, Source};
+pub use run::{Interrupted, run};

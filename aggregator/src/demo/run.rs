@@ -6,11 +6,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use tollgate_engine::limits::Limits;
 use tollgate_shared::mac::MacKey;
 
 use super::fleet::{Addresses, Kept, News, Who, arg, place};
 use super::log_source::{JournalSource, LogSource};
+use super::plan::{AttachedLog, Log, Plan, Source};
 use super::player::{Told, read_seen, wall_us};
 use super::report::{AgentCounts, Report};
 use super::schedule::{Schedule, Stretch};
@@ -36,85 +36,6 @@ const OUTAGE: (f64, f64) = (0.65, 0.15);
 
 /// Partitions of the topics that a demonstration makes.
 const KAFKA_PARTITIONS: u32 = 16;
-
-/// What the log is.
-#[derive(Clone, Debug)]
-pub enum Log {
-    /// A journal in a directory of its own, thrown away in the end.
-    Journal,
-    /// A Kafka that runs already; topics under a prefix of their own.
-    Kafka {
-        /// Its address.
-        bootstrap: String,
-        /// The prefix.
-        prefix: String,
-    },
-    /// A fleet that runs already: its agents' address, and where its log is.
-    Attached {
-        /// Where agents go.
-        agents: String,
-        /// The fleet's journal, on this machine; or its Kafka.
-        log: AttachedLog,
-    },
-}
-
-/// The log of a fleet that runs already.
-#[derive(Clone, Debug)]
-pub enum AttachedLog {
-    /// A journal's directory.
-    Journal(PathBuf),
-    /// Topics of a Kafka.
-    Kafka {
-        /// Its address.
-        bootstrap: String,
-        /// The prefix.
-        prefix: String,
-        /// How many partitions the topics have.
-        partitions: u32,
-    },
-}
-
-/// Where the traffic comes from.
-#[derive(Clone, Debug)]
-pub enum Source {
-    /// Made-up tenants.
-    MadeUp,
-    /// An access log.
-    AccessLog {
-        /// The file.
-        path: PathBuf,
-        /// The resource that its requests hit.
-        resource: String,
-        /// How many times faster than it was.
-        speed: u32,
-    },
-    /// Calls above these resources' limits, at so many a second.
-    Against {
-        /// Resource and rate.
-        resources: Vec<(String, f64)>,
-        /// Names the domains of this run.
-        run: String,
-    },
-}
-
-/// What is to be demonstrated.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The log.
-    pub log: Log,
-    /// The traffic.
-    pub source: Source,
-    /// The limits as text, already scaled where traffic is.
-    pub limits_text: String,
-    /// The same as the judge needs them.
-    pub limits: Limits,
-    /// For how long calls are made.
-    pub seconds: u64,
-    /// Of the traffic.
-    pub seed: u64,
-    /// Shows nothing while it runs.
-    pub quiet: bool,
-}
 
 struct Stage {
     plan: Plan,

@@ -1,0 +1,86 @@
+//! What a demonstration is to be: which log, which traffic, under which limits.
+//!
+//! Plain data: made from the command line, carried out elsewhere.
+
+use std::path::PathBuf;
+
+use tollgate_engine::limits::Limits;
+
+/// What the log is.
+#[derive(Clone, Debug)]
+pub enum Log {
+    /// A journal in a directory of its own, thrown away in the end.
+    Journal,
+    /// A Kafka that runs already; topics under a prefix of their own.
+    Kafka {
+        /// Its address.
+        bootstrap: String,
+        /// The prefix.
+        prefix: String,
+    },
+    /// A fleet that runs already: its agents' address, and where its log is.
+    Attached {
+        /// Where agents go.
+        agents: String,
+        /// The fleet's journal, on this machine; or its Kafka.
+        log: AttachedLog,
+    },
+}
+
+/// The log of a fleet that runs already.
+#[derive(Clone, Debug)]
+pub enum AttachedLog {
+    /// A journal's directory.
+    Journal(PathBuf),
+    /// Topics of a Kafka.
+    Kafka {
+        /// Its address.
+        bootstrap: String,
+        /// The prefix.
+        prefix: String,
+        /// How many partitions the topics have.
+        partitions: u32,
+    },
+}
+
+/// Where the traffic comes from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Made-up tenants.
+    MadeUp,
+    /// An access log.
+    AccessLog {
+        /// The file.
+        path: PathBuf,
+        /// The resource that its requests hit.
+        resource: String,
+        /// How many times faster than it was.
+        speed: u32,
+    },
+    /// Calls above these resources' limits, at so many a second.
+    Against {
+        /// Resource and rate.
+        resources: Vec<(String, f64)>,
+        /// Names the domains of this run.
+        run: String,
+    },
+}
+
+/// What is to be demonstrated.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The log.
+    pub log: Log,
+    /// The traffic.
+    pub source: Source,
+    /// The limits as text, already scaled where traffic is.
+    pub limits_text: String,
+    /// The same as the judge needs them.
+    pub limits: Limits,
+    /// For how long calls are made.
+    pub seconds: u64,
+    /// Of the traffic.
+    pub seed: u64,
+    /// Shows nothing while it runs.
+    pub quiet: bool,
+}
