@@ -175,7 +175,7 @@ fn of_several_pairs_all_are_recorded_or_none() {
     kit.deny("one", "acme", SECOND);
     kit.deny("other", "acme", 3 * SECOND);
     let denied = agent
-        .hit_all(&[(&one, "acme"), (&other, "globex"), (&other, "acme")])
+        .hit_all(&[(&other, "acme"), (&other, "globex"), (&one, "acme")])
         .expect_err("denied");
     assert_eq!(denied.retry_after(), Some(3 * SECOND));
     assert_eq!(

@@ -266,3 +266,27 @@ fn at_the_bound_a_new_denial_finds_no_room() {
     assert_eq!(bench.take(denied(1, 6, 9_000_000)), Taken::NoRoom);
     assert_eq!(bench.take(denied(0, 7, 9_500_000)), Taken::Denied);
 }
+
+#[test]
+fn a_fingerprint_alone_decides_nothing() {
+    let bench = Bench::new(10);
+    let fingerprint = bench.resource.fingerprint("a");
+    let refused = |resource: u32, domain: &str| {
+        let entry = super::view::Entry {
+            resource: ResourceId(resource),
+            domain: domain.into(),
+            partition: 0,
+            place: place(5),
+            until: Mono::MAX,
+            denial: denial(),
+            lease: bench.lease.clone(),
+        };
+        bench.view.exact.insert(fingerprint, entry);
+        bench
+            .view
+            .refusal(&bench.resource, fingerprint, "a", || NOW)
+            .is_some()
+    };
+    assert!(refused(0, "a"));
+    assert!(!refused(1, "a") && !refused(0, "b"));
+}
