@@ -83,14 +83,14 @@ impl Denied {
                 partition: refusal.partition,
                 place: refusal.place,
             }),
-            cause: refusal.denial.cause,
+            cause: refusal.closed.cause,
             scope: if refusal.whole {
                 Scope::Resource
             } else {
                 Scope::Pair
             },
-            limit: refusal.denial.limit,
-            window: refusal.denial.window,
+            limit: refusal.closed.limit,
+            window: refusal.closed.window,
         }
     }
 
@@ -174,17 +174,14 @@ impl std::error::Error for Denied {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deny::Closed;
     use tollgate_shared::place::Place;
-    use tollgate_shared::time::Timestamp;
-    use tollgate_shared::wire::statement::Denial;
 
     fn denied(remaining: Span, cause: Cause, limit: u64, window: Span) -> Denied {
-        let denial = Denial {
-            end: Timestamp::MAX,
-            cause,
-            version: 1,
+        let closed = Closed {
             limit,
             window,
+            cause,
         };
         let place = Place {
             generation: 1,
@@ -196,7 +193,7 @@ mod tests {
             partition: 3,
             place,
             remaining,
-            denial,
+            closed,
         })
     }
 

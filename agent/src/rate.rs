@@ -273,27 +273,20 @@ impl Rate {
         let flags = self.resource.flags();
         let policy = self.resource.policy();
         let clock = || shared.clock.read();
-        let pair = if shared.view.maybe(fingerprint) {
-            shared
-                .view
-                .refusal(&self.resource, fingerprint, domain, clock)
-        } else {
-            None
-        };
-        let whole = if flags & WHOLE == 0 {
-            None
-        } else {
-            shared.view.whole(&self.resource, clock)
-        };
-        // Of two denials the one that lasts longer says when to come again.
-        let refusal = match (pair, whole) {
-            (Some(pair), Some(whole)) => Some(if whole.remaining < pair.remaining {
-                pair
-            } else {
-                whole
-            }),
-            (pair, whole) => pair.or(whole),
-        };
+        // The filter is not asked again: whoever comes here was not surely let through by it, or is
+        // in no hurry.
+        let mut refusal = shared
+            .view
+            .refusal(&self.resource, fingerprint, domain, clock);
+        if flags & WHOLE != 0
+            && let Some(whole) = shared.view.whole(&self.resource, clock)
+        {
+            // Of two denials the one that lasts longer says when to come again.
+            refusal = match refusal {
+                Some(pair) if whole.remaining < pair.remaining => Some(pair),
+                _ => Some(whole),
+            };
+        }
         if let Some(refusal) = refusal {
             return self.unless_killed(flags, want, || Denied::of_refusal(&refusal));
         }

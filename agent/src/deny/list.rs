@@ -19,7 +19,7 @@ use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::Place;
 use tollgate_shared::wire::statement::Denial;
 
-use super::view::{DenyView, Entry, Lease};
+use super::view::{Closed, DenyView, Entry, Lease};
 use crate::clock::Mono;
 use crate::resource::{Resource, ResourceId, WHOLE};
 
@@ -205,7 +205,7 @@ impl DenyList {
             partition: word.partition,
             place: word.place,
             until,
-            denial,
+            closed: Closed::from(&denial),
             lease: word.lease.clone(),
         };
         self.opened.remove(&fingerprint);

@@ -13,6 +13,8 @@ mod list;
 mod view;
 
 pub(crate) use list::{DenyList, Said, Taken, Word};
+#[cfg(test)]
+pub(crate) use view::Closed;
 pub(crate) use view::{DenyView, Lease, Refusal};
 
 #[cfg(test)]

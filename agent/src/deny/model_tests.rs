@@ -278,7 +278,7 @@ fn a_fingerprint_alone_decides_nothing() {
             partition: 0,
             place: place(5),
             until: Mono::MAX,
-            denial: denial(),
+            closed: super::Closed::from(&denial()),
             lease: bench.lease.clone(),
         };
         bench.view.exact.insert(fingerprint, entry);

@@ -11,7 +11,7 @@ use dashmap::DashMap;
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::statement::Denial;
+use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::filter::Filter;
 use crate::clock::Mono;
@@ -35,6 +35,24 @@ impl Lease {
     }
 }
 
+/// What closed, as far as callers are told: entries are read cold, so that every byte left out counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Closed {
+    pub(crate) limit: u64,
+    pub(crate) window: Span,
+    pub(crate) cause: Cause,
+}
+
+impl From<&Denial> for Closed {
+    fn from(denial: &Denial) -> Self {
+        Self {
+            limit: denial.limit,
+            window: denial.window,
+            cause: denial.cause,
+        }
+    }
+}
+
 /// One denial, as callers find it.
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -44,7 +62,7 @@ pub(super) struct Entry {
     pub(super) partition: u32,
     pub(super) place: Place,
     pub(super) until: Mono,
-    pub(super) denial: Denial,
+    pub(super) closed: Closed,
     pub(super) lease: Lease,
 }
 
@@ -56,7 +74,7 @@ pub(crate) struct Refusal {
     pub(crate) place: Place,
     /// [`Span::MAX`]: it does not end by itself.
     pub(crate) remaining: Span,
-    pub(crate) denial: Denial,
+    pub(crate) closed: Closed,
 }
 
 /// Fingerprints are hashes already.
@@ -104,6 +122,7 @@ impl DenyView {
 
     /// The denial of a pair that is in force; `now` reads the real clock and is asked only if there is
     /// an entry.
+    #[inline]
     pub(crate) fn refusal(
         &self,
         resource: &Resource,
@@ -128,7 +147,7 @@ impl DenyView {
             } else {
                 entry.until.since(now)
             },
-            denial: entry.denial,
+            closed: entry.closed,
         })
     }
 
