@@ -65,6 +65,7 @@ pub(crate) fn tell(agent: &str, stats: &Stats) {
         ("tollgate_agent_gaps_total", stats.gaps),
         ("tollgate_agent_silences_total", stats.silences),
         ("tollgate_agent_snapshots_total", stats.snapshots),
+        ("tollgate_agent_snapshots_torn_total", stats.snapshots_torn),
         ("tollgate_agent_links_lost_total", stats.links_lost),
     ];
     for (name, value) in counters {
@@ -151,6 +152,6 @@ mod tests {
         assert_eq!(kept["tollgate_agent_hits_accepted_total"], 7.0);
         assert_eq!(kept["tollgate_agent_gaps_total"], 2.0);
         assert_eq!(kept["tollgate_agent_blind_seconds"], 1.5);
-        assert_eq!(kept.len(), 23);
+        assert_eq!(kept.len(), 24);
     }
 }

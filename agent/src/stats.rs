@@ -30,6 +30,7 @@ pub(crate) struct Counters {
     pub(crate) gaps: AtomicU64,
     pub(crate) silences: AtomicU64,
     pub(crate) snapshots: AtomicU64,
+    pub(crate) snapshots_torn: AtomicU64,
     pub(crate) foreign_logs: AtomicU64,
     pub(crate) links_lost: AtomicU64,
     pub(crate) resources_without_room: AtomicU64,
@@ -103,6 +104,8 @@ pub struct Stats {
     pub silences: u64,
     /// Snapshots taken.
     pub snapshots: u64,
+    /// Snapshots of which a part was lost on its way; they are asked for again.
+    pub snapshots_torn: u64,
     /// Evidence about logs that are not the ones followed.
     pub foreign_logs: u64,
     /// Connections to aggregators that were lost.
@@ -149,6 +152,7 @@ impl From<&Counters> for Stats {
             gaps: of(&counters.gaps),
             silences: of(&counters.silences),
             snapshots: of(&counters.snapshots),
+            snapshots_torn: of(&counters.snapshots_torn),
             foreign_logs: of(&counters.foreign_logs),
             links_lost: of(&counters.links_lost),
             resources_without_room: of(&counters.resources_without_room),

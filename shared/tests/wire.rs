@@ -336,7 +336,7 @@ proptest! {
         prop_assert_eq!(Frame::decode(writer.as_slice()), Ok(frame));
         let topic = TopicSnapshot { resource: resource.into(), sequence, public, told };
         let snapshot = FromAggregator::Snapshot(Snapshot {
-            nonce: sent, more, instance, clock: Span::from_micros(sent), evidence, control_sequence: sequence,
+            nonce: sent, part: sequence as u32, more, instance, clock: Span::from_micros(sent), evidence, control_sequence: sequence,
             topics: vec![topic],
         });
         snapshot.encode(&mut writer);

@@ -1,5 +1,6 @@
 //! A listener beside publishers that are played, message by message.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollgate_shared::names::partition_of_pair;
@@ -36,6 +37,8 @@ pub(super) struct Bench {
     pub(super) now: Mono,
     /// Of each publisher: the sequence of the control topic and of the resource's.
     pub(super) sequences: Vec<(u64, u64)>,
+    /// By nonce: the number of the next part of the answer.
+    pub(super) parts: HashMap<u64, u32>,
 }
 
 impl Bench {
@@ -60,6 +63,7 @@ impl Bench {
             view,
             resource,
             now: BEGIN,
+            parts: HashMap::new(),
             sequences: vec![(0, 0); publishers],
         };
         for peer in 0..publishers {
@@ -113,10 +117,14 @@ impl Bench {
         self.snapshot_part(peer, ruled, told, false);
     }
 
+    /// One part of the answer that is under way.
     pub(super) fn snapshot_part(&mut self, peer: usize, ruled: u64, told: &[Told], more: bool) {
         let (control, sequence) = self.sequences[peer];
+        let nonce = self.asked(peer).expect("an ask is under way");
+        let part = self.parts.entry(nonce).or_default();
         let snapshot = Snapshot {
-            nonce: self.asked(peer).expect("an ask is under way"),
+            nonce,
+            part: std::mem::replace(part, *part + 1),
             more,
             instance: Self::instance(peer),
             clock: self.clock(),

@@ -160,7 +160,7 @@ impl Listener {
             peer.link_up = true;
             peer.hello = None;
             peer.next_hello = now;
-            peer.ask = None;
+            peer.ask_came_to_nothing();
         }
         self.tick(now);
     }
@@ -180,7 +180,7 @@ impl Listener {
             }
             peer.link_up = false;
             peer.hello = None;
-            peer.ask = None;
+            peer.ask_came_to_nothing();
         }
     }
 
@@ -318,8 +318,7 @@ impl Listener {
         if let Some(ask) = &peer.ask
             && ASK_PATIENCE <= now.since(ask.heard)
         {
-            peer.wanted.extend(&ask.resources);
-            peer.ask = None;
+            peer.ask_came_to_nothing();
         }
         let needed = !peer.is_joined(TopicKey::Control) || !peer.wanted.is_empty();
         let possible = peer.link_up
@@ -342,6 +341,7 @@ impl Listener {
         peer.ask = Some(Ask {
             asked,
             heard: now,
+            parts: 0,
             resources: known.iter().map(|one| one.id).collect(),
             listed: std::collections::HashSet::new(),
             sequences: HashMap::new(),

@@ -32,6 +32,8 @@ pub(super) struct Ask {
     pub(super) asked: Asked,
     /// When its last part came, or it was asked.
     pub(super) heard: Mono,
+    /// How many parts have come.
+    pub(super) parts: u32,
     pub(super) resources: HashSet<ResourceId>,
     /// Fingerprints of the scopes that were listed.
     pub(super) listed: HashSet<u64>,
@@ -99,7 +101,14 @@ impl Peer {
     pub(super) fn interrupt(&mut self) {
         self.runs.values_mut().for_each(Run::interrupted);
         self.heartbeat = None;
-        self.ask = None;
+        self.ask_came_to_nothing();
+    }
+
+    /// What was asked for is wanted as before.
+    pub(super) fn ask_came_to_nothing(&mut self) {
+        if let Some(ask) = self.ask.take() {
+            self.wanted.extend(ask.resources);
+        }
     }
 
     pub(super) fn run(&mut self, topic: TopicKey) -> &mut Run {

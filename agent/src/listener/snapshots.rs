@@ -81,10 +81,22 @@ impl Listener {
         if !is_asked || peer.instance != Some(snapshot.instance) {
             return;
         }
+        if peer
+            .ask
+            .as_ref()
+            .is_some_and(|ask| ask.parts != snapshot.part)
+        {
+            // A part was lost on its way: what it listed would be taken for open.
+            Counters::add(&self.around.counters.snapshots_torn, 1);
+            peer.ask_came_to_nothing();
+            peer.next_ask = now.plus(super::ASK_AGAIN);
+            return;
+        }
         let Some(mut ask) = peer.ask.take() else {
             return;
         };
         ask.heard = now;
+        ask.parts = ask.parts.saturating_add(1);
         peer.delay.round_trip(ask.asked.at, snapshot.clock);
         let late = peer.delay.late(snapshot.clock, now);
         let foreign = self.note_logs(&snapshot.evidence, now);

@@ -137,6 +137,39 @@ fn a_snapshot_in_parts_ends_nothing_before_its_last() {
 }
 
 #[test]
+fn a_snapshot_that_lacks_a_part_is_asked_for_again() {
+    let mut bench = Bench::joined(1);
+    bench.frame(0, 12, &[denied("one", 11)]);
+    let _lost = bench.next_frame(0, "r", evidence(LOG, 13), &[denied("two", 12)]);
+    bench.frame(0, 14, &[]);
+    let torn = bench.asked(0);
+    // The first part is lost.
+    bench.parts.insert(torn.unwrap(), 1);
+    bench.snapshot_part(0, 14, &[denied("two", 12)], false);
+    assert!(
+        bench.refused("one").is_some(),
+        "nothing is ended by a torn snapshot"
+    );
+    bench.advance(Span::from_millis(100));
+    assert!(bench.asked(0).is_some() && bench.asked(0) != torn);
+    bench.snapshot(0, 14, &[denied("two", 12)]);
+    assert!(bench.refused("one").is_none() && bench.refused("two").is_some());
+}
+
+#[test]
+fn what_a_lost_link_was_asked_is_asked_again() {
+    let mut bench = Bench::joined(1);
+    let _lost = bench.next_frame(0, "r", evidence(LOG, 12), &[denied("acme", 11)]);
+    bench.frame(0, 13, &[]);
+    assert!(bench.asked(0).is_some());
+    bench.listener.link_down(0);
+    bench.listener.link_up(0, bench.now);
+    bench.answer_hello(0, Bench::instance(0));
+    bench.snapshot(0, 13, &[denied("acme", 11)]);
+    assert!(bench.refused("acme").is_some());
+}
+
+#[test]
 fn frames_of_somebody_who_answered_no_hello_are_not_heard() {
     let mut bench = Bench::joined(1);
     let mut frame = bench.next_frame(0, "r", evidence(LOG, 12), &[denied("acme", 11)]);

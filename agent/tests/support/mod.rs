@@ -317,6 +317,7 @@ impl State {
         });
         Snapshot {
             nonce,
+            part: 0,
             more: false,
             instance: self.instance,
             clock: Span::from_std(began.elapsed()),

@@ -2,7 +2,6 @@
 
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::link::{FromAggregator, Refusal};
-use tollgate_shared::wire::public::Public;
 
 use super::event::{Effect, Now, Peer, Request};
 use super::{Core, Purpose};
@@ -29,7 +28,7 @@ impl Core {
                 partition,
                 record,
             } => self.append_for_agent(peer, id, partition, record),
-            Request::Ask { nonce, resources } => self.give_snapshot(now, peer, nonce, &resources),
+            Request::Ask { nonce, resources } => self.snapshot_asked(now, peer, nonce, resources),
         }
     }
 
@@ -90,27 +89,7 @@ impl Core {
         self.answer(peer, &answer);
     }
 
-    fn give_snapshot(&mut self, now: Now, peer: Peer, nonce: u64, resources: &[Box<str>]) {
-        let ready = self.ready(now.clock);
-        // What was ruled in this turn is told first, so that the sequences that the snapshot names
-        // continue with frames of later turns.
-        self.announcer
-            .publish_pending(now.clock, &ready, &mut self.effects);
-        let latest = self.limits.book.latest().cloned();
-        let public = |resource: &str| match &latest {
-            Some(version) => version.limits.public(resource, version.number),
-            None => Public::default(),
-        };
-        let parts = self
-            .announcer
-            .snapshot(nonce, now.clock, &ready, resources, public);
-        self.counters.snapshots += 1;
-        for part in parts {
-            self.answer(peer.clone(), &FromAggregator::Snapshot(part));
-        }
-    }
-
-    fn answer(&mut self, peer: Peer, answer: &FromAggregator) {
+    pub(super) fn answer(&mut self, peer: Peer, answer: &FromAggregator) {
         let mut writer = Writer::new();
         answer.encode(&mut writer);
         self.effects.push(Effect::Answer {

@@ -18,20 +18,18 @@ use std::sync::Arc;
 
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::{Evidence, Frame, Told, Topic};
-use tollgate_shared::wire::link::{Snapshot, TopicSnapshot};
-use tollgate_shared::wire::public::Public;
 use tollgate_shared::wire::statement::Statement;
 use tollgate_shared::wire::{MESSAGE_BYTES_MAX, Writer};
 
 use super::event::Effect;
-use super::live::{Live, end_of};
+use super::live::{At, Live, end_of};
 
 /// The key of topic names where the fleet has no key.
 pub const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
 
 /// Statements in one frame or one part of a snapshot. With names of the greatest length a statement
 /// takes 400 bytes, so that this many stay below 900 kB and leave room for the rest.
-const TOLD_MAX: usize = 2_000;
+pub const TOLD_MAX: usize = 2_000;
 
 const _: () = assert!(TOLD_MAX * 400 + 100_000 <= MESSAGE_BYTES_MAX);
 
@@ -42,6 +40,19 @@ pub struct Ready {
     pub evidence: Evidence,
     /// The log's time now.
     pub log_now: Timestamp,
+}
+
+/// A point of the feed: what a snapshot is true of.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The publisher.
+    pub instance: u128,
+    /// How far partitions had been ruled.
+    pub evidence: Vec<Evidence>,
+    /// The last sequence of the control topic.
+    pub control_sequence: u64,
+    /// The last sequence of the topic of each resource that was asked for, in that order.
+    pub sequences: Vec<u64>,
 }
 
 /// The announcer of one aggregator.
@@ -112,20 +123,19 @@ impl Announcer {
         effects: &mut Vec<Effect>,
     ) {
         for (resource, statements) in std::mem::take(&mut self.pending) {
-            let mut told: Vec<Told> = newest(statements)
+            let mut rest = newest(statements)
                 .into_iter()
                 .filter_map(|(partition, statement)| told(partition, statement, ready))
-                .collect();
-            while !told.is_empty() {
-                let rest = told.split_off(told.len().min(TOLD_MAX));
+                .peekable();
+            while rest.peek().is_some() {
+                let told = rest.by_ref().take(TOLD_MAX).collect();
                 // Evidence comes with the last frame: before it, statements below it are outstanding.
-                let evidence = if rest.is_empty() {
+                let evidence = if rest.peek().is_none() {
                     evidence(ready)
                 } else {
                     Vec::new()
                 };
                 self.publish(Some(&resource), clock, evidence, told, effects);
-                told = rest;
             }
         }
     }
@@ -184,59 +194,36 @@ impl Announcer {
         });
     }
 
-    /// What is in force for some resources, in parts that each fit a message. `public` says a
-    /// resource's limits.
-    pub fn snapshot(
-        &self,
-        nonce: u64,
-        clock: Span,
-        ready: &BTreeMap<u32, Ready>,
-        resources: &[Box<str>],
-        public: impl Fn(&str) -> Public,
-    ) -> Vec<Snapshot> {
-        let part = || Snapshot {
-            nonce,
-            more: true,
+    /// The point of the feed that a snapshot of these resources taken now is true of.
+    pub fn point(&self, ready: &BTreeMap<u32, Ready>, resources: &[Box<str>]) -> Point {
+        let last = |resource: &str| self.sequences.get(resource).copied().unwrap_or(0);
+        Point {
             instance: self.instance,
-            clock,
             evidence: evidence(ready),
             control_sequence: self.control_sequence,
-            topics: Vec::new(),
-        };
-        let mut parts = vec![part()];
-        let mut room = TOLD_MAX;
-        for resource in resources {
-            let mut statements: Vec<Told> = self
-                .live
-                .of_resource(resource)
-                .filter_map(|(at, statement)| told(at.partition, statement.clone(), ready))
-                .collect();
-            loop {
-                // A resource's own part takes as much as a few statements.
-                if room < 16 {
-                    parts.push(part());
-                    room = TOLD_MAX;
-                }
-                let rest = statements.split_off(statements.len().min(room - 15));
-                room -= statements.len() + 15;
-                if let Some(part) = parts.last_mut() {
-                    part.topics.push(TopicSnapshot {
-                        resource: resource.clone(),
-                        sequence: self.sequences.get(&**resource).copied().unwrap_or(0),
-                        public: public(resource),
-                        told: statements,
-                    });
-                }
-                if rest.is_empty() {
-                    break;
-                }
-                statements = rest;
-            }
+            sequences: resources.iter().map(|one| last(one)).collect(),
         }
-        if let Some(last) = parts.last_mut() {
-            last.more = false;
-        }
-        parts
+    }
+
+    /// At most `max` of what is in force for a resource, in order, behind `after`; with where it ended,
+    /// if more follows.
+    pub fn slice(
+        &self,
+        resource: &str,
+        after: Option<&At>,
+        max: usize,
+        ready: &BTreeMap<u32, Ready>,
+    ) -> (Vec<Told>, Option<At>) {
+        let mut statements = self.live.after(resource, after);
+        let mut last = None;
+        let slice = statements
+            .by_ref()
+            .take(max)
+            .inspect(|(at, _)| last = Some(*at))
+            .filter_map(|(at, statement)| told(at.partition, statement.clone(), ready))
+            .collect();
+        let more = statements.next().is_some();
+        (slice, last.filter(|_| more).cloned())
     }
 }
 

@@ -57,6 +57,8 @@ pub struct Counters {
     pub agent_refusals: u64,
     /// Snapshots given to agents.
     pub snapshots: u64,
+    /// Asks for snapshots that were dropped because too many wait.
+    pub asks_dropped: u64,
     /// Snapshots of partitions that were written.
     pub snapshots_saved: u64,
     /// Snapshots of partitions that could not be written.

@@ -8,6 +8,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use tollgate_shared::time::Timestamp;
@@ -129,6 +130,20 @@ impl Live {
     /// What is in force for a resource, in order.
     pub fn of_resource(&self, resource: &str) -> impl Iterator<Item = (&At, &Statement)> {
         self.resources.get(resource).into_iter().flatten()
+    }
+
+    /// The same, behind a scope.
+    pub fn after(
+        &self,
+        resource: &str,
+        after: Option<&At>,
+    ) -> impl Iterator<Item = (&At, &Statement)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let statements = self.resources.get(resource);
+        statements
+            .map(|statements| statements.range((from, Bound::Unbounded)))
+            .into_iter()
+            .flatten()
     }
 
     /// What is in force for one scope.

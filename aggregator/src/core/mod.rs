@@ -22,6 +22,7 @@ pub mod totals;
 pub mod view;
 
 mod agents;
+mod giving;
 mod limits_desk;
 mod queries;
 mod rule;
@@ -99,6 +100,7 @@ pub struct Core {
     limits: LimitsDesk,
     totals: Totals,
     announcer: Announcer,
+    givings: giving::Desk,
     appends: HashMap<Ticket, Purpose>,
     appends_of_agents: usize,
     last_ticket: u64,
@@ -132,6 +134,7 @@ impl Core {
             limits: LimitsDesk::default(),
             totals: Totals::default(),
             announcer: Announcer::new(instance, TOPIC_KEY_UNPROTECTED),
+            givings: giving::Desk::default(),
             appends: HashMap::new(),
             appends_of_agents: 0,
             last_ticket: 0,

@@ -19,6 +19,7 @@ impl Core {
                 .publish_heartbeats(now.clock, &ready, &mut self.effects);
             self.next_heartbeat = now.clock.saturating_add(self.settings.heartbeat);
         }
+        self.give_part(now);
         self.send_totals(now);
         self.retry_evidence(now.clock);
         self.limits_turn(now);
@@ -108,6 +109,9 @@ impl Core {
     }
 
     pub(super) fn wake_at(&self) -> Span {
+        if !self.givings.is_empty() {
+            return Span::ZERO;
+        }
         let tick = |partition: &Partition| {
             let free = partition.stage == Stage::Ruling
                 && partition.log().is_some()

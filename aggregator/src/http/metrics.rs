@@ -99,7 +99,7 @@ impl Metrics {
 
 type Row = (&'static str, &'static str, u64);
 
-fn counted(c: &Counters) -> [Row; 31] {
+fn counted(c: &Counters) -> [Row; 32] {
     [
         ("tollgate_records_total", "Records ruled.", c.records),
         (
@@ -219,6 +219,11 @@ fn counted(c: &Counters) -> [Row; 31] {
             "tollgate_agent_snapshots_total",
             "Snapshots given to agents.",
             c.snapshots,
+        ),
+        (
+            "tollgate_agent_asks_dropped_total",
+            "Asks of agents for snapshots that were dropped because too many wait.",
+            c.asks_dropped,
         ),
         (
             "tollgate_snapshots_saved_total",

@@ -1,6 +1,7 @@
 //! Promises of the core, held in a world without I/O: identity, time, announcements, refusals.
 
 mod durable;
+mod giving;
 mod refused;
 mod world;
 

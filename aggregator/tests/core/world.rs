@@ -336,7 +336,8 @@ impl World {
             let appended = self.take_appends();
             let delivered = self.deliver();
             self.step(Event::Turn);
-            if !appended && !delivered && self.appends.is_empty() {
+            let all_given = self.core.next_turn() != Span::ZERO;
+            if !appended && !delivered && all_given && self.appends.is_empty() {
                 return;
             }
         }

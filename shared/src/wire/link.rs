@@ -7,15 +7,20 @@
 //! aggregator   welcome 65 [nonce, instance (16 bytes), partitions, [feed address, ...], clock (us)]
 //!              appended 66 [id, partition, offset]
 //!              refused 67 [id, reason, text]
-//!              snapshot 68 [nonce, more, instance, clock (us), [evidence, ...], control sequence, [topic, ...]]
+//!              snapshot 68 [nonce, part, more, instance, clock (us), [evidence, ...], control sequence, [topic, ...]]
 //! topic        [resource, sequence, public limits, [[partition, remaining, statement], ...]]
 //! ```
 //!
 //! An append is answered once the log has it as durably as the log is configured to. `clock` is the
 //! aggregator's monotonic clock, the one of the frames' `sent`. A snapshot is true of the feed at the
 //! sequences that it names: frames after them continue it. One that is too large for a message comes
-//! in parts with the same nonce, all of them but the last with `more` set; a topic may be spread over
-//! parts, and all parts together are true of the moment of the first.
+//! in parts with the same nonce, counted from 0, all of them but the last with `more` set; who misses
+//! one asks anew. A topic may be spread over parts.
+//!
+//! Parts are made one after the other while the aggregator goes on. Evidence and sequences in all of
+//! them are those of the first part's moment; `clock` and what remains of denials are the part's own.
+//! What was in force at the first part's moment and is listed in none has been opened since, and a
+//! statement from after that moment stands at a place above the evidence.
 
 use super::MESSAGE_BYTES_MAX;
 use super::frame::{Evidence, Told, read_list};
@@ -110,15 +115,17 @@ pub enum Refusal {
 pub struct Snapshot {
     /// The ask's.
     pub nonce: u64,
+    /// Which part this is, from 0.
+    pub part: u32,
     /// Whether another part follows.
     pub more: bool,
     /// The publisher whose sequences these are.
     pub instance: u128,
-    /// Its monotonic clock.
+    /// Its monotonic clock when this part was made.
     pub clock: Span,
-    /// How far its partitions have been ruled.
+    /// How far its partitions had been ruled when the first part was made.
     pub evidence: Vec<Evidence>,
-    /// The last sequence of the control topic.
+    /// The last sequence of the control topic then.
     pub control_sequence: u64,
     /// What was asked for.
     pub topics: Vec<TopicSnapshot>,
@@ -129,7 +136,7 @@ pub struct Snapshot {
 pub struct TopicSnapshot {
     /// The resource.
     pub resource: Box<str>,
-    /// The last sequence of its topic.
+    /// The last sequence of its topic when the first part was made.
     pub sequence: u64,
     /// Its public limits.
     pub public: Public,
@@ -316,9 +323,10 @@ impl FromAggregator {
 
 impl Snapshot {
     fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        reader.fixed_array("snapshot", 7, "7")?;
+        reader.fixed_array("snapshot", 8, "8")?;
         Ok(Self {
             nonce: reader.u64("nonce")?,
+            part: reader.u32("part")?,
             more: reader.bool("more")?,
             instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
             clock: Span::from_micros(reader.u64("clock")?),
@@ -330,8 +338,9 @@ impl Snapshot {
 
     fn write(&self, writer: &mut Writer) {
         writer.begin(68);
-        writer.array(7);
+        writer.array(8);
         writer.u64(self.nonce);
+        writer.u64(u64::from(self.part));
         writer.bool(self.more);
         writer.bytes(&self.instance.to_be_bytes());
         writer.u64(self.clock.as_micros());

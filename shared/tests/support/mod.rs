@@ -345,6 +345,7 @@ fn snapshot(writer: &mut Writer) {
     };
     FromAggregator::Snapshot(Snapshot {
         nonce: 1,
+        part: 0,
         more: false,
         instance: 9,
         clock: Span::from_millis(77),

@@ -1,0 +1,152 @@
+//! Giving: what is in force goes to the agents that ask for it, a part a turn.
+//!
+//! ```text
+//! ask        the point of the feed is taken, and the ask queues
+//! turn       the first in the queue is given one part; it queues again while more is left
+//! ```
+//!
+//! So neither a million denials nor a thousand agents that come back at once hold up the rulings for
+//! longer than one part takes. Knows nothing of sockets.
+//!
+//! What stays true: one ask of an agent waits at most, its newest; every part of an answer names the
+//! point of the feed that was taken when it was asked, and has its number.
+
+use std::collections::VecDeque;
+
+use tollgate_shared::wire::link::{FromAggregator, Snapshot, TopicSnapshot};
+use tollgate_shared::wire::public::Public;
+
+use super::Core;
+use super::announce::{Point, TOLD_MAX};
+use super::event::{Now, Peer};
+use super::live::At;
+
+/// Agents that may wait for a snapshot. Those beyond are not answered; they ask again.
+const WAITING_MAX: usize = 16_384;
+
+/// As many statements take the room of what else a part says of a resource.
+const TOPIC_TOLD: usize = 15;
+
+/// An ask that is being answered.
+#[derive(Debug)]
+struct Giving {
+    peer: Peer,
+    nonce: u64,
+    resources: Vec<Box<str>>,
+    point: Point,
+    /// How many parts have been given.
+    parts: u32,
+    /// The resource that the next part begins with, and the scope in it that was given last.
+    next: usize,
+    after: Option<At>,
+}
+
+/// The asks that are being answered, the next one first.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    waiting: VecDeque<Giving>,
+}
+
+impl Desk {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+impl Core {
+    pub(super) fn snapshot_asked(
+        &mut self,
+        now: Now,
+        peer: Peer,
+        nonce: u64,
+        resources: Vec<Box<str>>,
+    ) {
+        let ready = self.ready(now.clock);
+        // What was ruled in this turn is told first, so that the sequences that the snapshot names
+        // continue with frames of later turns.
+        self.announcer
+            .publish_pending(now.clock, &ready, &mut self.effects);
+        let giving = Giving {
+            point: self.announcer.point(&ready, &resources),
+            peer,
+            nonce,
+            resources,
+            parts: 0,
+            next: 0,
+            after: None,
+        };
+        let waiting = &mut self.givings.waiting;
+        if let Some(before) = waiting.iter_mut().find(|one| one.peer == giving.peer) {
+            *before = giving;
+        } else if waiting.len() < WAITING_MAX {
+            waiting.push_back(giving);
+        } else {
+            self.counters.asks_dropped += 1;
+        }
+    }
+
+    pub(super) fn give_part(&mut self, now: Now) {
+        let Some(mut giving) = self.givings.waiting.pop_front() else {
+            return;
+        };
+        let part = self.next_part(now, &mut giving);
+        let is_last = !part.more;
+        self.answer(giving.peer.clone(), &FromAggregator::Snapshot(part));
+        if is_last {
+            self.counters.snapshots += 1;
+        } else {
+            self.givings.waiting.push_back(giving);
+        }
+    }
+
+    fn next_part(&self, now: Now, giving: &mut Giving) -> Snapshot {
+        let ready = self.ready(now.clock);
+        let latest = self.limits.book.latest();
+        let public = |resource: &str| match latest {
+            Some(version) => version.limits.public(resource, version.number),
+            None => Public::default(),
+        };
+        let mut topics = Vec::new();
+        let mut room = TOLD_MAX;
+        while TOPIC_TOLD < room {
+            let Some(resource) = giving.resources.get(giving.next) else {
+                break;
+            };
+            let after = giving.after.take();
+            let (told, more) =
+                self.announcer
+                    .slice(resource, after.as_ref(), room - TOPIC_TOLD, &ready);
+            room -= told.len() + TOPIC_TOLD;
+            topics.push(TopicSnapshot {
+                resource: resource.clone(),
+                sequence: giving
+                    .point
+                    .sequences
+                    .get(giving.next)
+                    .copied()
+                    .unwrap_or(0),
+                public: public(resource),
+                told,
+            });
+            match more {
+                Some(last) => {
+                    giving.after = Some(last);
+                    break;
+                }
+                None => giving.next += 1,
+            }
+        }
+        let part = giving.parts;
+        giving.parts += 1;
+        Snapshot {
+            nonce: giving.nonce,
+            part,
+            more: giving.next < giving.resources.len(),
+            instance: giving.point.instance,
+            clock: now.clock,
+            evidence: giving.point.evidence.clone(),
+            control_sequence: giving.point.control_sequence,
+            topics,
+        }
+    }
+}
