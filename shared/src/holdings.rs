@@ -1,10 +1,13 @@
-//! What an agent says it holds, in eight bytes: agent and aggregator compute the same.
+//! What an agent says it holds, in eight bytes, and the ids by which copies change hands.
 //!
-//! A beat lists all holds now and then and carries this digest in between. It is a sum, so a hold
+//! Agent and aggregator compute the same digest: a beat lists all holds now and then and carries this digest in between. It is a sum, so a hold
 //! that is taken, changed or released costs one mix and the order does not matter. It tells a
 //! divergence that was lost in transport, not one that was forged; what an agent says about itself
 //! is believed anyway. Knows nothing of resources: there is one for each. What stays true: equal
 //! holds give equal digests.
+
+use std::fmt;
+use std::str::FromStr;
 
 /// A digest of holds: their numbers and their copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,9 +49,53 @@ const fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// Copies that are staged for whoever knows this: drawn at random by the agent that staged them.
+///
+/// Written and read as 32 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransferId(pub u128);
+
+impl fmt::Display for TransferId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// What is wrong with the text of a [`TransferId`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the id of a transfer, expected 32 hexadecimal digits")]
+pub struct TransferIdFault;
+
+impl FromStr for TransferId {
+    type Err = TransferIdFault;
+
+    fn from_str(text: &str) -> Result<Self, TransferIdFault> {
+        if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(TransferIdFault);
+        }
+        let number = u128::from_str_radix(text, 16).map_err(|_| TransferIdFault)?;
+        Ok(Self(number))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_id_of_a_transfer_survives_being_written_down() {
+        for id in [0, 1, 0xab << 100, u128::MAX].map(TransferId) {
+            assert_eq!(id.to_string().parse(), Ok(id));
+        }
+        for wrong in [
+            "",
+            "1",
+            "+0000000000000000000000000000001",
+            "g0000000000000000000000000000001",
+        ] {
+            assert_eq!(wrong.parse::<TransferId>(), Err(TransferIdFault), "{wrong}");
+        }
+    }
 
     #[test]
     fn the_way_to_a_set_of_holds_does_not_matter() {

@@ -13,7 +13,9 @@ use tollgate_shared::wire::frame::{Evidence, Frame, Told};
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal, Snapshot, TopicSnapshot};
-use tollgate_shared::wire::public::{BlindPolicy, Kind, Public, PublicTier};
+use tollgate_shared::wire::public::{
+    BlindPolicy, Kind, OnExcess, Public, PublicCopies, PublicGroup, PublicTier, Reserving,
+};
 use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick, authentic};
 use tollgate_shared::wire::statement::{Cause, Denial, Near, Says, Scope, Statement};
 use tollgate_shared::wire::{Fault, MESSAGE_BYTES_MAX, Writer};
@@ -234,6 +236,26 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn some_copies()(
+        limit: u64, global: Option<u64>, strict: bool, back: bool, max_age: Option<u64>, timeout: u64,
+        groups in prop::collection::vec((a_name(), any::<u64>(), prop::option::of(prop::collection::vec(a_name(), 0..4))), 0..4),
+    ) -> PublicCopies {
+        let names = |of: Vec<String>| of.iter().map(|name| name.as_str().into()).collect();
+        let groups = groups.into_iter().map(|(name, limit, members)| PublicGroup {
+            name: name.as_str().into(), limit, members: members.map(names),
+        });
+        PublicCopies {
+            limit, global,
+            reserve: if strict { Reserving::Strict } else { Reserving::Optimistic },
+            on_excess: if back { OnExcess::GiveBack } else { OnExcess::Keep },
+            max_age: max_age.map(Span::from_micros),
+            agent_timeout: Span::from_micros(timeout),
+            groups: groups.collect(),
+        }
+    }
+}
+
+prop_compose! {
     fn a_public()(
         version: u64,
         kind in prop_oneof![Just(Kind::Unconfigured), Just(Kind::Rate), Just(Kind::Copies)],
@@ -242,6 +264,7 @@ prop_compose! {
         flags: (bool, bool, bool),
         local: Option<(u64, u64)>,
         closed: bool,
+        copies in some_copies(),
     ) -> Public {
         let tiers = tiers.into_iter().map(|(limit, w)| PublicTier { limit, window: Span::from_micros(w) }).collect();
         let blind = match local {
@@ -249,7 +272,7 @@ prop_compose! {
             None if closed => BlindPolicy::Closed,
             None => BlindPolicy::Open,
         };
-        Public { version, kind, tiers, hard, has_overrides: flags.0, blind, refused: flags.1, ignored: flags.2 }
+        Public { version, kind, tiers, hard, has_overrides: flags.0, blind, refused: flags.1, ignored: flags.2, copies: (kind == Kind::Copies).then_some(copies) }
     }
 }
 

@@ -179,6 +179,8 @@ impl Judge {
                     versions,
                 });
             }
+            // The model knows rates alone: it has no opinion about copies.
+            Record::Holds(_) | Record::Beat(_) => {}
             Record::Genesis(_) | Record::Unknown { .. } => {}
         }
         None

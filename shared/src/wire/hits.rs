@@ -113,27 +113,8 @@ impl<'a> HitBatch<'a> {
 
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         reader.fixed_array("hits batch", 7, "7")?;
-        let sender = Sender {
-            agent: reader.text("agent", 1, NAME_BYTES_MAX)?,
-            epoch: u128::from_be_bytes(reader.array_of_bytes("epoch")?),
-            sequence: reader.u64("sequence")?,
-            sent: Timestamp::from_micros(reader.u64("sent")?),
-        };
-        let before = *reader;
-        let count = reader.array("resources")?;
-        if RESOURCES_MAX < count {
-            return Err(before.error(
-                "resources",
-                Fault::Length {
-                    found: u64::from(count),
-                    expected: "at most 4096",
-                },
-            ));
-        }
-        let mut resources = Vec::with_capacity(count as usize);
-        for _ in 0..count {
-            resources.push(reader.text("resource", 1, NAME_BYTES_MAX)?);
-        }
+        let sender = Sender::read(reader)?;
+        let resources = read_resources(reader)?;
         let hits = (reader.array("hits")?, *reader);
         for _ in 0..hits.0 {
             read_hit(reader, resources.len(), sender.sent)?;
@@ -144,14 +125,53 @@ impl<'a> HitBatch<'a> {
         }
         Ok(Self {
             sender,
-            resources: resources.into_boxed_slice(),
+            resources,
             hits,
             refused,
         })
     }
 }
 
-fn read_resource(reader: &mut Reader<'_>, count: usize) -> Result<u32, DecodeError> {
+impl<'a> Sender<'a> {
+    /// Reads the four fields that every batch of an agent begins with.
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            agent: reader.text("agent", 1, NAME_BYTES_MAX)?,
+            epoch: u128::from_be_bytes(reader.array_of_bytes("epoch")?),
+            sequence: reader.u64("sequence")?,
+            sent: Timestamp::from_micros(reader.u64("sent")?),
+        })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer) {
+        writer.text(self.agent);
+        writer.bytes(&self.epoch.to_be_bytes());
+        writer.u64(self.sequence);
+        writer.u64(self.sent.as_micros());
+    }
+}
+
+/// Reads the names that a batch's entries refer to by their index.
+pub(super) fn read_resources<'a>(reader: &mut Reader<'a>) -> Result<Box<[&'a str]>, DecodeError> {
+    let before = *reader;
+    let count = reader.array("resources")?;
+    if RESOURCES_MAX < count {
+        return Err(before.error(
+            "resources",
+            Fault::Length {
+                found: u64::from(count),
+                expected: "at most 4096",
+            },
+        ));
+    }
+    let mut resources = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        resources.push(reader.text("resource", 1, NAME_BYTES_MAX)?);
+    }
+    Ok(resources.into_boxed_slice())
+}
+
+pub(super) fn read_resource(reader: &mut Reader<'_>, count: usize) -> Result<u32, DecodeError> {
     let before = *reader;
     let index = reader.u32("resource index")?;
     if count <= index as usize {
@@ -184,30 +204,10 @@ fn read_hit<'a>(
     let resource = read_resource(reader, resources)?;
     let domain = reader.text("domain", 1, NAME_BYTES_MAX)?;
     let at = read_age(reader, sent)?;
-    let before = *reader;
-    let copies = reader.u32("copies")?;
-    if copies == 0 {
-        return Err(before.error(
-            "copies",
-            Fault::Range {
-                expected: "at least 1",
-            },
-        ));
-    }
-    let min = if len == 5 {
-        let before = *reader;
-        let min = reader.u32("min")?;
-        if min == 0 || copies < min {
-            return Err(before.error(
-                "min",
-                Fault::Range {
-                    expected: "1 to copies",
-                },
-            ));
-        }
-        Some(min)
-    } else {
-        None
+    let copies = read_copies(reader)?;
+    let min = match len {
+        5 => Some(read_min(reader, copies)?),
+        _ => None,
     };
     Ok(Hit {
         resource,
@@ -218,7 +218,36 @@ fn read_hit<'a>(
     })
 }
 
-fn read_age(reader: &mut Reader<'_>, sent: Timestamp) -> Result<Timestamp, DecodeError> {
+/// A number of copies, at least 1.
+pub(super) fn read_copies(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
+    let before = *reader;
+    match reader.u32("copies")? {
+        0 => Err(before.error(
+            "copies",
+            Fault::Range {
+                expected: "at least 1",
+            },
+        )),
+        copies => Ok(copies),
+    }
+}
+
+/// The least number of copies that was wanted: 1 to `copies`.
+pub(super) fn read_min(reader: &mut Reader<'_>, copies: u32) -> Result<u32, DecodeError> {
+    let before = *reader;
+    let min = reader.u32("min")?;
+    if min == 0 || copies < min {
+        return Err(before.error(
+            "min",
+            Fault::Range {
+                expected: "1 to copies",
+            },
+        ));
+    }
+    Ok(min)
+}
+
+pub(super) fn read_age(reader: &mut Reader<'_>, sent: Timestamp) -> Result<Timestamp, DecodeError> {
     let age = reader.i64("age")?;
     Ok(sent.saturating_offset(age.saturating_neg()))
 }
@@ -272,14 +301,8 @@ pub fn write_hits<'a>(
 ) {
     writer.begin(super::record::kind::HITS);
     writer.array(7);
-    writer.text(sender.agent);
-    writer.bytes(&sender.epoch.to_be_bytes());
-    writer.u64(sender.sequence);
-    writer.u64(sender.sent.as_micros());
-    writer.array(resources.len());
-    for resource in resources {
-        writer.text(resource);
-    }
+    sender.write(writer);
+    write_resources(writer, resources);
     writer.array(hits.len());
     for hit in hits {
         write_hit(writer, &hit, sender.sent);
@@ -287,6 +310,13 @@ pub fn write_hits<'a>(
     writer.array(refused.len());
     for entry in refused {
         write_refused(writer, &entry, sender.sent);
+    }
+}
+
+pub(super) fn write_resources(writer: &mut Writer, resources: &[&str]) {
+    writer.array(resources.len());
+    for resource in resources {
+        writer.text(resource);
     }
 }
 

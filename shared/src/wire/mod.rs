@@ -10,15 +10,18 @@
 //! skipped by a build that does not know it. Decoding is total: it ends in a value that is
 //! well-formed in every part, or in a [`DecodeError`] that says where and why.
 
+pub mod beat;
 pub mod denial;
 pub mod frame;
 pub mod hits;
+pub mod holds;
 pub mod limits_chunk;
 pub mod link;
 pub mod public;
 mod reader;
 pub mod record;
 pub mod statement;
+pub mod verdict;
 mod writer;
 
 pub use reader::{DecodeError, Fault, Reader};

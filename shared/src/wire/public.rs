@@ -1,12 +1,18 @@
 //! The public part of a resource's limits: what agents learn with the feed, so that nothing has to be
 //! configured twice.
 
+use super::frame::read_list;
 use super::reader::{DecodeError, Fault, Reader};
 use super::writer::Writer;
+use crate::names::NAME_BYTES_MAX;
 use crate::time::Span;
 
 /// The most tiers that a resource may have.
 pub const TIERS_MAX: u32 = 64;
+
+/// The most bytes of groups and their members, names and a few bytes each, that public limits carry.
+/// What is above it is not told, which is lenient: see [`PublicGroup::members`].
+pub const GROUPS_BYTES_MAX: usize = 256 * 1024;
 
 /// What an agent does with calls while it is blind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +52,57 @@ pub enum Kind {
     Copies,
 }
 
+/// When copies may be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reserving {
+    /// At once; the aggregator's word comes after.
+    #[default]
+    Optimistic,
+    /// Once the aggregator has granted them.
+    Strict,
+}
+
+/// What happens with copies that were too many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnExcess {
+    /// They are kept until they are released.
+    #[default]
+    Keep,
+    /// Their holder is asked to give them back.
+    GiveBack,
+}
+
+/// A group of domains with a limit of its own, as agents see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicGroup {
+    /// Its name; a denial of it is a statement about this name.
+    pub name: Box<str>,
+    /// Copies of all its members together.
+    pub limit: u64,
+    /// Its members, ascending. None where there are too many to tell: agents then let through what
+    /// the group's denial would refuse, and the aggregator counts it as excess.
+    pub members: Option<Box<[Box<str>]>>,
+}
+
+/// What agents learn of a resource that is limited by copies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PublicCopies {
+    /// The default limit of one domain.
+    pub limit: u64,
+    /// The limit of all domains together.
+    pub global: Option<u64>,
+    /// When copies may be used.
+    pub reserve: Reserving,
+    /// What happens with copies that were too many.
+    pub on_excess: OnExcess,
+    /// How long a hold may last; none: without end.
+    pub max_age: Option<Span>,
+    /// The silence after which an agent is taken to be gone: it beats several times as often.
+    pub agent_timeout: Span,
+    /// The groups, by name.
+    pub groups: Box<[PublicGroup]>,
+}
+
 /// The public part of one resource's limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Public {
@@ -65,11 +122,14 @@ pub struct Public {
     pub refused: bool,
     /// Whether denials are grants here (the namespace ignores what is configured, or a shadow).
     pub ignored: bool,
+    /// Its copies; there exactly where `kind` is [`Kind::Copies`].
+    pub copies: Option<PublicCopies>,
 }
 
 impl Public {
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        reader.fixed_array("public limits", 8, "8")?;
+        let whole = *reader;
+        let len = reader.array("public limits")?;
         let version = reader.u64("version")?;
         let before = *reader;
         let kind = match reader.u8("kind")? {
@@ -78,6 +138,15 @@ impl Public {
             2 => Kind::Copies,
             found => return Err(before.error("kind", Fault::Kind { found })),
         };
+        if len != kind.fields() {
+            return Err(whole.error(
+                "public limits",
+                Fault::Length {
+                    found: u64::from(len),
+                    expected: "8, or 9 with copies",
+                },
+            ));
+        }
         let before = *reader;
         let len = reader.array("tiers")?;
         if TIERS_MAX < len {
@@ -102,20 +171,20 @@ impl Public {
             version,
             kind,
             tiers: tiers.into_boxed_slice(),
-            hard: if reader.nil() {
-                None
-            } else {
-                Some(reader.u64("hard")?)
-            },
+            hard: read_optional(reader, "hard")?,
             has_overrides: reader.bool("has overrides")?,
             blind: BlindPolicy::read(reader)?,
             refused: reader.bool("refused")?,
             ignored: reader.bool("ignored")?,
+            copies: match kind {
+                Kind::Copies => Some(PublicCopies::read(reader)?),
+                Kind::Rate | Kind::Unconfigured => None,
+            },
         })
     }
 
     pub(super) fn write(&self, writer: &mut Writer) {
-        writer.array(8);
+        writer.array(self.kind.fields() as usize);
         writer.u64(self.version);
         writer.u64(match self.kind {
             Kind::Unconfigured => 0,
@@ -128,14 +197,116 @@ impl Public {
             writer.u64(tier.limit);
             writer.u64(tier.window.as_micros());
         }
-        match self.hard {
-            Some(hard) => writer.u64(hard),
-            None => writer.nil(),
-        }
+        write_optional(writer, self.hard);
         writer.bool(self.has_overrides);
         self.blind.write(writer);
         writer.bool(self.refused);
         writer.bool(self.ignored);
+        if self.kind == Kind::Copies {
+            match &self.copies {
+                Some(copies) => copies.write(writer),
+                None => PublicCopies::default().write(writer),
+            }
+        }
+    }
+}
+
+impl Kind {
+    /// Elements of the array that public limits of this kind are.
+    const fn fields(self) -> u32 {
+        match self {
+            Self::Unconfigured | Self::Rate => 8,
+            Self::Copies => 9,
+        }
+    }
+}
+
+impl PublicCopies {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.fixed_array("copies", 7, "7")?;
+        Ok(Self {
+            limit: reader.u64("limit")?,
+            global: read_optional(reader, "global")?,
+            reserve: match read_choice(reader, "reserve")? {
+                false => Reserving::Optimistic,
+                true => Reserving::Strict,
+            },
+            on_excess: match read_choice(reader, "on excess")? {
+                false => OnExcess::Keep,
+                true => OnExcess::GiveBack,
+            },
+            max_age: read_optional(reader, "max age")?.map(Span::from_micros),
+            agent_timeout: Span::from_micros(reader.u64("agent timeout")?),
+            groups: read_list(reader, "groups", PublicGroup::read)?.into_boxed_slice(),
+        })
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.array(7);
+        writer.u64(self.limit);
+        write_optional(writer, self.global);
+        writer.u64(u64::from(self.reserve == Reserving::Strict));
+        writer.u64(u64::from(self.on_excess == OnExcess::GiveBack));
+        write_optional(writer, self.max_age.map(Span::as_micros));
+        writer.u64(self.agent_timeout.as_micros());
+        writer.array(self.groups.len());
+        for group in &self.groups {
+            group.write(writer);
+        }
+    }
+}
+
+impl PublicGroup {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.fixed_array("group", 3, "3")?;
+        Ok(Self {
+            name: reader.text("group", 1, NAME_BYTES_MAX)?.into(),
+            limit: reader.u64("limit")?,
+            members: if reader.nil() {
+                None
+            } else {
+                let name = |r: &mut Reader<'_>| Ok(r.text("member", 1, NAME_BYTES_MAX)?.into());
+                Some(read_list(reader, "members", name)?.into_boxed_slice())
+            },
+        })
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.array(3);
+        writer.text(&self.name);
+        writer.u64(self.limit);
+        match &self.members {
+            Some(members) => {
+                writer.array(members.len());
+                for member in members {
+                    writer.text(member);
+                }
+            }
+            None => writer.nil(),
+        }
+    }
+}
+
+fn read_optional(reader: &mut Reader<'_>, field: &'static str) -> Result<Option<u64>, DecodeError> {
+    if reader.nil() {
+        return Ok(None);
+    }
+    reader.u64(field).map(Some)
+}
+
+fn write_optional(writer: &mut Writer, value: Option<u64>) {
+    match value {
+        Some(value) => writer.u64(value),
+        None => writer.nil(),
+    }
+}
+
+fn read_choice(reader: &mut Reader<'_>, field: &'static str) -> Result<bool, DecodeError> {
+    let before = *reader;
+    match reader.u8(field)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        found => Err(before.error(field, Fault::Kind { found })),
     }
 }
 

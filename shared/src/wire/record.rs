@@ -3,16 +3,20 @@
 //! ```text
 //! genesis  1  [generation, random]                                     tag
 //! hits     2  see `hits`
+//! holds    3  see `holds`
+//! beat     4  see `beat`
 //! tick     5  [generation, random, owner, instance (16 bytes), number] tag
 //! totals   6  [resource, source partition, source offset, nil | previous offset,
 //!              first millisecond, [[milliseconds later, granted], ...]] tag
 //! pointer  7  [version, digest (32 bytes)]                             tag
 //! ```
 //!
-//! Kinds 3 and 4 are kept for hold operations and beats. A kind with its top bit set may be skipped
+//! A kind with its top bit set may be skipped
 //! by a build that does not know it; any other unknown kind stops the partition.
 
+use super::beat::Beat;
 use super::hits::HitBatch;
+use super::holds::HoldBatch;
 use super::reader::{DecodeError, Fault, Reader};
 use super::writer::Writer;
 use crate::mac::{MAC_BYTES, MacKey};
@@ -26,6 +30,10 @@ pub mod kind {
     pub const GENESIS: u8 = 1;
     /// Hits of an agent.
     pub const HITS: u8 = 2;
+    /// Hold operations of an agent.
+    pub const HOLDS: u8 = 3;
+    /// An agent's beat: it lives, and what it holds.
+    pub const BEAT: u8 = 4;
     /// Time, brought in by an owner.
     pub const TICK: u8 = 5;
     /// Granted hits of a globally limited resource.
@@ -48,6 +56,10 @@ pub enum Record<'a> {
     Genesis(LogId),
     /// Hits of an agent.
     Hits(HitBatch<'a>),
+    /// Hold operations of an agent.
+    Holds(HoldBatch<'a>),
+    /// An agent's beat: it lives, and what it holds.
+    Beat(Beat<'a>),
     /// Time, brought in by an owner.
     Tick(Tick<'a>),
     /// Granted hits of a globally limited resource.
@@ -127,6 +139,8 @@ impl<'a> Record<'a> {
                 Self::Genesis(read_log_id(&mut reader)?)
             }
             kind::HITS => Self::Hits(HitBatch::read(&mut reader)?),
+            kind::HOLDS => Self::Holds(HoldBatch::read(&mut reader)?),
+            kind::BEAT => Self::Beat(Beat::read(&mut reader)?),
             kind::TICK => Self::Tick(Tick::read(&mut reader)?),
             kind::TOTALS => Self::Totals(Totals::read(&mut reader)?),
             kind::POINTER => {

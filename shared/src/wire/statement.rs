@@ -91,6 +91,31 @@ pub struct Statement {
     pub says: Says,
 }
 
+impl Scope {
+    /// Reads the two elements `kind, name`.
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let before = *reader;
+        let kind = reader.u8("scope kind")?;
+        let name = reader.text("scope name", 0, NAME_BYTES_MAX)?;
+        match kind {
+            0 => Ok(Self::Pair(name.into())),
+            1 => Ok(Self::Resource),
+            2 => Ok(Self::Group(name.into())),
+            found => Err(before.error("scope kind", Fault::Kind { found })),
+        }
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer) {
+        let (kind, name) = match self {
+            Self::Pair(domain) => (0, domain.as_ref()),
+            Self::Resource => (1, ""),
+            Self::Group(group) => (2, group.as_ref()),
+        };
+        writer.u64(kind);
+        writer.text(name);
+    }
+}
+
 impl Cause {
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let before = *reader;
@@ -148,17 +173,8 @@ impl Statement {
     /// Reads `[scope kind, name, place, says kind, ...]`.
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         reader.fixed_array("statement", 4, "4")?;
-        let before = *reader;
-        let kind = reader.u8("scope kind")?;
-        let name = reader.text("scope name", 0, NAME_BYTES_MAX)?;
-        let scope = match kind {
-            0 => Scope::Pair(name.into()),
-            1 => Scope::Resource,
-            2 => Scope::Group(name.into()),
-            found => return Err(before.error("scope kind", Fault::Kind { found })),
-        };
         Ok(Self {
-            scope,
+            scope: Scope::read(reader)?,
             place: read_place(reader)?,
             says: Says::read(reader)?,
         })
@@ -166,13 +182,7 @@ impl Statement {
 
     pub(super) fn write(&self, writer: &mut Writer) {
         writer.array(4);
-        let (kind, name) = match &self.scope {
-            Scope::Pair(domain) => (0, domain.as_ref()),
-            Scope::Resource => (1, ""),
-            Scope::Group(group) => (2, group.as_ref()),
-        };
-        writer.u64(kind);
-        writer.text(name);
+        self.scope.write(writer);
         write_place(writer, self.place);
         self.says.write(writer);
     }

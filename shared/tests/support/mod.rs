@@ -1,8 +1,11 @@
 //! One message of each kind with the bytes that it has had since it exists, and every decoder.
 
+mod copies;
+
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::beat::HoldsRead;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::frame::{Evidence, Frame, Told};
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
@@ -11,6 +14,7 @@ use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal, Snapshot, 
 use tollgate_shared::wire::public::{BlindPolicy, Kind, Public, PublicTier};
 use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick};
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
+use tollgate_shared::wire::verdict::VerdictFrame;
 use tollgate_shared::wire::{DecodeError, Writer};
 
 /// A decoder, by the prefix of the names of what it decodes.
@@ -30,6 +34,18 @@ pub fn decoders() -> Vec<Decoder> {
                         assert_eq!(batch.hits().count(), batch.hits_len() as usize);
                         batch.refused().for_each(drop);
                     }
+                    Record::Holds(batch) => {
+                        assert_eq!(batch.ops().count(), batch.ops_len() as usize);
+                    }
+                    Record::Beat(beat) => {
+                        assert_eq!(beat.parts().count(), beat.parts_len() as usize);
+                        for part in beat.parts() {
+                            if let HoldsRead::List { len, .. } = part.holds {
+                                assert_eq!(part.listed().count(), len as usize);
+                            }
+                            part.awaiting().chain(part.asked()).for_each(drop);
+                        }
+                    }
                     Record::Totals(totals) => totals.granted().for_each(drop),
                     _ => {}
                 }
@@ -39,6 +55,10 @@ pub fn decoders() -> Vec<Decoder> {
         Decoder {
             name: "frame",
             decode: |bytes| Frame::decode(bytes).map(drop),
+        },
+        Decoder {
+            name: "verdicts",
+            decode: |bytes| VerdictFrame::decode(bytes).map(drop),
         },
         Decoder {
             name: "announced",
@@ -120,6 +140,31 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             "record/hits",
             encoded(&hits),
             include_str!("golden/hits.hex").trim(),
+        ),
+        (
+            "record/holds",
+            encoded(&copies::holds),
+            include_str!("golden/holds.hex").trim(),
+        ),
+        (
+            "record/beat",
+            encoded(&copies::beat),
+            include_str!("golden/beat.hex").trim(),
+        ),
+        (
+            "record/last beat",
+            encoded(&copies::last_beat),
+            include_str!("golden/last-beat.hex").trim(),
+        ),
+        (
+            "verdicts",
+            encoded(&copies::verdicts),
+            include_str!("golden/verdicts.hex").trim(),
+        ),
+        (
+            "aggregator/snapshot of copies",
+            encoded(&copies::snapshot),
+            include_str!("golden/snapshot-copies.hex").trim(),
         ),
         (
             "record/tick",
@@ -342,6 +387,7 @@ fn snapshot(writer: &mut Writer) {
         },
         refused: false,
         ignored: true,
+        copies: None,
     };
     FromAggregator::Snapshot(Snapshot {
         nonce: 1,

@@ -11,6 +11,8 @@
 //! may be said to be closed again, one may open that nobody closed. What stays true: of two
 //! statements about one scope the later one holds.
 
+pub use tollgate_shared::holdings::TransferId;
+
 use super::groups::GroupIx;
 
 /// An agent's epoch in one resource, by its number; valid until it is forgotten.
@@ -25,10 +27,6 @@ pub struct HoldId {
     /// Its number, never given twice within the epoch.
     pub number: u64,
 }
-
-/// Copies that are staged for whoever knows this: drawn at random by the agent that staged them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TransferId(pub u128);
 
 /// Which limit was nearest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,7 +35,7 @@ use std::ops::RangeInclusive;
 
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::record::{Record, kind};
 
 use crate::pairs::{Identities, Table, mix};
 use chains::Chains;
@@ -125,6 +125,14 @@ impl Engine {
             Record::Tick(tick) => self.tick(offset, appended, tick, rulings),
             Record::Totals(totals) => self.totals(offset, totals, rulings),
             Record::Pointer(pointer) => self.pointer(offset, appended, pointer, versions, rulings),
+            Record::Holds(_) => Fate::Stopped(Stop::UnknownKind {
+                kind: kind::HOLDS,
+                offset,
+            }),
+            Record::Beat(_) => Fate::Stopped(Stop::UnknownKind {
+                kind: kind::BEAT,
+                offset,
+            }),
             Record::Unknown { kind, skippable } => match skippable {
                 true => Fate::UnknownSkipped { kind: *kind },
                 false => Fate::Stopped(Stop::UnknownKind {

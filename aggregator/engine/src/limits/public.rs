@@ -3,9 +3,13 @@
 //! Agents decide by denials, not by limits; they need these for headers, for what to do while
 //! blind, and for resources that nobody configured.
 
-use tollgate_shared::wire::public::{BlindPolicy as PublicBlind, Kind, Public, PublicTier};
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::public::{
+    BlindPolicy as PublicBlind, GROUPS_BYTES_MAX, Kind, OnExcess, Public, PublicCopies,
+    PublicGroup, PublicTier, Reserving,
+};
 
-use super::resource::{Mode, Resource};
+use super::resource::{CopiesResource, Excess, Mode, Reserve, Resource};
 use super::settings::BlindPolicy;
 use super::version::Limits;
 
@@ -28,6 +32,7 @@ impl Limits {
                 has_overrides: copies.overrides().len() != 0,
                 blind: public_blind(copies.blind),
                 ignored: namespace.ignore_configured,
+                copies: Some(public_copies(copies, self.engine().agent_timeout)),
                 ..unconfigured
             },
             Some(Resource::Rate(rate)) => {
@@ -48,6 +53,56 @@ impl Limits {
             }
         }
     }
+}
+
+fn public_copies(copies: &CopiesResource, agent_timeout: Span) -> PublicCopies {
+    PublicCopies {
+        limit: copies.limit,
+        global: copies.global,
+        reserve: match copies.reserve {
+            Reserve::Optimistic => Reserving::Optimistic,
+            Reserve::Strict => Reserving::Strict,
+        },
+        on_excess: match copies.on_excess {
+            Excess::Keep => OnExcess::Keep,
+            Excess::GiveBack => OnExcess::GiveBack,
+        },
+        max_age: copies.max_age,
+        agent_timeout,
+        groups: public_groups(copies, GROUPS_BYTES_MAX),
+    }
+}
+
+/// The groups of a resource, as far as they fit into `bytes`: first the names of all, then the
+/// members of one after the other.
+fn public_groups(copies: &CopiesResource, bytes: usize) -> Box<[PublicGroup]> {
+    // Heads of texts and arrays, and the limit.
+    const GROUP: usize = 32;
+    const MEMBER: usize = 3;
+    let mut left = bytes;
+    let mut groups: Vec<PublicGroup> = Vec::new();
+    for (name, group) in &copies.groups {
+        let Some(rest) = left.checked_sub(name.len() + GROUP) else {
+            break;
+        };
+        left = rest;
+        groups.push(PublicGroup {
+            name: name.clone(),
+            limit: group.limit,
+            members: None,
+        });
+    }
+    for told in &mut groups {
+        let Some(group) = copies.groups.get(&told.name) else {
+            continue;
+        };
+        let size: usize = group.members.iter().map(|name| name.len() + MEMBER).sum();
+        if let Some(rest) = left.checked_sub(size) {
+            left = rest;
+            told.members = Some(group.members.iter().map(Into::into).collect());
+        }
+    }
+    groups.into_boxed_slice()
 }
 
 fn public_blind(blind: BlindPolicy) -> PublicBlind {
@@ -89,6 +144,12 @@ mod tests {
             rate = "1/s"
             [copies."api.box"]
             limit = 3
+            global = 7
+            reserve = "strict"
+            on_excess = "give-back"
+            max_age = "1h"
+            groups.new = { limit = 2, members = ["b", "a"] }
+            groups.all = { limit = 9, members = ["a"] }
             "#,
         )
         .expect("it is right");
@@ -108,6 +169,7 @@ mod tests {
             },
             refused: false,
             ignored: false,
+            copies: None,
         };
         assert_eq!(limits.public("api.search", 7), search);
         let public = |resource| limits.public(resource, 7);
@@ -115,9 +177,45 @@ mod tests {
         assert!(public("old.thing").ignored);
         assert_eq!(public("api.box").kind, Kind::Copies);
         assert_eq!(public("api.box").blind, PublicBlind::Closed);
+        let group = |name: &str, limit, members: &[&str]| PublicGroup {
+            name: name.into(),
+            limit,
+            members: Some(members.iter().map(|name| (*name).into()).collect()),
+        };
+        let sandbox = PublicCopies {
+            limit: 3,
+            global: Some(7),
+            reserve: Reserving::Strict,
+            on_excess: OnExcess::GiveBack,
+            max_age: Some(Span::from_secs(3_600)),
+            agent_timeout: Span::from_secs(2),
+            groups: [group("all", 7, &["a"]), group("new", 2, &["a", "b"])].into(),
+        };
+        assert_eq!(public("api.box").copies, Some(sandbox));
+        assert_eq!(public("api.search").copies, None);
         let unknown = public("api.unknown");
         assert_eq!((unknown.kind, unknown.refused), (Kind::Unconfigured, true));
         assert_eq!(unknown.blind, PublicBlind::Closed);
         assert!(!public("web").refused);
+    }
+    #[test]
+    fn members_that_do_not_fit_are_left_out_group_by_group() {
+        let limits = Limits::parse(
+            "version = 1\nrules = 1\n[copies.box]\nlimit = 3\n\
+             groups.a = { limit = 2, members = [\"one\", \"two\", \"three\"] }\n\
+             groups.b = { limit = 2, members = [\"one\"] }\n",
+        )
+        .expect("it is right");
+        let copies = limits.copies("box").expect("box");
+        let told = |bytes| {
+            let groups = public_groups(copies, bytes);
+            let members = |group: &PublicGroup| group.members.as_ref().map(|of| of.len());
+            groups.iter().map(members).collect::<Vec<_>>()
+        };
+        assert_eq!(told(1_000), [Some(3), Some(1)]);
+        assert_eq!(told(75), [None, Some(1)]);
+        assert_eq!(told(66), [None, None]);
+        assert_eq!(told(33), [None]);
+        assert_eq!(told(32), []);
     }
 }

@@ -1,0 +1,390 @@
+//! A beat: an agent lives, and says what it holds of the resources of one partition.
+//!
+//! ```text
+//! [agent, epoch (16 bytes), sequence, sent (us), [resource, ...],
+//!  nil | replaced epoch (16 bytes), more, last, [part, ...]]
+//! part    [resource index, 0, [awaiting, ...], [asked, ...], digest]              all of it, as a digest
+//!         [resource index, 1, [awaiting, ...], [asked, ...], from, upto, [listed, ...]]
+//! listed  [number, domain, copies, age (us before sent), strict, nil | transfer (16 bytes)]
+//! ```
+//!
+//! A list says of the numbers `from` to `upto` that the epoch holds exactly these, so that a list
+//! that is too long for one record is cut anywhere, and each record of it stands by itself. What a
+//! beat does not name at all is not held, unless `more` is set. Knows no rules.
+
+use super::hits::{Sender, read_age, read_resource, read_resources, write_resources};
+use super::holds::{read_transfer, write_transfer};
+use super::reader::{DecodeError, Fault, Reader};
+use super::writer::Writer;
+use crate::holdings::{Holdings, TransferId};
+use crate::names::NAME_BYTES_MAX;
+use crate::time::Timestamp;
+
+/// A hold as a beat lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed<'a> {
+    /// The number that the epoch gave to it.
+    pub number: u64,
+    /// Its domain.
+    pub domain: &'a str,
+    /// The copies that it still has; 0 only where it was seized and the agent has not heard yet how
+    /// many there are.
+    pub copies: u32,
+    /// When it was taken, by the agent's stamp, uncorrected.
+    pub start: Timestamp,
+    /// Whether it was granted before use.
+    pub strict: bool,
+    /// The transfer that it was seized from.
+    pub seized: Option<TransferId>,
+}
+
+/// What the sender holds of one resource, to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// Index into the beat's resources.
+    pub resource: u32,
+    /// Numbers of reserves and seizes that were sent before this beat and whose verdicts the agent
+    /// does not know: not held yet, as far as it is concerned. Ascending.
+    pub awaiting: &'a [u64],
+    /// Numbers of holds, in use, on which the agent wants to be told again. Ascending.
+    pub asked: &'a [u64],
+    /// What is held.
+    pub holds: Holds<'a>,
+}
+
+/// What is held of one resource, those awaited left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds<'a> {
+    /// All of it, in eight bytes.
+    Digest(Holdings),
+    /// Of the numbers `from` to `upto` exactly these, ascending.
+    List {
+        /// The first number that the list is about.
+        from: u64,
+        /// The last one.
+        upto: u64,
+        /// The holds.
+        listed: &'a [Listed<'a>],
+    },
+}
+
+/// What a beat says beside its parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BeatHead {
+    /// An earlier epoch of the same agent that this one comes after: it is over.
+    pub replaces: Option<u128>,
+    /// Whether resources that are not named are left to other records. Without it they are not held.
+    pub more: bool,
+    /// Whether the epoch is over with this beat; what it held is given back.
+    pub last: bool,
+}
+
+/// A decoded beat, borrowing from its bytes.
+#[derive(Clone, Debug)]
+pub struct Beat<'a> {
+    /// Who sent it. Its sequence is of the same count as that of hits and hold operations.
+    pub sender: Sender<'a>,
+    /// What it says beside its parts.
+    pub head: BeatHead,
+    resources: Box<[&'a str]>,
+    parts: (u32, Reader<'a>),
+}
+
+/// One part of a decoded beat.
+#[derive(Clone, Debug)]
+pub struct PartRead<'a> {
+    /// Index into [`Beat::resource`].
+    pub resource: u32,
+    /// What is held.
+    pub holds: HoldsRead<'a>,
+    awaiting: (u32, Reader<'a>),
+    asked: (u32, Reader<'a>),
+    sent: Timestamp,
+}
+
+/// What is held of one resource, as it was read.
+#[derive(Clone, Debug)]
+pub enum HoldsRead<'a> {
+    /// All of it, in eight bytes.
+    Digest(Holdings),
+    /// Of the numbers `from` to `upto` exactly those of [`PartRead::listed`].
+    List {
+        /// The first number that the list is about.
+        from: u64,
+        /// The last one.
+        upto: u64,
+        /// How many there are.
+        len: u32,
+        /// Where they begin.
+        at: Reader<'a>,
+    },
+}
+
+impl<'a> Beat<'a> {
+    /// The names that parts refer to, by index.
+    pub fn resources(&self) -> &[&'a str] {
+        &self.resources
+    }
+
+    /// The name of the resource with this index. Parts only carry indices that exist.
+    pub fn resource(&self, index: u32) -> &'a str {
+        let name = self.resources.get(index as usize);
+        name.copied().unwrap_or_default()
+    }
+
+    /// How many parts there are.
+    pub fn parts_len(&self) -> u32 {
+        self.parts.0
+    }
+
+    /// The parts, in the order of the beat.
+    pub fn parts(&self) -> impl Iterator<Item = PartRead<'a>> + use<'a> {
+        let (len, mut reader) = self.parts;
+        let (count, sent) = (self.resources.len(), self.sender.sent);
+        (0..len).map_while(move |_| PartRead::read(&mut reader, count, sent).ok())
+    }
+
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        reader.fixed_array("beat", 9, "9")?;
+        let sender = Sender::read(reader)?;
+        let resources = read_resources(reader)?;
+        let replaces = if reader.nil() {
+            None
+        } else {
+            Some(u128::from_be_bytes(
+                reader.array_of_bytes("replaced epoch")?,
+            ))
+        };
+        let head = BeatHead {
+            replaces,
+            more: reader.bool("more")?,
+            last: reader.bool("last")?,
+        };
+        let parts = (reader.array("parts")?, *reader);
+        for _ in 0..parts.0 {
+            PartRead::read(reader, resources.len(), sender.sent)?;
+        }
+        Ok(Self {
+            sender,
+            head,
+            resources,
+            parts,
+        })
+    }
+}
+
+impl<'a> PartRead<'a> {
+    /// Numbers whose verdicts the agent awaits, ascending.
+    pub fn awaiting(&self) -> impl Iterator<Item = u64> + use<'a> {
+        numbers(self.awaiting)
+    }
+
+    /// Numbers on which the agent wants to be told again, ascending.
+    pub fn asked(&self) -> impl Iterator<Item = u64> + use<'a> {
+        numbers(self.asked)
+    }
+
+    /// The listed holds, ascending; none where there is a digest.
+    pub fn listed(&self) -> impl Iterator<Item = Listed<'a>> + use<'a> {
+        let list = match self.holds {
+            HoldsRead::Digest(_) => None,
+            HoldsRead::List { len, at, .. } => Some((len, at)),
+        };
+        let sent = self.sent;
+        list.into_iter().flat_map(move |(len, mut reader)| {
+            (0..len).map_while(move |_| Listed::read(&mut reader, sent).ok())
+        })
+    }
+
+    fn read(
+        reader: &mut Reader<'a>,
+        resources: usize,
+        sent: Timestamp,
+    ) -> Result<Self, DecodeError> {
+        let before = *reader;
+        let len = reader.array("part")?;
+        let resource = read_resource(reader, resources)?;
+        let listed = reader.u8("kind of part")?;
+        match (listed, len) {
+            (0, 5) | (1, 7) => {}
+            (0 | 1, found) => {
+                return Err(before.error(
+                    "part",
+                    Fault::Length {
+                        found: u64::from(found),
+                        expected: "5 with a digest, 7 with a list",
+                    },
+                ));
+            }
+            (found, _) => return Err(before.error("kind of part", Fault::Kind { found })),
+        }
+        let awaiting = read_numbers(reader, "awaiting")?;
+        let asked = read_numbers(reader, "asked")?;
+        let holds = match listed {
+            0 => HoldsRead::Digest(Holdings::from_bits(reader.u64("digest")?)),
+            _ => read_list(reader, sent)?,
+        };
+        Ok(Self {
+            resource,
+            holds,
+            awaiting,
+            asked,
+            sent,
+        })
+    }
+}
+
+fn read_list<'a>(reader: &mut Reader<'a>, sent: Timestamp) -> Result<HoldsRead<'a>, DecodeError> {
+    let before = *reader;
+    let (from, upto) = (reader.u64("from")?, reader.u64("upto")?);
+    let out_of_order = Fault::Range {
+        expected: "rising numbers",
+    };
+    if upto < from {
+        return Err(before.error("upto", out_of_order));
+    }
+    let len = reader.array("listed")?;
+    let at = *reader;
+    let mut least = Some(from);
+    for _ in 0..len {
+        let before = *reader;
+        let number = Listed::read(reader, sent)?.number;
+        if least.is_none_or(|least| number < least) || upto < number {
+            return Err(before.error("hold number", out_of_order));
+        }
+        least = number.checked_add(1);
+    }
+    Ok(HoldsRead::List {
+        from,
+        upto,
+        len,
+        at,
+    })
+}
+
+fn read_numbers<'a>(
+    reader: &mut Reader<'a>,
+    field: &'static str,
+) -> Result<(u32, Reader<'a>), DecodeError> {
+    let len = reader.array(field)?;
+    let at = *reader;
+    let mut last = None;
+    for _ in 0..len {
+        let before = *reader;
+        let number = reader.u64(field)?;
+        if last.is_some_and(|last| number <= last) {
+            return Err(before.error(
+                field,
+                Fault::Range {
+                    expected: "rising numbers",
+                },
+            ));
+        }
+        last = Some(number);
+    }
+    Ok((len, at))
+}
+
+fn numbers<'a>((len, mut reader): (u32, Reader<'a>)) -> impl Iterator<Item = u64> + use<'a> {
+    (0..len).map_while(move |_| reader.u64("hold number").ok())
+}
+
+impl<'a> Listed<'a> {
+    fn read(reader: &mut Reader<'a>, sent: Timestamp) -> Result<Self, DecodeError> {
+        reader.fixed_array("listed", 6, "6")?;
+        let number = reader.u64("hold number")?;
+        let domain = reader.text("domain", 1, NAME_BYTES_MAX)?;
+        let before = *reader;
+        let copies = reader.u32("copies")?;
+        let start = read_age(reader, sent)?;
+        let strict = reader.bool("strict")?;
+        let seized = if reader.nil() {
+            None
+        } else {
+            Some(read_transfer(reader)?)
+        };
+        if copies == 0 && seized.is_none() {
+            return Err(before.error(
+                "copies",
+                Fault::Range {
+                    expected: "at least 1 of what was not seized",
+                },
+            ));
+        }
+        Ok(Self {
+            number,
+            domain,
+            copies,
+            start,
+            strict,
+            seized,
+        })
+    }
+
+    fn write(&self, writer: &mut Writer, sent: Timestamp) {
+        writer.array(6);
+        writer.u64(self.number);
+        writer.text(self.domain);
+        writer.u64(u64::from(self.copies));
+        writer.i64(sent.signed_micros_since(self.start));
+        writer.bool(self.strict);
+        match self.seized {
+            Some(transfer) => write_transfer(writer, transfer),
+            None => writer.nil(),
+        }
+    }
+}
+
+/// Writes a beat. Numbers that do not rise, or leave a list's bounds, would be found by the reader.
+pub fn write_beat(
+    writer: &mut Writer,
+    sender: &Sender<'_>,
+    resources: &[&str],
+    head: BeatHead,
+    parts: &[Part<'_>],
+) {
+    writer.begin(super::record::kind::BEAT);
+    writer.array(9);
+    sender.write(writer);
+    write_resources(writer, resources);
+    match head.replaces {
+        Some(epoch) => writer.bytes(&epoch.to_be_bytes()),
+        None => writer.nil(),
+    }
+    writer.bool(head.more);
+    writer.bool(head.last);
+    writer.array(parts.len());
+    for part in parts {
+        write_part(writer, part, sender.sent);
+    }
+}
+
+fn write_part(writer: &mut Writer, part: &Part<'_>, sent: Timestamp) {
+    let (kind, fields) = match part.holds {
+        Holds::Digest(_) => (0, 5),
+        Holds::List { .. } => (1, 7),
+    };
+    writer.array(fields);
+    writer.u64(u64::from(part.resource));
+    writer.u64(kind);
+    write_numbers(writer, part.awaiting);
+    write_numbers(writer, part.asked);
+    match part.holds {
+        Holds::Digest(holdings) => writer.u64(holdings.bits()),
+        Holds::List { from, upto, listed } => {
+            writer.u64(from);
+            writer.u64(upto);
+            writer.array(listed.len());
+            for entry in listed {
+                entry.write(writer, sent);
+            }
+        }
+    }
+}
+
+fn write_numbers(writer: &mut Writer, numbers: &[u64]) {
+    writer.array(numbers.len());
+    for number in numbers {
+        writer.u64(*number);
+    }
+}

@@ -1,0 +1,424 @@
+//! Verdicts: what an owner says to one agent about its holds, on the agent's own topic.
+//!
+//! ```text
+//! message  topic of the agent (33 bytes), frame
+//! frame    [version][seal 0][ [instance (16 bytes), sequence, sent (us), agent, [verdict, ...]] ]
+//! verdict  [partition, place, epoch (16 bytes), resource, says]
+//! says     counted 0   [number, excess, nil | full scope]
+//!          granted 1   [number, copies, nil | full scope]
+//!          seized 2    [number, domain, copies, start (us)]
+//!          held 3      [number, copies]
+//!          not held 4  [number]
+//!          ended 5     [number, by]
+//!          refused 6   [number, operation, why]
+//!          beat 7      []
+//! scope    [kind, name], as in statements
+//! ```
+//!
+//! `sent` and `sequence` are as in the frames of resources; a frame comes only when there is a verdict,
+//! so that a lost one is found by what it leaves unanswered, not by a gap. Every verdict has a place of
+//! its own: it may arrive twice, or from two owners, and is then the same.
+
+use super::frame::read_list;
+use super::hits::{read_place, write_place};
+use super::holds::Op;
+use super::reader::{DecodeError, Fault, Reader};
+use super::statement::Scope;
+use super::writer::Writer;
+use crate::names::NAME_BYTES_MAX;
+use crate::place::Place;
+use crate::time::{Span, Timestamp};
+
+/// What an owner says about one hold of an agent's epoch, or to the epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The partition that ruled.
+    pub partition: u32,
+    /// Where in its log it was caused.
+    pub place: Place,
+    /// The epoch that it is for; others of the same name are not meant.
+    pub epoch: u128,
+    /// The resource.
+    pub resource: Box<str>,
+    /// What is said.
+    pub says: VerdictSays,
+}
+
+/// What a verdict says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VerdictSays {
+    /// An optimistic hold counts; so much of it was too much (0: confirmed).
+    Counted {
+        /// The hold.
+        number: u64,
+        /// Copies that would not have been granted. They are counted all the same.
+        excess: u32,
+        /// The scope that was full, where there is excess.
+        by: Option<Scope>,
+    },
+    /// A strict reserve was ruled.
+    Granted {
+        /// The hold.
+        number: u64,
+        /// Copies that may be used from now on; 0: refused, nothing is held.
+        copies: u32,
+        /// The scope that kept them below what was asked for.
+        by: Option<Scope>,
+    },
+    /// A seize found copies: the hold has them now.
+    Seized {
+        /// The hold.
+        number: u64,
+        /// Whose they are.
+        domain: Box<str>,
+        /// How many.
+        copies: u32,
+        /// When they were taken first, in engine time; beats list this.
+        start: Timestamp,
+    },
+    /// Said again, on a beat's asking: the hold counts, with so many copies.
+    Held {
+        /// The hold.
+        number: u64,
+        /// Its copies.
+        copies: u32,
+    },
+    /// Said on a beat's asking: nothing is counted under this number, and nothing that was sent
+    /// before that beat will be.
+    NotHeld {
+        /// The number.
+        number: u64,
+    },
+    /// The hold is over without its holder's doing, and stays so.
+    Ended {
+        /// The hold.
+        number: u64,
+        /// Who or what ended it.
+        by: EndedBy,
+    },
+    /// An operation was refused; it has changed nothing.
+    Refused {
+        /// The hold.
+        number: u64,
+        /// The operation; none: the hold was listed by a beat.
+        op: Option<Op>,
+        /// Why.
+        why: Why,
+    },
+    /// A full list is wanted: what the epoch says it holds is not what is counted.
+    BeatWanted,
+}
+
+/// What ended a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EndedBy {
+    /// Its greatest age.
+    Age,
+    /// An operator.
+    Operator,
+    /// It was ended earlier, and a beat or an operation named it again.
+    Earlier,
+}
+
+/// Why an operation on a hold was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Why {
+    /// The hold is not counted: never taken, released, lost or somebody else's.
+    UnknownHold,
+    /// The hold has fewer copies.
+    TooManyCopies,
+    /// Nothing is staged under the id: never was, seized already, or let go at its end.
+    UnknownTransfer,
+    /// Something is staged under the id already.
+    TransferExists,
+    /// The number is in use.
+    HoldExists,
+    /// The epoch is over.
+    EpochOver,
+    /// As many holds are kept as may be; it is not counted.
+    AtCapacity,
+    /// The resource is not limited by copies, and its namespace does not allow that.
+    Unconfigured,
+    /// The resource belongs to another partition.
+    Misrouted,
+}
+
+/// One frame of an agent's topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerdictFrame {
+    /// Drawn at random when the publisher started.
+    pub instance: u128,
+    /// Counted by topic, without gaps.
+    pub sequence: u64,
+    /// The publisher's monotonic clock when the frame was sent.
+    pub sent: Span,
+    /// The agent's name.
+    pub agent: Box<str>,
+    /// What is said.
+    pub verdicts: Vec<Verdict>,
+}
+
+impl VerdictFrame {
+    /// Decodes one.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] for bytes that are not exactly one.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::of_message(bytes)?;
+        let before = reader;
+        let found = reader.byte("seal")?;
+        if found != super::frame::PLAIN {
+            return Err(before.error("seal", Fault::Kind { found }));
+        }
+        reader.fixed_array("verdicts frame", 5, "5")?;
+        let frame = Self {
+            instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
+            sequence: reader.u64("sequence")?,
+            sent: Span::from_micros(reader.u64("sent")?),
+            agent: reader.text("agent", 1, NAME_BYTES_MAX)?.into(),
+            verdicts: read_list(&mut reader, "verdicts", Verdict::read)?,
+        };
+        reader.end()?;
+        Ok(frame)
+    }
+
+    /// Writes one.
+    pub fn encode(&self, writer: &mut Writer) {
+        writer.begin(super::frame::PLAIN);
+        writer.array(5);
+        writer.bytes(&self.instance.to_be_bytes());
+        writer.u64(self.sequence);
+        writer.u64(self.sent.as_micros());
+        writer.text(&self.agent);
+        writer.array(self.verdicts.len());
+        for verdict in &self.verdicts {
+            verdict.write(writer);
+        }
+    }
+}
+
+impl Verdict {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.fixed_array("verdict", 5, "5")?;
+        Ok(Self {
+            partition: reader.u32("partition")?,
+            place: read_place(reader)?,
+            epoch: u128::from_be_bytes(reader.array_of_bytes("epoch")?),
+            resource: reader.text("resource", 1, NAME_BYTES_MAX)?.into(),
+            says: VerdictSays::read(reader)?,
+        })
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.array(5);
+        writer.u64(u64::from(self.partition));
+        write_place(writer, self.place);
+        writer.bytes(&self.epoch.to_be_bytes());
+        writer.text(&self.resource);
+        self.says.write(writer);
+    }
+}
+
+impl VerdictSays {
+    /// The hold that it is about, if it is about one.
+    pub const fn number(&self) -> Option<u64> {
+        match self {
+            Self::Counted { number, .. }
+            | Self::Granted { number, .. }
+            | Self::Seized { number, .. }
+            | Self::Held { number, .. }
+            | Self::NotHeld { number }
+            | Self::Ended { number, .. }
+            | Self::Refused { number, .. } => Some(*number),
+            Self::BeatWanted => None,
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let before = *reader;
+        let len = reader.array("says")?;
+        let kind = reader.u8("says kind")?;
+        let mut number = || reader.u64("hold number");
+        match (kind, len) {
+            (0, 4) => Ok(Self::Counted {
+                number: number()?,
+                excess: reader.u32("excess")?,
+                by: read_scope(reader)?,
+            }),
+            (1, 4) => Ok(Self::Granted {
+                number: number()?,
+                copies: reader.u32("copies")?,
+                by: read_scope(reader)?,
+            }),
+            (2, 5) => Ok(Self::Seized {
+                number: number()?,
+                domain: reader.text("domain", 1, NAME_BYTES_MAX)?.into(),
+                copies: reader.u32("copies")?,
+                start: Timestamp::from_micros(reader.u64("start")?),
+            }),
+            (3, 3) => Ok(Self::Held {
+                number: number()?,
+                copies: reader.u32("copies")?,
+            }),
+            (4, 2) => Ok(Self::NotHeld { number: number()? }),
+            (5, 3) => Ok(Self::Ended {
+                number: number()?,
+                by: EndedBy::read(reader)?,
+            }),
+            (6, 4) => Ok(Self::Refused {
+                number: number()?,
+                op: if reader.nil() {
+                    None
+                } else {
+                    Some(Op::read(reader)?)
+                },
+                why: Why::read(reader)?,
+            }),
+            (7, 1) => Ok(Self::BeatWanted),
+            (0..=7, found) => Err(before.error(
+                "says",
+                Fault::Length {
+                    found: u64::from(found),
+                    expected: "what its kind has",
+                },
+            )),
+            (found, _) => Err(before.error("says kind", Fault::Kind { found })),
+        }
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        let mut begin = |fields: usize, kind: u64, number: Option<u64>| {
+            writer.array(fields);
+            writer.u64(kind);
+            if let Some(number) = number {
+                writer.u64(number);
+            }
+        };
+        match self {
+            Self::Counted { number, excess, by } => {
+                begin(4, 0, Some(*number));
+                writer.u64(u64::from(*excess));
+                write_scope(writer, by.as_ref());
+            }
+            Self::Granted { number, copies, by } => {
+                begin(4, 1, Some(*number));
+                writer.u64(u64::from(*copies));
+                write_scope(writer, by.as_ref());
+            }
+            Self::Seized {
+                number,
+                domain,
+                copies,
+                start,
+            } => {
+                begin(5, 2, Some(*number));
+                writer.text(domain);
+                writer.u64(u64::from(*copies));
+                writer.u64(start.as_micros());
+            }
+            Self::Held { number, copies } => {
+                begin(3, 3, Some(*number));
+                writer.u64(u64::from(*copies));
+            }
+            Self::NotHeld { number } => begin(2, 4, Some(*number)),
+            Self::Ended { number, by } => {
+                begin(3, 5, Some(*number));
+                by.write(writer);
+            }
+            Self::Refused { number, op, why } => {
+                begin(4, 6, Some(*number));
+                match op {
+                    Some(op) => op.write(writer),
+                    None => writer.nil(),
+                }
+                why.write(writer);
+            }
+            Self::BeatWanted => begin(1, 7, None),
+        }
+    }
+}
+
+fn read_scope(reader: &mut Reader<'_>) -> Result<Option<Scope>, DecodeError> {
+    if reader.nil() {
+        return Ok(None);
+    }
+    reader.fixed_array("full scope", 2, "2")?;
+    Scope::read(reader).map(Some)
+}
+
+fn write_scope(writer: &mut Writer, scope: Option<&Scope>) {
+    match scope {
+        Some(scope) => {
+            writer.array(2);
+            scope.write(writer);
+        }
+        None => writer.nil(),
+    }
+}
+
+impl EndedBy {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let before = *reader;
+        Ok(match reader.u8("ended by")? {
+            0 => Self::Age,
+            1 => Self::Operator,
+            2 => Self::Earlier,
+            found => return Err(before.error("ended by", Fault::Kind { found })),
+        })
+    }
+
+    fn write(self, writer: &mut Writer) {
+        writer.u64(match self {
+            Self::Age => 0,
+            Self::Operator => 1,
+            Self::Earlier => 2,
+        });
+    }
+}
+
+/// Every reason with its number on the wire.
+const WHYS: [(Why, u8); 9] = [
+    (Why::UnknownHold, 0),
+    (Why::TooManyCopies, 1),
+    (Why::UnknownTransfer, 2),
+    (Why::TransferExists, 3),
+    (Why::HoldExists, 4),
+    (Why::EpochOver, 5),
+    (Why::AtCapacity, 6),
+    (Why::Unconfigured, 7),
+    (Why::Misrouted, 8),
+];
+
+impl Why {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let before = *reader;
+        let found = reader.u8("why")?;
+        let known = WHYS.iter().find(|(_, number)| *number == found);
+        known
+            .map(|(why, _)| *why)
+            .ok_or(before.error("why", Fault::Kind { found }))
+    }
+
+    fn write(self, writer: &mut Writer) {
+        let known = WHYS.iter().find(|(why, _)| *why == self);
+        writer.u64(known.map_or(0, |(_, number)| u64::from(*number)));
+    }
+}
+
+impl std::fmt::Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::UnknownHold => "unknown hold",
+            Self::TooManyCopies => "more copies than it has",
+            Self::UnknownTransfer => "unknown transfer",
+            Self::TransferExists => "a transfer of this id is staged already",
+            Self::HoldExists => "a hold of this number exists already",
+            Self::EpochOver => "the agent's epoch is over",
+            Self::AtCapacity => "as many holds are kept as may be",
+            Self::Unconfigured => "the resource is not configured",
+            Self::Misrouted => "the resource belongs to another partition",
+        })
+    }
+}

@@ -1,0 +1,208 @@
+//! Messages about copies, one of each kind, for the golden bytes.
+
+use tollgate_shared::holdings::{Holdings, TransferId};
+use tollgate_shared::place::Place;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::beat::{BeatHead, Holds, Listed, Part, write_beat};
+use tollgate_shared::wire::hits::Sender;
+use tollgate_shared::wire::holds::{Does, HoldOp, Op, write_holds};
+use tollgate_shared::wire::link::{FromAggregator, Snapshot, TopicSnapshot};
+use tollgate_shared::wire::public::{
+    BlindPolicy, Kind, OnExcess, Public, PublicCopies, PublicGroup, Reserving,
+};
+use tollgate_shared::wire::statement::Scope;
+use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictFrame, VerdictSays, Why};
+
+fn sender() -> Sender<'static> {
+    Sender {
+        agent: "web-1",
+        epoch: 0x0102,
+        sequence: 3,
+        sent: Timestamp::from_micros(5_000_000),
+    }
+}
+
+/// An operation of every kind.
+pub fn holds(writer: &mut Writer) {
+    let all = [
+        Does::Reserve {
+            domain: "acme",
+            copies: 5,
+            min: 2,
+        },
+        Does::Hold {
+            domain: "globex",
+            copies: 300,
+        },
+        Does::Release { copies: 1 },
+        Does::Transfer {
+            copies: 2,
+            to: TransferId(0xabcd),
+            ttl: Span::from_secs(30),
+        },
+        Does::Seize {
+            from: TransferId(0xabcd),
+        },
+        Does::Cancel,
+    ];
+    let ops = (7..).zip(all).map(|(number, does)| HoldOp {
+        resource: u32::from(does.op() == Op::Hold),
+        number,
+        at: Timestamp::from_micros(4_990_000 + number),
+        does,
+    });
+    let ops: Vec<HoldOp<'_>> = ops.collect();
+    write_holds(writer, &sender(), &["sandbox", "gpu"], ops.into_iter());
+}
+
+/// A list of one resource, a digest of another.
+pub fn beat(writer: &mut Writer) {
+    let listed = [
+        Listed {
+            number: 7,
+            domain: "acme",
+            copies: 5,
+            start: Timestamp::from_micros(4_990_007),
+            strict: true,
+            seized: None,
+        },
+        Listed {
+            number: 11,
+            domain: "acme",
+            copies: 0,
+            start: Timestamp::from_micros(5_000_000),
+            strict: false,
+            seized: Some(TransferId(0xabcd)),
+        },
+    ];
+    let parts = [
+        Part {
+            resource: 0,
+            awaiting: &[12, 13],
+            asked: &[7],
+            holds: Holds::List {
+                from: 0,
+                upto: u64::MAX,
+                listed: &listed,
+            },
+        },
+        Part {
+            resource: 1,
+            awaiting: &[],
+            asked: &[],
+            holds: Holds::Digest(Holdings::default().with(8, 300)),
+        },
+    ];
+    let head = BeatHead {
+        replaces: Some(0x0101),
+        more: true,
+        last: false,
+    };
+    write_beat(writer, &sender(), &["sandbox", "gpu"], head, &parts);
+}
+
+/// The last word of an epoch.
+pub fn last_beat(writer: &mut Writer) {
+    let head = BeatHead {
+        last: true,
+        ..BeatHead::default()
+    };
+    write_beat(writer, &sender(), &[], head, &[]);
+}
+
+/// A verdict of every kind.
+pub fn verdicts(writer: &mut Writer) {
+    let all = [
+        VerdictSays::Counted {
+            number: 7,
+            excess: 2,
+            by: Some(Scope::Group("probation".into())),
+        },
+        VerdictSays::Granted {
+            number: 8,
+            copies: 300,
+            by: None,
+        },
+        VerdictSays::Seized {
+            number: 9,
+            domain: "acme".into(),
+            copies: 2,
+            start: Timestamp::from_micros(4_990_007),
+        },
+        VerdictSays::Held {
+            number: 7,
+            copies: 5,
+        },
+        VerdictSays::NotHeld { number: 12 },
+        VerdictSays::Ended {
+            number: 7,
+            by: EndedBy::Operator,
+        },
+        VerdictSays::Refused {
+            number: 10,
+            op: Some(Op::Seize),
+            why: Why::UnknownTransfer,
+        },
+        VerdictSays::Refused {
+            number: 11,
+            op: None,
+            why: Why::AtCapacity,
+        },
+        VerdictSays::BeatWanted,
+    ];
+    let verdicts = (0..).zip(all).map(|(entry, says)| Verdict {
+        partition: 3,
+        place: Place {
+            generation: 1,
+            offset: 300,
+            entry,
+        },
+        epoch: 0x0102,
+        resource: "sandbox".into(),
+        says,
+    });
+    VerdictFrame {
+        instance: 9,
+        sequence: 12,
+        sent: Span::from_millis(77),
+        agent: "web-1".into(),
+        verdicts: verdicts.collect(),
+    }
+    .encode(writer);
+}
+
+/// What an agent learns of a resource that is limited by copies.
+pub fn snapshot(writer: &mut Writer) {
+    let group = |name: &str, members: Option<&[&str]>| PublicGroup {
+        name: name.into(),
+        limit: 4,
+        members: members.map(|of| of.iter().map(|name| (*name).into()).collect()),
+    };
+    let public = Public {
+        version: 7,
+        kind: Kind::Copies,
+        blind: BlindPolicy::Closed,
+        copies: Some(PublicCopies {
+            limit: 10,
+            global: Some(400),
+            reserve: Reserving::Strict,
+            on_excess: OnExcess::GiveBack,
+            max_age: Some(Span::from_secs(3_600)),
+            agent_timeout: Span::from_secs(2),
+            groups: [group("large", None), group("probation", Some(&["a", "b"]))].into(),
+        }),
+        ..Public::default()
+    };
+    FromAggregator::Snapshot(Snapshot {
+        nonce: 1,
+        topics: vec![TopicSnapshot {
+            resource: "sandbox".into(),
+            sequence: 12,
+            public,
+            told: vec![],
+        }],
+        ..Snapshot::default()
+    })
+    .encode(writer);
+}
