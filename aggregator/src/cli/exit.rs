@@ -134,6 +134,22 @@ impl Failure {
     }
 }
 
+#[cfg(feature = "kafka")]
+impl From<crate::log::kafka::KafkaFault> for Failure {
+    fn from(fault: crate::log::kafka::KafkaFault) -> Self {
+        use crate::log::kafka::KafkaFault;
+        let exit = match fault {
+            KafkaFault::Unreachable { .. } => Exit::Unavailable,
+            KafkaFault::NotAuthorised { .. } => Exit::NotAuthorised,
+            _ => Exit::Config,
+        };
+        Self::Log {
+            exit,
+            text: fault.to_string(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,6 +11,7 @@ pub mod hit;
 pub mod output;
 pub mod serve;
 pub mod simulate;
+pub mod topics;
 mod values;
 
 use std::ffi::OsString;
@@ -86,6 +87,8 @@ pub enum Command {
     Check(check::CheckArgs),
     /// Plays requests against limits, without an aggregator
     Simulate(simulate::SimulateArgs),
+    /// Looks at Kafka's topics, and makes them
+    Topics(topics::TopicsArgs),
     /// Prints completions for a shell
     Completions {
         /// The shell
@@ -131,6 +134,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::DemoAgent(args) => demo::run_agent(&args),
         Command::Check(args) => check::run(&global, &args),
         Command::Simulate(args) => simulate::run(&global, &args),
+        Command::Topics(args) => topics::run(&global, &args),
         Command::Completions { shell } => completions(&global, shell),
     };
     match result {

@@ -61,12 +61,21 @@ pub fn run(global: &Global, args: &ServeArgs) -> Result<Exit, Failure> {
 ///
 /// Where the file cannot be read, or anything in it, in the environment or in the flags is wrong.
 pub fn load(global: &Global, args: &ServeArgs) -> Result<Config, Failure> {
+    load_with(global, flags(global.limits.as_ref(), args))
+}
+
+/// The configuration with these flags above it.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn load_with(global: &Global, flags: Vec<Given>) -> Result<Config, Failure> {
     let (file, text) = match &global.config {
         Some(path) => (path.display().to_string(), read_input(path)?),
         None => ("tollgate.toml".to_owned(), String::new()),
     };
     let mut given = from_environment(|variable| std::env::var(variable).ok());
-    given.extend(flags(global.limits.as_ref(), args));
+    given.extend(flags);
     Ok(Config::read(&file, &text, given, &host_name())?)
 }
 

@@ -109,25 +109,14 @@ fn tell(report: &OpenReport) {
 fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<Opened, Failure> {
     use crate::log::kafka::{KafkaConfig, KafkaFault, KafkaLog, check};
 
-    let kafka = KafkaConfig {
-        bootstrap: config.kafka.bootstrap.clone(),
-        topic_prefix: config.kafka.topic_prefix.clone(),
-        group: config.kafka.group.clone(),
-        partitions: config.kafka.partitions,
-        replication: None,
-        properties: config.kafka.properties.clone(),
-    };
-    let failed = |fault: KafkaFault| Failure::Log {
-        exit: Exit::Config,
-        text: fault.to_string(),
-    };
-    let log = KafkaLog::open(kafka.clone(), events).map_err(failed)?;
+    let kafka = KafkaConfig::of(&config.kafka);
+    let log = KafkaLog::open(kafka.clone(), events)?;
     // What is wrong with topics is found out beside, because it takes seconds where nobody answers, and
     // then there is nothing wrong that could not come right.
     let (sender, fault) = oneshot::channel();
     std::thread::spawn(move || match check(&kafka) {
         Ok(()) | Err(KafkaFault::Unreachable { .. }) => {}
-        Err(fault) => drop(sender.send(failed(fault))),
+        Err(fault) => drop(sender.send(fault.into())),
     });
     Ok(Opened {
         log: Box::new(log),

@@ -7,7 +7,7 @@ use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tollgate::log::kafka::{self, KafkaConfig, KafkaFault, KafkaLog};
+use tollgate::log::kafka::{self, Expected, KafkaConfig, KafkaFault, KafkaLog};
 use tollgate::log::{AppendError, Log, LogEvent, Stream, Ticket};
 use tollgate_tests::conformance::{self, Medium, PARTITIONS};
 use tollgate_tests::kafka::LocalKafka;
@@ -57,33 +57,59 @@ pub fn missing_topics_are_made_and_unfit_ones_refused(kafka: &LocalKafka) {
         ..wanted
     };
     let fault = kafka::check(&more);
-    let expected = KafkaFault::Partitions {
-        topic: format!("{}.hits", more.topic_prefix),
-        found: PARTITIONS as usize,
-        wanted: PARTITIONS + 1,
+    let Err(KafkaFault::Unfit {
+        topic,
+        setting,
+        found,
+        expected,
+        ..
+    }) = fault
+    else {
+        panic!("{fault:?}");
     };
-    assert_eq!(fault, Err(expected));
+    assert_eq!(topic, format!("{}.hits", more.topic_prefix));
+    assert_eq!((setting, found), ("partitions", PARTITIONS.to_string()));
+    assert_eq!(expected, Expected::Exactly(u64::from(PARTITIONS) + 1));
 
     let append_time = ("message.timestamp.type", "LogAppendTime");
-    let unfit: [Unfit<'_>; 4] = [
-        ("hits", 3, &[("message.timestamp.type", "CreateTime")]),
-        ("denials", 3, &[append_time, ("cleanup.policy", "compact")]),
-        ("limits", 1, &[append_time, ("retention.ms", "1000")]),
-        ("limits", 2, &[append_time, ("retention.ms", "-1")]),
+    let unfit: [(&str, Unfit<'_>); 6] = [
+        (
+            "message.timestamp.type",
+            ("hits", 3, &[("message.timestamp.type", "CreateTime")]),
+        ),
+        (
+            "cleanup.policy",
+            ("denials", 3, &[append_time, ("cleanup.policy", "compact")]),
+        ),
+        (
+            "retention.ms",
+            ("limits", 1, &[append_time, ("retention.ms", "1000")]),
+        ),
+        (
+            "partitions",
+            ("limits", 2, &[append_time, ("retention.ms", "-1")]),
+        ),
+        ("cleanup.policy", ("state", 3, &[append_time])),
+        (
+            "unclean.leader.election.enable",
+            (
+                "hits",
+                3,
+                &[append_time, ("unclean.leader.election.enable", "true")],
+            ),
+        ),
     ];
-    for (stream, partitions, properties) in unfit {
+    for (wrong, (topic, partitions, properties)) in unfit {
         let prefix = kafka.fresh_name("unfit");
-        let topic = format!("{prefix}.{stream}");
+        let topic = format!("{prefix}.{topic}");
         create(kafka, &topic, partitions, properties);
         let fault = kafka::check(&config(kafka.bootstrap(), prefix)).expect_err("unfit");
         let said = fault.to_string();
         assert!(said.contains(&topic), "{said}");
-        match (stream, partitions) {
-            ("hits", _) => assert!(matches!(fault, KafkaFault::TimestampType { .. }), "{said}"),
-            ("denials", _) => assert!(matches!(fault, KafkaFault::Compacted { .. }), "{said}"),
-            (_, 1) => assert!(matches!(fault, KafkaFault::NotKept { .. }), "{said}"),
-            _ => assert!(matches!(fault, KafkaFault::Partitions { .. }), "{said}"),
-        }
+        let KafkaFault::Unfit { setting, .. } = fault else {
+            panic!("{said}");
+        };
+        assert_eq!(setting, wrong, "{said}");
     }
 }
 
@@ -230,7 +256,12 @@ fn block_on<F: Future>(future: F) -> F::Output {
         .block_on(future)
 }
 
-fn create(kafka: &LocalKafka, topic: &str, partitions: i32, properties: &[(&str, &str)]) {
+pub(crate) fn create(
+    kafka: &LocalKafka,
+    topic: &str,
+    partitions: i32,
+    properties: &[(&str, &str)],
+) {
     let mut new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
     new.config = properties.to_vec();
     let options = AdminOptions::new().operation_timeout(Some(WITHIN));

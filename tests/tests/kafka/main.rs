@@ -10,6 +10,7 @@ use tollgate_tests::{kafka, trials};
 mod broker;
 mod demo;
 mod log;
+mod topics;
 
 use broker::{a_broker_is_gone_once_dropped, records_are_stamped_and_found_by_their_append_time};
 use demo::the_demonstration_runs_on_a_real_kafka;
@@ -17,6 +18,7 @@ use log::{
     a_broker_that_goes_and_comes_back_is_told_once, kafka_keeps_every_promise_of_a_log,
     missing_topics_are_made_and_unfit_ones_refused, two_logs_follow_the_same_records,
 };
+use topics::the_command_makes_topics_and_says_what_differs;
 
 fn main() -> ExitCode {
     kafka::run(trials![
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
         missing_topics_are_made_and_unfit_ones_refused,
         two_logs_follow_the_same_records,
         a_broker_that_goes_and_comes_back_is_told_once,
+        the_command_makes_topics_and_says_what_differs,
         the_demonstration_runs_on_a_real_kafka,
     ])
 }

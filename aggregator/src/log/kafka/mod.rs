@@ -1,9 +1,11 @@
-//! Kafka as the log: three topics, one producer, one consumer, and a thread that looks after them.
+//! Kafka as the log: its topics, one producer, one consumer, and a thread that looks after them.
 //!
 //! ```text
 //! {prefix}.hits      P partitions                      all with LogAppendTime, which is what makes
 //! {prefix}.limits    1 partition, kept for ever        append times those of the log and not of
 //! {prefix}.denials   P partitions                      whoever wrote
+//! {prefix}.state     P partitions, compacted           snapshots of engines
+//! {prefix}.members   1 partition, compacted            who serves what, and where
 //! ```
 //!
 //! Missing topics are made (`topics`), existing ones are checked. The producer is idempotent and waits
@@ -32,6 +34,7 @@ use std::collections::BTreeMap;
 use tokio::sync::mpsc;
 
 use super::{AppendError, Log, LogEvent, Stream, Ticket};
+pub use topics::{Expected, Missing, Setting, Topic, TopicReport, Weight};
 
 /// Where the log is, and what it should be like.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +63,18 @@ impl KafkaConfig {
             partitions: 16,
             replication: None,
             properties: BTreeMap::new(),
+        }
+    }
+
+    /// As the aggregator's configuration has it.
+    pub fn of(kafka: &crate::config::Kafka) -> Self {
+        Self {
+            bootstrap: kafka.bootstrap.clone(),
+            topic_prefix: kafka.topic_prefix.clone(),
+            group: kafka.group.clone(),
+            partitions: kafka.partitions,
+            replication: None,
+            properties: kafka.properties.clone(),
         }
     }
 }
@@ -95,41 +110,29 @@ pub enum KafkaFault {
         /// What the library says.
         why: String,
     },
-    /// A topic stamps records in another way.
-    #[error("kafka topic `{topic}`: message.timestamp.type = {found}: expected LogAppendTime")]
-    TimestampType {
+    /// A topic is otherwise than it has to be.
+    #[error("kafka topic `{topic}`: {setting} = {found}: expected {expected}: {why}")]
+    Unfit {
         /// The topic.
         topic: String,
+        /// The setting, as brokers call it; `partitions` is how many it has.
+        setting: &'static str,
         /// What the broker has.
         found: String,
+        /// What is needed.
+        expected: Expected,
+        /// What the need rests on.
+        why: &'static str,
     },
-    /// A topic has another number of partitions.
-    #[error("kafka topic `{topic}`: it has {found} partitions: expected {wanted}")]
-    Partitions {
+    /// The broker does not let us.
+    #[error(
+        "kafka topic `{topic}`: {why}: see the rights that each role needs in deploy/kafka/ACLS.md"
+    )]
+    NotAuthorised {
         /// The topic.
         topic: String,
-        /// How many it has.
-        found: usize,
-        /// How many it should have.
-        wanted: u32,
-    },
-    /// A topic is compacted, so that records go that are needed.
-    #[error("kafka topic `{topic}`: cleanup.policy = {found}: expected delete")]
-    Compacted {
-        /// The topic.
-        topic: String,
-        /// What the broker has.
-        found: String,
-    },
-    /// Limits would not be kept for ever.
-    #[error("kafka topic `{topic}`: {property} = {found}: expected -1: limits are kept for ever")]
-    NotKept {
-        /// The topic.
-        topic: String,
-        /// The topic's property.
-        property: &'static str,
-        /// What the broker has.
-        found: String,
+        /// What the broker says.
+        why: String,
     },
     /// A topic is missing and cannot be made.
     #[error("kafka topic `{topic}`: it is missing and cannot be created: {why}")]
@@ -165,13 +168,29 @@ pub enum KafkaFault {
 ///
 /// Each [`KafkaFault`]; after [`KafkaFault::Unreachable`] alone there is a point in going on.
 pub fn check(config: &KafkaConfig) -> Result<(), KafkaFault> {
-    let consumer = consumer::create(config)?;
-    // In a thread of its own, since this one may be a runtime's, which must not block on futures.
-    let checking =
-        std::thread::scope(|scope| scope.spawn(|| topics::prepare(config, &consumer)).join());
-    checking.unwrap_or_else(|_| {
+    aside(config, |client| topics::prepare(config, client))
+}
+
+/// Looks at every topic, and makes those that are missing if that is asked for; waits for Kafka for
+/// some seconds.
+///
+/// # Errors
+///
+/// Where Kafka does not answer, or refuses. Topics that differ are no error: see the reports.
+pub fn survey(config: &KafkaConfig, missing: Missing) -> Result<Vec<TopicReport>, KafkaFault> {
+    aside(config, |client| topics::survey(config, client, missing))
+}
+
+/// Asks in a thread of its own, since this one may be a runtime's, which must not block on futures.
+fn aside<T: Send>(
+    config: &KafkaConfig,
+    ask: impl FnOnce(&consumer::Client) -> Result<T, KafkaFault> + Send,
+) -> Result<T, KafkaFault> {
+    let client = consumer::create(config)?;
+    let asking = std::thread::scope(|scope| scope.spawn(|| ask(&client)).join());
+    asking.unwrap_or_else(|_| {
         Err(KafkaFault::Client {
-            why: "the check panicked".to_owned(),
+            why: "asking panicked".to_owned(),
         })
     })
 }

@@ -1,0 +1,193 @@
+//! `tollgate topics`: what Kafka's topics are like, beside what they have to be like; and making them.
+//!
+//! ```text
+//! tollgate.hits: differs
+//!   cleanup.policy = compact: expected delete: compaction would take records that are needed
+//! ```
+//!
+//! A bare `topics` lists every setting. Knows nothing of what is needed: that table stands with the log.
+
+use clap::Subcommand;
+
+use super::Global;
+use super::exit::{Exit, Failure};
+use crate::config::Given;
+
+/// What `topics` takes.
+#[derive(Debug, clap::Args)]
+pub struct TopicsArgs {
+    /// What to do; by itself: all settings are listed
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    /// Brokers to ask first (kafka.bootstrap)
+    #[arg(long, global = true, value_name = "HOST:PORT,...")]
+    kafka: Option<String>,
+    /// What the topics' names begin with (kafka.topic_prefix)
+    #[arg(long, global = true, value_name = "PREFIX")]
+    topic_prefix: Option<String>,
+    /// How many partitions hits have (kafka.partitions)
+    #[arg(long, global = true, value_name = "N")]
+    partitions: Option<String>,
+    /// How many brokers keep each record [default: 3, or as many as there are]
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    replication: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+enum Verb {
+    /// Makes the topics that are missing, and checks all of them as `check` does
+    Create,
+    /// Says what differs: ends with 78 where an aggregator would not start, with 1 where it would and
+    /// something is otherwise than recommended
+    Check,
+}
+
+/// The flags, as options of the configuration.
+fn flags(args: &TopicsArgs) -> Vec<Given> {
+    let mut given = vec![Given {
+        path: "log.kind",
+        origin: "topics".to_owned(),
+        text: "kafka".to_owned(),
+    }];
+    let stated = [
+        ("kafka.bootstrap", "--kafka", &args.kafka),
+        ("kafka.topic_prefix", "--topic-prefix", &args.topic_prefix),
+        ("kafka.partitions", "--partitions", &args.partitions),
+    ];
+    for (path, flag, text) in stated {
+        given.extend(text.as_ref().map(|text| Given {
+            path,
+            origin: flag.to_owned(),
+            text: text.clone(),
+        }));
+    }
+    given
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Where Kafka does not answer (69), does not let us (77), or the configuration is wrong (78).
+pub fn run(global: &Global, args: &TopicsArgs) -> Result<Exit, Failure> {
+    // Without the feature this says so.
+    let config = super::serve::load_with(global, flags(args))?;
+    #[cfg(not(feature = "kafka"))]
+    return Err(Failure::Bug(format!("kafka is configured: {config:?}")));
+    #[cfg(feature = "kafka")]
+    kafka::run(global, args, &config)
+}
+
+#[cfg(feature = "kafka")]
+mod kafka {
+    use serde::Serialize;
+
+    use super::{Exit, Failure, Global, TopicsArgs, Verb};
+    use crate::cli::output::{Format, Output};
+    use crate::config::Config;
+    use crate::log::kafka::{KafkaConfig, Missing, Setting, TopicReport, Weight, survey};
+
+    /// One topic, as programs read it.
+    #[derive(Serialize)]
+    struct TopicView<'a> {
+        schema: &'static str,
+        topic: &'a str,
+        exists: bool,
+        created: bool,
+        fits: bool,
+        settings: Vec<SettingView<'a>>,
+    }
+
+    #[derive(Serialize)]
+    struct SettingView<'a> {
+        setting: &'static str,
+        found: &'a str,
+        expected: String,
+        fits: bool,
+        required: bool,
+        why: &'static str,
+    }
+
+    pub(super) fn run(
+        global: &Global,
+        args: &TopicsArgs,
+        config: &Config,
+    ) -> Result<Exit, Failure> {
+        let kafka = KafkaConfig {
+            replication: args.replication,
+            ..KafkaConfig::of(&config.kafka)
+        };
+        let missing = match args.verb {
+            Some(Verb::Create) => Missing::Create,
+            Some(Verb::Check) | None => Missing::Report,
+        };
+        let reports = survey(&kafka, missing)?;
+        let mut output = global.open_output()?;
+        for report in &reports {
+            match global.format {
+                Format::Json => output.json(&view(report))?,
+                Format::Text => print(&mut output, report, args.verb.is_none())?,
+            }
+        }
+        output.finish()?;
+        Ok(match args.verb {
+            None => Exit::Done,
+            Some(_) if !reports.iter().all(TopicReport::is_usable) => Exit::Config,
+            Some(_) if !reports.iter().all(TopicReport::fits) => Exit::No,
+            Some(_) => Exit::Done,
+        })
+    }
+
+    fn view(report: &TopicReport) -> TopicView<'_> {
+        TopicView {
+            schema: "tollgate.topics/1",
+            topic: &report.name,
+            exists: report.exists,
+            created: report.created,
+            fits: report.fits(),
+            settings: report
+                .settings
+                .iter()
+                .map(|setting| SettingView {
+                    setting: setting.name,
+                    found: &setting.found,
+                    expected: setting.expected.to_string(),
+                    fits: setting.fits,
+                    required: setting.weight == Weight::Must,
+                    why: setting.why,
+                })
+                .collect(),
+        }
+    }
+
+    fn print(output: &mut Output, report: &TopicReport, everything: bool) -> Result<(), Failure> {
+        let state = match report {
+            TopicReport { exists: false, .. } => "missing",
+            TopicReport { created: true, .. } if report.fits() => "created",
+            _ if report.fits() => "fits",
+            _ => "differs",
+        };
+        output.line(format_args!("{}: {state}", report.name))?;
+        for setting in &report.settings {
+            let Setting {
+                name,
+                found,
+                expected,
+                why,
+                ..
+            } = setting;
+            let found = if found.is_empty() { "(nothing)" } else { found };
+            match (setting.fits, setting.weight) {
+                (true, _) if everything => output.line(format_args!("  {name} = {found}"))?,
+                (true, _) => {}
+                (false, Weight::Must) => output.line(format_args!(
+                    "  {name} = {found}: expected {expected}: {why}"
+                ))?,
+                (false, Weight::Should) => output.line(format_args!(
+                    "  {name} = {found}: recommended {expected}: {why}"
+                ))?,
+            }
+        }
+        Ok(())
+    }
+}

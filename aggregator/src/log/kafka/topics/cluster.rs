@@ -1,0 +1,204 @@
+//! Questions about topics, as brokers answer them; and the making of topics.
+//!
+//! Waits for the network. Knows nothing of what topics should be like. What stays true: an error names
+//! the topic that it is about, and says whether nobody answered or somebody refused.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::consumer::Consumer;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::types::RDKafkaRespErr;
+
+use super::super::consumer::Client;
+use super::super::{KafkaConfig, KafkaFault, producer, properties};
+
+/// How long one question to the brokers may take. Closing waits for it, and an owner has 5 s to stop.
+const ASK_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long brokers may take to tell each other of a topic that was made.
+const KNOWN_WITHIN: Duration = Duration::from_secs(10);
+
+/// A topic's shape, as brokers know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub partitions: usize,
+    /// Of the partition that has fewest.
+    pub copies: usize,
+}
+
+/// The brokers, as those see them who make and check topics.
+pub(super) struct Cluster<'a> {
+    config: &'a KafkaConfig,
+    client: &'a Client,
+    admin: AdminClient<producer::Quiet>,
+}
+
+impl<'a> Cluster<'a> {
+    pub fn new(config: &'a KafkaConfig, client: &'a Client) -> Result<Self, KafkaFault> {
+        Ok(Self {
+            config,
+            client,
+            admin: properties::client(config)?
+                .create_with_context(producer::Quiet)
+                .map_err(properties::fault_of)?,
+        })
+    }
+
+    fn unreachable(&self, error: &KafkaError) -> KafkaFault {
+        unreachable(self.config, error)
+    }
+
+    /// A topic's shape; nothing where it does not exist.
+    pub fn shape(&self, topic: &str) -> Result<Option<Shape>, KafkaFault> {
+        let metadata = self
+            .client
+            .fetch_metadata(Some(topic), ASK_WITHIN)
+            .map_err(|error| self.unreachable(&error))?;
+        let Some(found) = metadata.topics().iter().find(|t| t.name() == topic) else {
+            return Ok(None);
+        };
+        match found.error() {
+            None => {
+                let partitions = found.partitions();
+                let copies = partitions.iter().map(|p| p.replicas().len()).min();
+                Ok(copies.map(|copies| Shape {
+                    partitions: partitions.len(),
+                    copies,
+                }))
+            }
+            Some(RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) => Ok(None),
+            Some(error) => Err(refused(topic, RDKafkaErrorCode::from(error))),
+        }
+    }
+
+    /// How many brokers there are.
+    pub fn brokers(&self, topic: &str) -> Result<usize, KafkaFault> {
+        let metadata = self
+            .client
+            .fetch_metadata(Some(topic), ASK_WITHIN)
+            .map_err(|error| self.unreachable(&error))?;
+        Ok(metadata.brokers().len())
+    }
+
+    /// Makes a topic, and waits until it can be used.
+    pub fn create(
+        &self,
+        topic: &str,
+        shape: Shape,
+        properties: &[(&'static str, String)],
+    ) -> Result<Shape, KafkaFault> {
+        let cannot = |why: String| KafkaFault::CannotCreate {
+            topic: topic.to_owned(),
+            why,
+        };
+        let count = |n: usize| i32::try_from(n).map_err(|_| cannot(format!("{n} is too many")));
+        let mut new = NewTopic::new(
+            topic,
+            count(shape.partitions)?,
+            TopicReplication::Fixed(count(shape.copies)?),
+        );
+        for (name, value) in properties {
+            new = new.set(name, value);
+        }
+        let options = AdminOptions::new()
+            .request_timeout(Some(ASK_WITHIN))
+            .operation_timeout(Some(ASK_WITHIN));
+        let made = block_on(self.admin.create_topics([&new], &options))?
+            .map_err(|error| self.unreachable(&error))?;
+        match made.into_iter().next() {
+            // Somebody else made it at the same moment; it is checked like any other.
+            Some(Ok(_)) | Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => {
+                let Shape { partitions, copies } = shape;
+                tracing::info!(topic, partitions, copies, "kafka topic created");
+            }
+            Some(Err((_, code))) if is_about_rights(code) => return Err(refused(topic, code)),
+            Some(Err((_, code))) => return Err(cannot(code.to_string())),
+            None => return Err(cannot("the broker said nothing of it".to_owned())),
+        }
+        self.await_topic(topic)
+    }
+
+    /// Waits until a topic that was made can be used.
+    fn await_topic(&self, topic: &str) -> Result<Shape, KafkaFault> {
+        let begun = Instant::now();
+        loop {
+            if let Some(found) = self.shape(topic)? {
+                return Ok(found);
+            }
+            if KNOWN_WITHIN < begun.elapsed() {
+                return Err(KafkaFault::Topic {
+                    topic: topic.to_owned(),
+                    why: "it was created, and is still not known".to_owned(),
+                });
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// A topic's properties by name.
+    pub fn properties(&self, topic: &str) -> Result<impl Fn(&str) -> String + use<>, KafkaFault> {
+        let options = AdminOptions::new().request_timeout(Some(ASK_WITHIN));
+        let specifier = [ResourceSpecifier::Topic(topic)];
+        let described = block_on(self.admin.describe_configs(&specifier, &options))?
+            .map_err(|error| self.unreachable(&error))?;
+        let found = match described.into_iter().next() {
+            Some(Ok(found)) => found,
+            Some(Err(code)) => return Err(refused(topic, code)),
+            None => {
+                return Err(KafkaFault::Topic {
+                    topic: topic.to_owned(),
+                    why: "the broker said nothing of its properties".to_owned(),
+                });
+            }
+        };
+        Ok(move |name: &str| {
+            let entry = found.get(name);
+            entry
+                .and_then(|entry| entry.value.clone())
+                .unwrap_or_default()
+        })
+    }
+}
+
+fn is_about_rights(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::ClusterAuthorizationFailed
+    )
+}
+
+/// What a broker refused, about a topic.
+pub(super) fn refused(topic: &str, code: RDKafkaErrorCode) -> KafkaFault {
+    let (topic, why) = (topic.to_owned(), code.to_string());
+    if is_about_rights(code) {
+        KafkaFault::NotAuthorised { topic, why }
+    } else {
+        KafkaFault::Topic { topic, why }
+    }
+}
+
+pub(super) fn unreachable(config: &KafkaConfig, error: &KafkaError) -> KafkaFault {
+    let why = match error.rdkafka_error_code() {
+        // The library's word for "nobody could be connected to" says less than this.
+        Some(RDKafkaErrorCode::BrokerTransportFailure | RDKafkaErrorCode::AllBrokersDown) => {
+            "no broker can be reached".to_owned()
+        }
+        Some(code) => code.to_string(),
+        None => error.to_string(),
+    };
+    KafkaFault::Unreachable {
+        bootstrap: config.bootstrap.join(","),
+        why,
+    }
+}
+
+/// The admin client speaks in futures alone; none of them needs a reactor.
+fn block_on<F: Future>(future: F) -> Result<F::Output, KafkaFault> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .map_err(|error| KafkaFault::Client {
+            why: error.to_string(),
+        })?;
+    Ok(runtime.block_on(future))
+}

@@ -1,0 +1,265 @@
+//! What each topic has to be like, and whether one is.
+//!
+//! ```text
+//! cleanup.policy   the broker has "compact"   expected "delete"   records that are needed would go
+//! ```
+//!
+//! One table for those who make topics, those who check them and those who refuse to start. Knows no
+//! broker. What stays true: a topic made by this table passes it; a difference that could change or
+//! lose a ruling is [`Weight::Must`].
+
+use std::fmt;
+
+use super::Topic;
+
+/// Room for the longest record and its framing, whatever a cluster's default may be.
+const MESSAGE_MAX_BYTES: u64 = 1_048_588;
+
+/// Three keep each record, so that one may be away for repair while another fails.
+pub(super) const REPLICATION: usize = 3;
+
+/// Recovery reads back to the last snapshot but one, and somebody has to notice that none is taken.
+const RETENTION_MIN_MS: u64 = 60 * 60 * 1000;
+
+/// Segments of compacted topics are closed so often, because only closed ones are compacted.
+const COMPACTED_SEGMENT_MS: &str = "600000";
+
+/// What is expected of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// This text.
+    Is(&'static str),
+    /// A number of at least this; -1 stands for "without bound".
+    AtLeast(u64),
+    /// This number.
+    Exactly(u64),
+}
+
+/// What a difference is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// An aggregator refuses to start: rulings could be lost or differ.
+    Must,
+    /// It starts, and the operator should know.
+    Should,
+}
+
+/// One need of one topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Need {
+    pub setting: &'static str,
+    pub expected: Expected,
+    pub weight: Weight,
+    pub why: &'static str,
+}
+
+/// One setting of a topic: what the broker has, beside what is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name, as brokers call it; `partitions` and `replication.factor` are the topic's shape.
+    pub name: &'static str,
+    /// What the broker has.
+    pub found: String,
+    /// What is needed.
+    pub expected: Expected,
+    /// Whether it fits.
+    pub fits: bool,
+    /// What a difference is worth.
+    pub weight: Weight,
+    /// What the need rests on.
+    pub why: &'static str,
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Is(text) => f.write_str(text),
+            Self::AtLeast(least) => write!(f, "at least {least}"),
+            Self::Exactly(number) => write!(f, "{number}"),
+        }
+    }
+}
+
+impl Expected {
+    fn is_met_by(self, found: &str) -> bool {
+        match self {
+            Self::Is(text) => found == text,
+            Self::AtLeast(least) => {
+                found == "-1" || found.parse::<u64>().is_ok_and(|found| least <= found)
+            }
+            Self::Exactly(number) => found.parse() == Ok(number),
+        }
+    }
+}
+
+impl Need {
+    /// A setting as it was found.
+    pub fn judge(self, found: String) -> Setting {
+        Setting {
+            name: self.setting,
+            fits: self.expected.is_met_by(&found),
+            found,
+            expected: self.expected,
+            weight: self.weight,
+            why: self.why,
+        }
+    }
+}
+
+/// The shape of a topic: how many partitions, how many copies of each. `brokers` is how many there are.
+pub(super) fn shape(topic: Topic, partitions: u32, copies: usize) -> [Need; 2] {
+    [
+        Need {
+            setting: "partitions",
+            expected: Expected::Exactly(u64::from(topic.partitions(partitions))),
+            weight: Weight::Must,
+            why: "pairs are dealt to partitions by their number, for ever",
+        },
+        Need {
+            setting: "replication.factor",
+            expected: Expected::AtLeast(copies as u64),
+            weight: Weight::Should,
+            why: "one broker may be away for repair while another fails",
+        },
+    ]
+}
+
+/// What is needed of a topic's properties. `copies` is how many brokers keep each record, `hits_kept_ms`
+/// how long hits are kept, where that is known.
+pub(super) fn properties(topic: Topic, copies: usize, hits_kept_ms: Option<&str>) -> Vec<Need> {
+    let must = |setting, expected, why| Need {
+        setting,
+        expected: Expected::Is(expected),
+        weight: Weight::Must,
+        why,
+    };
+    let mut needs = vec![
+        must(
+            "message.timestamp.type",
+            "LogAppendTime",
+            "append times are the log's, not those of whoever wrote",
+        ),
+        must(
+            "unclean.leader.election.enable",
+            "false",
+            "what was acknowledged must survive the loss of a broker",
+        ),
+        Need {
+            setting: "max.message.bytes",
+            expected: Expected::AtLeast(MESSAGE_MAX_BYTES),
+            weight: Weight::Must,
+            why: "the longest record must fit",
+        },
+        Need {
+            setting: "min.insync.replicas",
+            // With one alone in sync, its loss would take back what was acknowledged.
+            expected: Expected::AtLeast(if REPLICATION <= copies { 2 } else { 1 }),
+            weight: Weight::Should,
+            why: "what one broker alone has is lost with it",
+        },
+    ];
+    match topic {
+        Topic::Hits | Topic::Denials | Topic::Limits => needs.push(must(
+            "cleanup.policy",
+            "delete",
+            "compaction would take records that are needed",
+        )),
+        Topic::State | Topic::Members => needs.push(must(
+            "cleanup.policy",
+            "compact",
+            "the newest of each key must stay, however old it is",
+        )),
+    }
+    let kept = |least, why| Need {
+        setting: "retention.ms",
+        expected: Expected::AtLeast(least),
+        weight: Weight::Should,
+        why,
+    };
+    match topic {
+        Topic::Limits => needs.extend([
+            must("retention.ms", "-1", "limits are kept for ever"),
+            must("retention.bytes", "-1", "limits are kept for ever"),
+        ]),
+        Topic::Hits => needs.push(kept(
+            RETENTION_MIN_MS,
+            "recovery begins at a snapshot, and goes on with hits",
+        )),
+        Topic::Denials => {
+            let least = match hits_kept_ms {
+                Some("-1") => u64::MAX,
+                Some(text) => text.parse().unwrap_or(RETENTION_MIN_MS),
+                None => RETENTION_MIN_MS,
+            };
+            needs.push(kept(least, "denials are kept at least as long as hits"));
+        }
+        Topic::State | Topic::Members => {}
+    }
+    needs
+}
+
+/// The properties that a topic is made with: what is needed, and what serves it.
+pub(super) fn made_with(topic: Topic, copies: usize) -> Vec<(&'static str, String)> {
+    let mut properties: Vec<(&'static str, String)> = properties(topic, copies, None)
+        .into_iter()
+        // How long hits are kept is the cluster's choice, unless it is too short.
+        .filter(|need| !(need.setting == "retention.ms" && need.weight == Weight::Should))
+        .map(|need| match need.expected {
+            Expected::Is(text) => (need.setting, text.to_owned()),
+            Expected::AtLeast(number) | Expected::Exactly(number) => {
+                (need.setting, number.to_string())
+            }
+        })
+        .collect();
+    if matches!(topic, Topic::State | Topic::Members) {
+        properties.push(("segment.ms", COMPACTED_SEGMENT_MS.to_owned()));
+        properties.push(("min.cleanable.dirty.ratio", "0.1".to_owned()));
+    }
+    properties
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_that_is_made_passes() {
+        for topic in Topic::ALL {
+            for copies in [1, 3] {
+                let made = made_with(topic, copies);
+                for need in properties(topic, copies, None) {
+                    let found = made.iter().find(|(name, _)| *name == need.setting);
+                    let Some((_, found)) = found else {
+                        assert_eq!(need.setting, "retention.ms");
+                        continue;
+                    };
+                    assert!(need.judge(found.clone()).fits, "{topic:?} {need:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_may_be_without_bound_and_texts_are_exact() {
+        assert!(Expected::AtLeast(5).is_met_by("-1"));
+        assert!(Expected::AtLeast(5).is_met_by("5"));
+        assert!(!Expected::AtLeast(5).is_met_by("4"));
+        assert!(!Expected::AtLeast(5).is_met_by(""));
+        assert!(!Expected::Is("delete").is_met_by("compact,delete"));
+        assert!(!Expected::Exactly(4).is_met_by("5"));
+    }
+
+    #[test]
+    fn denials_are_kept_as_long_as_hits_are() {
+        let kept = |hits| {
+            let needs = properties(Topic::Denials, 1, Some(hits));
+            let need = needs
+                .into_iter()
+                .find(|need| need.setting == "retention.ms");
+            need.unwrap().expected
+        };
+        assert_eq!(kept("7000"), Expected::AtLeast(7_000));
+        assert!(!kept("-1").is_met_by("604800000"));
+        assert!(kept("-1").is_met_by("-1"));
+    }
+}
