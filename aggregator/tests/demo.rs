@@ -196,8 +196,11 @@ fn interrupted_it_leaves_no_process_behind() {
 
 #[test]
 fn killed_it_leaves_no_process_behind() {
+    // What it leaves instead is its directory.
+    let place = tempfile::tempdir().expect("a directory");
     let mut demo = tollgate()
         .args(["demo", "--seconds", "30"])
+        .env("TMPDIR", place.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

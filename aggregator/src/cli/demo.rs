@@ -22,7 +22,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "attach")]
     pub kafka: Option<String>,
     /// Runs agents only, against the fleet that answers here; pushes no limits, stops nothing
-    #[arg(long, value_name = "URL", conflicts_with = "access_log")]
+    #[arg(long, value_name = "URL", value_parser = super::values::url, conflicts_with = "access_log")]
     pub attach: Option<String>,
     /// Seed of the made-up traffic
     #[arg(long, default_value_t = 1)]

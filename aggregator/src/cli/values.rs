@@ -52,9 +52,45 @@ pub fn instant(text: &str) -> Result<Span, &'static str> {
     ))
 }
 
+/// The address under which an aggregator answers by HTTP, without an end slash.
+///
+/// # Errors
+///
+/// What was expected.
+pub fn url(text: &str) -> Result<String, &'static str> {
+    const EXPECTED: &str = "expected an aggregator's address, as in http://127.0.0.1:7400";
+    let url: axum::http::Uri = text.parse().map_err(|_| EXPECTED)?;
+    let is_whole = url.scheme_str() == Some("http")
+        && url.host().is_some_and(|host| !host.is_empty())
+        && url.path() == "/"
+        && url.query().is_none();
+    if !is_whole {
+        return Err(EXPECTED);
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_are_whole() {
+        let right = Ok("http://127.0.0.1:7400".to_owned());
+        assert_eq!(url("http://127.0.0.1:7400"), right);
+        assert_eq!(url("http://127.0.0.1:7400/"), right);
+        for wrong in [
+            "",
+            "nonsense",
+            "127.0.0.1:7400",
+            "ftp://a",
+            "http://",
+            "http://a/b",
+            "http://a?b",
+        ] {
+            assert!(url(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn instants_may_be_decimal() {

@@ -164,11 +164,11 @@ impl Report {
             // Writing to a String cannot fail.
             let _ = writeln!(page, "  {what:<34}{value:>14}  {note}");
         };
-        row(
-            "offered",
-            self.offered.to_string(),
-            "calls before the outage",
-        );
+        let which = match self.outage_ms {
+            Some(_) => "calls before the outage",
+            None => "calls",
+        };
+        row("offered", self.offered.to_string(), which);
         row("let through", self.let_through.to_string(), "");
         row("refused", self.refused.to_string(), "");
         if self.refused_by_policy != 0 {
