@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `mode` tells the kinds apart: `stream` is the reading of the log, none (or `rate`) the in-line
-//! one. What an op is expected to result in is ignored. Knows nothing of files. What stays true: a
+//! one, `reserve` and `hold` are those of copies, which know their cases themselves. What an op is expected to result in is ignored. Knows nothing of files. What stays true: a
 //! result has the field names that an expectation has, so that the two are compared as they are.
 
 use std::collections::BTreeMap;
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tollgate_shared::time::{Span, Timestamp};
 
+use crate::copies;
 use crate::inline::{Inline, tier_counts};
 use crate::limits::{RateClass, Tier, normalise};
 use crate::rules::request::{LimitedBy, Request};
@@ -28,7 +29,7 @@ pub enum CaseFault {
     #[error("not a case: {0}")]
     Shape(#[from] serde_json::Error),
     /// Its mode is none of those played here.
-    #[error("mode {found:?}, expected \"stream\", \"rate\" or none")]
+    #[error("mode {found:?}, expected \"stream\", \"reserve\", \"hold\", \"rate\" or none")]
     Mode {
         /// The mode found.
         found: String,
@@ -46,6 +47,7 @@ pub fn play(line: &str) -> Result<Value, CaseFault> {
     let results = match mode.mode.as_deref() {
         None | Some("rate") => play_rate(&RateCase::deserialize(&case)?)?,
         Some("stream") => play_stream(&StreamCase::deserialize(&case)?)?,
+        Some("reserve" | "hold") => copies::cases::run(&case)?,
         Some(other) => {
             let found = other.to_owned();
             return Err(CaseFault::Mode { found });

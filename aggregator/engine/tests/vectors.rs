@@ -44,6 +44,11 @@ fn the_stream_reading_is_the_designs() {
 }
 
 #[test]
+fn copies_are_held_as_the_rules_say() {
+    every_op_is_as_expected("copies.jsonl");
+}
+
+#[test]
 fn limits_are_normalised_as_in_the_paper() {
     for line in lines("normalize.jsonl") {
         let case: Value = serde_json::from_str(&line).expect("a case");

@@ -19,16 +19,15 @@ use tollgate_shared::time::{Span, Timestamp};
 use super::{Ask, Copies, CopyLimits, Count, Effects, HoldId, NameKey, Refused, TransferId};
 use crate::cases::CaseFault;
 
-/// Plays one case. Returns an array with the result of each of its ops.
+/// Plays one case. Returns the result of each of its ops.
 ///
 /// # Errors
 ///
 /// [`CaseFault`] says what is wrong with the case.
-pub fn run(case: &Value) -> Result<Value, CaseFault> {
+pub fn run(case: &Value) -> Result<Vec<Value>, CaseFault> {
     let case = Case::deserialize(case)?;
     let mut played = Played::under(&case.limits);
-    let results: Result<Vec<Value>, CaseFault> = case.ops.iter().map(|op| played.op(op)).collect();
-    results.map(Value::Array)
+    case.ops.iter().map(|op| played.op(op)).collect()
 }
 
 #[derive(Deserialize)]

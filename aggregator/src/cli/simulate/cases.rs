@@ -49,16 +49,21 @@ fn play_file(file: &Path, format: Format, output: &mut Output) -> Result<(), Fai
     Ok(())
 }
 
-/// A case in one line, for people: what was asked, and what was granted.
+/// A case in one line, for people: what was asked, and what was granted or too much.
 fn summary(case: &serde_json::Value) -> String {
     let ops = case["ops"].as_array().map_or(&[][..], Vec::as_slice);
     let sum =
         |of: &dyn Fn(&serde_json::Value) -> Option<u64>| -> u64 { ops.iter().filter_map(of).sum() };
     let asked = sum(&|op| op["copies"].as_u64().or(op["n"].as_u64()));
     let granted = sum(&|op| op["result"]["granted"].as_u64());
-    format!(
-        "{}: {} ops, {granted} of {asked} hits granted",
-        case["name"].as_str().unwrap_or("(no name)"),
-        ops.len()
-    )
+    let name = case["name"].as_str().unwrap_or("(no name)");
+    let ops_len = ops.len();
+    match case["mode"].as_str() {
+        Some("hold") => {
+            let excess = sum(&|op| op["result"]["excess"].as_u64());
+            format!("{name}: {ops_len} ops, {excess} copies too many")
+        }
+        Some("reserve") => format!("{name}: {ops_len} ops, {granted} copies granted"),
+        _ => format!("{name}: {ops_len} ops, {granted} of {asked} hits granted"),
+    }
 }
