@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use tollgate_shared::time::Timestamp;
 
 use crate::limits::RateClass;
-use crate::rules::request::{self, LimitedBy, Request};
+use crate::rules::request::{self, Grant, LimitedBy, Request};
 use crate::rules::second::{self, SECOND};
 use crate::rules::{Stamps, State, Until, open_again, tiers};
 
@@ -77,16 +77,8 @@ impl Inline {
         if !self.domains.contains_key(domain) {
             self.domains.insert(domain.into(), State::of(class));
         }
-        self.second.forget(SECOND, now);
-        let last_second = self.second.held(SECOND, now);
-        let global_room = match self.global {
-            Some(limit) => limit.saturating_sub(last_second),
-            None => u64::MAX,
-        };
         let state = self.domains.entry(domain.into()).or_default();
-        state.forget(class, now);
-        let grant = request::request(class, state, now, request, global_room);
-        self.second.take(now, grant.hits);
+        let grant = ask(class, state, self.global, &mut self.second, now, request);
         let tier = tiers::current(class, state, now);
         let (tier_limit, tier_hits) = tier_counts(class, state, tier, now);
         Answer {
@@ -107,13 +99,29 @@ impl Inline {
     }
 }
 
-/// The limit of a tier and the hits in its window; nothing for the fake tier zero.
-pub(crate) fn tier_counts(
+/// One question and its answer, for who keeps the states of pairs elsewhere: `state` is the pair's, and
+/// `second` has the granted hits of all domains of its resource. Instants do not fall.
+pub fn ask(
     class: &RateClass,
-    state: &State,
-    tier: usize,
+    state: &mut State,
+    global: Option<u64>,
+    second: &mut Stamps,
     now: Timestamp,
-) -> (u64, u64) {
+    request: Request,
+) -> Grant {
+    second.forget(SECOND, now);
+    let global_room = match global {
+        Some(limit) => limit.saturating_sub(second.held(SECOND, now)),
+        None => u64::MAX,
+    };
+    state.forget(class, now);
+    let grant = request::request(class, state, now, request, global_room);
+    second.take(now, grant.hits);
+    grant
+}
+
+/// The limit of a tier and the hits in its window; nothing for the fake tier zero.
+pub fn tier_counts(class: &RateClass, state: &State, tier: usize, now: Timestamp) -> (u64, u64) {
     match tier.checked_sub(1) {
         Some(index) => {
             let tier = &class.tiers[index];

@@ -4,6 +4,7 @@
 //! `-o`), logs and progress to stderr. Knows nothing of what commands do. What stays true: every way
 //! to end is a row of the table in [`exit`].
 
+pub mod backtest;
 pub mod check;
 pub mod demo;
 pub mod exit;
@@ -87,6 +88,8 @@ pub enum Command {
     Check(check::CheckArgs),
     /// Plays requests against limits, without an aggregator
     Simulate(simulate::SimulateArgs),
+    /// Plays recorded traffic against other limits: what would be granted, what refused
+    Backtest(backtest::BacktestArgs),
     /// Looks at Kafka's topics, and makes them
     Topics(topics::TopicsArgs),
     /// Prints completions for a shell
@@ -134,6 +137,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::DemoAgent(args) => demo::run_agent(&args),
         Command::Check(args) => check::run(&global, &args),
         Command::Simulate(args) => simulate::run(&global, &args),
+        Command::Backtest(args) => backtest::run(&global, &args),
         Command::Topics(args) => topics::run(&global, &args),
         Command::Completions { shell } => completions(&global, shell),
     };

@@ -12,11 +12,7 @@ use std::io::{self, BufRead};
 
 use tollgate_shared::time::Timestamp;
 
-/// How many unreadable lines are kept to be shown.
-const SHOWN_MAX: usize = 10;
-
-/// How many bytes of an unreadable line are kept to be shown.
-const SHOWN_BYTES_MAX: usize = 80;
+use super::lines::{Lines, Unreadable};
 
 /// One request of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,47 +23,19 @@ pub struct Request<'a> {
     pub at: Timestamp,
 }
 
-/// A line that could not be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable {
-    /// Its number, counted from 1.
-    pub line: u64,
-    /// What was expected.
-    pub expected: &'static str,
-    /// How it begins.
-    pub found: String,
-}
-
 /// A reader of one log. Ask it for the next request until there is none.
 #[derive(Debug)]
 pub struct AccessLog<R> {
-    reader: R,
-    buffer: Vec<u8>,
+    lines: Lines<R>,
     date: LastDate,
-    lines: u64,
-    skipped: u64,
-    shown: Vec<Unreadable>,
-}
-
-/// The stamp read last: neighbouring lines mostly bear the same one, and parsing a date costs more
-/// than all the rest of a line.
-#[derive(Debug, Default)]
-struct LastDate {
-    text: Vec<u8>,
-    at: Timestamp,
 }
 
 impl<R: BufRead> AccessLog<R> {
     /// A reader at the start.
     pub fn new(reader: R) -> Self {
-        let (date, buffer, shown) = (LastDate::default(), Vec::new(), Vec::new());
         Self {
-            reader,
-            buffer,
-            date,
-            lines: 0,
-            skipped: 0,
-            shown,
+            lines: Lines::new(reader),
+            date: LastDate::default(),
         }
     }
 
@@ -77,80 +45,101 @@ impl<R: BufRead> AccessLog<R> {
     ///
     /// What reading says, faults of the compression included.
     pub fn next_request(&mut self) -> io::Result<Option<Request<'_>>> {
-        loop {
-            self.buffer.clear();
-            if self.reader.read_until(b'\n', &mut self.buffer)? == 0 {
-                return Ok(None);
-            }
-            self.lines += 1;
-            let line = self.buffer.trim_ascii_end();
-            if line.is_empty() {
-                continue;
-            }
-            match parse(line, &mut self.date) {
+        while self.lines.advance()? {
+            match parse(self.lines.line(), &mut self.date) {
                 // The borrow checker cannot see that a returned borrow ends the loop, so what was
-                // found is kept as numbers and borrowed again below.
-                Ok((client, at)) => {
-                    let client = std::str::from_utf8(&self.buffer[..client]).unwrap_or_default();
+                // found is kept as numbers and borrowed again.
+                Ok(Request { client, at }) => {
+                    let bytes = client.len();
+                    let client = str::from_utf8(&self.lines.line()[..bytes]).unwrap_or_default();
                     return Ok(Some(Request { client, at }));
                 }
-                Err(expected) => {
-                    self.skipped += 1;
-                    if self.shown.len() < SHOWN_MAX {
-                        let found = &line[..line.len().min(SHOWN_BYTES_MAX)];
-                        let found = String::from_utf8_lossy(found).into_owned();
-                        self.shown.push(Unreadable {
-                            line: self.lines,
-                            expected,
-                            found,
-                        });
-                    }
-                }
+                Err(expected) => self.lines.refuse(expected),
             }
         }
+        Ok(None)
     }
 
     /// Lines read so far.
     pub const fn lines(&self) -> u64 {
-        self.lines
+        self.lines.number()
     }
 
     /// Lines that could not be read.
     pub const fn skipped(&self) -> u64 {
-        self.skipped
+        self.lines.skipped()
     }
 
     /// The first of them.
     pub fn unreadable(&self) -> &[Unreadable] {
-        &self.shown
+        self.lines.unreadable()
     }
 }
 
-/// The length of the client's address, and the instant; or what was expected.
-fn parse(line: &[u8], last: &mut LastDate) -> Result<(usize, Timestamp), &'static str> {
-    let client = line
+/// The date read last: neighbouring lines mostly bear the same minute, and parsing a date costs more
+/// than all the rest of a line.
+#[derive(Debug, Default)]
+pub(super) struct LastDate {
+    text: Vec<u8>,
+    at: Timestamp,
+}
+
+/// Where the seconds stand in `20/Feb/2016:00:00:45 -0500`.
+const SECONDS: std::ops::Range<usize> = 18..20;
+
+impl LastDate {
+    fn parse(&mut self, text: &[u8]) -> Option<Timestamp> {
+        if let Some(at) = self.same_minute(text) {
+            return Some(at);
+        }
+        let at = parse_date(text)?;
+        self.text.clear();
+        self.text.extend_from_slice(text);
+        self.at = at;
+        Some(at)
+    }
+
+    /// The instant, where the text differs from the last one in its seconds at most.
+    fn same_minute(&self, text: &[u8]) -> Option<Timestamp> {
+        let last = &self.text[..];
+        let same = text.len() == last.len()
+            && text.get(..SECONDS.start)? == last.get(..SECONDS.start)?
+            && text.get(SECONDS.end..)? == last.get(SECONDS.end..)?;
+        let (now, then) = (two_digits(text)?, two_digits(last)?);
+        let seconds = i64::from(now) - i64::from(then);
+        same.then(|| self.at.saturating_offset(seconds * 1_000_000))
+    }
+}
+
+/// The seconds of a date; none from 60 on, where it takes a calendar to say what is meant.
+fn two_digits(date: &[u8]) -> Option<u8> {
+    let [tens @ b'0'..=b'5', ones @ b'0'..=b'9'] = *date.get(SECONDS)? else {
+        return None;
+    };
+    Some((tens - b'0') * 10 + (ones - b'0'))
+}
+
+/// The request of a line; or what was expected.
+pub(super) fn parse<'a>(line: &'a [u8], last: &mut LastDate) -> Result<Request<'a>, &'static str> {
+    let space = line
         .iter()
         .position(|byte| *byte == b' ')
         .ok_or("a client address and a space")?;
-    if client == 0 || std::str::from_utf8(&line[..client]).is_err() {
-        return Err("a client address in UTF-8");
-    }
-    let open = line
-        .iter()
-        .position(|byte| *byte == b'[')
-        .ok_or("a date in brackets")?;
-    let rest = &line[open + 1..];
-    let close = rest
-        .iter()
-        .position(|byte| *byte == b']')
-        .ok_or("a date in brackets")?;
-    let text = &rest[..close];
-    if text != last.text {
-        last.at = parse_date(text).ok_or("a date as in 20/Feb/2016:00:00:45 -0500")?;
-        last.text.clear();
-        last.text.extend_from_slice(text);
-    }
-    Ok((client, last.at))
+    let client = str::from_utf8(&line[..space])
+        .ok()
+        .filter(|client| !client.is_empty())
+        .ok_or("a client address in UTF-8")?;
+    let in_brackets = |rest: &'a [u8]| {
+        let open = rest.iter().position(|byte| *byte == b'[')?;
+        let rest = &rest[open + 1..];
+        let close = rest.iter().position(|byte| *byte == b']')?;
+        Some(&rest[..close])
+    };
+    let date = in_brackets(&line[space..]).ok_or("a date in brackets")?;
+    let at = last
+        .parse(date)
+        .ok_or("a date as in 20/Feb/2016:00:00:45 -0500")?;
+    Ok(Request { client, at })
 }
 
 fn parse_date(text: &[u8]) -> Option<Timestamp> {
@@ -205,5 +194,28 @@ mod tests {
             unreadable[1].expected,
             "a date as in 20/Feb/2016:00:00:45 -0500"
         );
+    }
+    #[test]
+    fn a_date_is_read_the_same_beside_any_other() {
+        let dates = [
+            "20/Feb/2016:00:00:45 -0500",
+            "20/Feb/2016:00:00:03 -0500",
+            "20/Feb/2016:00:00:59 -0500",
+            "20/Feb/2016:00:01:00 -0500",
+            "20/Feb/2016:00:01:00 -0400",
+            "01/Jan/1970:00:00:10 +0000",
+            "01/Jan/1970:00:00:10 +0100",
+            "20/Feb/2016:00:00:x9 -0500",
+            "20/Feb/2016:00:00:61 -0500",
+            "31/Feb/2016:00:00:01 -0500",
+        ];
+        for first in dates {
+            let mut last = LastDate::default();
+            last.parse(first.as_bytes());
+            for second in dates {
+                let alone = LastDate::default().parse(second.as_bytes());
+                assert_eq!(last.parse(second.as_bytes()), alone, "{first} {second}");
+            }
+        }
     }
 }

@@ -7,13 +7,20 @@ use std::path::Path;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const XZ_MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
 
-/// The lines of a file, unpacked where it is gzip or xz.
+/// The lines of a file, unpacked where it is gzip or xz. `-` is stdin.
 ///
 /// # Errors
 ///
 /// What the file system says. Faults of the compression come while reading.
 pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
-    let mut file = BufReader::with_capacity(1 << 16, File::open(path)?);
+    if path == Path::new("-") {
+        return unpacked(io::stdin());
+    }
+    unpacked(File::open(path)?)
+}
+
+fn unpacked(packed: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {
+    let mut file = BufReader::with_capacity(1 << 16, packed);
     let magic = file.fill_buf()?;
     if magic.starts_with(&XZ_MAGIC) {
         return Ok(buffered(lzma_rust2::XzReader::new(file, true)));

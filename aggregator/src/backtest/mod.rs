@@ -1,0 +1,21 @@
+//! Recorded traffic under other limits: what would have been granted, and what refused?
+//!
+//! ```text
+//! read     files of rows ──► pairs (names as numbers) and a tape (calls in order)
+//! replay   the tape against each limits file: the engine's in-line rules, tallied
+//! report   tallies ──► one object for programs, tables for people
+//! ```
+//!
+//! Here calls are requests: each is asked of an ideal in-line limiter, in order of its stamp. Knows
+//! nothing of a running fleet. What stays true: memory grows with pairs and with what their windows
+//! hold, never with calls; and nothing is said of a recording that could not be read to its end.
+
+pub mod pairs;
+pub mod progress;
+pub mod read;
+pub mod replay;
+pub mod report;
+pub mod states;
+pub mod table;
+pub mod tally;
+pub mod tape;

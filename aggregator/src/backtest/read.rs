@@ -1,0 +1,315 @@
+//! Reads files of recorded traffic onto a tape.
+//!
+//! Knows forms of files only as rows. What stays true: a row that cannot be used is counted as skipped,
+//! with its line, and nothing of it reaches the tape; a file that ends too early is an error.
+
+use std::io;
+use std::num::NonZeroU32;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use tollgate_shared::names::{admit_domain, check_name};
+
+use super::pairs::Pairs;
+use super::tape::{Call, Order, Recorder, Tape};
+use crate::traffic::rows::Opened;
+use crate::traffic::{self, Columns, Kind, Row, Rows, TimeUnit, Unreadable};
+
+/// How rows are read.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// The resource of rows that name none.
+    pub resource: String,
+    /// The only resource to read; none: all.
+    pub only_resource: Option<String>,
+    /// The only domain to read, and that of rows that name none; none: all, and such rows are skipped.
+    pub only_domain: Option<String>,
+    /// What the columns of a CSV are called.
+    pub columns: Columns,
+    /// What numbers count where an instant stands.
+    pub unit: TimeUnit,
+    /// The min of rows that state none; none: all their copies.
+    pub min: Option<NonZeroU32>,
+    /// The order of calls.
+    pub order: Order,
+    /// Ends at the first row that cannot be read.
+    pub strict: bool,
+}
+
+/// One file to read.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// Where it is; `-` is stdin.
+    pub path: PathBuf,
+    /// How it is called in reports.
+    pub name: String,
+    /// Its form; none: told by its first line.
+    pub kind: Option<Kind>,
+}
+
+/// A row that was skipped.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Skipped {
+    /// The file.
+    pub input: String,
+    /// The line, counted from 1.
+    pub line: u64,
+    /// What was expected.
+    pub expected: &'static str,
+    /// How the line begins.
+    pub found: String,
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Rows, skipped ones included.
+    pub rows: u64,
+    /// Rows that could not be used.
+    pub skipped: u64,
+    /// Rows passed over because they are of another resource or domain than was asked for.
+    pub passed_over: u64,
+    /// The first that were skipped.
+    pub shown: Vec<Skipped>,
+    /// The forms of the files.
+    pub kinds: Vec<Kind>,
+}
+
+/// A recording, ready to be played.
+#[derive(Debug)]
+pub struct Recording {
+    /// Names.
+    pub pairs: Pairs,
+    /// Calls.
+    pub tape: Tape,
+    /// What was read.
+    pub counts: Counts,
+}
+
+/// Why there is no recording.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadFault {
+    /// A file is missing or cannot be opened.
+    #[error("{name}: {source}")]
+    Open {
+        /// The file.
+        name: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Reading failed under way.
+    #[error("{name}: line {line}: {source}")]
+    Io {
+        /// The file.
+        name: String,
+        /// The line that it failed in.
+        line: u64,
+        /// What happened.
+        source: io::Error,
+    },
+    /// A compressed file is damaged or cut off.
+    #[error("{name}: damaged or cut off after line {line}: {source}")]
+    Damaged {
+        /// The file.
+        name: String,
+        /// The last line that could be read.
+        line: u64,
+        /// What the unpacking says.
+        source: io::Error,
+    },
+    /// The temporary file failed.
+    #[error("temporary file: {0}")]
+    Temporary(io::Error),
+    /// A row is unreadable, and that was not to be.
+    #[error("{}: line {}: expected {}, found {:?}", .0.input, .0.line, .0.expected, .0.found)]
+    Row(Skipped),
+    /// No row of a file could be read.
+    #[error("{}: none of {rows} rows can be read; line {}: expected {}, found {:?}", .first.input, .first.line, .first.expected, .first.found)]
+    Nothing {
+        /// How many rows there are.
+        rows: u64,
+        /// The first of them.
+        first: Skipped,
+    },
+    /// There is not one row.
+    #[error("{name}: no rows, expected an access log, CSV or JSON Lines")]
+    Empty {
+        /// The file.
+        name: String,
+    },
+}
+
+/// Reads all files, one after another; `progress` hears of rows.
+///
+/// # Errors
+///
+/// [`ReadFault`].
+pub fn read(
+    inputs: &[Input],
+    reading: &Reading,
+    progress: &dyn Fn(u64),
+) -> Result<Recording, ReadFault> {
+    let mut reader = Reader {
+        reading,
+        pairs: Pairs::default(),
+        recorder: Recorder::new(reading.order),
+        counts: Counts::default(),
+    };
+    for input in inputs {
+        reader.file(input, progress)?;
+    }
+    Ok(Recording {
+        pairs: reader.pairs,
+        tape: reader.recorder.wind(),
+        counts: reader.counts,
+    })
+}
+
+struct Reader<'a> {
+    reading: &'a Reading,
+    pairs: Pairs,
+    recorder: Recorder,
+    counts: Counts,
+}
+
+/// How often progress is told.
+const PROGRESS_ROWS: u64 = 1 << 16;
+
+impl Reader<'_> {
+    fn file(&mut self, input: &Input, progress: &dyn Fn(u64)) -> Result<(), ReadFault> {
+        let name = || input.name.clone();
+        let reading = self.reading;
+        let reader =
+            traffic::open(&input.path).map_err(|source| opening(&input.path, name(), source))?;
+        let opened = Rows::open(reader, input.kind, &reading.columns, reading.unit)
+            .map_err(|source| under_way(name(), 1, source))?;
+        let mut rows = match opened {
+            Opened::Rows(rows) => rows,
+            Opened::Empty => return Err(ReadFault::Empty { name: name() }),
+            Opened::NoColumns(first) => return Err(ReadFault::Row(skipped(input, first))),
+        };
+        let mut temporary = None;
+        let failed = std::cell::Cell::new(false);
+        let read = rows.for_each(
+            &mut |row| {
+                let call = self.call(&row)?;
+                if let Some(call) = call
+                    && let Err(error) = self.recorder.push(call)
+                {
+                    failed.set(true);
+                    temporary.get_or_insert(error);
+                }
+                Ok(())
+            },
+            &mut |lines| {
+                if lines.rows().is_multiple_of(PROGRESS_ROWS) {
+                    progress(PROGRESS_ROWS);
+                }
+                match failed.get() || (reading.strict && 0 < lines.skipped()) {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            },
+        );
+        if let Some(error) = temporary {
+            return Err(ReadFault::Temporary(error));
+        }
+        let lines = rows.lines();
+        read.map_err(|source| under_way(name(), lines.number(), source))?;
+        let mut shown = lines.unreadable().iter().cloned();
+        let mut shown = shown.by_ref().map(|bad| skipped(input, bad)).peekable();
+        if let Some(first) = shown.peek() {
+            if reading.strict {
+                return Err(ReadFault::Row(first.clone()));
+            }
+            if lines.skipped() == lines.rows() {
+                return Err(ReadFault::Nothing {
+                    rows: lines.rows(),
+                    first: first.clone(),
+                });
+            }
+        }
+        if lines.rows() == 0 {
+            return Err(ReadFault::Empty { name: name() });
+        }
+        self.counts.rows += lines.rows();
+        self.counts.skipped += lines.skipped();
+        let room = SHOWN_MAX - self.counts.shown.len();
+        self.counts.shown.extend(shown.take(room));
+        self.counts.kinds.push(rows.kind());
+        Ok(())
+    }
+
+    /// The call of a row; none where it is not to be read.
+    fn call(&mut self, row: &Row<'_>) -> Result<Option<Call>, &'static str> {
+        let reading = self.reading;
+        let resource = match row.resource.as_deref() {
+            Some(resource) => {
+                check_name(resource)
+                    .map_err(|_| "a resource of 1 to 256 bytes without * and control characters")?;
+                resource
+            }
+            None => &reading.resource,
+        };
+        let domain = match (row.domain.as_deref(), &reading.only_domain) {
+            (Some(domain), _) => domain,
+            (None, Some(domain)) => domain,
+            (None, None) => return Err("a domain (or --domain for rows that name none)"),
+        };
+        // As an agent does: no name opens the door.
+        let domain = admit_domain(domain);
+        let other =
+            |only: &Option<String>, name: &str| only.as_deref().is_some_and(|only| only != name);
+        if other(&reading.only_resource, resource) || other(&reading.only_domain, &domain) {
+            self.counts.passed_over += 1;
+            return Ok(None);
+        }
+        let min = row.min.or(reading.min).unwrap_or(row.copies);
+        Ok(Some(Call {
+            at: row.at,
+            pair: self.pairs.number_of(resource, &domain),
+            copies: row.copies.get(),
+            min: min.min(row.copies).get(),
+            was_refused: false,
+        }))
+    }
+}
+
+/// How many skipped rows are kept to be shown.
+const SHOWN_MAX: usize = 10;
+
+fn skipped(input: &Input, bad: Unreadable) -> Skipped {
+    Skipped {
+        input: input.name.clone(),
+        line: bad.line,
+        expected: bad.expected,
+        found: bad.found,
+    }
+}
+
+fn opening(path: &Path, name: String, source: io::Error) -> ReadFault {
+    match is_damage(&source) && path != Path::new("-") {
+        true => ReadFault::Damaged {
+            name,
+            line: 0,
+            source,
+        },
+        false => ReadFault::Open { name, source },
+    }
+}
+
+fn under_way(name: String, line: u64, source: io::Error) -> ReadFault {
+    match is_damage(&source) {
+        true => ReadFault::Damaged { name, line, source },
+        false => ReadFault::Io { name, line, source },
+    }
+}
+
+/// Whether an error is about what stands in a file and not about reading it.
+fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof, Unsupported};
+    matches!(
+        error.kind(),
+        InvalidData | InvalidInput | UnexpectedEof | Unsupported
+    )
+}

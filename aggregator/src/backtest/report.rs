@@ -1,0 +1,465 @@
+//! What a backtest found, for programs.
+//!
+//! Instants are microseconds since the Unix epoch. `granted` and `refused` count calls and add up to
+//! `calls`; a call that was granted a part of its copies is granted; `hits` count copies. Lists are cut
+//! to a length; the numbers beside them are not. What stays true: fields are only ever added.
+
+use serde::Serialize;
+
+use super::pairs::Pairs;
+use super::read::{Counts, Skipped};
+use super::replay::Played;
+use super::tally::{Causes, PairTally, Timeline, USE_STEPS};
+use super::tape::{Extent, Order};
+
+/// The whole report.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    schema: &'static str,
+    /// What was read.
+    pub inputs: Inputs,
+    /// What each limits file made of it.
+    pub results: Vec<ResultReport>,
+}
+
+/// What was read.
+#[derive(Debug, Serialize)]
+pub struct Inputs {
+    /// Names of the files.
+    pub names: Vec<String>,
+    /// Their forms.
+    pub kinds: Vec<&'static str>,
+    /// Rows, skipped ones included.
+    pub rows: u64,
+    /// Rows that could not be used.
+    pub skipped: u64,
+    /// The first skipped row's line.
+    pub first_skipped_line: Option<u64>,
+    /// The first skipped rows.
+    pub skipped_shown: Vec<Skipped>,
+    /// Rows of other resources or domains than was asked for.
+    pub passed_over: u64,
+    /// `stamps` or `recorded`.
+    pub order: &'static str,
+    /// The least stamp.
+    pub first_us: u64,
+    /// The greatest stamp.
+    pub last_us: u64,
+    /// Calls stamped before the one that was recorded just before them.
+    pub stepped_back: u64,
+    /// By how much at most.
+    pub stepped_back_max_us: u64,
+    /// Pairs.
+    pub pairs: u64,
+    /// Domains.
+    pub domains: u64,
+}
+
+/// What one limits file made of it.
+#[derive(Debug, Serialize)]
+pub struct ResultReport {
+    /// The file.
+    pub limits: String,
+    /// Calls.
+    pub calls: u64,
+    /// Calls granted.
+    pub granted: u64,
+    /// Calls refused.
+    pub refused: u64,
+    /// Refused calls of all.
+    pub refused_share: f64,
+    /// Calls refused here that were let through when they were recorded.
+    pub excess: u64,
+    /// Calls on resources without limits on rates; they are granted.
+    pub unlimited: u64,
+    /// Hits that calls asked for.
+    pub hits: u64,
+    /// Hits granted.
+    pub hits_granted: u64,
+    /// Hits refused.
+    pub hits_refused: u64,
+    /// Domains that called.
+    pub domains: u64,
+    /// Domains of which a call was refused.
+    pub domains_refused: u64,
+    /// Pairs that calls were made on.
+    pub pairs: u64,
+    /// Pairs of which a call was refused.
+    pub pairs_refused: u64,
+    /// By resource, ascending by name.
+    pub resources: Vec<ResourceReport>,
+    /// The pairs with the most refused calls.
+    pub worst: Vec<PairReport>,
+    /// The pairs that were refused first.
+    pub first_refusals: Vec<PairReport>,
+    /// The pairs with the longest stretches of refused calls.
+    pub longest_refusals: Vec<PairReport>,
+    /// Against the first limits file; absent for that one.
+    pub compared: Option<Compared>,
+    /// Hits over time.
+    pub timeline: TimelineReport,
+}
+
+/// Of one resource.
+#[derive(Debug, Serialize)]
+pub struct ResourceReport {
+    /// Its name.
+    pub resource: String,
+    /// Calls.
+    pub calls: u64,
+    /// Calls granted.
+    pub granted: u64,
+    /// Calls refused.
+    pub refused: u64,
+    /// Calls refused here that were let through when they were recorded.
+    pub excess: u64,
+    /// Domains that called.
+    pub domains: u64,
+    /// Domains of which a call was refused.
+    pub domains_refused: u64,
+    /// Refused calls by what refused them.
+    pub refused_by: Causes,
+    /// How full limits were after a call, over all calls; none without limits.
+    pub use_by_call: Option<Percentiles>,
+    /// The fullest that a domain's limits were, over all domains; none without limits.
+    pub use_by_domain: Option<Percentiles>,
+}
+
+/// Shares of a limit: 1 is full.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Percentiles {
+    /// Half are at most so full.
+    pub p50: f64,
+    /// Nine in ten.
+    pub p90: f64,
+    /// 99 in a hundred.
+    pub p99: f64,
+    /// 999 in a thousand.
+    pub p999: f64,
+    /// All.
+    pub max: f64,
+}
+
+/// Of one pair.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PairReport {
+    /// Its resource.
+    pub resource: String,
+    /// Its domain.
+    pub domain: String,
+    /// Calls.
+    pub calls: u64,
+    /// Calls granted.
+    pub granted: u64,
+    /// Calls refused.
+    pub refused: u64,
+    /// Calls refused here that were let through when they were recorded.
+    pub excess: u64,
+    /// The first refused call.
+    pub first_refused_us: Option<u64>,
+    /// The longest stretch of refused calls without a granted one: its first call.
+    pub longest_refusal_from_us: Option<u64>,
+    /// From its first call to its last.
+    pub longest_refusal_us: Option<u64>,
+    /// How many calls it has.
+    pub longest_refusal_calls: u64,
+}
+
+/// Who fares otherwise than under the first limits file.
+#[derive(Debug, Serialize)]
+pub struct Compared {
+    /// The first limits file.
+    pub with: String,
+    /// Pairs that are refused here and not there.
+    pub newly_refused: Change,
+    /// Pairs that are refused there and not here.
+    pub no_longer_refused: Change,
+}
+
+/// Some pairs.
+#[derive(Debug, Serialize)]
+pub struct Change {
+    /// How many there are.
+    pub pairs: u64,
+    /// Calls refused on them, by the file that refuses them.
+    pub refused: u64,
+    /// Those with the most such calls.
+    pub shown: Vec<PairReport>,
+}
+
+/// Hits over time.
+#[derive(Debug, Serialize)]
+pub struct TimelineReport {
+    /// Where the first stretch begins.
+    pub from_us: u64,
+    /// How long each is.
+    pub stretch_us: u64,
+    /// Hits asked for in each.
+    pub hits: Vec<u64>,
+    /// Hits granted in each.
+    pub granted: Vec<u64>,
+    /// Hits refused in each.
+    pub refused: Vec<u64>,
+}
+
+impl Report {
+    /// The report of a recording that was played against limits files.
+    pub fn new(inputs: Inputs, results: Vec<ResultReport>) -> Self {
+        Self {
+            schema: "tollgate.backtest/1",
+            inputs,
+            results,
+        }
+    }
+}
+
+impl Inputs {
+    /// What was read from files of these names.
+    pub fn new(
+        names: Vec<String>,
+        counts: &Counts,
+        pairs: &Pairs,
+        extent: Extent,
+        order: Order,
+    ) -> Self {
+        Self {
+            names,
+            kinds: counts.kinds.iter().map(|kind| kind.name()).collect(),
+            rows: counts.rows,
+            skipped: counts.skipped,
+            first_skipped_line: counts.shown.first().map(|first| first.line),
+            skipped_shown: counts.shown.clone(),
+            passed_over: counts.passed_over,
+            order: match order {
+                Order::Stamps => "stamps",
+                Order::Recorded => "recorded",
+            },
+            first_us: extent.first.as_micros(),
+            last_us: extent.last.as_micros(),
+            stepped_back: extent.stepped_back,
+            stepped_back_max_us: extent.stepped_back_max.as_micros(),
+            pairs: pairs.all().len() as u64,
+            domains: pairs.domains_len() as u64,
+        }
+    }
+}
+
+impl ResultReport {
+    /// What a limits file made of a recording, with lists of so many pairs; compared with the first
+    /// file's where this is another.
+    pub fn new(
+        limits: &str,
+        played: &Played,
+        first: Option<(&str, &Played)>,
+        pairs: &Pairs,
+        listed: usize,
+    ) -> Self {
+        let sum = |of: fn(&PairTally) -> u64| played.pairs.iter().map(of).sum::<u64>();
+        let (calls, granted) = (sum(|of| of.asked.calls), sum(|of| of.granted.calls));
+        let (hits, hits_granted) = (sum(|of| of.asked.hits), sum(|of| of.granted.hits));
+        let lists = Lists {
+            pairs,
+            played,
+            listed,
+        };
+        let refused_pairs = played.pairs.iter().filter(|of| 0 < of.refused()).count();
+        Self {
+            limits: limits.to_owned(),
+            calls,
+            granted,
+            refused: calls - granted,
+            refused_share: share(calls - granted, calls),
+            excess: sum(|of| of.excess),
+            unlimited: played.unlimited,
+            hits,
+            hits_granted,
+            hits_refused: hits - hits_granted,
+            domains: pairs.domains_len() as u64,
+            domains_refused: domains_refused(pairs, played),
+            pairs: pairs.all().len() as u64,
+            pairs_refused: refused_pairs as u64,
+            resources: resources(pairs, played),
+            worst: lists.by(|_, of| (u64::MAX - of.refused(), of.first_refused.as_micros())),
+            first_refusals: lists.by(|_, of| (of.first_refused.as_micros(), 0)),
+            longest_refusals: lists.by(|_, of| {
+                let longest = of.longest;
+                (
+                    u64::MAX - longest.span().as_micros(),
+                    u64::MAX - longest.calls,
+                )
+            }),
+            compared: first.map(|(with, first)| Compared {
+                with: with.to_owned(),
+                newly_refused: change(pairs, played, first, listed),
+                no_longer_refused: change(pairs, first, played, listed),
+            }),
+            timeline: TimelineReport::new(&played.timeline),
+        }
+    }
+}
+
+/// Lists of refused pairs.
+struct Lists<'a> {
+    pairs: &'a Pairs,
+    played: &'a Played,
+    listed: usize,
+}
+
+impl Lists<'_> {
+    /// The refused pairs with the least keys; of equal ones those that appeared first.
+    fn by(&self, key: impl Fn(u32, &PairTally) -> (u64, u64)) -> Vec<PairReport> {
+        let refused = self.played.pairs.iter().enumerate();
+        let refused = refused.filter(|(_, of)| 0 < of.refused());
+        let keyed = refused.map(|(number, of)| (key(number as u32, of), number as u32));
+        let mut keyed: Vec<_> = keyed.collect();
+        keyed.sort_unstable();
+        keyed.truncate(self.listed);
+        let report = |(_, number): &(_, u32)| {
+            PairReport::new(self.pairs, *number, &self.played.pairs[*number as usize])
+        };
+        keyed.iter().map(report).collect()
+    }
+}
+
+/// The pairs that `here` refuses and `there` does not.
+fn change(pairs: &Pairs, here: &Played, there: &Played, listed: usize) -> Change {
+    let only_here = |number: u32, of: &PairTally| {
+        0 < of.refused() && there.pairs[number as usize].refused() == 0
+    };
+    let numbers = here.pairs.iter().enumerate();
+    let mut numbers: Vec<(u64, u32)> = numbers
+        .filter(|(number, of)| only_here(*number as u32, of))
+        .map(|(number, of)| (u64::MAX - of.refused(), number as u32))
+        .collect();
+    numbers.sort_unstable();
+    let report =
+        |(_, number): &(u64, u32)| PairReport::new(pairs, *number, &here.pairs[*number as usize]);
+    Change {
+        pairs: numbers.len() as u64,
+        refused: numbers.iter().map(|(rank, _)| u64::MAX - rank).sum(),
+        shown: numbers.iter().take(listed).map(report).collect(),
+    }
+}
+
+fn domains_refused(pairs: &Pairs, played: &Played) -> u64 {
+    let mut refused = vec![false; pairs.domains_len()];
+    for (pair, of) in pairs.all().iter().zip(&played.pairs) {
+        refused[pair.domain as usize] |= 0 < of.refused();
+    }
+    refused.iter().filter(|refused| **refused).count() as u64
+}
+
+fn resources(pairs: &Pairs, played: &Played) -> Vec<ResourceReport> {
+    let blank = |(name, tally): (&str, &super::tally::ResourceTally)| ResourceReport {
+        resource: name.to_owned(),
+        calls: 0,
+        granted: 0,
+        refused: 0,
+        excess: 0,
+        domains: 0,
+        domains_refused: 0,
+        refused_by: tally.causes,
+        use_by_call: Percentiles::of(&tally.used),
+        use_by_domain: None,
+    };
+    let named = pairs.resources().zip(&played.resources);
+    let mut reports: Vec<ResourceReport> = named.map(blank).collect();
+    let mut used = vec![vec![0u64; USE_STEPS + 1]; reports.len()];
+    for (pair, of) in pairs.all().iter().zip(&played.pairs) {
+        let report = &mut reports[pair.resource as usize];
+        report.calls += of.asked.calls;
+        report.granted += of.granted.calls;
+        report.refused += of.refused();
+        report.excess += of.excess;
+        report.domains += 1;
+        report.domains_refused += u64::from(0 < of.refused());
+        used[pair.resource as usize][usize::from(of.used_max)] += 1;
+    }
+    for (report, used) in reports.iter_mut().zip(&used) {
+        if report.use_by_call.is_some() {
+            report.use_by_domain = Percentiles::of(used);
+        }
+    }
+    reports.sort_by(|a, b| a.resource.cmp(&b.resource));
+    reports
+}
+
+impl Percentiles {
+    /// Of so many at each step; none of nothing.
+    fn of(steps: &[u64]) -> Option<Self> {
+        let total: u64 = steps.iter().sum();
+        let at = |permille: u64| {
+            // The least step that so many are at or below.
+            let wanted = (u128::from(total) * u128::from(permille)).div_ceil(1_000);
+            let mut passed = 0u128;
+            let step = steps.iter().position(|count| {
+                passed += u128::from(*count);
+                wanted <= passed && 0 < passed
+            });
+            step.unwrap_or(USE_STEPS) as f64 / USE_STEPS as f64
+        };
+        (0 < total).then(|| Self {
+            p50: at(500),
+            p90: at(900),
+            p99: at(990),
+            p999: at(999),
+            max: at(1_000),
+        })
+    }
+}
+
+impl PairReport {
+    fn new(pairs: &Pairs, number: u32, of: &PairTally) -> Self {
+        let (resource, domain) = pairs.names(number);
+        let refused = 0 < of.refused();
+        let of_refused = |micros: u64| refused.then_some(micros);
+        Self {
+            resource: resource.to_owned(),
+            domain: domain.to_owned(),
+            calls: of.asked.calls,
+            granted: of.granted.calls,
+            refused: of.refused(),
+            excess: of.excess,
+            first_refused_us: of_refused(of.first_refused.as_micros()),
+            longest_refusal_from_us: of_refused(of.longest.from.as_micros()),
+            longest_refusal_us: of_refused(of.longest.span().as_micros()),
+            longest_refusal_calls: of.longest.calls,
+        }
+    }
+}
+
+impl TimelineReport {
+    fn new(timeline: &Timeline) -> Self {
+        let of = |of: fn(&(u64, u64)) -> u64| timeline.stretches.iter().map(of).collect();
+        Self {
+            from_us: timeline.from.as_micros(),
+            stretch_us: timeline.width.as_micros(),
+            hits: of(|(asked, _)| *asked),
+            granted: of(|(_, granted)| *granted),
+            refused: of(|(asked, granted)| asked - granted),
+        }
+    }
+}
+
+/// A part of a whole; 0 of nothing.
+fn share(part: u64, whole: u64) -> f64 {
+    match whole {
+        0 => 0.0,
+        whole => part as f64 / whole as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_the_least_step_that_so_many_are_at_or_below() {
+        let mut steps = vec![0; USE_STEPS + 1];
+        (steps[100], steps[500], steps[1_000]) = (90, 9, 1);
+        let of = Percentiles::of(&steps).expect("some");
+        assert_eq!((of.p50, of.p90, of.p99), (0.1, 0.1, 0.5));
+        assert_eq!((of.p999, of.max), (1.0, 1.0));
+        assert_eq!(Percentiles::of(&[0, 0]), None);
+    }
+}

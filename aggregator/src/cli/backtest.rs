@@ -1,0 +1,299 @@
+//! `tollgate backtest`: recorded traffic under other limits.
+//!
+//! ```text
+//! tollgate backtest --limits now.toml --limits then.toml access.log.xz
+//! tollgate backtest --limits now.toml --csv calls.csv --format json
+//! ```
+//!
+//! Refusals are what was asked about, so a backtest that finds some ends well.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use tollgate_engine::limits::{Limits, Resource};
+use tollgate_shared::names::check_name;
+
+use super::exit::{Exit, Failure};
+use super::output::Format;
+use super::{Global, input_name, read_input};
+use crate::backtest::progress::Progress;
+use crate::backtest::read::{self, Input, ReadFault, Reading, Recording};
+use crate::backtest::replay::{self, Played};
+use crate::backtest::report::{Inputs, Report, ResultReport};
+use crate::backtest::table;
+use crate::backtest::tape::Order;
+use crate::traffic::{Columns, Kind, TimeUnit};
+
+/// The resource of requests that name none.
+const RESOURCE: &str = "http.requests";
+
+/// What `backtest` takes.
+#[derive(Debug, clap::Args)]
+pub struct BacktestArgs {
+    /// Recorded traffic: access logs, CSV, JSON Lines, told by their first line; also .gz and .xz; `-`
+    /// is stdin
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Access logs (combined or common format)
+    #[arg(long, value_name = "FILE")]
+    pub access_log: Vec<PathBuf>,
+    /// CSV with the columns t, resource, domain, copies, min
+    #[arg(long, value_name = "FILE")]
+    pub csv: Vec<PathBuf>,
+    /// JSON Lines with the members t, resource, domain, copies, min
+    #[arg(long, value_name = "FILE")]
+    pub jsonl: Vec<PathBuf>,
+    /// A limits document; more of them are compared with the first
+    #[arg(
+        id = "limits",
+        long = "limits",
+        env = "TOLLGATE_LIMITS",
+        value_name = "FILE",
+        action = clap::ArgAction::Append
+    )]
+    pub limits: Vec<PathBuf>,
+    /// The resource of rows that name none [default: http.requests]; of those that do, only this one
+    #[arg(long)]
+    pub resource: Option<String>,
+    /// The domain of rows that name none; of those that do, only this one
+    #[arg(long)]
+    pub domain: Option<String>,
+    /// What a column of a CSV is called, as in t=TIMESTAMP or copies=tokens
+    #[arg(long = "column", value_name = "FIELD=NAME")]
+    pub columns: Vec<String>,
+    /// What a number counts where an instant stands; `auto` tells by its size
+    #[arg(long, value_enum, default_value_t)]
+    pub time_unit: TimeUnit,
+    /// The least number of copies that is of use to rows that do not say so [default: all]
+    #[arg(long, value_name = "COPIES")]
+    pub min: Option<NonZeroU32>,
+    /// Plays calls in the order of the recording, not of their stamps
+    #[arg(long)]
+    pub as_recorded: bool,
+    /// Refuses a recording with a row that cannot be read
+    #[arg(long)]
+    pub strict: bool,
+    /// How many pairs each list shows
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub limit: usize,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Where an input cannot be read, or is bad.
+pub fn run(global: &Global, args: &BacktestArgs) -> Result<Exit, Failure> {
+    let reading = reading(args)?;
+    let inputs = inputs(args)?;
+    let limits = limits(args)?;
+    let mut output = global.open_output()?;
+    let progress = Progress::new(global.quiet);
+    let recording = read::read(&inputs, &reading, &|rows| progress.rows(rows)).map_err(failure)?;
+    expect_configured(&recording, &limits, &reading)?;
+    let played = play(&recording, &limits, &progress)?;
+    progress.end();
+    let report = report(args, &inputs, &reading, &recording, &limits, &played);
+    match global.format {
+        Format::Json => output.json(&report)?,
+        Format::Text => output.line(table::page(&report).trim_end())?,
+    }
+    output.finish()?;
+    Ok(Exit::Done)
+}
+
+fn usage(text: impl std::fmt::Display) -> Failure {
+    Failure::Usage(format!("backtest: {text}"))
+}
+
+fn reading(args: &BacktestArgs) -> Result<Reading, Failure> {
+    for (flag, name) in [("--resource", &args.resource), ("--domain", &args.domain)] {
+        if let Some(name) = name {
+            check_name(name).map_err(|fault| usage(format_args!("{flag} {name:?} {fault}")))?;
+        }
+    }
+    let mut columns = Columns::default();
+    for stated in &args.columns {
+        let (field, name) = stated.split_once('=').unwrap_or((stated, ""));
+        let column = match field {
+            "t" => &mut columns.t,
+            "resource" => &mut columns.resource,
+            "domain" => &mut columns.domain,
+            "copies" => &mut columns.copies,
+            "min" => &mut columns.min,
+            _ => {
+                return Err(usage(format_args!(
+                    "--column {stated:?}: expected t, resource, domain, copies or min before the `=`"
+                )));
+            }
+        };
+        if name.is_empty() {
+            return Err(usage(format_args!(
+                "--column {stated:?}: expected FIELD=NAME"
+            )));
+        }
+        name.clone_into(column);
+    }
+    Ok(Reading {
+        resource: args.resource.clone().unwrap_or_else(|| RESOURCE.to_owned()),
+        only_resource: args.resource.clone(),
+        only_domain: args.domain.clone(),
+        columns,
+        unit: args.time_unit,
+        min: args.min,
+        order: match args.as_recorded {
+            true => Order::Recorded,
+            false => Order::Stamps,
+        },
+        strict: args.strict,
+    })
+}
+
+fn inputs(args: &BacktestArgs) -> Result<Vec<Input>, Failure> {
+    let of_kind = |paths: &[PathBuf], kind| -> Vec<Input> {
+        let input = |path: &PathBuf| Input {
+            path: path.clone(),
+            name: input_name(path),
+            kind,
+        };
+        paths.iter().map(input).collect()
+    };
+    let inputs = [
+        of_kind(&args.files, None),
+        of_kind(&args.access_log, Some(Kind::AccessLog)),
+        of_kind(&args.csv, Some(Kind::Csv)),
+        of_kind(&args.jsonl, Some(Kind::JsonLines)),
+    ]
+    .concat();
+    if inputs.is_empty() {
+        return Err(usage(
+            "expected recorded traffic: a file, --access-log, --csv or --jsonl",
+        ));
+    }
+    Ok(inputs)
+}
+
+/// A limits document, with its name.
+struct Document {
+    name: String,
+    limits: Limits,
+}
+
+fn limits(args: &BacktestArgs) -> Result<Vec<Document>, Failure> {
+    if args.limits.is_empty() {
+        return Err(usage("expected --limits FILE"));
+    }
+    let document = |path: &PathBuf| {
+        let name = input_name(path);
+        match Limits::parse(&read_input(path)?) {
+            Ok(limits) => Ok(Document { name, limits }),
+            Err(faults) => Err(Failure::Data(faults.in_file(&name).to_string())),
+        }
+    };
+    args.limits.iter().map(document).collect()
+}
+
+/// A recording of which nothing is limited says nothing about limits: mostly a name is misspelt.
+fn expect_configured(
+    recording: &Recording,
+    limits: &[Document],
+    reading: &Reading,
+) -> Result<(), Failure> {
+    let names = recording.pairs.resources();
+    for document in limits {
+        let limits = &document.limits;
+        if names.clone().any(|name| limits.rate(name).is_some()) {
+            continue;
+        }
+        let recorded = names.clone().next().unwrap_or(&reading.resource);
+        let known: Vec<&str> = limits.rates().map(|rate| rate.name()).collect();
+        let also = match limits.resource(recorded) {
+            Some(Resource::Copies(_)) => " (it is limited in copies)",
+            _ => "",
+        };
+        return Err(Failure::Data(format!(
+            "{}: no limits on the rate of {recorded:?}{also}, nor of any other recorded resource, expected one of: {} (or --resource)",
+            document.name,
+            match known.is_empty() {
+                true => "(none)".to_owned(),
+                false => known.join(", "),
+            }
+        )));
+    }
+    Ok(())
+}
+
+/// Plays the recording against all documents, as many at once as there are cores.
+fn play(
+    recording: &Recording,
+    limits: &[Document],
+    progress: &Progress,
+) -> Result<Vec<Played>, Failure> {
+    let calls = recording.tape.extent().entries;
+    progress.play(calls.saturating_mul(limits.len() as u64));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut played = Vec::with_capacity(limits.len());
+    for documents in limits.chunks(cores) {
+        let results = std::thread::scope(|scope| {
+            let play = |document: &Document| {
+                let (tape, pairs) = (&recording.tape, &recording.pairs);
+                replay::play(tape, pairs, &document.limits, &|calls| {
+                    progress.calls(calls)
+                })
+            };
+            let threads: Vec<_> = documents
+                .iter()
+                .map(|document| scope.spawn(move || play(document)))
+                .collect();
+            let joined = threads.into_iter().map(|thread| thread.join());
+            joined.collect::<Vec<_>>()
+        });
+        for result in results {
+            let result = result.map_err(|_| Failure::Bug("a replay panicked".to_owned()))?;
+            played.push(result.map_err(|error| failure(ReadFault::Temporary(error)))?);
+        }
+    }
+    Ok(played)
+}
+
+fn report(
+    args: &BacktestArgs,
+    inputs: &[Input],
+    reading: &Reading,
+    recording: &Recording,
+    limits: &[Document],
+    played: &[Played],
+) -> Report {
+    let pairs = &recording.pairs;
+    let names = inputs.iter().map(|input| input.name.clone()).collect();
+    let extent = recording.tape.extent();
+    let result = |number: usize| {
+        let first = (0 < number).then(|| (&*limits[0].name, &played[0]));
+        ResultReport::new(
+            &limits[number].name,
+            &played[number],
+            first,
+            pairs,
+            args.limit,
+        )
+    };
+    Report::new(
+        Inputs::new(names, &recording.counts, pairs, extent, reading.order),
+        (0..limits.len()).map(result).collect(),
+    )
+}
+
+fn failure(fault: ReadFault) -> Failure {
+    match fault {
+        ReadFault::Open { name, source } => Failure::Input { name, source },
+        ReadFault::Io { name, line, source } => Failure::Io {
+            name: format!("{name}: line {line}"),
+            source,
+        },
+        ReadFault::Temporary(source) => Failure::Io {
+            name: "temporary file".to_owned(),
+            source,
+        },
+        fault => Failure::Data(fault.to_string()),
+    }
+}
