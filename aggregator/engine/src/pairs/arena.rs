@@ -1,13 +1,15 @@
 //! Blocks of fixed sizes, in chunks: where stored pairs lie.
 //!
 //! ```text
-//! class 0   32 bytes a block, 128 blocks a chunk          class 12   128 bytes a block
+//! chunk     8 kilobytes, of whatever class          class 0   256 blocks of 32 bytes
 //! block     identity (16) | first byte of the state, FF if the block is free | …
+//! handle    class (4 bits) | chunk of the class (20) | block in the chunk (8)
 //! ```
 //!
 //! Pairs grow and shrink, so blocks of every size come free. Where too many of one size are free, the
 //! last block in use moves into a hole and its chunk is given back: the arena is as large as what lies
-//! in it. Chunks themselves never move, so nothing pauses while it grows. A frozen copy shares the
+//! in it, and because all chunks are of one size, what one class gave back another takes. Chunks
+//! themselves never move, so nothing pauses while it grows. A frozen copy shares the
 //! chunks; the first change to a shared chunk copies that chunk alone. Knows nothing of what a state
 //! means. What stays true: of each class the blocks below `used` are in use or on its list of free
 //! ones, and marked so.
@@ -24,14 +26,17 @@ const SIZES: [usize; 13] = [32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 1
 const IDENTITY_BYTES: usize = 16;
 /// The most bytes of a state that a block holds.
 pub(super) const STATE_BYTES_MAX: usize = SIZES[SIZES.len() - 1] - IDENTITY_BYTES;
-/// Blocks of a chunk: four kilobytes and more. To copy five hundred shared ones, as the record after
-/// a freeze may have to, takes about a millisecond; so does sharing those of a million pairs.
-const CHUNK_BLOCKS: u32 = 128;
+/// Bytes of a chunk. To copy five hundred shared ones, as the record after a freeze may have to, takes
+/// about a millisecond; so does sharing those of a million pairs.
+const CHUNK_BYTES: usize = 8_192;
 /// Free blocks of a class that do no harm, and one in how many may be free beyond them.
-const FREE_MIN: u32 = 2 * CHUNK_BLOCKS;
+const FREE_MIN: u32 = 256;
 const FREE_ONE_IN: u32 = 16;
-/// Bits of a handle that number the block within its class.
+/// Bits of a handle that number the block within its class, and of these the ones that number it
+/// within its chunk.
 const NUMBER_BITS: u32 = 28;
+const SLOT_BITS: u32 = 8;
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 /// The first byte of a state that no state has.
 const FREE: u8 = 0xff;
 /// No block.
@@ -55,7 +60,7 @@ struct Class {
     /// The block that came free last: the others follow it, each with its neighbours' numbers.
     free: u32,
     free_len: u32,
-    /// Blocks that are in use or free.
+    /// The first block that was never used: those below it are in use or free.
     used: u32,
 }
 
@@ -89,10 +94,10 @@ impl Handle {
 }
 
 impl Memory {
-    /// So many bytes, all marked as free blocks are.
-    fn new(len: usize) -> Self {
+    /// Blocks that are all marked as free.
+    fn new() -> Self {
         const LINE_BYTES: usize = 64;
-        let bytes = vec![FREE; len + LINE_BYTES].into_boxed_slice();
+        let bytes = vec![FREE; CHUNK_BYTES + LINE_BYTES].into_boxed_slice();
         let over = bytes.as_ptr() as usize % LINE_BYTES;
         Self {
             bytes,
@@ -111,10 +116,8 @@ impl Memory {
     }
 
     fn copy(&self) -> Self {
-        const LINE_BYTES: usize = 64;
-        let len = self.bytes.len() - LINE_BYTES;
-        let mut copy = Self::new(len);
-        copy.bytes_mut()[..len].copy_from_slice(&self.bytes()[..len]);
+        let mut copy = Self::new();
+        copy.bytes_mut()[..CHUNK_BYTES].copy_from_slice(&self.bytes()[..CHUNK_BYTES]);
         copy
     }
 }
@@ -161,6 +164,30 @@ impl Clone for Memory {
     }
 }
 
+/// Blocks of a chunk.
+const fn blocks_of(size: usize) -> u32 {
+    (CHUNK_BYTES / size) as u32
+}
+
+const _: () = assert!(blocks_of(SIZES[0]) <= 1 << SLOT_BITS);
+
+/// The number behind a block's.
+#[inline]
+fn behind(size: usize, number: u32) -> u32 {
+    match (number & SLOT_MASK) + 1 == blocks_of(size) {
+        true => ((number >> SLOT_BITS) + 1) << SLOT_BITS,
+        false => number + 1,
+    }
+}
+
+/// The number before a block's, which is not the first.
+fn before(size: usize, number: u32) -> u32 {
+    match number & SLOT_MASK {
+        0 => number - (1 << SLOT_BITS) + blocks_of(size) - 1,
+        _ => number - 1,
+    }
+}
+
 impl Class {
     const EMPTY: Self = Self {
         chunks: Vec::new(),
@@ -171,14 +198,14 @@ impl Class {
 
     #[inline]
     fn block(&self, size: usize, number: u32) -> &[u8] {
-        let start = (number % CHUNK_BLOCKS) as usize * size;
-        &self.chunks[(number / CHUNK_BLOCKS) as usize].bytes()[start..start + size]
+        let start = (number & SLOT_MASK) as usize * size;
+        &self.chunks[(number >> SLOT_BITS) as usize].bytes()[start..start + size]
     }
 
     #[inline]
     fn block_mut(&mut self, size: usize, number: u32) -> &mut [u8] {
-        let start = (number % CHUNK_BLOCKS) as usize * size;
-        &mut self.chunks[(number / CHUNK_BLOCKS) as usize].bytes_mut()[start..start + size]
+        let start = (number & SLOT_MASK) as usize * size;
+        &mut self.chunks[(number >> SLOT_BITS) as usize].bytes_mut()[start..start + size]
     }
 
     fn is_free(&self, size: usize, number: u32) -> bool {
@@ -230,25 +257,27 @@ impl Class {
             self.take_free(size, number);
             return Some(number);
         }
-        if self.used == (1 << NUMBER_BITS) - 1 {
+        let chunk = (self.used >> SLOT_BITS) as usize;
+        if chunk == 1 << (NUMBER_BITS - SLOT_BITS) {
             return None;
         }
-        if self.used == self.chunks.len() as u32 * CHUNK_BLOCKS {
-            let memory = Memory::new(size * CHUNK_BLOCKS as usize);
-            self.chunks.push(Chunk::Own(memory));
+        if chunk == self.chunks.len() {
+            self.chunks.push(Chunk::Own(Memory::new()));
         }
-        self.used += 1;
-        Some(self.used - 1)
+        let number = self.used;
+        self.used = behind(size, number);
+        Some(number)
     }
 
     /// Whether more blocks are free than should be.
-    fn is_sparse(&self) -> bool {
-        FREE_MIN + self.used / FREE_ONE_IN < self.free_len
+    fn is_sparse(&self, size: usize) -> bool {
+        let used = (self.used >> SLOT_BITS) * blocks_of(size) + (self.used & SLOT_MASK);
+        FREE_MIN + used / FREE_ONE_IN < self.free_len
     }
 
     /// Gives up the last block: gives where it went, if it was in use.
     fn shrink(&mut self, size: usize) -> Option<(u32, u32)> {
-        let last = self.used - 1;
+        let last = before(size, self.used);
         let moved = match self.is_free(size, last) {
             true => {
                 self.take_free(size, last);
@@ -265,7 +294,7 @@ impl Class {
         };
         self.used = last;
         // One empty chunk is kept, so that a class at the edge of one does not go to and fro.
-        let needed = self.used.div_ceil(CHUNK_BLOCKS) as usize + 1;
+        let needed = self.used.div_ceil(1 << SLOT_BITS) as usize + 1;
         self.chunks.truncate(needed);
         moved
     }
@@ -288,11 +317,17 @@ impl Arena {
         needed <= size && size - needed < WORTH_BYTES
     }
 
+    /// The class of the smallest blocks that hold a state.
+    fn index_of(state: &[u8]) -> Option<usize> {
+        let needed = IDENTITY_BYTES + state.len();
+        SIZES.iter().position(|size| needed <= *size)
+    }
+
     /// A block for a state of at most [`STATE_BYTES_MAX`] bytes; none if there are as many as can be
     /// numbered.
     pub fn insert(&mut self, identity: Identity, state: &[u8]) -> Option<Handle> {
         let needed = IDENTITY_BYTES + state.len();
-        let index = SIZES.iter().position(|size| needed <= *size)?;
+        let index = Self::index_of(state)?;
         let number = self.classes[index].take(SIZES[index])?;
         let block = self.classes[index].block_mut(SIZES[index], number);
         block[..IDENTITY_BYTES].copy_from_slice(&identity.0.to_le_bytes());
@@ -315,7 +350,7 @@ impl Arena {
         self.classes[class].put_free(size, handle.number());
         std::array::from_fn(|_| {
             let class = &mut self.classes[class];
-            let moved = class.is_sparse().then(|| class.shrink(size)).flatten();
+            let moved = class.is_sparse(size).then(|| class.shrink(size)).flatten();
             moved.map(|(from, to)| Moved {
                 from: Handle::new(handle.class(), from),
                 to: Handle::new(handle.class(), to),
@@ -362,7 +397,7 @@ impl Arena {
                 return Some((None, handle));
             }
             *blocks -= 1;
-            number += 1;
+            number = behind(SIZES[index], number);
             if self.state(handle)[0] != FREE {
                 return Some((Some(handle), Handle::new(index, number)));
             }
@@ -446,7 +481,8 @@ mod tests {
         }
         assert_eq!(all(&arena).len(), 2_000);
         let chunks: usize = arena.classes.iter().map(|class| class.chunks.len()).sum();
-        assert!(chunks * CHUNK_BLOCKS as usize <= 2_700, "{chunks}");
+        let blocks = blocks_of(SIZES[Arena::index_of(&state(7)).expect("a class")]);
+        assert!(chunks * blocks as usize <= 2_700, "{chunks}");
     }
 
     #[test]
