@@ -350,38 +350,51 @@ impl Hub {
         if counts == told {
             return;
         }
-        Counters::add(
-            &counters.batches_sent,
-            counts.batches_sent - told.batches_sent,
-        );
-        Counters::add(
-            &counters.batches_sent_again,
-            counts.batches_sent_again - told.batches_sent_again,
-        );
-        Counters::add(
-            &counters.batches_acknowledged,
-            counts.batches_acknowledged - told.batches_acknowledged,
-        );
-        Counters::add(
-            &counters.batches_given_up,
-            counts.batches_given_up - told.batches_given_up,
-        );
-        Counters::add(
-            &counters.batches_refused,
-            counts.batches_refused - told.batches_refused,
-        );
-        Counters::add(
-            &counters.hits_acknowledged,
-            counts.hits_acknowledged - told.hits_acknowledged,
-        );
-        Counters::add(
-            &counters.hits_given_up,
-            counts.hits_given_up - told.hits_given_up,
-        );
-        Counters::add(
-            &counters.refused_given_up,
-            counts.refused_calls_given_up - told.refused_calls_given_up,
-        );
+        let counted = [
+            (
+                &counters.batches_sent,
+                counts.batches_sent,
+                told.batches_sent,
+            ),
+            (
+                &counters.batches_sent_again,
+                counts.batches_sent_again,
+                told.batches_sent_again,
+            ),
+            (
+                &counters.batches_acknowledged,
+                counts.batches_acknowledged,
+                told.batches_acknowledged,
+            ),
+            (
+                &counters.batches_given_up,
+                counts.batches_given_up,
+                told.batches_given_up,
+            ),
+            (
+                &counters.batches_refused,
+                counts.batches_refused,
+                told.batches_refused,
+            ),
+            (
+                &counters.hits_acknowledged,
+                counts.hits_acknowledged,
+                told.hits_acknowledged,
+            ),
+            (
+                &counters.hits_given_up,
+                counts.hits_given_up,
+                told.hits_given_up,
+            ),
+            (
+                &counters.refused_given_up,
+                counts.refused_calls_given_up,
+                told.refused_calls_given_up,
+            ),
+        ];
+        for (counter, now, before) in counted {
+            Counters::add(counter, now - before);
+        }
         self.told = counts;
     }
 
