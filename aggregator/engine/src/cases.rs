@@ -9,11 +9,15 @@
 //! one, `reserve` and `hold` are those of copies, which know their cases themselves. What an op is expected to result in is ignored. Knows nothing of files. What stays true: a
 //! result has the field names that an expectation has, so that the two are compared as they are.
 
+pub(crate) mod fault;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tollgate_shared::time::{Span, Timestamp};
+
+pub use fault::CaseFault;
 
 use crate::copies;
 use crate::inline::{Inline, tier_counts};
@@ -21,20 +25,6 @@ use crate::limits::{RateClass, Tier, normalise};
 use crate::rules::request::{LimitedBy, Request};
 use crate::rules::{Until, second, tiers};
 use crate::stream::Pair;
-
-/// Why a line is no case.
-#[derive(Debug, thiserror::Error)]
-pub enum CaseFault {
-    /// It is not JSON, or not of a case's shape.
-    #[error("not a case: {0}")]
-    Shape(#[from] serde_json::Error),
-    /// Its mode is none of those played here.
-    #[error("mode {found:?}, expected \"stream\", \"reserve\", \"hold\", \"rate\" or none")]
-    Mode {
-        /// The mode found.
-        found: String,
-    },
-}
 
 /// Plays one case and gives it back with a `result` in each op.
 ///

@@ -4,14 +4,37 @@
 //! reading the clock twice costs as much as a call. Measured on a resource of its own, in short
 //! turns, so that the traffic is not disturbed; the calls are recorded and sent like all others.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tollgate_agent::Rate;
 
+use super::clock::wall_us;
 use super::figures::percentile;
-use super::player::{Phase, wall_us};
+
+/// A phase of the demonstration, as the parent announces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// All is well.
+    Normal = 0,
+    /// The aggregator is away.
+    Outage = 1,
+    /// It is back; what happens until things have settled belongs to neither.
+    Back = 2,
+}
+
+impl Phase {
+    /// The phase that is now.
+    pub fn load(from: &AtomicU8) -> Self {
+        match from.load(Ordering::Relaxed) {
+            0 => Self::Normal,
+            1 => Self::Outage,
+            _ => Self::Back,
+        }
+    }
+}
 
 /// Calls of a block.
 const BLOCK_CALLS: u32 = 1_000;

@@ -11,9 +11,11 @@
 //! left behind, whatever ends this one.
 
 mod attach;
+mod clock;
 pub mod cost;
 pub mod figures;
 mod fleet;
+mod inbox;
 mod log_source;
 mod plan;
 pub mod player;
@@ -24,5 +26,6 @@ pub mod verdict;
 mod view;
 
 pub use attach::{Attached, attach};
+pub use inbox::Interrupted;
 pub use plan::{AttachedLog, Log, Plan, Source};
-pub use run::{Interrupted, run};
+pub use run::run;

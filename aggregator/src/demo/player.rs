@@ -21,7 +21,8 @@ use serde::{Deserialize, Serialize};
 use tollgate_agent::{Agent, Rate};
 use tollgate_shared::place::Code;
 
-use super::cost::{Cost, CostMeter};
+use super::clock::{monotonic_ns, wall_us};
+use super::cost::{Cost, CostMeter, Phase};
 use super::schedule::Schedule;
 
 /// How often counts are told.
@@ -81,44 +82,6 @@ pub struct Told {
     pub dropped: u64,
     /// Hits that the log acknowledged.
     pub acknowledged: u64,
-}
-
-/// A phase of the demonstration, as the parent announces it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Phase {
-    /// All is well.
-    Normal = 0,
-    /// The aggregator is away.
-    Outage = 1,
-    /// It is back; what happens until things have settled belongs to neither.
-    Back = 2,
-}
-
-impl Phase {
-    fn load(from: &AtomicU8) -> Self {
-        match from.load(Ordering::Relaxed) {
-            0 => Self::Normal,
-            1 => Self::Outage,
-            _ => Self::Back,
-        }
-    }
-}
-
-/// The monotonic clock that all processes of a machine share, in nanoseconds.
-pub fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    (now.tv_sec as u64)
-        .saturating_mul(1_000_000_000)
-        .saturating_add(now.tv_nsec as u64)
-}
-
-/// The wall clock in microseconds since the Unix epoch.
-pub fn wall_us() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    (now.tv_sec as u64)
-        .saturating_mul(1_000_000)
-        .saturating_add(now.tv_nsec as u64 / 1_000)
 }
 
 #[derive(Debug, Default)]

@@ -1,17 +1,18 @@
 //! The run itself: prepare, start, play, kill and restart the aggregator, judge.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use tollgate_shared::mac::MacKey;
 
+use super::clock::wall_us;
 use super::fleet::{Addresses, Kept, News, Who, arg, place};
+use super::inbox::Inbox;
 use super::log_source::{JournalSource, LogSource};
 use super::plan::{AttachedLog, Log, Plan, Source};
-use super::player::{Told, read_seen, wall_us};
+use super::player::{Told, read_seen};
 use super::report::{AgentCounts, Report};
 use super::schedule::{Schedule, Stretch};
 use super::verdict::{Bench, Evidence};
@@ -41,26 +42,18 @@ struct Stage {
     plan: Plan,
     place: tempfile::TempDir,
     sender: Sender<News>,
-    news: Receiver<News>,
-    /// Taken from `news` while waiting for something else.
-    put_by: VecDeque<News>,
+    inbox: Inbox,
     view: View,
     aggregator: Option<Kept>,
     aggregators: u32,
     addresses: Addresses,
-    last_log: VecDeque<String>,
 }
-
-/// Somebody asked us to stop: the number of the signal.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("interrupted")]
-pub struct Interrupted(pub i32);
 
 /// Runs a demonstration to its report.
 ///
 /// # Errors
 ///
-/// [`Interrupted`] after a signal; what files, processes and the log say.
+/// [`Interrupted`](super::Interrupted) after a signal; what files, processes and the log say.
 pub fn run(plan: Plan) -> anyhow::Result<Report> {
     let (sender, news) = channel();
     watch_signals(sender.clone())?;
@@ -69,18 +62,16 @@ pub fn run(plan: Plan) -> anyhow::Result<Report> {
         place: place().context("cannot make a directory for the demonstration")?,
         plan,
         sender,
-        news,
-        put_by: VecDeque::new(),
+        inbox: Inbox::new(news),
         view,
         aggregator: None,
         aggregators: 0,
         addresses: Addresses::default(),
-        last_log: VecDeque::new(),
     };
     let result = stage.perform();
     stage.view.end();
     if result.is_err() {
-        for line in &stage.last_log {
+        for line in stage.inbox.last_log() {
             eprintln!("aggregator: {line}");
         }
     }
@@ -213,17 +204,18 @@ impl Stage {
         let kept = Kept::aggregator(number, &args, self.sender.clone())
             .context("cannot start the aggregator")?;
         self.aggregator = Some(kept);
-        let addresses = self.wait_for(
-            START_WITHIN,
-            "the aggregator to listen",
-            |news| match news {
-                News::Listening(addresses) => Ok(Some(addresses.clone())),
-                News::Ended(Who::Aggregator(ended)) if *ended == number => {
-                    bail!("the aggregator ended")
-                }
-                _ => Ok(None),
-            },
-        )?;
+        let addresses =
+            self.inbox.wait_for(
+                START_WITHIN,
+                "the aggregator to listen",
+                |news| match news {
+                    News::Listening(addresses) => Ok(Some(addresses.clone())),
+                    News::Ended(Who::Aggregator(ended)) if *ended == number => {
+                        bail!("the aggregator ended")
+                    }
+                    _ => Ok(None),
+                },
+            )?;
         self.view.say(&format!(
             "aggregator {number} listens on {}",
             addresses.agents
@@ -242,7 +234,7 @@ impl Stage {
                 Err(error) if until < Instant::now() => {
                     bail!("the aggregator did not become ready: {error}")
                 }
-                Err(_) => self.pass(Duration::from_millis(20))?,
+                Err(_) => self.inbox.pass(Duration::from_millis(20))?,
             }
         }
     }
@@ -282,11 +274,12 @@ impl Stage {
         let mut ready = vec![false; agents.len()];
         while ready.contains(&false) {
             let (index, is_ready) =
-                self.wait_for(START_WITHIN, "the agents to be ready", |news| match news {
-                    News::Agent(index, told) => Ok(Some((*index, told.ready))),
-                    News::Ended(Who::Agent(index)) => bail!("agent {} ended", index + 1),
-                    _ => Ok(None),
-                })?;
+                self.inbox
+                    .wait_for(START_WITHIN, "the agents to be ready", |news| match news {
+                        News::Agent(index, told) => Ok(Some((*index, told.ready))),
+                        News::Ended(Who::Agent(index)) => bail!("agent {} ended", index + 1),
+                        _ => Ok(None),
+                    })?;
             if !is_ready {
                 bail!("agent {} heard nothing of the aggregator", index + 1);
             }
@@ -313,7 +306,7 @@ impl Stage {
             if until < Instant::now() {
                 bail!("the agents did not end in time");
             }
-            match self.next(STEP)? {
+            match self.inbox.next(STEP)? {
                 Some(News::Agent(index, counts)) => told[index] = counts,
                 Some(News::Ended(Who::Agent(index))) if !told[index].done => {
                     bail!("agent {} ended early", index + 1)
@@ -437,64 +430,6 @@ impl Stage {
                 ..
             } => super::log_source::kafka(bootstrap, prefix, *partitions),
         }
-    }
-
-    /// The next news, or none within the time.
-    fn next(&mut self, within: Duration) -> anyhow::Result<Option<News>> {
-        if let Some(news) = self.put_by.pop_front() {
-            return Ok(Some(news));
-        }
-        match self.news.recv_timeout(within) {
-            Ok(News::Interrupted(signal)) => Err(Interrupted(signal).into()),
-            Ok(News::Logged(line)) => {
-                self.last_log.push_back(line);
-                if 20 < self.last_log.len() {
-                    self.last_log.pop_front();
-                }
-                Ok(None)
-            }
-            Ok(news) => Ok(Some(news)),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(None),
-        }
-    }
-
-    /// Lets time pass, keeping for later what is said meanwhile.
-    fn pass(&mut self, time: Duration) -> anyhow::Result<()> {
-        let put_by = std::mem::take(&mut self.put_by);
-        let until = Instant::now() + time;
-        let mut later = put_by;
-        while let Some(left) = until.checked_duration_since(Instant::now()) {
-            if let Some(news) = self.next(left)? {
-                later.push_back(news);
-            }
-        }
-        self.put_by = later;
-        Ok(())
-    }
-
-    /// Waits for something to be said, keeping everything else for later.
-    fn wait_for<T>(
-        &mut self,
-        within: Duration,
-        what: &str,
-        mut wanted: impl FnMut(&News) -> anyhow::Result<Option<T>>,
-    ) -> anyhow::Result<T> {
-        let until = Instant::now() + within;
-        let mut later = VecDeque::new();
-        let found = loop {
-            let Some(left) = until.checked_duration_since(Instant::now()) else {
-                bail!("waited {} s for {what}", within.as_secs());
-            };
-            if let Some(news) = self.next(left)? {
-                match wanted(&news)? {
-                    Some(found) => break found,
-                    None => later.push_back(news),
-                }
-            }
-        };
-        later.append(&mut self.put_by);
-        self.put_by = later;
-        Ok(found)
     }
 }
 

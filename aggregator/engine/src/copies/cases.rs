@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::{Ask, Copies, CopyLimits, Count, Effects, HoldId, NameKey, Refused, TransferId};
-use crate::cases::CaseFault;
+use crate::cases::fault::CaseFault;
 
 /// Plays one case. Returns the result of each of its ops.
 ///
