@@ -57,7 +57,7 @@ fn open_journal(
         start: Start {
             generation: report.generation,
             unbegun: report.unbegun,
-            snapshots: snapshots::read_all(&config.dir.join("snapshots"), config.partitions),
+            snapshots: snapshots::read_all(&config.dir.join(snapshots::DIR), config.partitions),
         },
         fault: None,
     })

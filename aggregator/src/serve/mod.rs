@@ -14,7 +14,7 @@ mod aside;
 mod log;
 mod run;
 mod signals;
-mod snapshots;
+pub mod snapshots;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;

@@ -158,7 +158,7 @@ async fn start(
     let (core, effects) = Core::new(settings(config, partitions, start, bound));
     let (aside, saver) = match config.log {
         LogKind::Journal => {
-            let saver = Saver::start(config.journal.dir.join("snapshots"), events);
+            let saver = Saver::start(config.journal.dir.join(super::snapshots::DIR), events);
             let saver = saver.map_err(socket("snapshots"))?;
             (config.journal.dir.join("aside"), Some(saver))
         }

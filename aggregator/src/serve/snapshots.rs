@@ -19,6 +19,9 @@ use crate::core::snapshots::{Chunks, Moment};
 
 const MAGIC: [u8; 5] = *b"TGSF\x01";
 
+/// Their directory, within the journal's.
+pub const DIR: &str = "snapshots";
+
 /// How many of each partition stay.
 const KEPT: usize = 2;
 
@@ -75,7 +78,7 @@ impl Saver {
 
 fn save(dir: &Path, job: &Job) -> io::Result<()> {
     std::fs::create_dir_all(dir)?;
-    let target = dir.join(format!("{:05}-{:020}.snap", job.partition, job.upto));
+    let target = file(dir, job.partition, job.upto);
     let temporary = target.with_extension("tmp");
     let written = write(&temporary, &job.moment)
         .and_then(|()| std::fs::rename(&temporary, &target))
@@ -107,6 +110,17 @@ fn write(path: &Path, moment: &Moment) -> io::Result<()> {
         .into_inner()
         .map_err(|error| error.into_error())?
         .sync_all()
+}
+
+/// The file of a partition's snapshot at an offset.
+pub fn file(dir: &Path, partition: u32, upto: u64) -> PathBuf {
+    dir.join(format!("{partition:05}-{upto:020}.snap"))
+}
+
+/// The offsets of a partition's snapshots, newest first; none where there is no such directory.
+pub fn offsets(dir: &Path, partition: u32) -> Vec<u64> {
+    let files = of_partition(dir, partition).unwrap_or_default();
+    files.into_iter().map(|(upto, _)| upto).collect()
 }
 
 /// The snapshot files of a partition, newest first, each with its offset.
@@ -154,7 +168,12 @@ pub fn read_all(dir: &Path, partitions: u32) -> BTreeMap<u32, Vec<Chunks>> {
     all
 }
 
-fn read(path: &Path) -> io::Result<Chunks> {
+/// The chunks in a snapshot's file.
+///
+/// # Errors
+///
+/// Where it cannot be read, or is not the whole of one.
+pub fn read(path: &Path) -> io::Result<Chunks> {
     let bytes = std::fs::read(path)?;
     let cut = || io::Error::new(io::ErrorKind::InvalidData, "not the whole of a snapshot");
     let mut rest = bytes.strip_prefix(&MAGIC).ok_or_else(cut)?;

@@ -59,6 +59,26 @@ impl JournalReader {
         self.description.generation
     }
 
+    /// How many bytes a partition's segments have at the moment.
+    ///
+    /// # Errors
+    ///
+    /// Where its directory cannot be read.
+    pub fn bytes(&self, stream: Stream, partition: u32) -> Result<u64, ReadError> {
+        let dir = layout::partition(&self.dir, stream, partition);
+        let mut bytes = 0;
+        for base in bases(&*self.disk, &dir)? {
+            let path = layout::segment(&dir, base);
+            match self.disk.open_for_reading(&path).and_then(|f| f.size()) {
+                Ok(size) => bytes += size,
+                // Retention was faster.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(read_io(&path)(error)),
+            }
+        }
+        Ok(bytes)
+    }
+
     /// A reader of one partition, from an offset on. A partition that does not exist is empty.
     pub fn read(&self, stream: Stream, partition: u32, from: u64) -> PartitionReader {
         PartitionReader {

@@ -24,6 +24,7 @@
 mod consumer;
 mod producer;
 mod properties;
+pub mod reader;
 #[cfg(test)]
 mod tests;
 mod thread;

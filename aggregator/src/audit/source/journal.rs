@@ -1,0 +1,106 @@
+//! A journal's directory as evidence, with the snapshots that lie in it.
+//!
+//! What stays true: nothing in the directory is changed, and whoever writes it is not disturbed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Cursor, Source, SourceError, Step};
+use crate::core::snapshots::Chunks;
+use crate::log::Stream;
+use crate::log::journal::disk::OsDisk;
+use crate::log::journal::reader::Read;
+use crate::log::journal::{JournalReader, OpenError, PartitionReader, ReadError};
+use crate::serve::snapshots;
+
+/// A journal that is read.
+pub struct JournalSource {
+    dir: PathBuf,
+    reader: JournalReader,
+}
+
+impl JournalSource {
+    /// Opens a journal's directory for reading.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none that this build reads.
+    pub fn open(dir: &Path) -> Result<Self, SourceError> {
+        if !dir.is_dir() {
+            let text = format!("{}: no such directory", dir.display());
+            return Err(SourceError::Missing(text));
+        }
+        let reader = JournalReader::open(dir, Arc::new(OsDisk)).map_err(|error| {
+            let text = error.to_string();
+            match error {
+                OpenError::Newer { .. } | OpenError::Corrupt(_) => SourceError::Bad(text),
+                _ => SourceError::Missing(text),
+            }
+        })?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            reader,
+        })
+    }
+}
+
+impl Source for JournalSource {
+    fn name(&self) -> String {
+        self.dir.display().to_string()
+    }
+
+    fn partitions(&self) -> u32 {
+        self.reader.partitions()
+    }
+
+    fn open(
+        &self,
+        stream: Stream,
+        partition: u32,
+        from: u64,
+    ) -> Result<Box<dyn Cursor>, SourceError> {
+        Ok(Box::new(self.reader.read(stream, partition, from)))
+    }
+
+    fn snapshots(&self, partition: u32) -> Vec<u64> {
+        let dir = self.dir.join(snapshots::DIR);
+        let mut found = snapshots::offsets(&dir, partition);
+        found.sort_unstable();
+        found
+    }
+
+    fn snapshot(&self, partition: u32, upto: u64) -> Result<Chunks, SourceError> {
+        let path = snapshots::file(&self.dir.join(snapshots::DIR), partition, upto);
+        snapshots::read(&path).map_err(|error| {
+            let text = format!("{}: {error}", path.display());
+            match error.kind() {
+                std::io::ErrorKind::InvalidData => SourceError::Bad(text),
+                _ => SourceError::Missing(text),
+            }
+        })
+    }
+
+    fn hits_bytes(&self) -> Option<u64> {
+        let sizes = (0..self.partitions()).map(|partition| {
+            self.reader
+                .bytes(Stream::Hits, partition)
+                .unwrap_or_default()
+        });
+        Some(sizes.sum())
+    }
+}
+
+impl Cursor for PartitionReader {
+    fn read(&mut self) -> Result<Step, SourceError> {
+        match PartitionReader::read(self) {
+            Ok(Read::Records(records)) => Ok(Step::Records(records)),
+            Ok(Read::Gone { wanted, first }) => Ok(Step::Gone {
+                wanted,
+                next: first,
+            }),
+            Ok(Read::End) => Ok(Step::End),
+            Err(error @ ReadError::Corrupt(_)) => Err(SourceError::Bad(error.to_string())),
+            Err(error @ ReadError::Io { .. }) => Err(SourceError::Missing(error.to_string())),
+        }
+    }
+}

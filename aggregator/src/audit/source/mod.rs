@@ -1,0 +1,132 @@
+//! Logs as evidence: a whole log that is read and never written, wherever it lies.
+//!
+//! ```text
+//! --journal DIR        the files of a journal, whether or not somebody writes them, or a copy
+//! --kafka HOST:PORT    the topics of a Kafka
+//! --export FILE        one portable file with a range of either
+//! ```
+//!
+//! Knows nothing of what records mean. What stays true: nothing is changed and nothing is locked;
+//! cursors are independent of each other, so that partitions can be read side by side; what cannot be
+//! read is said with its place, and never skipped.
+
+pub mod journal;
+#[cfg(feature = "kafka")]
+pub mod kafka;
+
+use crate::core::limits_book::LimitsBook;
+use crate::core::snapshots::Chunks;
+use crate::log::{Delivered, Stream};
+use tollgate_shared::wire::limits_chunk::LimitsChunk;
+
+/// Why a log cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// There is none, or it does not let us.
+    #[error("{0}")]
+    Missing(String),
+    /// What is there is not what was written, or a later build wrote it.
+    #[error("{0}")]
+    Bad(String),
+    /// Nobody answers.
+    #[error("{0}")]
+    Unreachable(String),
+}
+
+/// What reading on came to.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Records in order; at least one.
+    Records(Vec<Delivered>),
+    /// What was to be read next is gone; reading goes on at `next`.
+    Gone {
+        /// The offset that was wanted.
+        wanted: u64,
+        /// The first one that there is.
+        next: u64,
+    },
+    /// That is all at the moment.
+    End,
+}
+
+/// Reads one partition of one stream, front to back.
+pub trait Cursor: Send {
+    /// Reads on. After [`Step::End`] it may be asked again: a live log grows.
+    ///
+    /// # Errors
+    ///
+    /// Where the log cannot be read any further.
+    fn read(&mut self) -> Result<Step, SourceError>;
+}
+
+/// A log that can be read.
+pub trait Source: Send + Sync {
+    /// How it is called in messages.
+    fn name(&self) -> String;
+
+    /// How many partitions hits and denials have.
+    fn partitions(&self) -> u32;
+
+    /// A cursor from an offset on. A partition without records is empty.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be read.
+    fn open(
+        &self,
+        stream: Stream,
+        partition: u32,
+        from: u64,
+    ) -> Result<Box<dyn Cursor>, SourceError>;
+
+    /// The snapshots of a partition's engine that lie beside the log, by the offset of the last record
+    /// in each, ascending.
+    fn snapshots(&self, _partition: u32) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// The chunks of one of them.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be read.
+    fn snapshot(&self, partition: u32, upto: u64) -> Result<Chunks, SourceError> {
+        Err(SourceError::Missing(format!(
+            "partition {partition}: no snapshot at {upto}"
+        )))
+    }
+
+    /// The first offset of a partition's hits that is left out on purpose; none where nothing is.
+    fn hits_end(&self, _partition: u32) -> Option<u64> {
+        None
+    }
+
+    /// About how many bytes of hits there are, for progress.
+    fn hits_bytes(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Every limits version that a log knows by now.
+///
+/// # Errors
+///
+/// Where the log cannot be read.
+pub fn limits_of(source: &dyn Source) -> Result<LimitsBook, SourceError> {
+    let mut book = LimitsBook::default();
+    let mut cursor = source.open(Stream::Limits, 0, 0)?;
+    loop {
+        match cursor.read()? {
+            Step::Records(records) => {
+                for record in &records {
+                    // What is no chunk is the stream's identity, or refused by everybody alike.
+                    if let Ok(chunk) = LimitsChunk::decode(&record.bytes) {
+                        book.enter(record.offset, &chunk);
+                    }
+                }
+            }
+            Step::Gone { .. } => {}
+            Step::End => return Ok(book),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Reading Kafka's topics without writing: nothing is made, no group is joined, nothing is committed.
+//!
+//! For commands on logs. What stays true: records come out in order; the end is the one that there was
+//! when reading began or was asked for again.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::Consumer;
+use rdkafka::message::Message;
+use rdkafka::{Offset, TopicPartitionList};
+use tollgate_shared::time::Timestamp;
+
+use super::super::{Delivered, Stream};
+use super::topics::Names;
+use super::{KafkaConfig, KafkaFault, consumer};
+
+/// How long brokers may take to answer, and how long nothing may come although there is something.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// How many records are given at once, at most, and how many bytes, about.
+const BATCH_RECORDS: usize = 1024;
+const BATCH_BYTES: usize = 256 * 1024;
+
+/// Reads one partition.
+pub struct KafkaReader {
+    client: consumer::Client,
+    config: KafkaConfig,
+    topic: String,
+    number: i32,
+    next: u64,
+    end: u64,
+}
+
+/// What reading on came to.
+#[derive(Clone, Debug)]
+pub enum Read {
+    /// Records, at least one, in order.
+    Records(Vec<Delivered>),
+    /// Retention has removed what was to be read. Reading goes on at `first`.
+    Gone {
+        /// The offset that was wanted.
+        wanted: u64,
+        /// The first one that there is.
+        first: u64,
+    },
+    /// That is all at the moment.
+    End,
+}
+
+/// How many partitions the hits of a log have.
+///
+/// # Errors
+///
+/// Where nobody answers, or there is no such topic.
+pub fn partitions(config: &KafkaConfig) -> Result<u32, KafkaFault> {
+    let client = consumer::create(config)?;
+    let topic = Names::of(config).of_stream(Stream::Hits).to_owned();
+    let metadata = client
+        .fetch_metadata(Some(&topic), ANSWER_WITHIN)
+        .map_err(|error| unreachable(config, error))?;
+    let found = metadata.topics().iter().find(|t| t.name() == topic);
+    match found.map_or(0, |topic| topic.partitions().len()) {
+        0 => Err(KafkaFault::Client {
+            why: format!("no topic `{topic}`"),
+        }),
+        count => Ok(u32::try_from(count).unwrap_or(u32::MAX)),
+    }
+}
+
+impl KafkaReader {
+    /// A reader from an offset on.
+    ///
+    /// # Errors
+    ///
+    /// Where nobody answers.
+    pub fn open(
+        config: &KafkaConfig,
+        stream: Stream,
+        partition: u32,
+        from: u64,
+    ) -> Result<Self, KafkaFault> {
+        let mut reader = Self {
+            client: consumer::create(config)?,
+            topic: Names::of(config).of_stream(stream).to_owned(),
+            number: i32::try_from(partition).unwrap_or(i32::MAX),
+            config: config.clone(),
+            next: from,
+            end: 0,
+        };
+        reader.assign()?;
+        Ok(reader)
+    }
+
+    fn assign(&mut self) -> Result<(), KafkaFault> {
+        let mut list = TopicPartitionList::new();
+        let offset = Offset::Offset(i64::try_from(self.next).unwrap_or(i64::MAX));
+        list.add_partition_offset(&self.topic, self.number, offset)
+            .and_then(|()| self.client.assign(&list))
+            .map_err(|error| unreachable(&self.config, error))
+    }
+
+    /// Reads on.
+    ///
+    /// # Errors
+    ///
+    /// Where Kafka does not answer.
+    pub fn read(&mut self) -> Result<Read, KafkaFault> {
+        if self.end <= self.next {
+            let ends = self
+                .client
+                .fetch_watermarks(&self.topic, self.number, ANSWER_WITHIN);
+            let (first, end) = ends.map_err(|error| unreachable(&self.config, error))?;
+            let unsigned = |offset| u64::try_from(offset).unwrap_or(0);
+            self.end = unsigned(end);
+            let first = unsigned(first);
+            if self.next < first {
+                let wanted = std::mem::replace(&mut self.next, first);
+                self.assign()?;
+                return Ok(Read::Gone { wanted, first });
+            }
+        }
+        if self.end <= self.next {
+            return Ok(Read::End);
+        }
+        let records = self.poll()?;
+        Ok(match records.is_empty() {
+            // What lies before the end was only marks of transactions.
+            true => Read::End,
+            false => Read::Records(records),
+        })
+    }
+
+    fn poll(&mut self) -> Result<Vec<Delivered>, KafkaFault> {
+        let deadline = Instant::now() + ANSWER_WITHIN;
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        while self.next < self.end && records.len() < BATCH_RECORDS && bytes < BATCH_BYTES {
+            let patience = match records.is_empty() {
+                true => deadline.saturating_duration_since(Instant::now()),
+                false => Duration::ZERO,
+            };
+            match self.client.poll(patience) {
+                Some(Ok(message)) => {
+                    let offset = u64::try_from(message.offset()).unwrap_or(0);
+                    let payload = bytes::Bytes::copy_from_slice(message.payload().unwrap_or(&[]));
+                    let appended = message.timestamp().to_millis().unwrap_or(0);
+                    bytes += payload.len();
+                    self.next = offset + 1;
+                    records.push(Delivered {
+                        offset,
+                        appended: Timestamp::from_millis(u64::try_from(appended).unwrap_or(0)),
+                        bytes: payload,
+                    });
+                }
+                Some(Err(error)) if records.is_empty() && deadline <= Instant::now() => {
+                    return Err(unreachable(&self.config, error));
+                }
+                // It tries again by itself.
+                Some(Err(_)) => {}
+                None if records.is_empty() => {
+                    let why = format!(
+                        "{} partition {}: nothing came from offset {} on, and it ends at {}",
+                        self.topic, self.number, self.next, self.end
+                    );
+                    return Err(unreachable(&self.config, why));
+                }
+                None => break,
+            }
+        }
+        Ok(records)
+    }
+}
+
+fn unreachable(config: &KafkaConfig, why: impl ToString) -> KafkaFault {
+    KafkaFault::Unreachable {
+        bootstrap: config.bootstrap.join(","),
+        why: why.to_string(),
+    }
+}
