@@ -1,5 +1,6 @@
 //! The aggregator: reads the log, rules it, announces denials; and the command line's rooms.
 
+pub mod audit;
 pub mod backtest;
 pub mod cli;
 pub mod config;

@@ -4,11 +4,13 @@
 //! `-o`), logs and progress to stderr. Knows nothing of what commands do. What stays true: every way
 //! to end is a row of the table in [`exit`].
 
+pub mod audit;
 pub mod backtest;
 pub mod check;
 pub mod demo;
 pub mod exit;
 pub mod hit;
+pub mod logs;
 pub mod output;
 pub mod serve;
 pub mod simulate;
@@ -86,6 +88,8 @@ pub enum Command {
     DemoAgent(demo::DemoAgentArgs),
     /// Says everything that is wrong with a limits document, and what it means
     Check(check::CheckArgs),
+    /// Replays a log and compares what was announced with what it says
+    Audit(audit::AuditArgs),
     /// Plays requests against limits, without an aggregator
     Simulate(simulate::SimulateArgs),
     /// Plays recorded traffic against other limits: what would be granted, what refused
@@ -136,6 +140,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Demo(args) => demo::run_demo(&global, &args),
         Command::DemoAgent(args) => demo::run_agent(&args),
         Command::Check(args) => check::run(&global, &args),
+        Command::Audit(args) => audit::run(&global, &args),
         Command::Simulate(args) => simulate::run(&global, &args),
         Command::Backtest(args) => backtest::run(&global, &args),
         Command::Topics(args) => topics::run(&global, &args),

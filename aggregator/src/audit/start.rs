@@ -1,0 +1,71 @@
+//! Where the replay of a partition begins: at its beginning, or at a snapshot.
+//!
+//! Knows nothing of what follows. What stays true: a partition whose beginning is gone is replayed from
+//! a snapshot or not at all.
+
+use std::sync::Arc;
+
+use super::Work;
+use super::range::Point;
+use super::replay::{Replay, ReplayError};
+use super::source::Step;
+use crate::log::Stream;
+
+/// How much later than its newest tick a snapshot may have been taken, in microseconds: two slots.
+const TICKS_LATE_US: u64 = 1_000_000;
+
+/// The replay of a partition at its beginning, and the offset of the record that comes next.
+pub(super) fn begin(work: &Work<'_>, index: u32) -> Result<(Replay, u64), ReplayError> {
+    let first = first_offset(work, index)?;
+    let uptos = work.source.snapshots(index);
+    if let Some(from) = work.task.range.from {
+        for upto in uptos.iter().rev().filter(|upto| first <= **upto + 1) {
+            if let Some(replay) = restore(work, index, *upto)
+                && precedes(&replay, *upto, from)
+            {
+                return Ok((replay, upto + 1));
+            }
+        }
+    }
+    let (key, book) = (work.task.key.clone(), Arc::clone(&work.book));
+    if first == 0 {
+        return Ok((Replay::new(index, work.source.partitions(), key, book), 0));
+    }
+    for upto in uptos.into_iter().filter(|upto| first <= *upto + 1) {
+        if let Some(replay) = restore(work, index, upto) {
+            return Ok((replay, upto + 1));
+        }
+    }
+    Err(ReplayError::Gone {
+        partition: index,
+        wanted: 0,
+        first,
+    })
+}
+
+fn precedes(replay: &Replay, upto: u64, from: Point) -> bool {
+    match from {
+        Point::Offset { offset, .. } => upto < offset,
+        Point::At(instant) => replay.engine().log_time().is_some_and(|log| {
+            log.as_micros().saturating_add(TICKS_LATE_US) <= instant.as_micros()
+        }),
+    }
+}
+
+/// The offset of the first record that there is.
+fn first_offset(work: &Work<'_>, index: u32) -> Result<u64, ReplayError> {
+    let mut cursor = work.source.open(Stream::Hits, index, 0)?;
+    Ok(match cursor.read()? {
+        Step::Records(records) => records.first().map_or(0, |record| record.offset),
+        Step::Gone { next, .. } => next,
+        Step::End => 0,
+    })
+}
+
+/// A replay from a snapshot; none where that is damaged, which comparing it will say.
+fn restore(work: &Work<'_>, index: u32, upto: u64) -> Option<Replay> {
+    let chunks = work.source.snapshot(index, upto).ok()?;
+    let of = (index, work.source.partitions());
+    let (key, book) = (work.task.key.clone(), Arc::clone(&work.book));
+    Replay::restore(of, key, book, &chunks).ok()
+}

@@ -1,0 +1,187 @@
+//! `tollgate audit`: replays a log and says whether what was announced is what the log says.
+//!
+//! ```text
+//! --journal DIR                 all of a journal
+//! --from -2h --to -1h           an hour of it
+//! export … -o FILE              the same range as one portable file
+//! ```
+
+use std::io::{BufWriter, IsTerminal as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use super::Global;
+use super::exit::{Exit, Failure};
+use super::logs::{LogArgs, RangeArgs, replay_failure};
+use super::output::{Format, Output};
+use crate::audit::export::{ExportError, export};
+use crate::audit::{Progress, Task, audit};
+
+/// What `audit` takes.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct AuditArgs {
+    /// A verb, or none.
+    #[command(subcommand)]
+    pub verb: Option<Verb>,
+    /// The log.
+    #[command(flatten)]
+    pub log: LogArgs,
+    /// The part of it.
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// How many differences are listed
+    #[arg(long, default_value_t = 100)]
+    pub limit: usize,
+}
+
+/// What else can be done with a log.
+#[derive(Debug, clap::Subcommand)]
+pub enum Verb {
+    /// Writes a range of a log into one portable, digested file (-o FILE)
+    Export {
+        /// The log.
+        #[command(flatten)]
+        log: LogArgs,
+        /// The part of it.
+        #[command(flatten)]
+        range: RangeArgs,
+    },
+}
+
+/// Runs the command. Differences end it with 1.
+///
+/// # Errors
+///
+/// Where the log cannot be read or ruled: then nothing is reported.
+pub fn run(global: &Global, args: &AuditArgs) -> Result<Exit, Failure> {
+    if let Some(Verb::Export { log, range }) = &args.verb {
+        return run_export(global, log, range);
+    }
+    let source = args.log.open()?;
+    let task = task(global, &args.log, &args.range)?;
+    let progress = Progress::default();
+    let mut report = watched(global, &progress, source.hits_bytes(), || {
+        audit(&*source, &task, &progress)
+    })
+    .map_err(replay_failure)?;
+    report.list(args.limit);
+    let mut output = global.open_output()?;
+    match global.format {
+        Format::Text => output.line(&report)?,
+        Format::Json => output.json(&report)?,
+    }
+    output.finish()?;
+    Ok(if report.equal { Exit::Done } else { Exit::No })
+}
+
+fn task(global: &Global, log: &LogArgs, range: &RangeArgs) -> Result<Task, Failure> {
+    Ok(Task {
+        range: range.range()?,
+        key: log.key(global),
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+    })
+}
+
+/// What `audit export` says.
+#[derive(Serialize)]
+struct ExportReport {
+    schema: &'static str,
+    file: String,
+    bytes: u64,
+    hits_records: u64,
+    denials_records: u64,
+}
+
+fn run_export(global: &Global, log: &LogArgs, range: &RangeArgs) -> Result<Exit, Failure> {
+    let Some(target) = &global.output else {
+        let text = "audit export: expected -o FILE";
+        return Err(Failure::Usage(text.to_owned()));
+    };
+    let name = target.display().to_string();
+    let task = task(global, log, range)?;
+    let source = log.open()?;
+    let directory = match target.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let create = |source| Failure::Create {
+        name: name.clone(),
+        source,
+    };
+    // In the same directory, so that it can be given its name when it is whole.
+    let file = tempfile::NamedTempFile::new_in(directory).map_err(create)?;
+    let progress = Progress::default();
+    let exported = watched(global, &progress, source.hits_bytes(), || {
+        export(&*source, &task, &progress, BufWriter::new(file.as_file()))
+    });
+    let exported = exported.map_err(|error| match error {
+        ExportError::Read(error) => replay_failure(error),
+        ExportError::Write(source) => Failure::Io {
+            name: name.clone(),
+            source,
+        },
+    })?;
+    file.as_file().sync_all().map_err(create)?;
+    file.persist(target).map_err(|error| create(error.error))?;
+    let mut output = Output::open(None, global.color)?;
+    let report = ExportReport {
+        schema: "tollgate.audit_export/1",
+        file: name,
+        bytes: exported.bytes,
+        hits_records: exported.hits,
+        denials_records: exported.denials,
+    };
+    match global.format {
+        Format::Json => output.json(&report)?,
+        Format::Text => output.line(format_args!(
+            "{}: {} bytes, {} records of hits, {} of denials",
+            report.file, report.bytes, report.hits_records, report.denials_records
+        ))?,
+    }
+    output.finish()?;
+    Ok(Exit::Done)
+}
+
+/// Does something while a terminal shows how far it is.
+pub(super) fn watched<T>(
+    global: &Global,
+    progress: &Progress,
+    bytes: Option<u64>,
+    work: impl FnOnce() -> T,
+) -> T {
+    if global.quiet || !std::io::stderr().is_terminal() {
+        return work();
+    }
+    let bar = match bytes {
+        Some(bytes) => ProgressBar::new(bytes),
+        None => ProgressBar::new_spinner(),
+    };
+    let form = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left, {msg}";
+    if let Ok(style) = ProgressStyle::with_template(form) {
+        bar.set_style(style);
+    }
+    let done = AtomicBool::new(false);
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                bar.set_position(progress.bytes.load(Ordering::Relaxed));
+                bar.set_message(format!(
+                    "{} entries",
+                    progress.entries.load(Ordering::Relaxed)
+                ));
+                // Often enough for eyes; joined at the end, so that it costs at most this much.
+                std::thread::park_timeout(Duration::from_millis(100));
+            }
+        });
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        result
+    });
+    bar.finish_and_clear();
+    result
+}

@@ -1,0 +1,135 @@
+//! Which log a command is about: a journal, a Kafka, or an export. Never locked, never written.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tollgate_shared::mac::MacKey;
+
+use super::Global;
+use super::exit::{Exit, Failure};
+use crate::audit::export::ExportSource;
+use crate::audit::range::{Range, parse_point};
+use crate::audit::replay::ReplayError;
+use crate::audit::source::journal::JournalSource;
+use crate::audit::source::{Source, SourceError};
+
+/// Names a log.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "The log")]
+pub struct LogArgs {
+    /// A journal's directory, also of a running aggregator, or a copy
+    #[arg(long, value_name = "DIR", group = "log")]
+    pub journal: Option<PathBuf>,
+    /// A Kafka's brokers
+    #[arg(long, value_name = "HOST:PORT", group = "log")]
+    pub kafka: Option<String>,
+    /// What the names of Kafka's topics begin with
+    #[arg(
+        long,
+        value_name = "PREFIX",
+        default_value = "tollgate",
+        requires = "kafka"
+    )]
+    pub topic_prefix: String,
+    /// An export, as `audit export` writes it
+    #[arg(long, value_name = "FILE", group = "log")]
+    pub export: Option<PathBuf>,
+}
+
+/// Which part of a log.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "The log")]
+pub struct RangeArgs {
+    /// From this append time or record on, as in 2026-11-21T12:00:00Z, -2h or @3:18250
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub from: Option<String>,
+    /// Up to this one, which does not belong to it
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub to: Option<String>,
+}
+
+impl LogArgs {
+    /// Opens the log.
+    ///
+    /// # Errors
+    ///
+    /// Where none is named, it is missing, or it cannot be read by this build.
+    pub fn open(&self) -> Result<Arc<dyn Source>, Failure> {
+        if let Some(dir) = &self.journal {
+            return Ok(Arc::new(JournalSource::open(dir).map_err(failure)?));
+        }
+        if let Some(file) = &self.export {
+            return Ok(Arc::new(ExportSource::open(file).map_err(failure)?));
+        }
+        if let Some(bootstrap) = &self.kafka {
+            return open_kafka(bootstrap, &self.topic_prefix);
+        }
+        Err(Failure::Usage(
+            "expected a log: --journal DIR, --kafka HOST:PORT or --export FILE".to_owned(),
+        ))
+    }
+
+    /// The key that its owners sign with.
+    pub fn key(&self, _global: &Global) -> MacKey {
+        MacKey::UNPROTECTED
+    }
+}
+
+#[cfg(feature = "kafka")]
+fn open_kafka(bootstrap: &str, prefix: &str) -> Result<Arc<dyn Source>, Failure> {
+    use crate::audit::source::kafka::KafkaSource;
+
+    let source = KafkaSource::open(bootstrap, prefix, Default::default());
+    Ok(Arc::new(source.map_err(failure)?))
+}
+
+#[cfg(not(feature = "kafka"))]
+fn open_kafka(_: &str, _: &str) -> Result<Arc<dyn Source>, Failure> {
+    let text = "--kafka: built without the feature `kafka`";
+    Err(Failure::Usage(text.to_owned()))
+}
+
+impl RangeArgs {
+    /// The range.
+    ///
+    /// # Errors
+    ///
+    /// Where an end of it cannot be read.
+    pub fn range(&self) -> Result<Range, Failure> {
+        let now = crate::serve::wall();
+        let point = |flag: &str, text: &Option<String>| {
+            let parsed = text.as_ref().map(|text| parse_point(text, now));
+            parsed
+                .transpose()
+                .map_err(|expected| Failure::Usage(format!("{flag}: {expected}")))
+        };
+        Ok(Range {
+            from: point("--from", &self.from)?,
+            to: point("--to", &self.to)?,
+        })
+    }
+}
+
+/// How a command fails whose log cannot be read.
+pub fn failure(error: SourceError) -> Failure {
+    let exit = match &error {
+        SourceError::Missing(_) => Exit::NoInput,
+        SourceError::Bad(_) => Exit::Data,
+        SourceError::Unreachable(_) => Exit::Unavailable,
+    };
+    Failure::Log {
+        exit,
+        text: error.to_string(),
+    }
+}
+
+/// How a command fails whose log cannot be replayed.
+pub fn replay_failure(error: ReplayError) -> Failure {
+    match error {
+        ReplayError::Source(error) => failure(error),
+        other => Failure::Log {
+            exit: Exit::Data,
+            text: other.to_string(),
+        },
+    }
+}

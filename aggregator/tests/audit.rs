@@ -1,0 +1,416 @@
+//! Promises of `tollgate audit`, on a journal that a real aggregator wrote under traffic and a kill: equal
+//! where it is, and where it is not, exactly where.
+
+mod support;
+
+use std::path::Path;
+
+use serde_json::Value;
+use support::{Dealer, directory, run, serve};
+use tollgate::audit::export::{ExportSource, Writer};
+use tollgate::audit::source::{Source, Step};
+use tollgate::log::{Delivered, Stream};
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire;
+use tollgate_shared::wire::denial::Announced;
+use tollgate_shared::wire::hits::write_hits;
+use tollgate_shared::wire::record::{Record, kind};
+use tollgate_shared::wire::statement::Says;
+
+const LIMITS: &str = r#"
+version = 1
+rules = 1
+[rate."api.search"]
+tiers = [
+  { limit = 5, window = "1m", active = "1m" },
+  { limit = 3, window = "10s", active = "10s", cooldown = "1h" },
+]
+[rate."api.wide"]
+rate = "1000000/s"
+global = "3/s"
+"#;
+
+const PARTITIONS: u32 = 4;
+
+/// A journal with denials of tiers and of a global limit, over two runs of an aggregator, the first of
+/// which is killed; and an export of all of it.
+async fn written() -> tempfile::TempDir {
+    let dir = directory(LIMITS);
+    std::fs::write(dir.path().join("t.toml"), "[snapshot]\nevery = \"1s\"\n").unwrap();
+    for run in 0..2 {
+        let mut served = serve(dir.path(), &["--config", "t.toml"]);
+        served.await_ready();
+        let mut agent = Dealer::connect(served.agents, 7 + run).await;
+        for n in 0..20 {
+            let domain = format!("tenant-{n}");
+            agent
+                .hit("api.search", &domain, 4 + n % 6, PARTITIONS)
+                .await;
+            agent.hit("api.wide", &domain, 1, PARTITIONS).await;
+        }
+        agent.hit("api.search", "tenant-0", 9, PARTITIONS).await;
+        // Two more ticks in every partition, so that everything is known to be recorded.
+        let shown = served.json("/v1/digests");
+        let past = |value: &Value| {
+            let offsets = value["partitions"].as_array().unwrap().iter();
+            let before = shown["partitions"].as_array().unwrap().iter();
+            offsets.zip(before).all(|(now, then)| {
+                then["offset"].as_u64().unwrap() + 8 < now["offset"].as_u64().unwrap()
+            })
+        };
+        served.await_json("/v1/digests", past);
+        served.signal(if run == 0 { "KILL" } else { "TERM" });
+        served.await_end();
+    }
+    let args = ["audit", "export", "--journal", "tollgate-data", "-o", "all"];
+    let (exit, stdout, stderr) = support::run(dir.path(), &args);
+    assert_eq!(exit, 0, "{stdout}{stderr}");
+    dir
+}
+
+fn audit(dir: &Path, args: &[&str]) -> (i32, Value) {
+    let mut all = vec!["audit", "--format", "json"];
+    all.extend(args);
+    let (exit, stdout, stderr) = run(dir, &all);
+    let report =
+        serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{exit}: {stdout}{stderr}"));
+    (exit, report)
+}
+
+/// All records of an export, as somebody with a tool of his own might hold them.
+type All = Vec<(Stream, u32, Vec<Delivered>)>;
+
+fn read_all(source: &ExportSource) -> All {
+    let mut all = vec![(Stream::Limits, 0)];
+    for partition in 0..PARTITIONS {
+        all.extend([(Stream::Hits, partition), (Stream::Denials, partition)]);
+    }
+    let read = |(stream, partition)| {
+        let mut cursor = source.open(stream, partition, 0).unwrap();
+        let mut records = Vec::new();
+        while let Step::Records(more) = cursor.read().unwrap() {
+            records.extend(more);
+        }
+        (stream, partition, records)
+    };
+    all.into_iter().map(read).collect()
+}
+
+/// Writes the export anew, with digests that fit, after `alter` has had its way.
+fn altered(dir: &Path, name: &str, alter: impl FnOnce(&mut All)) {
+    let source = ExportSource::open(&dir.join("all")).unwrap();
+    let mut all = read_all(&source);
+    alter(&mut all);
+    let writer = Writer::create(std::fs::File::create(dir.join(name)).unwrap()).unwrap();
+    for (stream, partition, records) in &all {
+        writer.records(*stream, *partition, records).unwrap();
+    }
+    for partition in 0..PARTITIONS {
+        for upto in source.snapshots(partition) {
+            let chunks = source.snapshot(partition, upto).unwrap();
+            writer.snapshot(partition, upto, &chunks).unwrap();
+        }
+    }
+    writer.finish(source.description()).unwrap();
+}
+
+fn of(all: &mut All, stream: Stream, partition: u32) -> &mut Vec<Delivered> {
+    let mut found = all.iter_mut();
+    let found = found.find(|(s, p, _)| (*s, *p) == (stream, partition));
+    &mut found.unwrap().2
+}
+
+fn announced(record: &Delivered) -> Option<Announced> {
+    Announced::decode(&record.bytes).ok()
+}
+
+/// The places of two neighbouring statements of a partition's first run, as indices of its denials.
+fn neighbours(all: &All) -> (u32, usize) {
+    for (stream, partition, records) in all {
+        let places: Vec<_> = records
+            .iter()
+            .map(|r| announced(r).map(|a| a.statement.place))
+            .collect();
+        let apart = |two: &[_]| matches!(two, [Some(a), Some(b)] if a < b);
+        if *stream == Stream::Denials
+            && let Some(at) = places.windows(2).position(apart)
+        {
+            return (*partition, at);
+        }
+    }
+    panic!("no two statements");
+}
+
+fn encoded(announced: &Announced) -> bytes::Bytes {
+    let mut writer = wire::Writer::new();
+    announced.encode(&mut writer);
+    bytes::Bytes::copy_from_slice(writer.as_slice())
+}
+
+fn kinds(report: &Value) -> Vec<&str> {
+    let differences = report["differences"].as_array().unwrap();
+    let kinds = differences.iter().map(|d| d["kind"].as_str().unwrap());
+    kinds.collect()
+}
+
+fn code(announced: &Announced) -> String {
+    let code = tollgate_shared::place::Code {
+        partition: announced.partition,
+        place: announced.statement.place,
+    };
+    code.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_journal_of_two_runs_and_a_kill_is_equal_and_so_is_its_export() {
+    let dir = written().await;
+    let (exit, report) = audit(dir.path(), &["--journal", "tollgate-data"]);
+    assert_eq!((exit, &report["equal"]), (0, &true.into()), "{report:#}");
+    let number = |field: &str| report[field].as_u64().unwrap();
+    assert!(20 < number("announced_equal"), "{report:#}");
+    assert_eq!(
+        number("announced_equal"),
+        number("denials") + number("lifts"),
+        "{report:#}"
+    );
+    assert!(0 < number("snapshots_equal"), "{report:#}");
+    assert!(0 < number("excess"), "{report:#}");
+    let (exit, exported) = audit(dir.path(), &["--export", "all"]);
+    assert_eq!(exit, 0, "{exported:#}");
+    for same in [
+        "records",
+        "entries",
+        "granted",
+        "announced_equal",
+        "snapshots_equal",
+    ] {
+        assert_eq!(report[same], exported[same], "{same}");
+    }
+    // A part of it, which begins with a snapshot of its own.
+    let from = "@0:40";
+    let args = [
+        "audit", "export", "--export", "all", "--from", from, "-o", "part",
+    ];
+    assert_eq!(run(dir.path(), &args).0, 0);
+    let (exit, part) = audit(dir.path(), &["--export", "part"]);
+    let (_, of_all) = audit(dir.path(), &["--export", "all", "--from", from]);
+    assert_eq!(exit, 0, "{part:#}");
+    for same in ["records", "entries", "granted", "announced_equal"] {
+        assert_eq!(part[same], of_all[same], "{same}: {part:#}");
+    }
+    assert!(part["records"].as_u64() < exported["records"].as_u64());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_is_altered_is_named_with_its_place() {
+    let dir = written().await;
+    let source = ExportSource::open(&dir.path().join("all")).unwrap();
+    let (partition, at) = neighbours(&read_all(&source));
+    let of_denials = |all: &mut All, change: &mut dyn FnMut(&mut Vec<Delivered>)| {
+        change(of(all, Stream::Denials, partition));
+    };
+
+    // An end that is a microsecond later.
+    let mut right = None;
+    altered(dir.path(), "end", |all| {
+        of_denials(all, &mut |records| {
+            let mut changed = announced(&records[at]).unwrap();
+            right = Some(changed.clone());
+            let Says::Denied(denial) = &mut changed.statement.says else {
+                panic!("{changed:?}");
+            };
+            denial.end = Timestamp::from_micros(denial.end.as_micros() + 1);
+            records[at].bytes = encoded(&changed);
+        });
+    });
+    let right = right.unwrap();
+    let (exit, report) = audit(dir.path(), &["--export", "end"]);
+    assert_eq!((exit, kinds(&report)), (1, vec!["changed"]), "{report:#}");
+    let difference = &report["differences"][0];
+    assert_eq!(difference["code"], code(&right).as_str());
+    let end = |of: &str| difference[of]["end_us"].as_u64().unwrap();
+    assert_eq!(end("found"), end("expected") + 1);
+    assert!(difference["text"].as_str().unwrap().ends_with(": end"));
+    let (_, text, _) = run(dir.path(), &["audit", "--export", "end"]);
+    assert!(text.contains("NOT equal: 1 difference"), "{text}");
+
+    // One statement less; its offset is kept, so that the hole is seen as well.
+    altered(dir.path(), "less", |all| {
+        of_denials(all, &mut |records| drop(records.remove(at)));
+    });
+    let (exit, report) = audit(dir.path(), &["--export", "less"]);
+    assert_eq!(
+        (exit, kinds(&report)),
+        (1, vec!["missing", "gap"]),
+        "{report:#}"
+    );
+    assert_eq!(report["differences"][0]["code"], code(&right).as_str());
+
+    // Two that have changed places.
+    altered(dir.path(), "swapped", |all| {
+        of_denials(all, &mut |records| {
+            let bytes = records[at].bytes.clone();
+            records[at].bytes = records[at + 1].bytes.clone();
+            records[at + 1].bytes = bytes;
+        });
+    });
+    let (exit, report) = audit(dir.path(), &["--export", "swapped"]);
+    assert_eq!(exit, 1, "{report:#}");
+    let found = kinds(&report);
+    assert!(found == ["order"] || found.contains(&"early"), "{report:#}");
+
+    // One that nobody caused.
+    altered(dir.path(), "more", |all| {
+        of_denials(all, &mut |records| {
+            let mut invented = announced(&records[at]).unwrap();
+            invented.statement.place.entry += 1_000;
+            let mut record = records.last().unwrap().clone();
+            record.offset += 1;
+            record.bytes = encoded(&invented);
+            records.push(record);
+        });
+    });
+    let (exit, report) = audit(dir.path(), &["--export", "more"]);
+    assert_eq!(
+        (exit, kinds(&report)),
+        (1, vec!["unexpected"]),
+        "{report:#}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_altered_hit_or_tick_is_found_and_a_doubled_batch_is_a_remark() {
+    let dir = written().await;
+    let source = ExportSource::open(&dir.path().join("all")).unwrap();
+    let all = read_all(&source);
+    let (partition, at) = neighbours(&all);
+    let caused = {
+        let mut all = all;
+        let first = announced(&of(&mut all, Stream::Denials, partition)[at]);
+        first.unwrap().statement.place
+    };
+    let position = |records: &[Delivered]| {
+        let mut records = records.iter();
+        records.position(|r| r.offset == caused.offset).unwrap()
+    };
+
+    // A domain that was another one's.
+    altered(dir.path(), "hit", |all| {
+        let records = of(all, Stream::Hits, partition);
+        let at = position(records);
+        let bytes = records[at].bytes.clone();
+        let Ok(Record::Hits(batch)) = Record::decode(&bytes) else {
+            panic!("a batch caused it");
+        };
+        let mut hits: Vec<_> = batch.hits().collect();
+        hits[caused.entry as usize].at =
+            Timestamp::from_micros(hits[caused.entry as usize].at.as_micros() - 1_000);
+        let mut writer = wire::Writer::new();
+        write_hits(
+            &mut writer,
+            &batch.sender,
+            batch.resources(),
+            hits.into_iter(),
+            batch.refused().collect::<Vec<_>>().into_iter(),
+        );
+        records[at].bytes = bytes::Bytes::copy_from_slice(writer.as_slice());
+    });
+    let (exit, report) = audit(dir.path(), &["--export", "hit"]);
+    assert_eq!(exit, 1, "{report:#}");
+    let first = &report["differences"][0];
+    assert_eq!(first["offset"], caused.offset, "{report:#}");
+    assert_eq!(first["partition"], partition, "{report:#}");
+
+    // A record less, whose offset is kept.
+    altered(dir.path(), "less", |all| {
+        let records = of(all, Stream::Hits, partition);
+        records.remove(position(records));
+    });
+    let (exit, report) = audit(dir.path(), &["--export", "less"]);
+    assert_eq!(exit, 1, "{report:#}");
+    let gap = &report["differences"][0];
+    assert_eq!(
+        (&gap["kind"], &gap["offset"]),
+        (&"gap".into(), &caused.offset.into())
+    );
+
+    // A tick that an aggregator did not write so.
+    let mut tick = 0;
+    altered(dir.path(), "tick", |all| {
+        let records = of(all, Stream::Hits, partition);
+        let is_tick = |r: &Delivered| r.bytes.get(1) == Some(&kind::TICK);
+        let at = records.iter().position(is_tick).unwrap();
+        tick = records[at].offset;
+        let mut bytes = records[at].bytes.to_vec();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        records[at].bytes = bytes.into();
+    });
+    let (exit, report) = audit(dir.path(), &["--export", "tick"]);
+    let forged = &report["differences"][0];
+    assert_eq!((exit, &forged["kind"]), (1, &"forged".into()), "{report:#}");
+    assert_eq!(forged["offset"], tick);
+
+    // A batch that came twice: once more at its offset, and once more at the end.
+    for name in ["beside", "behind"] {
+        altered(dir.path(), name, |all| {
+            let records = of(all, Stream::Hits, partition);
+            let at = position(records);
+            let mut again = records[at].clone();
+            if name == "beside" {
+                records.insert(at + 1, again);
+            } else {
+                let last = records.last().unwrap();
+                (again.offset, again.appended) = (last.offset + 1, last.appended);
+                records.push(again);
+            }
+        });
+        let (exit, report) = audit(dir.path(), &["--export", name]);
+        assert_eq!((exit, &report["equal"]), (0, &true.into()), "{report:#}");
+        let remarks = report["remarks"].to_string();
+        let expected = if name == "beside" {
+            "redelivered"
+        } else {
+            "duplicates"
+        };
+        assert!(remarks.contains(expected), "{remarks}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_missing_or_bad_is_no_report() {
+    let dir = written().await;
+    let exit = |args: &[&str]| {
+        let mut all = vec!["audit"];
+        all.extend(args);
+        let (exit, stdout, stderr) = run(dir.path(), &all);
+        assert_eq!(stdout, "", "{stderr}");
+        (exit, stderr)
+    };
+    let bytes = std::fs::read(dir.path().join("all")).unwrap();
+    std::fs::write(dir.path().join("cut"), &bytes[..bytes.len() / 2]).unwrap();
+    let (code, why) = exit(&["--export", "cut"]);
+    assert_eq!(code, 65);
+    assert!(why.contains("cut off at byte"), "{why}");
+    let mut changed = bytes;
+    let middle = changed.len() / 2;
+    changed[middle] ^= 1;
+    std::fs::write(dir.path().join("changed"), changed).unwrap();
+    let (code, why) = exit(&["--export", "changed"]);
+    assert_eq!(code, 65);
+    assert!(why.contains("byte "), "{why}");
+    assert_eq!(exit(&["--journal", "nowhere"]).0, 66);
+    assert_eq!(exit(&["--export", "nowhere"]).0, 66);
+    assert_eq!(exit(&[]).0, 64);
+    assert_eq!(exit(&["--export", "all", "--from", "whenever"]).0, 64);
+    // A segment of the journal whose bytes are not those that were written.
+    let journal = dir.path().join("tollgate-data/hits-00000");
+    let segment = std::fs::read_dir(journal).unwrap().next().unwrap().unwrap();
+    let mut bytes = std::fs::read(segment.path()).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(segment.path(), bytes).unwrap();
+    let (code, why) = exit(&["--journal", "tollgate-data"]);
+    assert_eq!(code, 65);
+    assert!(why.contains("record "), "{why}");
+}
