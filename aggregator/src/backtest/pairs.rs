@@ -19,17 +19,29 @@ pub struct Pair {
 /// All pairs that calls were made on.
 #[derive(Debug, Default)]
 pub struct Pairs {
-    resources: Vec<Box<str>>,
+    resources: Vec<Resource>,
     domains: Vec<Box<str>>,
     domain_numbers: HashMap<Box<str>, u32, RandomState>,
     pairs: Vec<Pair>,
-    pair_numbers: HashMap<(u32, u32), u32, RandomState>,
+}
+
+/// A resource, with its pairs by their domains: a row costs one look into one table.
+#[derive(Debug)]
+struct Resource {
+    name: Box<str>,
+    pairs: HashMap<Box<str>, u32, RandomState>,
 }
 
 impl Pairs {
     /// The number of a pair, a new one if it is new.
     pub fn number_of(&mut self, resource: &str, domain: &str) -> u32 {
         let resource = self.resource(resource);
+        let known = &mut self.resources[resource as usize].pairs;
+        if let Some(number) = known.get(domain) {
+            return *number;
+        }
+        let number = self.pairs.len() as u32;
+        known.insert(domain.into(), number);
         let domain = match self.domain_numbers.get(domain) {
             Some(number) => *number,
             None => {
@@ -39,21 +51,19 @@ impl Pairs {
                 number
             }
         };
-        let pairs = &mut self.pairs;
-        *self
-            .pair_numbers
-            .entry((resource, domain))
-            .or_insert_with(|| {
-                pairs.push(Pair { resource, domain });
-                pairs.len() as u32 - 1
-            })
+        self.pairs.push(Pair { resource, domain });
+        number
     }
 
     /// The number of a resource, a new one if it is new. There are few, so they are looked through.
     fn resource(&mut self, name: &str) -> u32 {
-        let known = self.resources.iter().position(|known| **known == *name);
+        let mut known = self.resources.iter();
+        let known = known.position(|known| *known.name == *name);
         known.unwrap_or_else(|| {
-            self.resources.push(name.into());
+            self.resources.push(Resource {
+                name: name.into(),
+                pairs: HashMap::default(),
+            });
             self.resources.len() - 1
         }) as u32
     }
@@ -70,7 +80,7 @@ impl Pairs {
 
     /// The resources by their numbers.
     pub fn resources(&self) -> impl ExactSizeIterator<Item = &str> + Clone {
-        self.resources.iter().map(|name| &**name)
+        self.resources.iter().map(|resource| &*resource.name)
     }
 
     /// How many domains there are.
@@ -82,15 +92,15 @@ impl Pairs {
     pub fn names(&self, number: u32) -> (&str, &str) {
         let pair = self.pair(number);
         (
-            &self.resources[pair.resource as usize],
+            &self.resources[pair.resource as usize].name,
             &self.domains[pair.domain as usize],
         )
     }
 
     /// The number of a pair that calls were made on.
     pub fn find(&self, resource: &str, domain: &str) -> Option<u32> {
-        let resource = self.resources.iter().position(|name| **name == *resource)?;
-        let domain = *self.domain_numbers.get(domain)?;
-        self.pair_numbers.get(&(resource as u32, domain)).copied()
+        let mut known = self.resources.iter();
+        let resource = known.find(|known| *known.name == *resource)?;
+        resource.pairs.get(domain).copied()
     }
 }

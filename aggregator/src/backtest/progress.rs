@@ -39,6 +39,16 @@ impl Progress {
         self.0.set_length(calls);
     }
 
+    /// Limits are being tried, nobody knows for how long.
+    pub fn search(&self) {
+        let template = "trying limits: {human_pos} calls, {per_sec}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            self.0.set_style(style);
+        }
+        self.0.reset();
+        self.0.unset_length();
+    }
+
     /// So many more calls were played.
     pub fn calls(&self, calls: u64) {
         self.0.inc(calls);

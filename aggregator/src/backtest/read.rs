@@ -36,6 +36,15 @@ pub struct Reading {
     pub strict: bool,
 }
 
+impl Reading {
+    /// Whether calls on a pair are to be read.
+    pub fn takes(&self, resource: &str, domain: &str) -> bool {
+        let is =
+            |only: &Option<String>, name: &str| only.as_deref().is_none_or(|only| only == name);
+        is(&self.only_resource, resource) && is(&self.only_domain, domain)
+    }
+}
+
 /// One file to read.
 #[derive(Clone, Debug)]
 pub struct Input {
@@ -258,9 +267,7 @@ impl Reader<'_> {
         };
         // As an agent does: no name opens the door.
         let domain = admit_domain(domain);
-        let other =
-            |only: &Option<String>, name: &str| only.as_deref().is_some_and(|only| only != name);
-        if other(&reading.only_resource, resource) || other(&reading.only_domain, &domain) {
+        if !reading.takes(resource, &domain) {
             self.counts.passed_over += 1;
             return Ok(None);
         }

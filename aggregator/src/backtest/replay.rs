@@ -19,7 +19,7 @@ use tollgate_shared::time::Timestamp;
 use super::pairs::Pairs;
 use super::states::States;
 use super::tally::{Amount, Outcome, PairTally, ResourceTally, Timeline, USE_STEPS};
-use super::tape::{Call, Tape};
+use super::tape::{Call, Order, Tape};
 
 /// What limits a resource of the recording.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,8 @@ pub struct Played {
     pub unlimited: u64,
 }
 
-/// Plays a whole tape; `progress` hears of every so many calls.
+/// Plays a whole tape; `progress` hears of every so many calls. Pairs are dealt out to so many threads,
+/// since nothing but a global limit joins them.
 ///
 /// # Errors
 ///
@@ -54,6 +55,45 @@ pub fn play(
     tape: &Tape,
     pairs: &Pairs,
     limits: &Limits,
+    threads: usize,
+    progress: &(dyn Fn(u64) + Sync),
+) -> io::Result<Played> {
+    // As recorded, a call's instant depends on those of other pairs before it.
+    let of = match tape.order() {
+        Order::Stamps => threads.max(1),
+        Order::Recorded => 1,
+    };
+    let shards: Vec<Shard> = (0..of).map(|number| Shard { number, of }).collect();
+    let played = std::thread::scope(|scope| {
+        let threads: Vec<_> = shards
+            .iter()
+            .map(|shard| scope.spawn(|| play_shard(tape, pairs, limits, *shard, progress)))
+            .collect();
+        // A panic of a part is one of the whole.
+        let joined = threads.into_iter().map(|thread| {
+            let result = thread.join();
+            result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        joined.collect::<io::Result<Vec<Played>>>()
+    })?;
+    let mut played = played.into_iter();
+    let first = played.next();
+    let first = first.ok_or_else(|| io::Error::other("no thread played"))?;
+    Ok(played.fold(first, Played::and))
+}
+
+/// One of several parts of all pairs.
+#[derive(Clone, Copy, Debug)]
+struct Shard {
+    number: usize,
+    of: usize,
+}
+
+fn play_shard(
+    tape: &Tape,
+    pairs: &Pairs,
+    limits: &Limits,
+    shard: Shard,
     progress: &(dyn Fn(u64) + Sync),
 ) -> io::Result<Played> {
     let extent = tape.extent();
@@ -61,19 +101,39 @@ pub fn play(
     let mut timeline = Timeline::new(extent.first, extent.last);
     let mut calls = 0u64;
     tape.play(&mut |call| {
-        let outcome = player.call(call);
-        timeline.count(call.at, &outcome);
         calls += 1;
-        if calls.is_multiple_of(PROGRESS_CALLS) {
+        if shard.number == 0 && calls.is_multiple_of(PROGRESS_CALLS) {
             progress(PROGRESS_CALLS);
+        }
+        if player.is_of(shard, call.pair) {
+            let outcome = player.call(call);
+            timeline.count(call.at, &outcome);
         }
     })?;
     Ok(Played {
-        pairs: player.tallies,
+        pairs: player.slots.into_iter().map(|slot| slot.tally).collect(),
         resources: player.resource_tallies,
         timeline,
         unlimited: player.unlimited,
     })
+}
+
+impl Played {
+    /// This and what another part of the pairs came to.
+    fn and(mut self, other: Self) -> Self {
+        for (here, there) in self.pairs.iter_mut().zip(other.pairs) {
+            // A pair is played in one part only.
+            if 0 < there.asked.calls {
+                *here = there;
+            }
+        }
+        for (here, there) in self.resources.iter_mut().zip(&other.resources) {
+            here.add(there);
+        }
+        self.timeline.add(&other.timeline);
+        self.unlimited += other.unlimited;
+        self
+    }
 }
 
 /// How often progress is told.
@@ -81,19 +141,28 @@ const PROGRESS_CALLS: u64 = 1 << 16;
 
 /// One limits file under way.
 pub struct Player<'a> {
-    pairs: &'a Pairs,
     limits: &'a Limits,
     ruled: Vec<Ruled<'a>>,
     /// By number of resource: granted hits of all domains, where that is limited.
     seconds: Vec<Stamps>,
     /// By number of resource: the latest instant.
     latest: Vec<Timestamp>,
-    /// By number of pair; meaningful where the resource is ruled.
-    classes: Vec<ClassId>,
+    /// By number of pair.
+    slots: Vec<Slot>,
     states: States,
-    tallies: Vec<PairTally>,
     resource_tallies: Vec<ResourceTally>,
     unlimited: u64,
+    /// Whether a resource has a global limit.
+    has_global: bool,
+}
+
+/// What a call needs to know of its pair, in one place: with a million pairs each place costs a look
+/// into memory that is not near.
+struct Slot {
+    resource: u32,
+    /// Meaningful where the resource is ruled.
+    class: ClassId,
+    tally: PairTally,
 }
 
 impl<'a> Player<'a> {
@@ -106,39 +175,67 @@ impl<'a> Player<'a> {
             None => Ruled::Closed,
         };
         let ruled: Vec<Ruled<'a>> = pairs.resources().map(of_resource).collect();
-        let class_of = |number: usize| {
-            let pair = pairs.all()[number];
-            match ruled[pair.resource as usize] {
-                Ruled::Rate(rate) => rate.class_of(pairs.names(number as u32).1),
+        let slot = |number: u32| {
+            let resource = pairs.pair(number).resource;
+            let class = match ruled[resource as usize] {
+                Ruled::Rate(rate) => rate.class_of(pairs.names(number).1),
                 Ruled::Nothing | Ruled::Closed => ClassId(0),
+            };
+            let tally = PairTally::default();
+            Slot {
+                resource,
+                class,
+                tally,
             }
         };
         let count = pairs.all().len();
         Self {
-            pairs,
             limits,
             seconds: vec![Stamps::new(); ruled.len()],
             latest: vec![Timestamp::ZERO; ruled.len()],
-            classes: (0..count).map(class_of).collect(),
+            slots: (0..count as u32).map(slot).collect(),
             states: States::new(count),
-            tallies: vec![PairTally::default(); count],
             resource_tallies: vec![ResourceTally::new(); ruled.len()],
             unlimited: 0,
+            has_global: ruled
+                .iter()
+                .any(|ruled| matches!(ruled, Ruled::Rate(rate) if rate.global().is_some())),
             ruled,
         }
     }
 
+    /// Whether a part has this pair: pairs under one global limit stay together.
+    fn is_of(&self, shard: Shard, pair: u32) -> bool {
+        if shard.of == 1 {
+            return true;
+        }
+        let number = match self.has_global {
+            false => pair,
+            true => {
+                let resource = self.slots[pair as usize].resource;
+                match self.ruled[resource as usize] {
+                    Ruled::Rate(rate) if rate.global().is_some() => resource,
+                    _ => pair,
+                }
+            }
+        };
+        number as usize % shard.of == shard.number
+    }
+
+    /// What is remembered of a pair; none where nothing matters.
+    pub fn state(&self, pair: u32) -> Option<&State> {
+        self.states.get(pair)
+    }
+
     /// Judges the next call.
     pub fn call(&mut self, call: &Call) -> Outcome {
-        let pair = self.pairs.pair(call.pair);
-        let resource = pair.resource as usize;
+        let resource = self.slots[call.pair as usize].resource as usize;
         let now = self.latest[resource].max(call.at);
         self.latest[resource] = now;
-        let (calls, hits) = match call.min {
-            0 => (u64::from(call.copies), u64::from(call.copies)),
-            _ => (1, u64::from(call.copies)),
+        let asked = Amount {
+            calls: call.calls(),
+            hits: u64::from(call.copies),
         };
-        let asked = Amount { calls, hits };
         let mut outcome = Outcome {
             at: now,
             asked,
@@ -148,18 +245,18 @@ impl<'a> Player<'a> {
             used: None,
         };
         match self.ruled[resource] {
-            Ruled::Nothing => self.unlimited += calls,
+            Ruled::Nothing => self.unlimited += asked.calls,
             Ruled::Closed => outcome.granted = Amount::default(),
             Ruled::Rate(rate) => self.rule(rate, call, &mut outcome),
         }
-        self.tallies[call.pair as usize].count(&outcome);
+        self.slots[call.pair as usize].tally.count(&outcome);
         self.resource_tallies[resource].count(&outcome);
         outcome
     }
 
     fn rule(&mut self, rate: &RateResource, call: &Call, outcome: &mut Outcome) {
-        let class = self.limits.class(self.classes[call.pair as usize]);
-        let resource = self.pairs.pair(call.pair).resource as usize;
+        let slot = &self.slots[call.pair as usize];
+        let (class, resource) = (self.limits.class(slot.class), slot.resource as usize);
         let request = Request {
             copies: outcome.asked.hits,
             // Calls of one hit each at one instant are asked together: hit by hit is how a request is
@@ -168,18 +265,15 @@ impl<'a> Player<'a> {
         };
         let (now, second) = (outcome.at, &mut self.seconds[resource]);
         let (limits, latest) = (self.limits, &self.latest);
-        let (pairs, classes) = (self.pairs, &self.classes);
+        let slots = &self.slots;
         self.states.sweep(|pair| {
-            let resource = pairs.pair(pair).resource as usize;
-            (limits.class(classes[pair as usize]), latest[resource])
+            let slot = &slots[pair as usize];
+            (limits.class(slot.class), latest[slot.resource as usize])
         });
         let state = self.states.of(call.pair, class);
         let grant = ask(class, state, rate.global(), second, now, request);
         outcome.granted = Amount {
-            calls: match call.min {
-                0 => grant.hits,
-                _ => u64::from(0 < grant.hits),
-            },
+            calls: call.granted_calls(grant.hits),
             hits: grant.hits,
         };
         outcome.limited_by = grant.limited_by;

@@ -6,11 +6,11 @@
 
 use serde::Serialize;
 
+use super::inputs::Inputs;
 use super::pairs::Pairs;
-use super::read::{Counts, Skipped};
 use super::replay::Played;
+use super::suggest::Suggestion;
 use super::tally::{Causes, PairTally, Timeline, USE_STEPS};
-use super::tape::{Extent, Order};
 
 /// The whole report.
 #[derive(Debug, Serialize)]
@@ -20,39 +20,8 @@ pub struct Report {
     pub inputs: Inputs,
     /// What each limits file made of it.
     pub results: Vec<ResultReport>,
-}
-
-/// What was read.
-#[derive(Debug, Serialize)]
-pub struct Inputs {
-    /// Names of the files.
-    pub names: Vec<String>,
-    /// Their forms.
-    pub kinds: Vec<&'static str>,
-    /// Rows, skipped ones included.
-    pub rows: u64,
-    /// Rows that could not be used.
-    pub skipped: u64,
-    /// The first skipped row's line.
-    pub first_skipped_line: Option<u64>,
-    /// The first skipped rows.
-    pub skipped_shown: Vec<Skipped>,
-    /// Rows of other resources or domains than was asked for.
-    pub passed_over: u64,
-    /// `stamps` or `recorded`.
-    pub order: &'static str,
-    /// The least stamp.
-    pub first_us: u64,
-    /// The greatest stamp.
-    pub last_us: u64,
-    /// Calls stamped before the one that was recorded just before them.
-    pub stepped_back: u64,
-    /// By how much at most.
-    pub stepped_back_max_us: u64,
-    /// Pairs.
-    pub pairs: u64,
-    /// Domains.
-    pub domains: u64,
+    /// The least limits that refuse at most the share that was asked for.
+    pub suggestions: Vec<Suggestion>,
 }
 
 /// What one limits file made of it.
@@ -204,42 +173,12 @@ pub struct TimelineReport {
 
 impl Report {
     /// The report of a recording that was played against limits files.
-    pub fn new(inputs: Inputs, results: Vec<ResultReport>) -> Self {
+    pub fn new(inputs: Inputs, results: Vec<ResultReport>, suggestions: Vec<Suggestion>) -> Self {
         Self {
             schema: "tollgate.backtest/1",
             inputs,
             results,
-        }
-    }
-}
-
-impl Inputs {
-    /// What was read from files of these names.
-    pub fn new(
-        names: Vec<String>,
-        counts: &Counts,
-        pairs: &Pairs,
-        extent: Extent,
-        order: Order,
-    ) -> Self {
-        Self {
-            names,
-            kinds: counts.kinds.iter().map(|kind| kind.name()).collect(),
-            rows: counts.rows,
-            skipped: counts.skipped,
-            first_skipped_line: counts.shown.first().map(|first| first.line),
-            skipped_shown: counts.shown.clone(),
-            passed_over: counts.passed_over,
-            order: match order {
-                Order::Stamps => "stamps",
-                Order::Recorded => "recorded",
-            },
-            first_us: extent.first.as_micros(),
-            last_us: extent.last.as_micros(),
-            stepped_back: extent.stepped_back,
-            stepped_back_max_us: extent.stepped_back_max.as_micros(),
-            pairs: pairs.all().len() as u64,
-            domains: pairs.domains_len() as u64,
+            suggestions,
         }
     }
 }

@@ -38,6 +38,11 @@ impl States {
         slot.get_or_insert_with(|| Box::new(State::of(class)))
     }
 
+    /// The state of a pair, if it has one.
+    pub fn get(&self, pair: u32) -> Option<&State> {
+        self.slots[pair as usize].as_deref()
+    }
+
     /// Drops what does not matter any more, if there is much. `of` says a pair's limits and time.
     pub fn sweep<'a>(&mut self, of: impl Fn(u32) -> (&'a RateClass, Timestamp)) {
         if self.live < self.sweep_at {

@@ -14,15 +14,15 @@ use std::fmt::Write as _;
 use tollgate_engine::limits::print_span;
 use tollgate_shared::time::Span;
 
-use super::report::{
-    Change, Inputs, PairReport, Percentiles, Report, ResourceReport, ResultReport,
-};
+use super::inputs::Inputs;
+use super::report::{Change, PairReport, Percentiles, Report, ResourceReport, ResultReport};
 
 /// The report as a page of text.
 pub fn page(report: &Report) -> String {
     let mut text = String::new();
     push_inputs(&mut text, &report.inputs);
     push_summary(&mut text, &report.results);
+    push_suggestions(&mut text, report);
     for result in &report.results {
         push_result(&mut text, result);
     }
@@ -91,24 +91,8 @@ fn push_inputs(text: &mut String, inputs: &Inputs) {
     if 0 < more && !inputs.skipped_shown.is_empty() {
         let _ = writeln!(text, "  and {} more", count(more));
     }
-    if 0 < inputs.passed_over {
-        let _ = writeln!(
-            text,
-            "{} rows of other resources or domains were passed over",
-            count(inputs.passed_over)
-        );
-    }
-    if 0 < inputs.stepped_back {
-        let _ = writeln!(
-            text,
-            "{} stamps step back, by {} at most; calls are played {}",
-            count(inputs.stepped_back),
-            span(inputs.stepped_back_max_us),
-            match inputs.order {
-                "stamps" => "in order of their stamps",
-                _ => "as recorded, a stamp that steps back as the latest before it",
-            }
-        );
+    for note in inputs.notes() {
+        let _ = writeln!(text, "{note}");
     }
 }
 
@@ -133,6 +117,30 @@ fn push_summary(text: &mut String, results: &[ResultReport]) {
     }
     text.push('\n');
     table.write(text);
+}
+
+fn push_suggestions(text: &mut String, report: &Report) {
+    if report.suggestions.is_empty() {
+        return;
+    }
+    let mut table = Table::new(1, &["least limits", "window", "limit", "refused", "%"]);
+    for of in &report.suggestions {
+        table.push(vec![
+            of.resource.clone(),
+            span(of.window_us),
+            count(of.limit),
+            count(of.refused),
+            format!("{:.3}", 100.0 * of.refused_share),
+        ]);
+    }
+    text.push('\n');
+    table.write(text);
+    let share = report.suggestions.first().map_or(0.0, |of| of.share_max);
+    let _ = writeln!(
+        text,
+        "each refuses at most {}% as the only tier of every domain, without hard and global limits",
+        100.0 * share
+    );
 }
 
 fn push_result(text: &mut String, result: &ResultReport) {
@@ -255,7 +263,7 @@ fn push_change(text: &mut String, what: &str, with: &str, change: &Change) {
 }
 
 /// A number with its thousands apart.
-fn count(number: u64) -> String {
+pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -277,7 +285,7 @@ pub fn instant(micros: u64) -> String {
 }
 
 /// A span as it is written in limits; from a minute on to the second.
-fn span(micros: u64) -> String {
+pub fn span(micros: u64) -> String {
     let rounded = match micros {
         0..60_000_000 => micros,
         micros => micros / 1_000_000 * 1_000_000,

@@ -160,6 +160,20 @@ impl ResourceTally {
         }
     }
 
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        self.causes.tier += other.causes.tier;
+        self.causes.hard += other.causes.hard;
+        self.causes.global += other.causes.global;
+        self.causes.unconfigured += other.causes.unconfigured;
+        if self.used.is_empty() {
+            self.used.clone_from(&other.used);
+        } else {
+            let pairs = self.used.iter_mut().zip(&other.used);
+            pairs.for_each(|(here, there)| *here += there);
+        }
+    }
+
     /// Counts what became of a call.
     pub fn count(&mut self, outcome: &Outcome) {
         let refused = outcome.refused_calls();
@@ -203,6 +217,14 @@ impl Timeline {
             from: Timestamp::from_micros(from),
             width: Span::from_micros(width),
             stretches: vec![(0, 0); count as usize],
+        }
+    }
+
+    /// Adds what was counted elsewhere of the same time.
+    pub fn add(&mut self, other: &Self) {
+        for (here, there) in self.stretches.iter_mut().zip(&other.stretches) {
+            here.0 += there.0;
+            here.1 += there.1;
         }
     }
 

@@ -187,6 +187,11 @@ impl Tape {
         self.extent
     }
 
+    /// The order in which calls are played.
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
     /// Plays all calls in order.
     ///
     /// # Errors
@@ -301,6 +306,22 @@ impl Run {
 }
 
 impl Call {
+    /// How many calls it is.
+    pub fn calls(&self) -> u64 {
+        match self.min {
+            0 => u64::from(self.copies),
+            _ => 1,
+        }
+    }
+
+    /// How many of them were granted, where so many hits were.
+    pub fn granted_calls(&self, hits: u64) -> u64 {
+        match self.min {
+            0 => hits,
+            _ => u64::from(0 < hits),
+        }
+    }
+
     fn to_bytes(self) -> [u8; CALL_BYTES] {
         let mut bytes = [0; CALL_BYTES];
         bytes[..8].copy_from_slice(&self.at.as_micros().to_le_bytes());

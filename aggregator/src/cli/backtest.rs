@@ -3,25 +3,34 @@
 //! ```text
 //! tollgate backtest --limits now.toml --limits then.toml access.log.xz
 //! tollgate backtest --limits now.toml --csv calls.csv --format json
+//! tollgate backtest --limits then.toml --journal ./tollgate-data --suggest 0.1% --html page.html
 //! ```
 //!
 //! Refusals are what was asked about, so a backtest that finds some ends well.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tollgate_engine::limits::{Limits, Resource};
 use tollgate_shared::names::check_name;
 
 use super::exit::{Exit, Failure};
-use super::output::Format;
+use super::logs::{self, LogArgs};
+use super::output::{Format, Output};
 use super::{Global, input_name, read_input};
+use crate::audit::source;
+use crate::backtest::html;
+use crate::backtest::inputs::Inputs;
+use crate::backtest::log::{self, LogFault, Seen};
 use crate::backtest::progress::Progress;
 use crate::backtest::read::{self, Input, ReadFault, Reading, Recording};
 use crate::backtest::replay::{self, Played};
-use crate::backtest::report::{Inputs, Report, ResultReport};
+use crate::backtest::report::{Report, ResultReport};
+use crate::backtest::suggest::{ShareE9, Suggestion, suggest};
 use crate::backtest::table;
 use crate::backtest::tape::Order;
+use crate::backtest::trace::{Trace, trace};
 use crate::traffic::{Columns, Kind, TimeUnit};
 
 /// The resource of requests that name none.
@@ -32,16 +41,16 @@ const RESOURCE: &str = "http.requests";
 pub struct BacktestArgs {
     /// Recorded traffic: access logs, CSV, JSON Lines, told by their first line; also .gz and .xz; `-`
     /// is stdin
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", conflicts_with = "log")]
     pub files: Vec<PathBuf>,
     /// Access logs (combined or common format)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "log")]
     pub access_log: Vec<PathBuf>,
     /// CSV with the columns t, resource, domain, copies, min
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "log")]
     pub csv: Vec<PathBuf>,
     /// JSON Lines with the members t, resource, domain, copies, min
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "log")]
     pub jsonl: Vec<PathBuf>,
     /// A limits document; more of them are compared with the first
     #[arg(
@@ -73,9 +82,32 @@ pub struct BacktestArgs {
     /// Refuses a recording with a row that cannot be read
     #[arg(long)]
     pub strict: bool,
+    /// Finds the least limits that refuse at most this share of the calls, as in 0.1%
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub suggest: Option<ShareE9>,
+    /// Writes a page with plots as well
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// The pair whose tiers the page shows [default: the most refused one]
+    #[arg(long, num_args = 2, value_names = ["RESOURCE", "DOMAIN"], requires = "html")]
+    pub pair: Vec<String>,
     /// How many pairs each list shows
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub limit: usize,
+    /// A log of Tollgate's own, in place of files
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// A share in percent.
+fn share(text: &str) -> Result<ShareE9, &'static str> {
+    const EXPECTED: &str = "expected a share from 0% to below 100%, as in 0.1%";
+    let number = text.strip_suffix('%').ok_or(EXPECTED)?;
+    let number: f64 = number.trim().parse().map_err(|_| EXPECTED)?;
+    match (0.0..100.0).contains(&number) {
+        true => Ok(ShareE9((number * 1e7).round() as u64)),
+        false => Err(EXPECTED),
+    }
 }
 
 /// Runs the command.
@@ -85,15 +117,27 @@ pub struct BacktestArgs {
 /// Where an input cannot be read, or is bad.
 pub fn run(global: &Global, args: &BacktestArgs) -> Result<Exit, Failure> {
     let reading = reading(args)?;
-    let inputs = inputs(args)?;
+    let source = Source::of(args)?;
     let limits = limits(args)?;
     let mut output = global.open_output()?;
+    let page = args.html.as_deref();
+    let mut page = page
+        .map(|path| Output::open(Some(path), global.color))
+        .transpose()?;
     let progress = Progress::new(global.quiet);
-    let recording = read::read(&inputs, &reading, &|rows| progress.rows(rows)).map_err(failure)?;
+    let (recording, seen) = source.read(&reading, &progress)?;
     expect_configured(&recording, &limits, &reading)?;
     let played = play(&recording, &limits, &progress)?;
+    let suggestions = suggestions(args, &recording, &limits, &progress)?;
+    let inputs = Inputs::new(source.names(), &recording, seen, reading.order);
+    let results = results(args, &recording, &limits, &played);
+    let report = Report::new(inputs, results, suggestions);
+    if let Some(mut page) = page.take() {
+        let traces = traces(args, &recording, &limits, &played)?;
+        page.line(html::page(&report, &traces).trim_end())?;
+        page.finish()?;
+    }
     progress.end();
-    let report = report(args, &inputs, &reading, &recording, &limits, &played);
     match global.format {
         Format::Json => output.json(&report)?,
         Format::Text => output.line(table::page(&report).trim_end())?,
@@ -149,28 +193,71 @@ fn reading(args: &BacktestArgs) -> Result<Reading, Failure> {
     })
 }
 
-fn inputs(args: &BacktestArgs) -> Result<Vec<Input>, Failure> {
-    let of_kind = |paths: &[PathBuf], kind| -> Vec<Input> {
-        let input = |path: &PathBuf| Input {
-            path: path.clone(),
-            name: input_name(path),
-            kind,
+/// Where the recording is.
+enum Source {
+    Files(Vec<Input>),
+    Log(Arc<dyn source::Source>),
+}
+
+impl Source {
+    fn of(args: &BacktestArgs) -> Result<Self, Failure> {
+        let LogArgs {
+            journal,
+            kafka,
+            export,
+            ..
+        } = &args.log;
+        if journal.is_some() || kafka.is_some() || export.is_some() {
+            return Ok(Self::Log(args.log.open()?));
+        }
+        let of_kind = |paths: &[PathBuf], kind| -> Vec<Input> {
+            let input = |path: &PathBuf| Input {
+                path: path.clone(),
+                name: input_name(path),
+                kind,
+            };
+            paths.iter().map(input).collect()
         };
-        paths.iter().map(input).collect()
-    };
-    let inputs = [
-        of_kind(&args.files, None),
-        of_kind(&args.access_log, Some(Kind::AccessLog)),
-        of_kind(&args.csv, Some(Kind::Csv)),
-        of_kind(&args.jsonl, Some(Kind::JsonLines)),
-    ]
-    .concat();
-    if inputs.is_empty() {
-        return Err(usage(
-            "expected recorded traffic: a file, --access-log, --csv or --jsonl",
-        ));
+        let inputs = [
+            of_kind(&args.files, None),
+            of_kind(&args.access_log, Some(Kind::AccessLog)),
+            of_kind(&args.csv, Some(Kind::Csv)),
+            of_kind(&args.jsonl, Some(Kind::JsonLines)),
+        ]
+        .concat();
+        match inputs.is_empty() {
+            true => Err(usage(
+                "expected recorded traffic: a file, --access-log, --csv, --jsonl, --journal, --kafka or --export",
+            )),
+            false => Ok(Self::Files(inputs)),
+        }
     }
-    Ok(inputs)
+
+    fn names(&self) -> Vec<String> {
+        match self {
+            Self::Files(inputs) => inputs.iter().map(|input| input.name.clone()).collect(),
+            Self::Log(log) => vec![log.name()],
+        }
+    }
+
+    fn read(
+        &self,
+        reading: &Reading,
+        progress: &Progress,
+    ) -> Result<(Recording, Option<Seen>), Failure> {
+        let rows = |rows| progress.rows(rows);
+        match self {
+            Self::Files(inputs) => match read::read(inputs, reading, &rows) {
+                Ok(recording) => Ok((recording, None)),
+                Err(fault) => Err(failure(fault)),
+            },
+            Self::Log(log) => match log::read(&**log, reading, &rows) {
+                Ok((recording, seen)) => Ok((recording, Some(seen))),
+                Err(LogFault::Read(fault)) => Err(failure(fault)),
+                Err(LogFault::Log(error)) => Err(logs::failure(error)),
+            },
+        }
+    }
 }
 
 /// A limits document, with its name.
@@ -237,7 +324,8 @@ fn play(
         let results = std::thread::scope(|scope| {
             let play = |document: &Document| {
                 let (tape, pairs) = (&recording.tape, &recording.pairs);
-                replay::play(tape, pairs, &document.limits, &|calls| {
+                let shards = cores / documents.len();
+                replay::play(tape, pairs, &document.limits, shards, &|calls| {
                     progress.calls(calls)
                 })
             };
@@ -250,37 +338,75 @@ fn play(
         });
         for result in results {
             let result = result.map_err(|_| Failure::Bug("a replay panicked".to_owned()))?;
-            played.push(result.map_err(|error| failure(ReadFault::Temporary(error)))?);
+            played.push(result.map_err(temporary)?);
         }
     }
     Ok(played)
 }
 
-fn report(
+fn suggestions(
     args: &BacktestArgs,
-    inputs: &[Input],
-    reading: &Reading,
+    recording: &Recording,
+    limits: &[Document],
+    progress: &Progress,
+) -> Result<Vec<Suggestion>, Failure> {
+    let Some(share) = args.suggest else {
+        return Ok(Vec::new());
+    };
+    progress.search();
+    let limits: Vec<&Limits> = limits.iter().map(|document| &document.limits).collect();
+    let (tape, pairs) = (&recording.tape, &recording.pairs);
+    suggest(tape, pairs, &limits, share, &|calls| progress.calls(calls)).map_err(temporary)
+}
+
+fn results(
+    args: &BacktestArgs,
     recording: &Recording,
     limits: &[Document],
     played: &[Played],
-) -> Report {
-    let pairs = &recording.pairs;
-    let names = inputs.iter().map(|input| input.name.clone()).collect();
-    let extent = recording.tape.extent();
-    let result = |number: usize| {
+) -> Vec<ResultReport> {
+    let result = |(number, document): (usize, &Document)| {
         let first = (0 < number).then(|| (&*limits[0].name, &played[0]));
-        ResultReport::new(
-            &limits[number].name,
-            &played[number],
-            first,
-            pairs,
-            args.limit,
-        )
+        let pairs = &recording.pairs;
+        ResultReport::new(&document.name, &played[number], first, pairs, args.limit)
     };
-    Report::new(
-        Inputs::new(names, &recording.counts, pairs, extent, reading.order),
-        (0..limits.len()).map(result).collect(),
-    )
+    limits.iter().enumerate().map(result).collect()
+}
+
+/// For each result what happened to the pair that was asked for, or else to the most refused one.
+fn traces(
+    args: &BacktestArgs,
+    recording: &Recording,
+    limits: &[Document],
+    played: &[Played],
+) -> Result<Vec<Option<Trace>>, Failure> {
+    let (tape, pairs) = (&recording.tape, &recording.pairs);
+    let stated = match &*args.pair {
+        [resource, domain] => Some(pairs.find(resource, domain).ok_or_else(|| {
+            Failure::Data(format!(
+                "--pair {resource} {domain}: there are no calls on it"
+            ))
+        })?),
+        _ => None,
+    };
+    let of_result = |(document, played): (&Document, &Played)| {
+        let tallies = played.pairs.iter().enumerate();
+        let worst = tallies.max_by_key(|(number, of)| {
+            let first = std::cmp::Reverse(*number);
+            (of.refused(), of.asked.calls, first)
+        });
+        let worst = worst.map(|(number, _)| number as u32);
+        let Some(number) = stated.or(worst) else {
+            return Ok(None);
+        };
+        let tally = &played.pairs[number as usize];
+        trace(tape, pairs, &document.limits, number, tally).map_err(temporary)
+    };
+    limits.iter().zip(played).map(of_result).collect()
+}
+
+fn temporary(source: std::io::Error) -> Failure {
+    failure(ReadFault::Temporary(source))
 }
 
 fn failure(fault: ReadFault) -> Failure {
