@@ -136,6 +136,8 @@ pub struct Snapshot {
     pub every: Duration,
     /// The most entries between two.
     pub entries_max: u64,
+    /// How many hourly ones are kept beside the newest; in Kafka alone.
+    pub keep_hourly: u64,
 }
 
 /// What is logged, and how.
@@ -186,7 +188,7 @@ impl Config {
             limits: LimitsFile::read(&mut source, kind),
             listen: Listen::read(&mut source),
             feed: Feed::read(&mut source),
-            snapshot: Snapshot::read(&mut source),
+            snapshot: Snapshot::read(&mut source, kind),
             telemetry: Telemetry::read(&mut source),
         };
         read_security(&mut source);
@@ -364,7 +366,7 @@ impl Feed {
 }
 
 impl Snapshot {
-    fn read(source: &mut Source) -> Self {
+    fn read(source: &mut Source, kind: LogKind) -> Self {
         let every = source.duration(
             "snapshot.every",
             "a duration of at least 1s, such as \"30s\"",
@@ -377,14 +379,18 @@ impl Snapshot {
             2_000_000,
             1_000..=u64::MAX,
         );
-        let kept = source.number("snapshot.keep_hourly", "a whole number", 0, 0..=u64::MAX);
-        if kept != 0 {
+        let keep_hourly = source.number("snapshot.keep_hourly", "a whole number", 0, 0..=u64::MAX);
+        if keep_hourly != 0 && kind == LogKind::Journal {
             source.not_yet(
                 "snapshot.keep_hourly",
-                "it keeps the last two snapshots, so expected 0",
+                "beside a journal it keeps the last two snapshots, so expected 0",
             );
         }
-        Self { every, entries_max }
+        Self {
+            every,
+            entries_max,
+            keep_hourly,
+        }
     }
 }
 

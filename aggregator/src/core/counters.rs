@@ -63,6 +63,8 @@ pub struct Counters {
     pub snapshots_saved: u64,
     /// Snapshots of partitions that could not be written.
     pub snapshots_failed: u64,
+    /// Partitions restored from snapshots when they were assigned.
+    pub restored: u64,
     /// Documents pushed.
     pub pushes: u64,
     /// Pushed documents that were void.

@@ -6,6 +6,7 @@
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::Topic;
 
+use super::assignment::{Known, Restored};
 use super::snapshots::Moment;
 use super::view::{Query, Reply};
 use crate::log::{LogEvent, Stream, Ticket};
@@ -46,6 +47,19 @@ pub enum Event {
         partition: u32,
         /// Which of the two.
         saved: bool,
+    },
+    /// This process is to rule these partitions. Only for one made by [`super::Core::shared`].
+    Assigned(Vec<u32>),
+    /// Another rules these partitions from now on.
+    Revoked(Vec<u32>),
+    /// A partition was restored, as [`Effect::Restore`] asked.
+    Restored {
+        /// The partition.
+        partition: u32,
+        /// As it was asked.
+        attempt: u64,
+        /// What came of it.
+        restored: Restored,
     },
     /// What was at hand has been handled, or the time that was asked for has come: announce, tick.
     Turn,
@@ -116,6 +130,22 @@ pub enum Effect {
         partition: u32,
         /// From this offset on.
         from: u64,
+    },
+    /// Follow a partition of the log no more.
+    Unfollow {
+        /// The stream.
+        stream: Stream,
+        /// The partition.
+        partition: u32,
+    },
+    /// Restore a partition from its newest snapshot; answered by an event.
+    Restore {
+        /// The partition.
+        partition: u32,
+        /// Names the answer.
+        attempt: u64,
+        /// The limits that are known.
+        known: Box<Known>,
     },
     /// Tell the subscribers of a topic.
     Publish {

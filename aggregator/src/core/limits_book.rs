@@ -102,7 +102,7 @@ pub enum Void {
 }
 
 /// The book.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LimitsBook {
     versions: BTreeMap<u64, Arc<Version>>,
     newer: BTreeSet<u64>,
@@ -110,7 +110,7 @@ pub struct LimitsBook {
     parts_bytes: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Push {
     id: u128,
     count: u32,

@@ -61,7 +61,8 @@ impl LimitsDesk {
         self.file_bad.is_some()
     }
 
-    /// Lets go of versions that every partition has left behind.
+    /// Lets go of versions that every partition has left behind. Not in a fleet: a partition that comes
+    /// later may have to be ruled from where it used them.
     pub fn forget_unused(&mut self, partitions: &[Partition]) {
         let oldest = partitions.iter().map(|p| p.ruler.version()).min();
         self.book.forget_below(oldest.unwrap_or(0));
@@ -318,7 +319,7 @@ impl Core {
         let behind = self
             .partitions
             .iter()
-            .find(|partition| partition.ruler.version() < latest)?;
+            .find(|partition| partition.is_ours() && partition.ruler.version() < latest)?;
         Some(format!(
             "partition {}: limits version {latest} is not in force yet",
             behind.index
@@ -327,6 +328,7 @@ impl Core {
 
     /// Lets partitions return that waited for what is known by now.
     fn wake_waiting(&mut self) {
+        self.restore_waiting();
         let known = self.limits.next;
         let mut returning = Vec::new();
         for partition in &mut self.partitions {

@@ -11,6 +11,7 @@
 //! log; every queue has a bound and a counter.
 
 pub mod announce;
+pub mod assignment;
 pub mod counters;
 pub mod event;
 pub mod limits_book;
@@ -114,6 +115,12 @@ pub struct Core {
     following_hits: bool,
     /// Whether the limits that were found or given at the start rule every partition.
     started: bool,
+    /// Whether partitions come and go.
+    shared: bool,
+    /// Whether partitions were shared out to this process yet, be it none.
+    joined: bool,
+    /// How many times restoring a partition began.
+    attempts: u64,
     counters: Counters,
     effects: Vec<Effect>,
 }
@@ -149,6 +156,9 @@ impl Core {
             log_down: None,
             following_hits: false,
             started: false,
+            shared: false,
+            joined: false,
+            attempts: 0,
             counters: Counters::default(),
             effects: Vec::new(),
             settings,
@@ -160,6 +170,16 @@ impl Core {
         (core, effects)
     }
 
+    /// A core of a fleet: it rules the partitions that it is [assigned](Event::Assigned), and none before.
+    pub fn shared(settings: Settings) -> (Self, Vec<Effect>) {
+        let (mut core, effects) = Self::new(settings);
+        core.shared = true;
+        for partition in &mut core.partitions {
+            partition.stage = Stage::Elsewhere;
+        }
+        (core, effects)
+    }
+
     /// Handles one event, and hands out what is to be done about it, in order.
     pub fn step(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         match event {
@@ -168,6 +188,13 @@ impl Core {
             Event::Query { id, query } => self.answer_query(now, id, query),
             Event::LimitsFile(file) => self.limits_file_read(now, file),
             Event::SnapshotSaved { partition, saved } => self.snapshot_saved(partition, saved),
+            Event::Assigned(partitions) => self.assigned(&partitions),
+            Event::Revoked(partitions) => self.revoked(now, &partitions),
+            Event::Restored {
+                partition,
+                attempt,
+                restored,
+            } => self.restored(partition, attempt, restored),
             Event::Turn => self.turn(now),
         }
         effects.append(&mut self.effects);

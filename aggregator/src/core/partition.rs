@@ -7,6 +7,7 @@
 //!     │  v
 //!     │ Waiting ── the version comes ──> Returning ── Following ──┐
 //!     └───────────────────────────────────────────────────────────┘
+//! Elsewhere, Restoring: see `assignment`
 //! any of them ── an unknown kind that may not be skipped, damage ──> Stopped
 //! ```
 //!
@@ -38,6 +39,15 @@ const RECORDINGS_MAX: usize = 65_536;
 /// What a partition is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
+    /// Another rules it.
+    Elsewhere,
+    /// It is being restored.
+    Restoring {
+        /// Which attempt it is; answers to earlier ones are of no use.
+        attempt: u64,
+        /// It waits for limits that include this version; nothing: for the answer.
+        limits: Option<u64>,
+    },
     /// It reads what was there when following began.
     CatchingUp,
     /// It rules what comes.
@@ -253,6 +263,11 @@ impl Partition {
         })
     }
 
+    /// Whether this process rules it, or is about to.
+    pub fn is_ours(&self) -> bool {
+        self.stage != Stage::Elsewhere
+    }
+
     /// Whether records that are delivered now are to be ruled.
     pub fn takes(&self) -> bool {
         matches!(self.stage, Stage::CatchingUp | Stage::Ruling)
@@ -262,7 +277,9 @@ impl Partition {
     pub fn why_not_ready(&self) -> Option<String> {
         let index = self.index;
         match &self.stage {
+            Stage::Elsewhere => None,
             Stage::Ruling if self.announcing => None,
+            Stage::Restoring { .. } => Some(format!("partition {index}: being restored")),
             Stage::Ruling => Some(format!("partition {index}: waits for its first tick")),
             Stage::CatchingUp | Stage::Returning => Some(format!(
                 "partition {index}: catching up, at offset {}",

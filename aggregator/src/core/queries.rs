@@ -70,6 +70,9 @@ impl Core {
         } else if !self.started {
             why.extend(self.limits_not_in_force());
         }
+        if self.shared && !self.joined {
+            why.push("partitions have not been shared out yet".to_owned());
+        }
         why.extend(self.partitions.iter().filter_map(|p| p.why_not_ready()));
         Readiness {
             schema: "tollgate.ready/1",
@@ -98,7 +101,7 @@ impl Core {
             partitions_missing: self
                 .partitions
                 .iter()
-                .filter(|partition| partition.why_not_ready().is_some())
+                .filter(|partition| !partition.is_ours() || partition.why_not_ready().is_some())
                 .map(|partition| partition.index)
                 .collect(),
         };
@@ -197,9 +200,12 @@ impl Core {
         let partitions = self
             .partitions
             .iter()
+            .filter(|partition| partition.is_ours())
             .map(|partition| {
                 let log = partition.log().unwrap_or_default();
                 let (stage, why) = match &partition.stage {
+                    Stage::Elsewhere => ("elsewhere", None),
+                    Stage::Restoring { .. } => ("restoring", None),
                     Stage::CatchingUp | Stage::Returning => ("catching_up", None),
                     Stage::Ruling => ("ruling", None),
                     Stage::Waiting { version } => {
@@ -233,7 +239,8 @@ impl Core {
         };
         Gauges {
             partitions: self.partitions.len() as u64,
-            partitions_ready: count(&|p| p.why_not_ready().is_none()),
+            partitions_ours: count(&|p| p.is_ours()),
+            partitions_ready: count(&|p| p.is_ours() && p.why_not_ready().is_none()),
             partitions_stopped: count(&|p| matches!(p.stage, Stage::Stopped { .. })),
             pairs: self.partitions.iter().map(|p| p.ruler.pairs()).sum(),
             live: self.announcer.live().len() as u64,

@@ -171,7 +171,9 @@ impl Core {
             }
             Record::Pointer(_) if partition.ruler.version() == self.limits.book.latest_number() => {
                 partition.pointer = Slot::default();
-                self.limits.forget_unused(&self.partitions);
+                if !self.shared {
+                    self.limits.forget_unused(&self.partitions);
+                }
             }
             _ => {}
         }
@@ -194,8 +196,13 @@ impl Core {
             self.announcer.announce(index, &resource, statement);
         }
         tracing::debug!(partition = index, "announcing");
-        if self.partitions.iter().all(|partition| partition.announcing) {
-            let partitions = self.partitions.len();
+        let ours = || {
+            self.partitions
+                .iter()
+                .filter(|partition| partition.is_ours())
+        };
+        if ours().all(|partition| partition.announcing) {
+            let partitions = ours().count();
             tracing::info!(
                 partitions,
                 live = self.announcer.live().len(),
@@ -258,7 +265,11 @@ impl Core {
                     .get(index as usize)
                     .is_some_and(|partition| partition.announcing)
             };
-            ruling(source) && ruling(target)
+            // What a target elsewhere has applied is not known here, and passed over there.
+            let elsewhere = partitions
+                .get(target as usize)
+                .is_some_and(|partition| !partition.is_ours());
+            ruling(source) && (elsewhere || ruling(target))
         };
         let target_of =
             |resource: &str| tollgate_shared::names::partition_of_resource(resource, count);

@@ -65,6 +65,9 @@ impl Core {
         if std::mem::replace(&mut self.following_hits, true) {
             return;
         }
+        if self.shared {
+            return self.restore_waiting();
+        }
         let mut found = std::mem::take(&mut self.settings.start.snapshots);
         let count = self.settings.partitions;
         let mut restored = 0;
@@ -93,7 +96,7 @@ impl Core {
         }
     }
 
-    fn adopt(&mut self, index: u32, ruler: Ruler) {
+    pub(super) fn adopt(&mut self, index: u32, ruler: Ruler) {
         if let Some(partition) = self.partitions.get_mut(index as usize) {
             partition.next = ruler.applied_upto().map_or(0, |upto| upto + 1);
             partition.ruler = ruler;

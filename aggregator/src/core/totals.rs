@@ -160,6 +160,11 @@ impl Totals {
         self.not_before = retry_at;
     }
 
+    /// Drops all totals of a source: another rules it, and says what is due again.
+    pub fn forget_source(&mut self, source: u32) {
+        self.chains.retain(|key, _| key.source != source);
+    }
+
     /// The least source offset of a partition whose total the log may not have yet.
     pub fn oldest_of(&self, source: u32) -> Option<u64> {
         self.chains

@@ -175,7 +175,7 @@ pub struct DigestsView {
     pub schema: &'static str,
     /// The limits version in force at the end of the limits stream.
     pub limits_version: u64,
-    /// By partition.
+    /// Those that this process rules.
     pub partitions: Vec<DigestView>,
 }
 
@@ -184,7 +184,7 @@ pub struct DigestsView {
 pub struct DigestView {
     /// The partition.
     pub partition: u32,
-    /// `catching_up`, `waiting`, `ruling` or `stopped`.
+    /// `restoring`, `catching_up`, `waiting`, `ruling` or `stopped`.
     pub stage: &'static str,
     /// Why, where it is stopped or waiting.
     pub why: Option<String>,
@@ -207,6 +207,8 @@ pub struct DigestView {
 pub struct Gauges {
     /// Partitions of the log.
     pub partitions: u64,
+    /// Those of them that this process rules, or is about to.
+    pub partitions_ours: u64,
     /// Partitions that are ruled and announced.
     pub partitions_ready: u64,
     /// Partitions that stopped with an error.

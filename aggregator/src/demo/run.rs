@@ -190,9 +190,11 @@ impl Stage {
         match &self.plan.log {
             Log::Journal => args.extend(["--journal".to_owned(), arg(&self.journal())]),
             Log::Kafka { bootstrap, prefix } => {
-                // On Kafka limits are pushed by operators, unless a file says otherwise.
+                // On Kafka limits are pushed by operators, unless a file says otherwise. A static
+                // member that comes back finds its partitions at once.
                 let config = format!(
-                    "[limits]\nfollow_file = true\n[kafka]\npartitions = {KAFKA_PARTITIONS}\n"
+                    "[limits]\nfollow_file = true\n[kafka]\npartitions = {KAFKA_PARTITIONS}\n\
+                     [kafka.properties]\n\"group.instance.id\" = \"demo\"\n"
                 );
                 let file = self.place.path().join("tollgate.toml");
                 std::fs::write(&file, config)?;

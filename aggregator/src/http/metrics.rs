@@ -99,8 +99,13 @@ impl Metrics {
 
 type Row = (&'static str, &'static str, u64);
 
-fn counted(c: &Counters) -> [Row; 32] {
+fn counted(c: &Counters) -> [Row; 33] {
     [
+        (
+            "tollgate_partitions_restored_total",
+            "Partitions restored from snapshots when they were assigned.",
+            c.restored,
+        ),
         ("tollgate_records_total", "Records ruled.", c.records),
         (
             "tollgate_entries_total",
@@ -248,8 +253,13 @@ fn counted(c: &Counters) -> [Row; 32] {
     ]
 }
 
-fn measured(g: &Gauges) -> [Row; 11] {
+fn measured(g: &Gauges) -> [Row; 12] {
     [
+        (
+            "tollgate_partitions_ours",
+            "Partitions that this aggregator rules, or is about to.",
+            g.partitions_ours,
+        ),
         (
             "tollgate_partitions",
             "Partitions of the log.",

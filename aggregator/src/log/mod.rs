@@ -142,6 +142,10 @@ pub trait Log: Send {
     /// follow of the same partition.
     fn follow(&mut self, stream: Stream, partition: u32, from: u64);
 
+    /// Delivers no more of a partition, sooner or later: who is not interested any more ignores what
+    /// still comes. A log that is never shared may go on delivering.
+    fn unfollow(&mut self, _stream: Stream, _partition: u32) {}
+
     /// Finishes what was accepted, makes it durable, and closes; [`LogEvent::Closed`] says when that
     /// is done, so that the owner goes on taking events until then. Delivery ends. Appends that come
     /// later are answered with [`AppendError::NotNow`].

@@ -1,6 +1,6 @@
 //! Opens the log that the configuration names.
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tollgate_shared::time::Span;
 
 use super::snapshots;
@@ -17,7 +17,10 @@ pub struct Opened {
     /// Its state.
     pub start: Start,
     /// Says later, if at all, that the log cannot be used as it is configured.
-    pub fault: Option<oneshot::Receiver<Failure>>,
+    pub faults: mpsc::Receiver<Failure>,
+    /// What a fleet is told of this aggregator, where it is one of a fleet.
+    #[cfg(feature = "kafka")]
+    pub place: Option<(super::fleet::Place, mpsc::Sender<Failure>)>,
 }
 
 /// Opens the log; its events go to `events`.
@@ -59,7 +62,9 @@ fn open_journal(
             unbegun: report.unbegun,
             snapshots: snapshots::read_all(&config.dir.join(snapshots::DIR), config.partitions),
         },
-        fault: None,
+        faults: mpsc::channel(1).1,
+        #[cfg(feature = "kafka")]
+        place: None,
     })
 }
 
@@ -113,10 +118,18 @@ fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<Opened,
     let log = KafkaLog::open(kafka.clone(), events)?;
     // What is wrong with topics is found out beside, because it takes seconds where nobody answers, and
     // then there is nothing wrong that could not come right.
-    let (sender, fault) = oneshot::channel();
+    let (sender, faults) = mpsc::channel(2);
+    let (place, checked) = (
+        super::fleet::Place {
+            kafka: kafka.clone(),
+            name: config.name.clone(),
+            keep_hourly: config.snapshot.keep_hourly,
+        },
+        sender.clone(),
+    );
     std::thread::spawn(move || match check(&kafka) {
         Ok(()) | Err(KafkaFault::Unreachable { .. }) => {}
-        Err(fault) => drop(sender.send(fault.into())),
+        Err(fault) => drop(checked.blocking_send(fault.into())),
     });
     Ok(Opened {
         log: Box::new(log),
@@ -126,7 +139,8 @@ fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<Opened,
             unbegun: Vec::new(),
             snapshots: Default::default(),
         },
-        fault: Some(fault),
+        faults,
+        place: Some((place, sender)),
     })
 }
 

@@ -11,6 +11,8 @@
 //! good; on the way down what agents were told is in the log before the process ends.
 
 mod aside;
+#[cfg(feature = "kafka")]
+mod fleet;
 mod log;
 mod run;
 mod signals;

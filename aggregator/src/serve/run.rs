@@ -4,12 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::aside::AsideDir;
+#[cfg(feature = "kafka")]
+use super::fleet::Fleet;
 use super::signals::{Asked, Signals};
 use super::snapshots::Saver;
 use super::{Bound, Listeners};
@@ -49,11 +51,20 @@ struct Shell {
     answers: Answers,
     desk: Desk,
     aside: AsideDir,
-    saver: Option<Saver>,
+    keeper: Keeper,
     started: Instant,
     effects: Vec<Effect>,
-    log_fault: Option<oneshot::Receiver<Failure>>,
+    log_faults: mpsc::Receiver<Failure>,
     gave_up: Option<Failure>,
+}
+
+/// Who keeps snapshots.
+enum Keeper {
+    /// Files beside the journal.
+    Files(Saver),
+    /// The fleet's `state` topic.
+    #[cfg(feature = "kafka")]
+    Fleet(Fleet),
 }
 
 pub(super) async fn run(
@@ -80,7 +91,7 @@ pub(super) async fn run(
             },
             Some(event) = log_events.recv() => shell.step(Event::Log(event)),
             Some(event) = events.recv() => shell.step(event),
-            fault = log_fault(&mut shell.log_fault) => shell.gave_up = fault,
+            Some(fault) = shell.log_faults.recv() => shell.gave_up = Some(fault),
             () = tokio::time::sleep_until(turn_at) => {}
         }
         let turn_ends = Instant::now() + TURN_MAX;
@@ -105,18 +116,6 @@ pub(super) async fn run(
     Ok(Exit::Done)
 }
 
-/// What is found out later about the log; waits for ever where nothing can be.
-async fn log_fault(fault: &mut Option<oneshot::Receiver<Failure>>) -> Option<Failure> {
-    match fault {
-        Some(receiver) => {
-            let found = receiver.await.ok();
-            *fault = None;
-            found
-        }
-        None => std::future::pending().await,
-    }
-}
-
 async fn start(
     config: &Config,
     listeners: Listeners,
@@ -124,7 +123,8 @@ async fn start(
     log_events: mpsc::Sender<LogEvent>,
     events: mpsc::Sender<Event>,
 ) -> Result<Shell, Failure> {
-    let super::log::Opened { log, start, fault } = super::log::open(config, log_events)?;
+    let opened = super::log::open(config, log_events)?;
+    let log = opened.log;
     let partitions = log.partitions();
     let socket = |name: &'static str| {
         move |source| Failure::Io {
@@ -155,20 +155,27 @@ async fn start(
     let metrics = Arc::new(Metrics::new(link_counters, feed_counters));
     let routes = http::routes(desk.clone(), metrics, log_view(config, partitions, bound));
     serve_http(listeners.http, routes).map_err(socket("http"))?;
-    let (core, effects) = Core::new(settings(config, partitions, start, bound));
-    let (aside, saver) = match config.log {
+    let settings = settings(config, partitions, opened.start, bound);
+    let (core, effects, keeper, aside);
+    match config.log {
         LogKind::Journal => {
-            let saver = Saver::start(config.journal.dir.join(super::snapshots::DIR), events);
-            let saver = saver.map_err(socket("snapshots"))?;
-            (config.journal.dir.join("aside"), Some(saver))
+            let dir = &config.journal.dir;
+            let saver = Saver::start(dir.join(super::snapshots::DIR), events);
+            keeper = Keeper::Files(saver.map_err(socket("snapshots"))?);
+            aside = dir.join("aside");
+            (core, effects) = Core::new(settings);
         }
+        #[cfg(feature = "kafka")]
         LogKind::Kafka => {
-            tracing::warn!(
-                "snapshots are kept beside a journal only: Kafka is read from its beginning"
-            );
-            ("tollgate-aside".into(), None)
+            let bug = || Failure::Bug("no place in the fleet".to_owned());
+            let (place, faults) = opened.place.ok_or_else(bug)?;
+            keeper = Keeper::Fleet(Fleet::join(place, events, faults)?);
+            aside = "tollgate-aside".into();
+            (core, effects) = Core::shared(settings);
         }
-    };
+        #[cfg(not(feature = "kafka"))]
+        LogKind::Kafka => return Err(Failure::Bug("built without kafka".to_owned())),
+    }
     let mut shell = Shell {
         core,
         log,
@@ -176,10 +183,10 @@ async fn start(
         answers,
         desk,
         aside: AsideDir::open(aside),
-        saver,
+        keeper,
         started: Instant::now(),
         effects,
-        log_fault: fault,
+        log_faults: opened.faults,
         gave_up: None,
     };
     shell.perform();
@@ -196,7 +203,7 @@ fn settings(config: &Config, partitions: u32, start: Start, bound: Bound) -> Set
         feeds: vec![format!("tcp://{}:{}", config.listen.advertise, bound.feed.port()).into()],
         heartbeat: Span::from_std(config.feed.heartbeat),
         follow_file: config.limits.follow,
-        snapshots: (config.log == LogKind::Journal).then_some(Policy {
+        snapshots: Some(Policy {
             every: Span::from_std(config.snapshot.every),
             entries_max: config.snapshot.entries_max,
         }),
@@ -261,6 +268,7 @@ impl Shell {
                     partition,
                     from,
                 } => self.log.follow(stream, partition, from),
+                Effect::Unfollow { stream, partition } => self.log.unfollow(stream, partition),
                 Effect::Publish { topic, frame } => self.feed.publish(topic, frame),
                 Effect::Answer { peer, message } => self.answers.send(peer, message),
                 Effect::Reply { id, reply } => self.desk.answer(id, *reply),
@@ -268,11 +276,21 @@ impl Shell {
                     partition,
                     upto,
                     moment,
-                } => {
-                    if let Some(saver) = &self.saver {
-                        saver.save(partition, upto, moment);
-                    }
-                }
+                } => match &self.keeper {
+                    Keeper::Files(saver) => saver.save(partition, upto, moment),
+                    #[cfg(feature = "kafka")]
+                    Keeper::Fleet(fleet) => fleet.save(partition, upto, moment),
+                },
+                Effect::Restore {
+                    partition,
+                    attempt,
+                    known,
+                } => match &self.keeper {
+                    // A journal's partitions are all this process's own, from the start.
+                    Keeper::Files(_) => drop((partition, attempt, known)),
+                    #[cfg(feature = "kafka")]
+                    Keeper::Fleet(fleet) => fleet.restore(partition, attempt, known),
+                },
                 Effect::Aside(aside) => self.aside.keep(&aside),
                 Effect::GiveUp { why, unreadable } => {
                     self.gave_up = Some(if unreadable {
@@ -298,6 +316,10 @@ impl Shell {
     /// Closes the log: what agents were told is in it when this returns, and answers to what was on
     /// its way still go out.
     async fn close(mut self, log_events: &mut mpsc::Receiver<LogEvent>) {
+        #[cfg(feature = "kafka")]
+        if let Keeper::Fleet(fleet) = &self.keeper {
+            fleet.leave();
+        }
         self.log.close();
         let closing = async {
             while let Some(event) = log_events.recv().await {

@@ -3,6 +3,7 @@
 mod durable;
 mod giving;
 mod refused;
+mod sharing;
 mod world;
 
 use tollgate::core::event::{Event, Peer, Request};

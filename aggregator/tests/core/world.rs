@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use tollgate::core::assignment::Known;
 use tollgate::core::event::{Aside, Effect, Event, LimitsFile, Now, Peer, QueryId, Request};
 use tollgate::core::snapshots::{Chunks, Policy};
 use tollgate::core::view::{DigestsView, PairView, Query, Reply};
@@ -78,6 +79,8 @@ pub struct World {
     pub gave_up: Option<String>,
     /// Snapshots in the order in which they were saved: partition, offset, chunks.
     pub snapshots: Vec<(u32, u64, Chunks)>,
+    /// Partitions that are to be restored: partition, attempt, what is known.
+    pub restores: Vec<(u32, u64, Box<Known>)>,
     /// Decides what becomes of each append.
     pub fate: Fates,
     /// Streams that are delivered nothing for the moment.
@@ -119,6 +122,20 @@ impl World {
 
     /// The same with snapshots.
     pub fn restored(log: MemoryLog, seed: u64, snapshots: BTreeMap<u32, Vec<Chunks>>) -> Self {
+        Self::made(Core::new, log, seed, snapshots)
+    }
+
+    /// A core of a fleet, which rules nothing before it is assigned something.
+    pub fn shared(log: MemoryLog, seed: u64) -> Self {
+        Self::made(Core::shared, log, seed, BTreeMap::new())
+    }
+
+    fn made(
+        make: fn(Settings) -> (Core, Vec<Effect>),
+        log: MemoryLog,
+        seed: u64,
+        snapshots: BTreeMap<u32, Vec<Chunks>>,
+    ) -> Self {
         let streams = [
             (Stream::Limits, 1),
             (Stream::Hits, PARTITIONS),
@@ -127,7 +144,7 @@ impl World {
         let all = streams
             .iter()
             .flat_map(|(stream, n)| (0..*n).map(|p| (*stream, p)));
-        let (core, effects) = Core::new(Settings {
+        let (core, effects) = make(Settings {
             owner: "w".to_owned(),
             seed: [seed as u8; 32],
             key: MacKey::UNPROTECTED,
@@ -154,6 +171,7 @@ impl World {
             asides: Vec::new(),
             gave_up: None,
             snapshots: Vec::new(),
+            restores: Vec::new(),
             fate: Box::new(|_, _| Fate::Taken),
             held: Vec::new(),
             random: Random(seed),
@@ -207,6 +225,14 @@ impl World {
                     };
                     self.follows.insert((stream, partition), following);
                 }
+                Effect::Unfollow { stream, partition } => {
+                    self.follows.remove(&(stream, partition));
+                }
+                Effect::Restore {
+                    partition,
+                    attempt,
+                    known,
+                } => self.restores.push((partition, attempt, known)),
                 Effect::Publish { frame, .. } => self.frames.push(Frame::decode(&frame).unwrap()),
                 Effect::Answer { message, .. } => {
                     self.answers.push(FromAggregator::decode(&message).unwrap());

@@ -9,15 +9,21 @@ use tollgate_tests::{kafka, trials};
 
 mod broker;
 mod demo;
+mod fleet;
+mod kills;
 mod log;
+mod state;
 mod topics;
 
 use broker::{a_broker_is_gone_once_dropped, records_are_stamped_and_found_by_their_append_time};
 use demo::the_demonstration_runs_on_a_real_kafka;
+use fleet::partitions_move_when_an_aggregator_comes_and_when_it_goes;
+use kills::whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin;
 use log::{
     a_broker_that_goes_and_comes_back_is_told_once, kafka_keeps_every_promise_of_a_log,
     missing_topics_are_made_and_unfit_ones_refused, two_logs_follow_the_same_records,
 };
+use state::snapshots_are_read_whole_or_passed_over;
 use topics::the_command_makes_topics_and_says_what_differs;
 
 fn main() -> ExitCode {
@@ -28,6 +34,9 @@ fn main() -> ExitCode {
         missing_topics_are_made_and_unfit_ones_refused,
         two_logs_follow_the_same_records,
         a_broker_that_goes_and_comes_back_is_told_once,
+        snapshots_are_read_whole_or_passed_over,
+        partitions_move_when_an_aggregator_comes_and_when_it_goes,
+        whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin,
         the_command_makes_topics_and_says_what_differs,
         the_demonstration_runs_on_a_real_kafka,
     ])

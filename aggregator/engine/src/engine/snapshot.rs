@@ -151,6 +151,11 @@ impl Frozen {
         self.applied_upto
     }
 
+    /// The log that it is of, once a record had said it.
+    pub fn log(&self) -> Option<LogId> {
+        self.log
+    }
+
     /// The digest of the engine at that moment.
     pub fn digest(&self) -> u128 {
         self.digest

@@ -151,6 +151,17 @@ impl Follows {
         Ok(())
     }
 
+    /// Ends a follow, if there is one.
+    pub fn end(&mut self, stream: Stream, partition: u32) -> KafkaResult<()> {
+        if self.follows.remove(&(stream, partition)).is_none() {
+            return Ok(());
+        }
+        let mut gone = TopicPartitionList::new();
+        let number = i32::try_from(partition).unwrap_or(i32::MAX);
+        gone.add_partition(self.names.of_stream(stream), number);
+        self.client.incremental_unassign(&gone)
+    }
+
     /// Delivers what there is, up to a batch; waits for something for a moment.
     pub fn deliver(&mut self, wait: Duration) -> KafkaResult<()> {
         let mut bytes = 0;

@@ -22,9 +22,11 @@
 //! back goes to the first record there is, since a log that ends before where it was read is another.
 
 mod consumer;
+mod member;
 mod producer;
 mod properties;
 pub mod reader;
+mod state;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -35,6 +37,8 @@ use std::collections::BTreeMap;
 use tokio::sync::mpsc;
 
 use super::{AppendError, Log, LogEvent, Stream, Ticket};
+pub use member::{Commits, GroupEvent, Member, Sink};
+pub use state::{Candidate, StateError, StateReader, StateTopic, StateWriter, Written};
 pub use topics::{Expected, Missing, Setting, Topic, TopicReport, Weight};
 
 /// Where the log is, and what it should be like.
@@ -257,6 +261,10 @@ impl Log for KafkaLog {
             partition,
             from,
         }));
+    }
+
+    fn unfollow(&mut self, stream: Stream, partition: u32) {
+        self.tell(thread::Command::Unfollow { stream, partition });
     }
 
     fn close(&mut self) {

@@ -13,7 +13,7 @@ use super::{KafkaConfig, KafkaFault};
 const MESSAGE_TIMEOUT_MS: &str = "5000";
 
 /// Properties that have to be as they are, by every name they go under.
-const RESERVED: [(&[&str], &str, &str); 7] = [
+const RESERVED: [(&[&str], &str, &str); 8] = [
     (
         &["enable.idempotence"],
         "true",
@@ -45,6 +45,11 @@ const RESERVED: [(&[&str], &str, &str); 7] = [
         "the ends of partitions are asked for",
     ),
     (
+        &["partition.assignment.strategy"],
+        "cooperative-sticky",
+        "partitions move one at a time, and the others are ruled meanwhile",
+    ),
+    (
         &["isolation.level"],
         "read_committed",
         "what was never committed was never there",
@@ -60,7 +65,7 @@ const ELSEWHERE: [(&str, &str); 4] = [
 ];
 
 /// Our defaults, by every name they go under.
-const DEFAULTS: [(&[&str], &str); 13] = [
+const DEFAULTS: [(&[&str], &str); 15] = [
     (&["client.id"], "tollgate"),
     // A batch is formed before it comes here.
     (&["linger.ms", "queue.buffering.max.ms"], "0"),
@@ -82,11 +87,18 @@ const DEFAULTS: [(&[&str], &str); 13] = [
     (&["fetch.error.backoff.ms"], "100"),
     // What waits to be taken: 64 MiB.
     (&["queued.max.messages.kbytes"], "65536"),
+    // How soon a member that was killed is missed: the least that brokers take by default. The
+    // library's default is 45 s, in which nothing of that member's partitions would be ruled.
+    (&["session.timeout.ms"], "6000"),
+    (&["heartbeat.interval.ms"], "1000"),
     (&["reconnect.backoff.ms"], "100"),
     (&["reconnect.backoff.max.ms"], "1000"),
     // Idle connections are closed by brokers as a matter of course.
     (&["log.connection.close"], "false"),
 ];
+
+/// What names a static member. The member's alone: no other client of this process is one.
+const STATIC_MEMBER: &str = "group.instance.id";
 
 /// The properties for a client of any kind.
 pub(super) fn client(config: &KafkaConfig) -> Result<ClientConfig, KafkaFault> {
@@ -115,6 +127,9 @@ pub(super) fn client(config: &KafkaConfig) -> Result<ClientConfig, KafkaFault> {
         }
     }
     for (name, value) in &config.properties {
+        if name == STATIC_MEMBER {
+            continue;
+        }
         let fault = |why: String| KafkaFault::Property {
             name: name.clone(),
             value: value.clone(),
@@ -136,6 +151,26 @@ pub(super) fn client(config: &KafkaConfig) -> Result<ClientConfig, KafkaFault> {
         }
     }
     Ok(client)
+}
+
+/// The properties for a member of the group, which is told of partitions and reads nothing.
+pub(super) fn member(config: &KafkaConfig) -> Result<ClientConfig, KafkaFault> {
+    let mut member = client(config)?;
+    if let Some(id) = config.properties.get(STATIC_MEMBER) {
+        member.set(STATIC_MEMBER, id);
+    }
+    // What comes before a partition is paused is thrown away.
+    member.set("queued.min.messages", "1");
+    member.set("queued.max.messages.kbytes", "64");
+    member.set("fetch.message.max.bytes", "1024");
+    Ok(member)
+}
+
+/// The properties for one who reads a topic to its end and stops there.
+pub(super) fn reader(config: &KafkaConfig) -> Result<ClientConfig, KafkaFault> {
+    let mut reader = client(config)?;
+    reader.set("enable.partition.eof", "true");
+    Ok(reader)
 }
 
 /// What the user gave under any of these names.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rdkafka::error::KafkaError;
 use tokio::sync::mpsc;
 
-use super::super::{AppendError, LogEvent, Ticket};
+use super::super::{AppendError, LogEvent, Stream, Ticket};
 use super::consumer::{self, Follows, Wanted};
 use super::producer::Shared;
 use super::{KafkaConfig, KafkaFault, topics};
@@ -36,6 +36,10 @@ const FINISH_WITHIN: Duration = Duration::from_secs(3);
 
 pub(super) enum Command {
     Follow(Wanted),
+    Unfollow {
+        stream: Stream,
+        partition: u32,
+    },
     /// Answer an append that was not sent.
     Refuse {
         ticket: Ticket,
@@ -162,6 +166,13 @@ impl Worker {
     fn take(&mut self, command: Command) {
         match command {
             Command::Follow(wanted) => self.waiting.push_back(wanted),
+            Command::Unfollow { stream, partition } => {
+                self.waiting
+                    .retain(|wanted| (wanted.stream, wanted.partition) != (stream, partition));
+                if let Err(error) = self.follows.end(stream, partition) {
+                    tracing::warn!(%error, ?stream, partition, "cannot stop following");
+                }
+            }
             Command::Refuse { ticket, error } => refuse(&self.events, ticket, error),
             Command::Close => self.closing = true,
         }

@@ -1,0 +1,257 @@
+//! Membership of a consumer group: which of the fleet rules which partition.
+//!
+//! ```text
+//! group ── assign 3, 7 ──> Assigned [3, 7]        commit 3 at 1042 "snapshot at 17" ──> group
+//!       ── revoke 7    ──> Revoked [7]
+//! ```
+//!
+//! The group says who rules what, and keeps how far snapshots reach, for those who watch its lag. It
+//! delivers nothing: what a member is given is paused at once, and the log follows partitions on its
+//! own. So a member that is late to hear of a change does no harm, and nothing is fenced. Partitions
+//! move one at a time (cooperative); with `group.instance.id` a process that comes back within
+//! `session.timeout.ms` finds its partitions as it left them (static membership).
+//!
+//! What stays true: what was assigned is revoked before it is assigned again; a lost session revokes
+//! all.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::topics::{self, Topic};
+use super::{KafkaConfig, KafkaFault, consumer, producer, properties};
+
+/// How long the thread waits for the group before it looks at its commands: a commit is in no hurry.
+const POLL: Duration = Duration::from_millis(100);
+
+/// How long it waits before it asks again for topics that are not there yet.
+const RETRY_EVERY: Duration = Duration::from_millis(200);
+
+/// What the group says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupEvent {
+    /// These partitions are this member's.
+    Assigned(Vec<u32>),
+    /// These are another's.
+    Revoked(Vec<u32>),
+    /// Another process uses this member's `group.instance.id`, or the group refuses it for ever.
+    Fenced(String),
+}
+
+/// Takes what the group says. Called from the member's thread; may wait.
+pub type Sink = Box<dyn Fn(GroupEvent) + Send + Sync>;
+
+enum Command {
+    Commit {
+        partition: u32,
+        next: u64,
+        metadata: String,
+    },
+    Leave(Sender<()>),
+}
+
+/// A member of a group. It leaves when this is dropped.
+pub struct Member {
+    commands: Sender<Command>,
+}
+
+/// Commits for the member, from wherever snapshots are written.
+#[derive(Clone)]
+pub struct Commits(Sender<Command>);
+
+impl Commits {
+    /// Says to the group that recovery of a partition begins at `next`. A partition that is another's
+    /// by now is not committed: that one commits it.
+    pub fn commit(&self, partition: u32, next: u64, metadata: String) {
+        // A member that has left commits nothing.
+        let _ = self.0.send(Command::Commit {
+            partition,
+            next,
+            metadata,
+        });
+    }
+}
+
+impl Member {
+    /// Begins to join the group, whether or not Kafka is there.
+    ///
+    /// # Errors
+    ///
+    /// Where a property is wrong.
+    pub fn join(config: KafkaConfig, sink: Sink) -> Result<Self, KafkaFault> {
+        let hits = topics::name(&config, Topic::Hits);
+        let group: Group = properties::member(&config)?
+            .create_with_context(Telling {
+                sink,
+                hits: hits.clone(),
+            })
+            .map_err(properties::fault_of)?;
+        let probe = consumer::create(&config)?;
+        let (commands, inbox) = channel();
+        let thread = Thread {
+            config,
+            hits,
+            group,
+            inbox,
+        };
+        std::thread::Builder::new()
+            .name("kafka-group".to_owned())
+            .spawn(move || thread.run(probe))
+            .map_err(|error| KafkaFault::Client {
+                why: error.to_string(),
+            })?;
+        Ok(Self { commands })
+    }
+
+    /// Commits on behalf of this member.
+    pub fn commits(&self) -> Commits {
+        Commits(self.commands.clone())
+    }
+
+    /// Leaves the group, so that others take over at once, and waits for that a moment.
+    pub fn leave(&self, within: Duration) {
+        let (left, done) = channel();
+        if self.commands.send(Command::Leave(left)).is_ok() {
+            // Late is as good as never: the others find out by themselves.
+            let _ = done.recv_timeout(within);
+        }
+    }
+}
+
+type Group = BaseConsumer<Telling>;
+
+struct Telling {
+    sink: Sink,
+    hits: String,
+}
+
+impl Telling {
+    fn of_hits(&self, list: &TopicPartitionList) -> Vec<u32> {
+        let mut partitions: Vec<u32> = list
+            .elements_for_topic(&self.hits)
+            .iter()
+            .filter_map(|element| u32::try_from(element.partition()).ok())
+            .collect();
+        partitions.sort_unstable();
+        partitions
+    }
+}
+
+impl ClientContext for Telling {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        producer::log_line(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "kafka group");
+    }
+}
+
+impl ConsumerContext for Telling {
+    fn pre_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        if let Rebalance::Revoke(list) = rebalance {
+            (self.sink)(GroupEvent::Revoked(self.of_hits(list)));
+        }
+    }
+
+    fn post_rebalance(&self, group: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        match rebalance {
+            Rebalance::Assign(list) => {
+                if let Err(error) = group.pause(list) {
+                    tracing::warn!(%error, "cannot pause; what the group delivers is ignored");
+                }
+                (self.sink)(GroupEvent::Assigned(self.of_hits(list)));
+            }
+            Rebalance::Revoke(_) => {}
+            Rebalance::Error(error) => tracing::warn!(%error, "the group could not be shared out"),
+        }
+    }
+}
+
+struct Thread {
+    config: KafkaConfig,
+    hits: String,
+    group: Group,
+    inbox: Receiver<Command>,
+}
+
+impl Thread {
+    fn run(self, probe: consumer::Client) {
+        // To subscribe to a topic that is not there yet is to wait for the next look at all topics.
+        while topics::probe(&self.config, &probe, Duration::from_secs(1)).is_err() {
+            match self.inbox.recv_timeout(RETRY_EVERY) {
+                Ok(Command::Leave(_)) | Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+                    return;
+                }
+                _ => {}
+            }
+        }
+        drop(probe);
+        if let Err(error) = self.group.subscribe(&[&self.hits]) {
+            return self.fenced(&error);
+        }
+        loop {
+            match self.group.poll(POLL) {
+                // Fetched before it was paused; the log delivers it too.
+                Some(Ok(_)) | None => {}
+                Some(Err(error)) => {
+                    if self.group.client().fatal_error().is_some()
+                        || error.rdkafka_error_code() == Some(RDKafkaErrorCode::FencedInstanceId)
+                    {
+                        return self.fenced(&error);
+                    }
+                    tracing::debug!(%error, "kafka group");
+                }
+            }
+            loop {
+                match self.inbox.try_recv() {
+                    Ok(Command::Commit {
+                        partition,
+                        next,
+                        metadata,
+                    }) => self.commit(partition, next, metadata),
+                    Ok(Command::Leave(left)) => {
+                        // Closing leaves the group.
+                        drop(self.group);
+                        drop(left);
+                        return;
+                    }
+                    Err(std::sync::mpsc::TryRecvError::Empty) => break,
+                    Err(std::sync::mpsc::TryRecvError::Disconnected) => return,
+                }
+            }
+        }
+    }
+
+    fn fenced(&self, error: &KafkaError) {
+        let telling = self.group.context();
+        (telling.sink)(GroupEvent::Fenced(format!(
+            "the consumer group {} refuses this member: {error}",
+            self.config.group
+        )));
+    }
+
+    fn commit(&self, partition: u32, next: u64, metadata: String) {
+        let number = i32::try_from(partition).unwrap_or(i32::MAX);
+        let owned = self.group.assignment();
+        let is_ours = owned.is_ok_and(|owned| owned.find_partition(&self.hits, number).is_some());
+        if !is_ours {
+            return;
+        }
+        let mut list = TopicPartitionList::new();
+        let offset = Offset::Offset(i64::try_from(next).unwrap_or(i64::MAX));
+        let mut element = list.add_partition(&self.hits, number);
+        element.set_metadata(metadata);
+        let committed = element
+            .set_offset(offset)
+            .and_then(|()| self.group.commit(&list, CommitMode::Async));
+        if let Err(error) = committed {
+            tracing::warn!(%error, partition, next, "cannot commit");
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! What snapshots of one partition the `state` topic holds, which to restore from, and which to drop.
+//!
+//! ```text
+//! upto    group writer  chunks  manifest
+//! 18250   a     7f..    12      whole            restored from
+//! 18000   b     02..    3       none             half-written: passed over
+//! 17250   a     7f..    12      whole            the one before
+//! 16000   a     55..    11      whole            dropped, unless it is the first of its hour
+//! ```
+//!
+//! Knows no Kafka. What stays true: the two newest whole ones of a group stay; what is dropped is of
+//! one's own group.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::wire::{Key, Manifest, SnapshotId, Unreadable};
+
+/// How many whole snapshots of each group stay: the newest, and one to fall back on.
+const KEPT: usize = 2;
+
+const HOUR_MS: u64 = 60 * 60 * 1000;
+
+/// The snapshots of one partition.
+#[derive(Debug, Default)]
+pub struct Catalogue {
+    snapshots: BTreeMap<SnapshotId, Entry>,
+}
+
+/// One snapshot, as far as it was seen.
+#[derive(Debug, Default)]
+struct Entry {
+    chunks: BTreeSet<u32>,
+    manifest: Option<Stated>,
+}
+
+/// A manifest that was seen.
+#[derive(Debug)]
+struct Stated {
+    offset: u64,
+    appended_ms: u64,
+    manifest: Result<Manifest, Unreadable>,
+}
+
+/// A snapshot that looks whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its name.
+    pub id: SnapshotId,
+    /// Its manifest.
+    pub manifest: Manifest,
+    /// Where the manifest stands in the topic; its chunks stand before.
+    pub offset: u64,
+}
+
+impl Catalogue {
+    /// Enters a record as it stands in the topic; without a value, it is gone.
+    pub fn enter(
+        &mut self,
+        key: Key,
+        value: Option<Result<Manifest, Unreadable>>,
+        offset: u64,
+        appended_ms: u64,
+    ) {
+        let entry = self.snapshots.entry(key.id.clone()).or_default();
+        match (key.chunk, value) {
+            (Some(chunk), Some(_)) => drop(entry.chunks.insert(chunk)),
+            (Some(chunk), None) => drop(entry.chunks.remove(&chunk)),
+            (None, Some(manifest)) => {
+                entry.manifest = Some(Stated {
+                    offset,
+                    appended_ms,
+                    manifest,
+                });
+            }
+            (None, None) => entry.manifest = None,
+        }
+        if entry.chunks.is_empty() && entry.manifest.is_none() {
+            self.snapshots.remove(&key.id);
+        }
+    }
+
+    /// Enters a chunk that is there.
+    pub fn enter_chunk(&mut self, id: &SnapshotId, chunk: u32) {
+        let entry = self.snapshots.entry(id.clone()).or_default();
+        entry.chunks.insert(chunk);
+    }
+
+    /// Those that look whole, newest first; and beside them what was passed over, each with the reason.
+    pub fn candidates(&self) -> (Vec<Candidate>, Vec<(SnapshotId, String)>) {
+        let (mut whole, mut passed_over) = (Vec::new(), Vec::new());
+        for (id, entry) in self.snapshots.iter().rev() {
+            match entry.judge() {
+                Ok((offset, manifest)) => whole.push(Candidate {
+                    id: id.clone(),
+                    manifest: manifest.clone(),
+                    offset,
+                }),
+                Err(why) => passed_over.push((id.clone(), why)),
+            }
+        }
+        (whole, passed_over)
+    }
+
+    /// The keys to drop now that `newest` of this group is whole: manifests first, so that none ever
+    /// stands for chunks that are gone.
+    pub fn take_outlived(
+        &mut self,
+        partition: u32,
+        newest: &SnapshotId,
+        keep_hourly: u64,
+    ) -> Vec<Key> {
+        let group = &newest.group;
+        let of_group = self
+            .snapshots
+            .iter()
+            .filter(|(id, _)| id.group == *group && **id <= *newest)
+            .rev();
+        let (mut kept, mut seen_whole) = (BTreeSet::new(), 0);
+        let mut hours: BTreeMap<u64, &SnapshotId> = BTreeMap::new();
+        for (id, entry) in of_group.clone() {
+            if entry.judge().is_err() {
+                // Somebody may be writing it at the moment, unless two came after it.
+                if seen_whole < KEPT {
+                    kept.insert(id.clone());
+                }
+                continue;
+            }
+            seen_whole += 1;
+            if seen_whole <= KEPT {
+                kept.insert(id.clone());
+            }
+            if let Some(stated) = &entry.manifest {
+                // From new to old, so that the first of each hour is what remains.
+                hours.insert(stated.appended_ms / HOUR_MS, id);
+            }
+        }
+        let hourly = usize::try_from(keep_hourly).unwrap_or(usize::MAX);
+        kept.extend(hours.into_values().rev().take(hourly).cloned());
+        let outlived: Vec<SnapshotId> = of_group
+            .map(|(id, _)| id.clone())
+            .filter(|id| !kept.contains(id))
+            .collect();
+        let mut keys = Vec::new();
+        for id in outlived {
+            let Some(entry) = self.snapshots.remove(&id) else {
+                continue;
+            };
+            let key = |chunk| Key {
+                partition,
+                id: id.clone(),
+                chunk,
+            };
+            keys.extend(entry.manifest.iter().map(|_| key(None)));
+            keys.extend(entry.chunks.iter().map(|chunk| key(Some(*chunk))));
+        }
+        keys
+    }
+}
+
+impl Entry {
+    /// Its manifest and where that stands, if it looks whole.
+    fn judge(&self) -> Result<(u64, &Manifest), String> {
+        let Some(stated) = &self.manifest else {
+            return Err(format!(
+                "half-written: {} chunks and no manifest",
+                self.chunks.len()
+            ));
+        };
+        let manifest = stated.manifest.as_ref().map_err(ToString::to_string)?;
+        if self.chunks.iter().copied().eq(0..manifest.chunks) {
+            return Ok((stated.offset, manifest));
+        }
+        Err(format!(
+            "{} of its {} chunks are there",
+            self.chunks.len(),
+            manifest.chunks
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_shared::place::LogId;
+
+    fn id(upto: u64, group: &str) -> SnapshotId {
+        SnapshotId {
+            upto,
+            group: group.into(),
+            writer: 1,
+        }
+    }
+
+    fn manifest(chunks: u32) -> Manifest {
+        Manifest {
+            log: LogId {
+                generation: 1,
+                random: 2,
+            },
+            partitions: 4,
+            rules: 1,
+            chunks,
+            bytes: 10,
+            digest: [0; 32],
+            first: 0,
+            name: "agg-1".into(),
+        }
+    }
+
+    fn enter(catalogue: &mut Catalogue, id: &SnapshotId, chunks: u32, hour: Option<u64>) {
+        for chunk in 0..chunks {
+            catalogue.enter_chunk(id, chunk);
+        }
+        if let Some(hour) = hour {
+            let key = Key {
+                partition: 0,
+                id: id.clone(),
+                chunk: None,
+            };
+            let stated = Some(Ok(manifest(2)));
+            catalogue.enter(key, stated, id.upto * 10, hour * HOUR_MS);
+        }
+    }
+
+    fn uptos(catalogue: &Catalogue) -> Vec<u64> {
+        let (whole, _) = catalogue.candidates();
+        whole.iter().map(|candidate| candidate.id.upto).collect()
+    }
+
+    #[test]
+    fn the_newest_whole_one_comes_first_and_others_are_named() {
+        let mut catalogue = Catalogue::default();
+        enter(&mut catalogue, &id(10, "a"), 2, Some(0));
+        enter(&mut catalogue, &id(20, "b"), 2, Some(0));
+        enter(&mut catalogue, &id(30, "a"), 1, Some(0));
+        enter(&mut catalogue, &id(40, "a"), 2, None);
+        assert_eq!(uptos(&catalogue), [20, 10]);
+        let (_, passed_over) = catalogue.candidates();
+        let why: Vec<&str> = passed_over.iter().map(|(_, why)| why.as_str()).collect();
+        assert_eq!(
+            why,
+            [
+                "half-written: 2 chunks and no manifest",
+                "1 of its 2 chunks are there"
+            ]
+        );
+    }
+
+    #[test]
+    fn two_of_ones_own_group_stay_and_what_is_dropped_loses_its_manifest_first() {
+        let mut catalogue = Catalogue::default();
+        enter(&mut catalogue, &id(5, "a"), 1, None);
+        for upto in [10, 20, 30] {
+            enter(&mut catalogue, &id(upto, "a"), 2, Some(0));
+        }
+        enter(&mut catalogue, &id(15, "b"), 2, Some(0));
+        enter(&mut catalogue, &id(25, "a"), 1, None);
+        let keys = catalogue.take_outlived(0, &id(30, "a"), 0);
+        let dropped: Vec<_> = keys.iter().map(|key| (key.id.upto, key.chunk)).collect();
+        assert_eq!(
+            dropped,
+            [(10, None), (10, Some(0)), (10, Some(1)), (5, Some(0))]
+        );
+        assert_eq!(uptos(&catalogue), [30, 20, 15]);
+        assert!(catalogue.take_outlived(0, &id(30, "a"), 0).is_empty());
+    }
+
+    #[test]
+    fn the_first_of_each_of_the_newest_hours_stays() {
+        let mut catalogue = Catalogue::default();
+        for (upto, hour) in [(1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 2), (7, 2)] {
+            enter(&mut catalogue, &id(upto, "a"), 2, Some(hour));
+        }
+        catalogue.take_outlived(0, &id(7, "a"), 2);
+        assert_eq!(uptos(&catalogue), [7, 6, 4, 2]);
+    }
+
+    #[test]
+    fn what_is_gone_is_forgotten() {
+        let mut catalogue = Catalogue::default();
+        enter(&mut catalogue, &id(10, "a"), 1, None);
+        let key = Key {
+            partition: 0,
+            id: id(10, "a"),
+            chunk: Some(0),
+        };
+        catalogue.enter(key, None, 0, 0);
+        assert!(catalogue.snapshots.is_empty());
+    }
+}

@@ -1,0 +1,247 @@
+//! Partitions that come and go: restored beside the loop, caught up, ruled, and let go without a trace.
+
+use tollgate::core::assignment::Restored;
+use tollgate::core::event::Event;
+use tollgate::core::ruler::Ruler;
+use tollgate::core::snapshots::Chunks;
+use tollgate::log::{Delivered, LogEvent, Stream};
+use tollgate_engine::engine::SnapshotFault;
+use tollgate_shared::time::Span;
+
+use crate::LIMITS;
+use crate::world::{Fate, MemoryLog, PARTITIONS, Random, World};
+
+/// Snapshots as the `state` topic would have them, in the order in which they were written.
+type State = Vec<(u32, u64, Chunks)>;
+
+/// Answers what is to be restored from the newest snapshot of each partition, as the fleet's reader does.
+fn restore(world: &mut World, state: &State) {
+    while let Some((partition, attempt, known)) = world.restores.pop() {
+        let newest = state
+            .iter()
+            .filter(|(of, ..)| *of == partition)
+            .max_by_key(|(_, upto, _)| *upto);
+        let restored = match newest {
+            None => Restored::Nothing,
+            Some((.., chunks)) => {
+                match Ruler::restore(partition, PARTITIONS, chunks, &known.book) {
+                    Ok(ruler) => Restored::Snapshot(Box::new(ruler)),
+                    Err(SnapshotFault::MissingVersion { version }) => {
+                        assert!(known.limits_next <= version);
+                        Restored::NeedsLimits(version)
+                    }
+                    Err(fault) => panic!("{fault}"),
+                }
+            }
+        };
+        world.step(Event::Restored {
+            partition,
+            attempt,
+            restored,
+        });
+    }
+}
+
+/// By partition: how far it was ruled, and its digest.
+fn digests(world: &mut World) -> Vec<(u32, u64, String)> {
+    let view = world.digests();
+    let of = |p: tollgate::core::view::DigestView| (p.partition, p.offset, p.digest);
+    view.partitions.into_iter().map(of).collect()
+}
+
+/// What one says who rules the whole log from its beginning, and adds nothing to it.
+fn twin(log: &MemoryLog) -> Vec<(u32, u64, String)> {
+    let mut twin = World::on(log.clone(), 9);
+    twin.fate = Box::new(|_, _| Fate::Refused);
+    twin.settle();
+    digests(&mut twin)
+}
+
+#[test]
+fn a_core_of_a_fleet_rules_what_it_is_assigned_and_nothing_else() {
+    let mut world = World::shared(World::new(LIMITS).log, 2);
+    world.run_for(Span::from_secs(1));
+    assert_eq!(
+        world.why_not_ready(),
+        ["partitions have not been shared out yet"]
+    );
+    let before = world.log.streams.clone();
+    world.step(Event::Assigned(vec![1, 3]));
+    world.run_for(Span::from_secs(1));
+    assert_eq!(
+        world.why_not_ready(),
+        ["partition 1: being restored", "partition 3: being restored"]
+    );
+    restore(&mut world, &State::new());
+    world.run_for(Span::from_secs(1));
+    assert!(world.why_not_ready().is_empty());
+    let ours: Vec<u32> = digests(&mut world).iter().map(|(p, ..)| *p).collect();
+    assert_eq!(ours, [1, 3]);
+    for ((stream, partition), records) in &world.log.streams {
+        let grew = before[&(*stream, *partition)].len() < records.len();
+        let ruled = *stream == Stream::Hits && [1, 3].contains(partition);
+        assert_eq!(grew, ruled, "{stream:?} {partition}");
+    }
+    assert_eq!(digests(&mut world), {
+        let all = twin(&world.log);
+        [all[1].clone(), all[3].clone()]
+    });
+}
+
+#[test]
+fn whoever_rules_a_partition_after_whomever_it_ends_in_the_same_state() {
+    for seed in 0..6 {
+        let mut random = Random(seed);
+        let mut restored = 0;
+        let mut world = World::new(LIMITS);
+        let (mut state, mut log) = (State::new(), world.log.clone());
+        for round in 0..8 {
+            // Somebody new, at another moment, with snapshots of whoever was before.
+            let clock = world
+                .clock
+                .saturating_add(Span::from_millis(random.below(3_000)));
+            world = World::shared(log.clone(), 100 + round);
+            world.clock = clock;
+            let mut fates = Random(seed * 100 + round);
+            world.fate = Box::new(move |_, _| match fates.below(9) {
+                0 => Fate::Refused,
+                1 => Fate::Denied,
+                _ => Fate::Taken,
+            });
+            for _ in 0..40 {
+                let partition = random.below(u64::from(PARTITIONS)) as u32;
+                match random.below(4) {
+                    0 => world.step(Event::Revoked(vec![partition])),
+                    _ => world.step(Event::Assigned(vec![partition])),
+                }
+                if random.below(3) != 0 {
+                    restore(&mut world, &state);
+                }
+                for _ in 0..random.below(40) {
+                    let resource = ["search", "wide"][random.below(2) as usize];
+                    world.hit(resource, &format!("d{}", random.below(9)), 1);
+                }
+                if random.below(2) == 0 {
+                    world.run_for(Span::from_millis(random.below(1_500)));
+                }
+                state.append(&mut world.snapshots);
+            }
+            restored += world.counters().restored;
+            log = world.log.clone();
+        }
+        world.fate = Box::new(|_, _| Fate::Taken);
+        world.step(Event::Assigned((0..PARTITIONS).collect()));
+        world.run_for(Span::from_millis(100));
+        restore(&mut world, &state);
+        world.run_for(Span::from_secs(2));
+        assert_eq!(world.why_not_ready(), Vec::<String>::new(), "seed {seed}");
+        assert!(9 < restored, "seed {seed}: {restored}");
+        assert_eq!(digests(&mut world), twin(&world.log), "seed {seed}");
+    }
+}
+
+#[test]
+fn what_is_revoked_is_neither_told_nor_restored_by_an_old_answer() {
+    let mut world = World::shared(World::new(LIMITS).log, 2);
+    world.step(Event::Assigned((0..PARTITIONS).collect()));
+    world.run_for(Span::from_secs(1));
+    let (partition, attempt, _) = world.restores[0].clone();
+    world.step(Event::Revoked(vec![partition]));
+    world.step(Event::Restored {
+        partition,
+        attempt,
+        restored: Restored::Nothing,
+    });
+    world.step(Event::Assigned(vec![partition]));
+    assert!(
+        world
+            .why_not_ready()
+            .contains(&format!("partition {partition}: being restored")),
+        "the answer was to another question"
+    );
+    restore(&mut world, &State::new());
+    world.run_for(Span::from_secs(1));
+    for _ in 0..9 {
+        world.hit("search", "acme", 1);
+    }
+    world.run_for(Span::from_secs(1));
+    let denied = world.pair("search", "acme");
+    assert!(denied.denial.is_some());
+
+    world.step(Event::Revoked(vec![denied.partition]));
+    assert!(world.pair("search", "acme").denial.is_none());
+    world.frames.clear();
+    // What was on its way when it was revoked is ignored.
+    let records = vec![Delivered {
+        offset: 1_000,
+        ..world.log.streams[&(Stream::Hits, denied.partition)][1].clone()
+    }];
+    world.step(Event::Log(LogEvent::Delivered {
+        stream: Stream::Hits,
+        partition: denied.partition,
+        records,
+    }));
+    world.run_for(Span::from_secs(1));
+    assert!(!world.frames.is_empty());
+    for frame in &world.frames {
+        let of_it = |e: &tollgate_shared::wire::frame::Evidence| e.partition == denied.partition;
+        assert!(!frame.evidence.iter().any(of_it), "{frame:?}");
+        assert!(frame.told.is_empty(), "{frame:?}");
+    }
+}
+
+#[test]
+fn a_snapshot_that_needs_limits_which_are_not_read_yet_waits_for_them() {
+    let mut world = World::new(LIMITS);
+    let older = world.log.streams[&(Stream::Limits, 0)].clone();
+    world.push(&LIMITS.replace("5/m", "6/m"));
+    for n in 0..400 {
+        world.hit("search", &format!("d{}", n % 20), 1);
+    }
+    world.run_for(Span::from_secs(40));
+    let state = std::mem::take(&mut world.snapshots);
+    assert!(!state.is_empty());
+    let log = world.log.clone();
+
+    let mut behind = log.clone();
+    behind.streams.insert((Stream::Limits, 0), older);
+    let mut world = World::shared(behind, 2);
+    world.run_for(Span::from_millis(50));
+    let partition = state[0].0;
+    world.step(Event::Assigned(vec![partition]));
+    restore(&mut world, &state);
+    assert_eq!(
+        world.why_not_ready(),
+        [format!("partition {partition}: being restored")]
+    );
+    world.log = log;
+    world.run_for(Span::from_millis(100));
+    restore(&mut world, &state);
+    world.run_for(Span::from_secs(1));
+    assert!(world.why_not_ready().is_empty());
+    assert_eq!(world.counters().restored, 1);
+}
+
+#[test]
+fn totals_reach_a_target_that_another_rules() {
+    let mut world = World::shared(World::new(LIMITS).log, 2);
+    let target = tollgate_shared::names::partition_of_resource("wide", PARTITIONS);
+    let sources = (0..PARTITIONS).filter(|p| *p != target).collect();
+    world.step(Event::Assigned(sources));
+    world.run_for(Span::from_millis(100));
+    restore(&mut world, &State::new());
+    world.run_for(Span::from_secs(1));
+    for n in 0..40 {
+        world.hit("wide", &format!("d{n}"), 1);
+    }
+    world.run_for(Span::from_secs(1));
+    let sent = world.totals().len();
+    assert!(20 < sent, "{sent}");
+    assert!(
+        world
+            .totals()
+            .iter()
+            .all(|(_, source, ..)| *source != target),
+        "who does not rule a partition totals nothing of it"
+    );
+}

@@ -1,0 +1,289 @@
+//! Aggregators that share partitions on a real Kafka: the processes, what they say, and how partitions
+//! move when one comes or goes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tollgate_tests::binary::tollgate;
+use tollgate_tests::kafka::LocalKafka;
+
+/// Far above what a loaded machine needs; a deadline for a broken one.
+pub const WITHIN: Duration = Duration::from_secs(60);
+
+pub const PARTITIONS: u32 = 8;
+
+pub const LIMITS: &str = r#"
+version = 1
+rules = 1
+[rate.search]
+tiers = [
+  { limit = 3, window = "1s", active = "1s" },
+  { limit = 20, window = "5s", active = "5s", cooldown = "10s" },
+]
+[rate.wide]
+rate = "1000/s"
+global = "20/s"
+"#;
+
+/// A directory with what a fleet is configured by. Snapshots are taken often, and the dead missed soon.
+pub fn directory() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    std::fs::write(dir.path().join("limits.toml"), LIMITS).expect("written");
+    for (file, more) in [
+        ("dynamic.toml", ""),
+        ("static.toml", "\"group.instance.id\" = \"NAME\"\n"),
+    ] {
+        let text = format!(
+            "[limits]\nfile = \"limits.toml\"\nfollow_file = true\n\
+             [snapshot]\nevery = \"1s\"\nentries_max = 1000\n\
+             [kafka]\npartitions = {PARTITIONS}\n[kafka.properties]\n\
+             \"session.timeout.ms\" = \"1500\"\n\"heartbeat.interval.ms\" = \"300\"\n{more}"
+        );
+        std::fs::write(dir.path().join(file), text).expect("written");
+    }
+    dir
+}
+
+/// One aggregator. It is killed when this is dropped.
+pub struct Aggregator {
+    pub name: String,
+    pub http: SocketAddr,
+    pub agents: SocketAddr,
+    child: Child,
+    _stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+    pub said: Vec<String>,
+}
+
+impl Aggregator {
+    /// Starts one, and waits until it listens.
+    pub fn start(
+        dir: &Path,
+        kafka: &LocalKafka,
+        prefix: &str,
+        name: &str,
+        is_static: bool,
+    ) -> Self {
+        let config = if is_static {
+            let text = std::fs::read_to_string(dir.join("static.toml")).expect("there");
+            let file = format!("{name}.toml");
+            std::fs::write(dir.join(&file), text.replace("NAME", name)).expect("written");
+            file
+        } else {
+            "dynamic.toml".to_owned()
+        };
+        let any = "127.0.0.1:0";
+        let mut child = tollgate()
+            .current_dir(dir)
+            .args(["serve", "--config", &config, "--name", name, "--with-stdin"])
+            .args(["--kafka", kafka.bootstrap(), "--topic-prefix", prefix])
+            .args(["--http", any, "--agents", any, "--feed", any])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let stderr = child.stderr.take().expect("piped");
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let none: SocketAddr = any.parse().expect("an address");
+        let mut started = Self {
+            name: name.to_owned(),
+            http: none,
+            agents: none,
+            _stdin: child.stdin.take(),
+            child,
+            lines,
+            said: Vec::new(),
+        };
+        let line = started.line_with("listening http=");
+        let address = |key: &str| {
+            let (_, rest) = line.split_once(&format!("{key}=")).expect("there");
+            rest.split_whitespace()
+                .next()
+                .expect("one")
+                .parse()
+                .expect("an address")
+        };
+        (started.http, started.agents) = (address("http"), address("agents"));
+        started
+    }
+
+    /// Waits for a line that contains `text`.
+    pub fn line_with(&mut self, text: &str) -> String {
+        let deadline = Instant::now() + WITHIN;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => {
+                    self.said.push(line.clone());
+                    if line.contains(text) {
+                        return line;
+                    }
+                }
+                Err(_) => panic!("{}: no {text:?} in:\n{}", self.name, self.said.join("\n")),
+            }
+        }
+    }
+
+    /// All that it has said so far.
+    pub fn said(&mut self) -> &[String] {
+        self.said.extend(self.lines.try_iter());
+        &self.said
+    }
+
+    /// Ends it by `kill -9`.
+    pub fn kill(mut self) -> Vec<String> {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("ended");
+        // The reader ends with the pipe.
+        self.said.extend(self.lines.iter());
+        std::mem::take(&mut self.said)
+    }
+
+    /// Ends it as an operator does, and expects that it says so well.
+    pub fn stop(mut self) -> Vec<String> {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(sent.expect("sent").success());
+        let status = self.child.wait().expect("ended");
+        self.said.extend(self.lines.iter());
+        assert_eq!(status.code(), Some(0), "{}", self.said.join("\n"));
+        std::mem::take(&mut self.said)
+    }
+
+    /// The partitions that it rules and announces, each with how far and its digest.
+    pub fn rules(&self) -> BTreeMap<u32, (u64, String)> {
+        digests(self.http)
+            .into_iter()
+            .filter(|digest| digest.stage == "ruling")
+            .map(|digest| (digest.partition, (digest.offset, digest.digest)))
+            .collect()
+    }
+
+    /// Whether it is ready, and what it rules.
+    pub fn is_ready(&self) -> bool {
+        get(self.http, "/readyz").is_some_and(|ready| ready["ready"] == true)
+    }
+}
+
+impl Drop for Aggregator {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One partition as an aggregator tells it.
+pub struct Digest {
+    pub partition: u32,
+    pub stage: String,
+    pub offset: u64,
+    pub digest: String,
+}
+
+/// What an aggregator says of its partitions; nothing where it is gone.
+pub fn digests(http: SocketAddr) -> Vec<Digest> {
+    let Some(view) = get(http, "/v1/digests") else {
+        return Vec::new();
+    };
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let of = |one: &Value| Digest {
+        partition: u32::try_from(number(&one["partition"])).expect("small"),
+        stage: text(&one["stage"]),
+        offset: number(&one["offset"]),
+        digest: text(&one["digest"]),
+    };
+    view["partitions"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(of)
+        .collect()
+}
+
+/// What is answered, if anybody answers all of it.
+pub fn get(http: SocketAddr, path: &str) -> Option<Value> {
+    let mut stream = TcpStream::connect(http).ok()?;
+    stream.set_read_timeout(Some(WITHIN)).ok()?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
+    )
+    .ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (_, body) = answer.split_once("\r\n\r\n")?;
+    serde_json::from_str(body).ok()
+}
+
+/// Waits until these rule all partitions, each one of them, and are ready; says how long that took.
+pub fn await_whole(fleet: &[&Aggregator]) -> Duration {
+    let begun = Instant::now();
+    loop {
+        let ruled: Vec<u32> = fleet.iter().flat_map(|a| a.rules().into_keys()).collect();
+        let all: BTreeSet<u32> = ruled.iter().copied().collect();
+        let whole = all.len() == PARTITIONS as usize && ruled.len() == all.len();
+        if whole && fleet.iter().all(|aggregator| aggregator.is_ready()) {
+            return begun.elapsed();
+        }
+        let names: Vec<&str> = fleet.iter().map(|a| a.name.as_str()).collect();
+        assert!(begun.elapsed() < WITHIN, "{names:?} rule {ruled:?}");
+        std::thread::yield_now();
+    }
+}
+
+pub fn partitions_move_when_an_aggregator_comes_and_when_it_goes(kafka: &LocalKafka) {
+    let (dir, prefix) = (directory(), kafka.fresh_name("fleet"));
+    let start = |name| Aggregator::start(dir.path(), kafka, &prefix, name, false);
+    let first = start("agg-1");
+    await_whole(&[&first]);
+    assert_eq!(
+        first.rules().len(),
+        PARTITIONS as usize,
+        "one rules them all"
+    );
+
+    let mut second = start("agg-2");
+    await_whole(&[&first, &second]);
+    let (of_first, of_second) = (first.rules(), second.rules());
+    assert_eq!((of_first.len(), of_second.len()), (4, 4), "they share");
+    assert!(
+        of_first
+            .keys()
+            .all(|partition| !of_second.contains_key(partition))
+    );
+
+    let said = first.stop().join("\n");
+    assert_eq!(
+        said.matches(" revoked").count(),
+        PARTITIONS as usize,
+        "{said}"
+    );
+    let took = await_whole(&[&second]);
+    let restored = |said: &[String]| {
+        let restored = said.iter().filter(|line| line.contains("catching up"));
+        restored.count()
+    };
+    assert_eq!(restored(second.said()), PARTITIONS as usize);
+    println!("taken over from one that left in {took:?}");
+
+    let killed = second.kill();
+    assert!(!killed.is_empty());
+    let third = start("agg-3");
+    let took = await_whole(&[&third]);
+    println!("taken over from one that was killed in {took:?}");
+}

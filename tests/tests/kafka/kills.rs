@@ -1,0 +1,402 @@
+//! Aggregators are killed, stopped and started at random under load; at whatever offset any of them was
+//! seen, its state was that of a twin that nobody interrupted.
+//!
+//! ```sh
+//! TOLLGATE_KILLS=200 cargo test -p tollgate-tests --test kafka -- whoever_is_killed --nocapture
+//! ```
+//!
+//! runs the full number; without the variable there are some tens. `TOLLGATE_KILLS_SEED` repeats a run's
+//! schedule. The twin is a core that reads the log afterwards from its beginning, and appends nothing.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rdkafka::ClientConfig;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use tokio::sync::mpsc;
+use tollgate::core::event::{Effect, Event, Now, QueryId};
+use tollgate::core::view::{Query, Reply};
+use tollgate::core::{Core, Settings, Start};
+use tollgate::log::kafka::{KafkaConfig, KafkaLog};
+use tollgate::log::{Delivered, Log as _, LogEvent, Stream};
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::names::partition_of_pair;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
+use tollgate_tests::kafka::LocalKafka;
+
+use crate::fleet::{Aggregator, PARTITIONS, WITHIN, await_whole, digests, directory};
+
+/// How many aggregators there are when all run.
+const FLEET: usize = 3;
+
+/// Kills of the ordinary run.
+const KILLS: u64 = 20;
+
+/// A small generator: splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// What was seen of a partition at an offset: its digest.
+type Seen = BTreeMap<(u32, u64), String>;
+
+/// What a run did.
+#[derive(Debug, Default)]
+struct Report {
+    kills: u64,
+    stops: u64,
+    assigned: usize,
+    revoked: usize,
+    restored: usize,
+    takeovers_ms: Vec<u128>,
+}
+
+impl Report {
+    fn note(&mut self, said: &[String]) {
+        let count = |text: &str| said.iter().filter(|line| line.contains(text)).count();
+        self.assigned += count(" assigned");
+        self.revoked += count(" revoked");
+        self.restored += count("restored from a snapshot");
+        for line in said.iter().filter(|line| line.contains("ERROR")) {
+            println!("{line}");
+        }
+    }
+}
+
+pub fn whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin(kafka: &LocalKafka) {
+    let kills = variable("TOLLGATE_KILLS").unwrap_or(KILLS);
+    let seed = variable("TOLLGATE_KILLS_SEED").unwrap_or_else(|| u64::from(std::process::id()));
+    println!("seed {seed}, {kills} kills");
+    let (dir, prefix) = (directory(), kafka.fresh_name("kills"));
+    let start = |slot: usize| {
+        // Static members come back to what they had, others wait until the dead are missed.
+        Aggregator::start(
+            dir.path(),
+            kafka,
+            &prefix,
+            &format!("agg-{slot}"),
+            slot == 0,
+        )
+    };
+    let mut fleet: Vec<Option<Aggregator>> = (0..FLEET).map(|slot| Some(start(slot))).collect();
+    let whole = |fleet: &[Option<Aggregator>]| {
+        await_whole(&fleet.iter().flatten().collect::<Vec<_>>());
+    };
+    whole(&fleet);
+
+    let done = Arc::new(AtomicBool::new(false));
+    let traffic = {
+        let (done, bootstrap, prefix) = (
+            Arc::clone(&done),
+            kafka.bootstrap().to_owned(),
+            prefix.clone(),
+        );
+        std::thread::spawn(move || offer(&bootstrap, &prefix, seed, &done))
+    };
+    let addresses = Arc::new(Mutex::new(BTreeMap::new()));
+    let seen = {
+        let (done, addresses) = (Arc::clone(&done), Arc::clone(&addresses));
+        std::thread::spawn(move || watch(&addresses, &done))
+    };
+    let tell = |fleet: &[Option<Aggregator>]| {
+        *addresses.lock().expect("whole") = fleet
+            .iter()
+            .flatten()
+            .map(|aggregator| (aggregator.name.clone(), aggregator.http))
+            .collect();
+    };
+    tell(&fleet);
+
+    let (mut random, mut report) = (Random(seed), Report::default());
+    while report.kills < kills {
+        // The schedule of faults is what is tried; nothing is waited for here.
+        std::thread::sleep(Duration::from_millis(random.below(900)));
+        let slot = random.below(FLEET as u64) as usize;
+        match fleet[slot].take() {
+            Some(aggregator) => {
+                let killed = random.below(6) != 0;
+                let said = if killed {
+                    aggregator.kill()
+                } else {
+                    aggregator.stop()
+                };
+                report.kills += u64::from(killed);
+                report.stops += u64::from(!killed);
+                report.note(&said);
+                // Those who are left take over, or this one is back before it is missed.
+                if random.below(3) == 0 && fleet.iter().any(Option::is_some) {
+                    let begun = Instant::now();
+                    whole(&fleet);
+                    report.takeovers_ms.push(begun.elapsed().as_millis());
+                }
+            }
+            None => fleet[slot] = Some(start(slot)),
+        }
+        tell(&fleet);
+    }
+    for (slot, place) in fleet.iter_mut().enumerate() {
+        place.get_or_insert_with(|| start(slot));
+    }
+    tell(&fleet);
+    whole(&fleet);
+    done.store(true, Ordering::Relaxed);
+    let offered = traffic.join().expect("traffic");
+    let mut seen = seen.join().expect("samples");
+    // Once more, beyond the last hit.
+    whole(&fleet);
+    let last: BTreeMap<u32, u64> = fleet
+        .iter()
+        .flatten()
+        .flat_map(|aggregator| sample(aggregator.http, &mut seen))
+        .collect();
+    assert_eq!(last.len(), PARTITIONS as usize);
+    for aggregator in fleet.into_iter().flatten() {
+        report.note(&aggregator.stop());
+    }
+
+    let compared = compare(kafka, &prefix, &seen);
+    report.takeovers_ms.sort_unstable();
+    println!(
+        "{report:?}\n{offered} batches offered, {} states seen, {compared} compared, all equal",
+        seen.len()
+    );
+    assert_eq!(
+        compared,
+        seen.len(),
+        "every state that was seen is compared"
+    );
+    assert!(10 * kills < compared as u64, "enough was seen");
+    assert!(0 < report.restored, "snapshots were used");
+    assert!(
+        PARTITIONS as usize * 2 < report.assigned,
+        "partitions moved"
+    );
+}
+
+/// Offers hits, duplicates, old batches, batches for the wrong partition and garbage until told.
+fn offer(bootstrap: &str, prefix: &str, seed: u64, done: &AtomicBool) -> u64 {
+    let producer: BaseProducer = ClientConfig::new()
+        .set("bootstrap.servers", bootstrap)
+        .set("linger.ms", "1")
+        .create()
+        .expect("a producer");
+    let topic = format!("{prefix}.hits");
+    let mut random = Random(seed ^ 1);
+    let mut sequences: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut recent: Vec<(u32, Vec<u8>)> = Vec::new();
+    let offered = AtomicU64::new(0);
+    let send = |partition: u32, record: &[u8]| {
+        let partition = i32::try_from(partition).expect("small");
+        let to_send: BaseRecord<'_, (), [u8]> =
+            BaseRecord::to(&topic).partition(partition).payload(record);
+        producer
+            .send(to_send)
+            .map_err(|(error, _)| error)
+            .expect("sent");
+        offered.fetch_add(1, Ordering::Relaxed);
+    };
+    while !done.load(Ordering::Relaxed) {
+        let resource = ["search", "wide"][random.below(2) as usize];
+        let domain = format!("d{}", random.below(40));
+        let partition = partition_of_pair(resource, &domain, PARTITIONS);
+        let sequence = sequences.entry(partition).or_default();
+        *sequence += 1;
+        let record = batch(resource, &domain, *sequence, 1 + random.below(4));
+        send(partition, &record);
+        match random.below(20) {
+            0 => send(partition, &record),
+            1 => {
+                if let Some((partition, record)) = recent.get(random.below(64) as usize) {
+                    send(*partition, record);
+                }
+            }
+            2 => send((partition + 1) % PARTITIONS, &record),
+            3 => send(partition, b"garbage"),
+            _ => {}
+        }
+        if recent.len() < 64 {
+            recent.push((partition, record));
+        } else {
+            recent[random.below(64) as usize] = (partition, record);
+        }
+        producer.poll(Duration::from_millis(2));
+    }
+    producer.flush(WITHIN).expect("all appended");
+    offered.into_inner()
+}
+
+fn batch(resource: &str, domain: &str, sequence: u64, hits: u64) -> Vec<u8> {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after 1970");
+    let at = Timestamp::ZERO.saturating_add(Span::from_std(now));
+    let sender = Sender {
+        agent: "traffic",
+        epoch: 1,
+        sequence,
+        sent: at,
+    };
+    let hit = Hit {
+        resource: 0,
+        domain,
+        at,
+        copies: 1,
+        min: None,
+    };
+    let mut writer = Writer::new();
+    let hits = (0..hits).map(|_| hit);
+    write_hits(
+        &mut writer,
+        &sender,
+        &[resource],
+        hits.collect::<Vec<_>>().into_iter(),
+        [].into_iter(),
+    );
+    writer.as_slice().to_vec()
+}
+
+/// Looks at everybody who runs, again and again.
+fn watch(addresses: &Mutex<BTreeMap<String, std::net::SocketAddr>>, done: &AtomicBool) -> Seen {
+    let mut seen = Seen::new();
+    while !done.load(Ordering::Relaxed) {
+        let all: Vec<_> = addresses.lock().expect("whole").values().copied().collect();
+        for address in all {
+            sample(address, &mut seen);
+        }
+        std::thread::yield_now();
+    }
+    seen
+}
+
+/// Enters what one says of its partitions; what another said of the same offset must be the same.
+fn sample(http: std::net::SocketAddr, seen: &mut Seen) -> Vec<(u32, u64)> {
+    let mut ruled = Vec::new();
+    for digest in digests(http) {
+        let at = (digest.partition, digest.offset);
+        // Before it has ruled anything, it has no state of the log.
+        if digest.offset == 0 || digest.stage == "restoring" {
+            continue;
+        }
+        let known = seen.entry(at).or_insert_with(|| digest.digest.clone());
+        assert_eq!(*known, digest.digest, "two say otherwise at {at:?}");
+        ruled.push(at);
+    }
+    ruled
+}
+
+/// Rules the whole log in one go, and compares at every offset that was seen; says how many there were.
+fn compare(kafka: &LocalKafka, prefix: &str, seen: &Seen) -> usize {
+    let log = read_all(kafka, prefix);
+    let (mut core, _) = Core::new(Settings {
+        owner: "twin".to_owned(),
+        seed: [0; 32],
+        key: MacKey::UNPROTECTED,
+        partitions: PARTITIONS,
+        start: Start {
+            generation: 1,
+            unbegun: Vec::new(),
+            snapshots: BTreeMap::new(),
+        },
+        feeds: Vec::new(),
+        heartbeat: Span::from_secs(1),
+        follow_file: false,
+        snapshots: None,
+    });
+    let now = Now {
+        clock: Span::ZERO,
+        wall: Timestamp::ZERO,
+    };
+    let mut compared = 0;
+    for ((stream, partition), records) in log {
+        for record in records {
+            let at = (partition, record.offset + 1);
+            let mut effects = Vec::new();
+            let event = LogEvent::Delivered {
+                stream,
+                partition,
+                records: vec![record],
+            };
+            core.step(now, Event::Log(event), &mut effects);
+            if let (Stream::Hits, Some(expected)) = (stream, seen.get(&at)) {
+                assert_eq!(*expected, digest_of(&mut core, now, partition), "at {at:?}");
+                compared += 1;
+            }
+        }
+        if stream == Stream::Limits {
+            let event = LogEvent::CaughtUp {
+                stream,
+                partition,
+                next: 1,
+            };
+            core.step(now, Event::Log(event), &mut Vec::new());
+        }
+    }
+    compared
+}
+
+fn digest_of(core: &mut Core, now: Now, partition: u32) -> String {
+    let mut effects = Vec::new();
+    let query = Event::Query {
+        id: QueryId(0),
+        query: Query::Digests,
+    };
+    core.step(now, query, &mut effects);
+    let found = effects.into_iter().find_map(|effect| match effect {
+        Effect::Reply { reply, .. } => match *reply {
+            Reply::Digests(view) => Some(view),
+            _ => None,
+        },
+        _ => None,
+    });
+    let mut partitions = found.expect("an answer").partitions;
+    partitions.swap_remove(partition as usize).digest
+}
+
+/// Every record of the log, limits first.
+fn read_all(kafka: &LocalKafka, prefix: &str) -> Vec<((Stream, u32), Vec<Delivered>)> {
+    let config = KafkaConfig {
+        topic_prefix: prefix.to_owned(),
+        partitions: PARTITIONS,
+        ..KafkaConfig::new(kafka.bootstrap())
+    };
+    let (events, mut inbox) = mpsc::channel(64);
+    let mut log = KafkaLog::open(config, events).expect("opens");
+    let mut all = vec![((Stream::Limits, 0), Vec::new())];
+    all.extend((0..PARTITIONS).map(|partition| ((Stream::Hits, partition), Vec::new())));
+    for ((stream, partition), _) in &all {
+        log.follow(*stream, *partition, 0);
+    }
+    let mut open = all.len();
+    while 0 < open {
+        match inbox.blocking_recv().expect("the log is open") {
+            LogEvent::Delivered {
+                stream,
+                partition,
+                records,
+            } => {
+                let found = all.iter_mut().find(|(at, _)| *at == (stream, partition));
+                found.expect("followed").1.extend(records);
+            }
+            LogEvent::CaughtUp { .. } => open -= 1,
+            LogEvent::Gap { .. } | LogEvent::Broken { .. } => panic!("nothing may be missing"),
+            _ => {}
+        }
+    }
+    all
+}

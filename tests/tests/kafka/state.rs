@@ -1,0 +1,161 @@
+//! Snapshots in the `state` topic of a real Kafka: what is read is what was written, and what is
+//! half-written, corrupt or of a later build is passed over for the one before.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::message::Message;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use tollgate::log::kafka::{self, KafkaConfig, StateError, StateTopic, Written};
+use tollgate_shared::place::LogId;
+use tollgate_tests::kafka::LocalKafka;
+
+const WITHIN: Duration = Duration::from_secs(60);
+const PARTITION: u32 = 1;
+
+/// Chunks that do not look like each other.
+fn chunks(seed: u8, count: usize) -> Vec<Vec<u8>> {
+    (0..count)
+        .map(|n| vec![seed ^ n as u8; 100_000 + n])
+        .collect()
+}
+
+fn write(state: &StateTopic, upto: u64, chunks: &[Vec<u8>]) {
+    let written = Written {
+        partition: PARTITION,
+        upto,
+        log: LogId {
+            generation: 1,
+            random: 7,
+        },
+        name: "agg-1",
+    };
+    let mut writer = state.writer().expect("a writer");
+    let offset = writer
+        .write(&written, 0, |sink| {
+            chunks.iter().for_each(|chunk| sink(chunk.clone()));
+        })
+        .expect("written");
+    assert!(0 < offset);
+}
+
+/// How far the snapshots reach that look whole, newest first.
+fn uptos(state: &StateTopic) -> Vec<u64> {
+    let found = state.reader().expect("a reader").candidates(PARTITION);
+    let found = found.expect("candidates");
+    found.iter().map(|candidate| candidate.id.upto).collect()
+}
+
+/// A record of the topic: offset, key, value.
+type Raw = (i64, Vec<u8>, Option<Vec<u8>>);
+
+/// All records of the partition.
+fn records(kafka: &LocalKafka, topic: &str) -> Vec<Raw> {
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", kafka.bootstrap())
+        .set("group.id", "raw")
+        .create()
+        .expect("a consumer");
+    let number = i32::try_from(PARTITION).expect("small");
+    let (_, end) = consumer
+        .fetch_watermarks(topic, number, WITHIN)
+        .expect("watermarks");
+    let mut from_first = TopicPartitionList::new();
+    from_first
+        .add_partition_offset(topic, number, Offset::Beginning)
+        .expect("listed");
+    consumer.assign(&from_first).expect("assigned");
+    let mut all: Vec<Raw> = Vec::new();
+    let deadline = Instant::now() + WITHIN;
+    while all.last().is_none_or(|(offset, ..)| *offset + 1 < end) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let message = consumer.poll(left).expect("in time").expect("a record");
+        all.push((
+            message.offset(),
+            message.key().expect("a key").to_vec(),
+            message.payload().map(<[u8]>::to_vec),
+        ));
+    }
+    all
+}
+
+fn put(kafka: &LocalKafka, topic: &str, key: &[u8], value: Option<&[u8]>) {
+    let producer: BaseProducer = ClientConfig::new()
+        .set("bootstrap.servers", kafka.bootstrap())
+        .create()
+        .expect("a producer");
+    let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(topic)
+        .key(key)
+        .partition(i32::try_from(PARTITION).expect("small"));
+    record.payload = value;
+    producer
+        .send(record)
+        .map_err(|(error, _)| error)
+        .expect("sent");
+    producer.flush(WITHIN).expect("appended");
+}
+
+pub fn snapshots_are_read_whole_or_passed_over(kafka: &LocalKafka) {
+    let config = KafkaConfig {
+        topic_prefix: kafka.fresh_name("state"),
+        partitions: 2,
+        ..KafkaConfig::new(kafka.bootstrap())
+    };
+    kafka::check(&config).expect("topics");
+    let topic = format!("{}.state", config.topic_prefix);
+    let state = StateTopic::new(config.clone(), 1);
+    assert!(uptos(&state).is_empty());
+
+    write(&state, 10, &chunks(1, 3));
+    write(&state, 20, &chunks(2, 40));
+    assert_eq!(uptos(&state), [20, 10]);
+    let reader = state.reader().expect("a reader");
+    let found = reader.candidates(PARTITION).expect("candidates");
+    assert_eq!(found[0].manifest.bytes, 40 * 100_000 + 780);
+    let read = |at: usize| reader.chunks(PARTITION, &found[at]).expect("whole");
+    assert!(read(0) == chunks(2, 40) && read(1) == chunks(1, 3));
+    assert!(reader.candidates(0).expect("candidates").is_empty());
+
+    // A third of this group: the first goes, and another group's stays whatever this one does.
+    let other = StateTopic::new(
+        KafkaConfig {
+            group: "b".to_owned(),
+            ..config.clone()
+        },
+        1,
+    );
+    write(&other, 15, &chunks(3, 2));
+    write(&state, 30, &chunks(4, 5));
+    assert_eq!(uptos(&state), [30, 20, 15]);
+
+    // A chunk of the newest is gone, as one is that was never written.
+    let all = records(kafka, &topic);
+    let is_chunk = |record: &&Raw| record.2.as_ref().is_some_and(|v| v.len() == 100_002);
+    let (_, key, _) = all.iter().rev().find(is_chunk).expect("the third chunk");
+    put(kafka, &topic, key, None);
+    assert_eq!(uptos(&state), [20, 15], "a chunk is gone");
+
+    // A manifest of a later format, and one of later rules.
+    let is_manifest = |record: &&Raw| record.2.as_ref().is_some_and(|v| v.len() < 200);
+    let manifests: Vec<&Raw> = all.iter().filter(is_manifest).collect();
+    let (_, key, value) = manifests[1];
+    let mut later = value.clone().expect("a manifest");
+    assert_eq!(later[3], 1, "the format");
+    later[3] = 2;
+    put(kafka, &topic, key, Some(&later));
+    assert_eq!(uptos(&state), [15]);
+    let older_build = StateTopic::new(config.clone(), 0);
+    assert!(uptos(&older_build).is_empty(), "of later rules");
+
+    // Bytes that changed under a whole snapshot are found by its digest.
+    write(&state, 40, &chunks(5, 3));
+    let mut candidate = reader.candidates(PARTITION).expect("candidates").remove(0);
+    assert!(reader.chunks(PARTITION, &candidate).expect("whole") == chunks(5, 3));
+    candidate.manifest.digest[0] ^= 1;
+    let corrupt = reader.chunks(PARTITION, &candidate);
+    assert!(
+        matches!(corrupt, Err(StateError::Corrupt(_))),
+        "{corrupt:?}"
+    );
+}
