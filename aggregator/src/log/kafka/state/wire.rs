@@ -254,7 +254,7 @@ mod tests {
         let mut writer = Writer::new();
         writer.begin(MANIFEST);
         writer.array(11);
-        writer.u64(2);
+        (2..13).for_each(|field| writer.u64(field));
         assert!(newer(Manifest::decode(writer.as_slice(), 1)));
         let whole = manifest().encode();
         for len in 0..whole.len() {
