@@ -11,6 +11,7 @@ pub mod http;
 pub mod judge;
 pub mod link;
 pub mod log;
+pub mod picture;
 pub mod serve;
 pub mod telemetry;
 pub mod traffic;

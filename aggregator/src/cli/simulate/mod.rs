@@ -7,8 +7,7 @@
 //! ```
 
 mod cases;
-mod picture;
-mod play;
+pub(crate) mod play;
 
 use std::path::PathBuf;
 
@@ -19,7 +18,8 @@ use tollgate_shared::time::Span;
 use super::exit::{Exit, Failure};
 use super::output::Format;
 use super::{Global, input_name, read_input, values};
-use play::{Played, Requests};
+use crate::picture::{self, Played};
+use play::Requests;
 
 /// The most requests that are played for a picture.
 const REQUESTS_MAX: u64 = 1_000_000;
@@ -88,13 +88,14 @@ pub fn run(global: &Global, args: &SimulateArgs) -> Result<Exit, Failure> {
             rates(&limits)
         )));
     };
-    print(global, &played)
+    let of_all = limits.rate(resource).and_then(|rate| rate.global());
+    print(global, &played, of_all)
 }
 
-fn print(global: &Global, played: &Played) -> Result<Exit, Failure> {
+fn print(global: &Global, played: &Played, of_all: Option<u64>) -> Result<Exit, Failure> {
     let mut output = global.open_output()?;
     match global.format {
-        Format::Json => output.json(&played.report())?,
+        Format::Json => output.json(&play::report(played, of_all))?,
         Format::Text => {
             let coloured = output.is_coloured();
             output.line(picture::draw(played, coloured).trim_end())?;

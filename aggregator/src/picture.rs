@@ -7,14 +7,17 @@
 //! closed               |   ~~~~  ~~~   |
 //!                       0s        1s
 //! ```
+//!
+//! Drawn of what was played (`simulate`) and of what the log says (`explain`). Knows nothing of where its
+//! steps come from. What stays true: a line stays below 100 columns.
 
 use std::fmt::Write as _;
 
-use tollgate_engine::limits::{Tier, print_span};
+use tollgate_engine::limits::{RateClass, Tier, print_span};
 use tollgate_engine::rules::Until;
+use tollgate_engine::rules::request::LimitedBy;
+use tollgate_engine::rules::second::SECOND;
 use tollgate_shared::time::{Span, Timestamp};
-
-use super::play::{Played, Step, name_of, since_origin};
 
 /// Columns of time. With the names in front a line stays below 100.
 const COLUMNS: usize = 64;
@@ -29,6 +32,68 @@ const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
 const YELLOW: &str = "\x1b[33m";
 const PLAIN: &str = "\x1b[0m";
+
+/// What became of one request.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// When it came.
+    pub at: Timestamp,
+    /// Hits asked for.
+    pub asked: u64,
+    /// Hits granted.
+    pub granted: u64,
+    /// By tier, lowest first: hits it granted.
+    pub by_tier: Vec<u64>,
+    /// By tier: whether this request entered it.
+    pub entered: Vec<bool>,
+    /// What kept it from more.
+    pub limited_by: Option<LimitedBy>,
+    /// Until when it is closed afterwards, under whichever limit holds longest.
+    pub until: Until,
+}
+
+/// What became of all requests of a domain.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// The resource.
+    pub resource: String,
+    /// The domain.
+    pub domain: String,
+    /// Its limits.
+    pub class: RateClass,
+    /// The instant that times are counted from.
+    pub origin: Timestamp,
+    /// What hits that were not granted are called: refused, or excess.
+    pub beyond: &'static str,
+    /// What became of each.
+    pub steps: Vec<Step>,
+    /// By tier: when it was entered.
+    pub entries: Vec<Vec<Timestamp>>,
+}
+
+impl Played {
+    /// How long the picture is: to the last request, or until it is open again if that is near.
+    pub fn end(&self) -> Timestamp {
+        let last = self.steps.last().map_or(self.origin, |step| step.at);
+        match self.steps.last().map(|step| step.until) {
+            Some(Until::At(end))
+                if end.since(last) <= last.since(self.origin).saturating_add(SECOND) =>
+            {
+                end
+            }
+            _ => last,
+        }
+    }
+}
+
+/// What limited a request, in a word.
+pub fn name_of(limited_by: LimitedBy) -> &'static str {
+    match limited_by {
+        LimitedBy::Hard => "hard",
+        LimitedBy::Global => "global",
+        LimitedBy::Tier => "tier",
+    }
+}
 
 /// Columns of time between a beginning and an end.
 struct Scale {
@@ -60,12 +125,21 @@ impl Scale {
     }
 }
 
-/// Draws what was played.
+/// Draws what was played, and lists what happened.
 pub fn draw(played: &Played, coloured: bool) -> String {
-    let scale = Scale::of(played);
     let mut text = String::new();
     // Writing to a String cannot fail.
     let _ = writeln!(text, "{} of {}", played.resource, played.domain);
+    text.push_str(&draw_tiers(played, coloured));
+    push_list(&mut text, played);
+    push_sum(&mut text, played);
+    text
+}
+
+/// Draws the tiers over time alone.
+pub fn draw_tiers(played: &Played, coloured: bool) -> String {
+    let scale = Scale::of(played);
+    let mut text = String::new();
     for (index, tier) in played.class.tiers.iter().enumerate().rev() {
         let row = tier_row(played, &scale, index, tier);
         push_row(
@@ -78,21 +152,19 @@ pub fn draw(played: &Played, coloured: bool) -> String {
     if played.class.tiers.is_empty() {
         let _ = writeln!(text, "no tiers: inaccessible");
     }
-    let refused = numbers(&scale, &played.steps, |step| played.copies - step.granted);
-    push_row(&mut text, "refused", &refused, coloured.then_some(RED));
+    let refused = numbers(&scale, &played.steps, |step| step.asked - step.granted);
+    push_row(&mut text, played.beyond, &refused, coloured.then_some(RED));
     push_row(
         &mut text,
         "closed",
         &closed_row(played, &scale),
         coloured.then_some(YELLOW),
     );
-    push_axis(&mut text, &scale);
+    push_axis(&mut text, &scale, played.origin);
     let _ = writeln!(
         text,
         "digits: hits (+: more than 9)   = active   - cooling down   ~ closed for one more hit"
     );
-    push_list(&mut text, played);
-    push_sum(&mut text, played);
     text
 }
 
@@ -169,7 +241,7 @@ fn push_row(text: &mut String, name: &str, row: &[char], colour: Option<&str>) {
     let _ = writeln!(text, "{name:<NAMES$}|{on}{row}{off}|");
 }
 
-fn push_axis(text: &mut String, scale: &Scale) {
+fn push_axis(text: &mut String, scale: &Scale, origin: Timestamp) {
     const MARKS: usize = 4;
     let mut axis = String::new();
     for mark in 0..MARKS {
@@ -180,7 +252,7 @@ fn push_axis(text: &mut String, scale: &Scale) {
         while axis.len() < column {
             axis.push(' ');
         }
-        axis.push_str(&seconds(rounded(since_origin(at))));
+        axis.push_str(&seconds(rounded(at.since(origin))));
         axis.push(' ');
     }
     let _ = writeln!(text, "{:NAMES$} {}", "", axis.trim_end());
@@ -221,7 +293,7 @@ fn push_list(text: &mut String, played: &Played) {
 }
 
 fn sentence(played: &Played, step: &Step) -> String {
-    let mut line = format!("{:>12}  ", seconds(since_origin(step.at)));
+    let mut line = format!("{:>12}  ", seconds(step.at.since(played.origin)));
     if step.granted == 0 {
         line.push_str("refused");
     } else {
@@ -245,17 +317,17 @@ fn sentence(played: &Played, step: &Step) -> String {
     }
     if let Some(limited_by) = step.limited_by {
         let _ = match limited_by {
-            tollgate_engine::rules::request::LimitedBy::Tier => write!(line, ", no tier has room"),
+            LimitedBy::Tier => write!(line, ", no tier has room"),
             other => write!(line, ", {} limit reached", name_of(other)),
         };
         if step.granted > 0 {
-            let _ = write!(line, " for {} more", played.copies - step.granted);
+            let _ = write!(line, " for {} more", step.asked - step.granted);
         }
     }
     match step.until {
         Until::Now => {}
         Until::At(end) => {
-            let _ = write!(line, "; closed until {}", seconds(since_origin(end)));
+            let _ = write!(line, "; closed until {}", seconds(end.since(played.origin)));
         }
         Until::Never => line.push_str("; closed for ever"),
     }
@@ -264,7 +336,7 @@ fn sentence(played: &Played, step: &Step) -> String {
 
 fn push_sum(text: &mut String, played: &Played) {
     let granted: u64 = played.steps.iter().map(|step| step.granted).sum();
-    let asked = played.copies * played.steps.len() as u64;
+    let asked: u64 = played.steps.iter().map(|step| step.asked).sum();
     let _ = writeln!(
         text,
         "{granted} of {asked} hits granted, {} refused",
@@ -282,8 +354,8 @@ fn seconds(span: Span) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::play::{Requests, play};
     use super::*;
+    use crate::cli::simulate::play::{Requests, play};
     use tollgate_engine::limits::Limits;
 
     #[test]
