@@ -175,6 +175,21 @@ async fn a_journal_of_two_runs_and_a_kill_is_equal_and_so_is_its_export() {
     );
     assert!(0 < number("snapshots_equal"), "{report:#}");
     assert!(0 < number("excess"), "{report:#}");
+    // A small log: the model is asked about everything.
+    let model = |field: &str| report["model"][field].as_u64().unwrap();
+    assert_eq!(model("statements"), number("announced_equal"), "{report:#}");
+    assert_eq!(model("entries"), number("entries"), "{report:#}");
+    let (_, unasked) = audit(
+        dir.path(),
+        &["--journal", "tollgate-data", "--model", "none"],
+    );
+    assert_eq!(unasked["model"]["entries"], 0);
+    let (_, some) = audit(
+        dir.path(),
+        &["--journal", "tollgate-data", "--model", "40%"],
+    );
+    let pairs = some["model"]["pairs"].as_u64().unwrap();
+    assert!(0 < pairs && pairs < model("pairs"), "{some:#}");
     let (exit, exported) = audit(dir.path(), &["--export", "all"]);
     assert_eq!(exit, 0, "{exported:#}");
     for same in [

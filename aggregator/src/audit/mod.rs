@@ -14,6 +14,7 @@
 //! partition  one partition from its beginning, or from a snapshot, to its end
 //! sequences  agents' batches that never came
 //! sample     the independent model beside the engine, and what reordering cost
+//! reorder    what the log's order cost
 //! report     differences and remarks, for programs and for people
 //! export     a range of a log in one portable, digested file
 //! ```
@@ -26,11 +27,13 @@ pub mod export;
 mod ledger;
 mod partition;
 pub mod range;
+mod reorder;
 pub mod replay;
 pub mod report;
+pub mod sample;
 mod sequences;
 pub mod source;
-mod start;
+pub(crate) mod start;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,6 +45,7 @@ use crate::core::limits_book::LimitsBook;
 use range::Range;
 use replay::ReplayError;
 use report::{Part, Report};
+use sample::Model;
 use source::Source;
 
 /// What is to be audited.
@@ -53,6 +57,8 @@ pub struct Task {
     pub key: MacKey,
     /// How many threads work.
     pub threads: usize,
+    /// Which pairs the independent model is asked about.
+    pub model: Model,
 }
 
 /// How far an audit is. Counted while it runs, read by whoever shows it.

@@ -20,6 +20,7 @@ use super::ledger::{Ledger, Lookup, Recorded};
 use super::range::Lies;
 use super::replay::{Met, Replay, ReplayError};
 use super::report::{Difference, Kind, Part};
+use super::sample::Sample;
 use super::sequences::Sequences;
 use super::source::{Cursor, Source, Step};
 use crate::log::{Delivered, Stream};
@@ -35,7 +36,7 @@ pub fn audit(work: &Work<'_>, index: u32) -> Result<Part, ReplayError> {
     if !work.task.range.has(index) {
         return Ok(part);
     }
-    let mut auditor = Auditor::begin(work, index)?;
+    let mut auditor = Auditor::begin(work, index, &mut part)?;
     auditor.run(&mut part)?;
     Ok(part)
 }
@@ -58,6 +59,7 @@ struct Auditor<'w, 'a> {
     proved: u64,
     snapshots: Vec<u64>,
     sequences: Sequences,
+    sample: Option<Sample>,
 }
 
 /// The recorded statements, read ahead by one batch.
@@ -87,13 +89,21 @@ impl Lookup for Past<'_> {
 }
 
 impl<'w, 'a> Auditor<'w, 'a> {
-    fn begin(work: &'w Work<'a>, index: u32) -> Result<Self, ReplayError> {
+    fn begin(work: &'w Work<'a>, index: u32, part: &mut Part) -> Result<Self, ReplayError> {
         let (replay, next) = super::start::begin(work, index)?;
         let source = work.source;
         let mut snapshots = source.snapshots(index);
         snapshots.retain(|upto| next <= *upto);
         snapshots.reverse();
+        let share = work.task.model.share(source.hits_bytes());
+        let sample = Sample::new(index, source.partitions(), share);
+        if 0 < next && sample.is_some() {
+            let text = "the model was not asked: the replay begins at a snapshot";
+            part.remark("model_not_asked", 1, next, text);
+        }
         Ok(Self {
+            // It knows nothing but what it has read itself.
+            sample: sample.filter(|_| next == 0),
             logs: replay.engine().log().into_iter().collect(),
             hits: source.open(Stream::Hits, index, next)?,
             denials: Denials {
@@ -129,6 +139,9 @@ impl<'w, 'a> Auditor<'w, 'a> {
         }
         std::mem::take(&mut self.ledger).end(self.proved, part);
         std::mem::take(&mut self.sequences).end(part);
+        if let Some(sample) = self.sample.take() {
+            sample.end(part);
+        }
         Ok(())
     }
 
@@ -211,6 +224,9 @@ impl<'w, 'a> Auditor<'w, 'a> {
             && !self.logs.contains(&log)
         {
             self.logs.push(log);
+        }
+        if let (Some(sample), Met::Ruled(record)) = (&mut self.sample, &met) {
+            sample.apply(delivered, record, &self.replay, in_range, part);
         }
         if in_range {
             self.first.get_or_insert(offset);

@@ -15,7 +15,7 @@ use crate::log::Stream;
 const TICKS_LATE_US: u64 = 1_000_000;
 
 /// The replay of a partition at its beginning, and the offset of the record that comes next.
-pub(super) fn begin(work: &Work<'_>, index: u32) -> Result<(Replay, u64), ReplayError> {
+pub(crate) fn begin(work: &Work<'_>, index: u32) -> Result<(Replay, u64), ReplayError> {
     let first = first_offset(work, index)?;
     let uptos = work.source.snapshots(index);
     if let Some(from) = work.task.range.from {

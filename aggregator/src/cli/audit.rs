@@ -19,6 +19,7 @@ use super::exit::{Exit, Failure};
 use super::logs::{LogArgs, RangeArgs, replay_failure};
 use super::output::{Format, Output};
 use crate::audit::export::{ExportError, export};
+use crate::audit::sample::Model;
 use crate::audit::{Progress, Task, audit};
 
 /// What `audit` takes.
@@ -34,6 +35,10 @@ pub struct AuditArgs {
     /// The part of it.
     #[command(flatten)]
     pub range: RangeArgs,
+    /// Which pairs the independent model is asked about as well: all, none, or a share as in 1%; auto is
+    /// all of a small log and a share of a large one
+    #[arg(long, default_value = "auto", value_name = "SHARE", value_parser = model)]
+    pub model: Model,
     /// How many differences are listed
     #[arg(long, default_value_t = 100)]
     pub limit: usize,
@@ -63,7 +68,10 @@ pub fn run(global: &Global, args: &AuditArgs) -> Result<Exit, Failure> {
         return run_export(global, log, range);
     }
     let source = args.log.open()?;
-    let task = task(global, &args.log, &args.range)?;
+    let task = Task {
+        model: args.model,
+        ..task(global, &args.log, &args.range)?
+    };
     let progress = Progress::default();
     let mut report = watched(global, &progress, source.hits_bytes(), || {
         audit(&*source, &task, &progress)
@@ -84,7 +92,25 @@ fn task(global: &Global, log: &LogArgs, range: &RangeArgs) -> Result<Task, Failu
         range: range.range()?,
         key: log.key(global),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
+        model: Model::None,
     })
+}
+
+fn model(text: &str) -> Result<Model, &'static str> {
+    const EXPECTED: &str = "expected auto, all, none, or a share as in 1%";
+    match text {
+        "auto" => Ok(Model::Auto),
+        "all" => Ok(Model::Share(1.0)),
+        "none" => Ok(Model::None),
+        _ => {
+            let percent = text
+                .strip_suffix('%')
+                .and_then(|text| text.parse::<f64>().ok());
+            let share = percent.map(|percent| percent / 100.0);
+            let share = share.filter(|share| 0.0 < *share && *share <= 1.0);
+            share.map(Model::Share).ok_or(EXPECTED)
+        }
+    }
 }
 
 /// What `audit export` says.

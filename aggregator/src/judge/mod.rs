@@ -12,11 +12,13 @@ use std::sync::Arc;
 
 use tollgate_engine::limits::Limits;
 use tollgate_model::log::{
-    EntryRuling, HitEntry, HitsRecord, LogInput, Place, Scope, Statement, Total, TotalRuling,
+    Change, EntryRuling, HitEntry, HitsRecord, LogInput, Place, Scope, Statement, Total,
+    TotalRuling,
 };
 use tollgate_model::{PartitionModel, log::RecordOutcome};
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::Code;
+use tollgate_shared::wire::hits::HitBatch;
 use tollgate_shared::wire::record::{Record, authentic};
 
 use crate::log::Delivered;
@@ -49,6 +51,153 @@ pub struct Unseen {
     pub forged: u64,
 }
 
+/// Where a record stands.
+#[derive(Clone, Copy, Debug)]
+pub struct At {
+    /// Its offset.
+    pub offset: u64,
+    /// When the log took it, in microseconds.
+    pub appended_us: u64,
+}
+
+/// What the model said of one record.
+#[derive(Debug, Default)]
+pub struct Fed<'a> {
+    /// The entries that it was asked about, with their rulings, in order.
+    pub entries: Vec<(HitEntry<'a>, EntryRuling)>,
+    /// The statements that the record caused.
+    pub changes: Vec<Change>,
+    /// What became of totals.
+    pub totals: Vec<TotalRuling>,
+    /// The first instant in them.
+    pub first_total_us: u64,
+    /// The versions that the record brought in.
+    pub versions: Vec<(u64, tollgate_model::Limits)>,
+}
+
+/// Feeds a record to the model of its partition: of hits those of the pairs that are `wanted`.
+pub fn feed<'a>(
+    model: &mut PartitionModel,
+    at: At,
+    record: &Record<'a>,
+    versions: &Versions,
+    wanted: &dyn Fn(&str, &str) -> bool,
+) -> Fed<'a> {
+    let At {
+        offset,
+        appended_us,
+    } = at;
+    match record {
+        Record::Hits(batch) => feed_hits(model, at, batch, wanted),
+        Record::Tick(_) => {
+            model.apply(&LogInput::Tick {
+                offset,
+                appended_us,
+            });
+            Fed::default()
+        }
+        Record::Totals(totals) => {
+            let total = Total {
+                resource: totals.resource,
+                source_partition: totals.source_partition,
+                source_offset: totals.source_offset,
+                previous_offset: totals.previous,
+                granted_by_ms: totals
+                    .granted()
+                    .map(|(at, n)| (at.as_millis(), u64::from(n)))
+                    .collect(),
+            };
+            let totals_of = vec![total];
+            let totals_input = LogInput::Totals {
+                offset,
+                totals: totals_of,
+            };
+            let outcome = model.apply(&totals_input);
+            Fed {
+                changes: outcome.changes,
+                totals: outcome.totals,
+                first_total_us: totals.granted().next().map_or(0, |(at, _)| at.as_micros()),
+                ..Fed::default()
+            }
+        }
+        Record::Pointer(pointer) => {
+            let known = model.version().map_or(Bound::Unbounded, Bound::Excluded);
+            let is_known = model
+                .version()
+                .is_some_and(|version| pointer.version <= version);
+            let new: Vec<_> = match is_known {
+                true => Vec::new(),
+                false => versions
+                    .range((known, Bound::Included(pointer.version)))
+                    .map(|(version, limits)| (*version, to_model(limits)))
+                    .collect(),
+            };
+            let outcome = model.apply(&LogInput::Limits {
+                offset,
+                appended_us,
+                versions: new.clone(),
+            });
+            Fed {
+                changes: outcome.changes,
+                versions: new,
+                ..Fed::default()
+            }
+        }
+        // Copies are none of the model's business.
+        Record::Genesis(_) | Record::Holds(_) | Record::Beat(_) | Record::Unknown { .. } => {
+            Fed::default()
+        }
+    }
+}
+
+fn feed_hits<'a>(
+    model: &mut PartitionModel,
+    at: At,
+    batch: &HitBatch<'a>,
+    wanted: &dyn Fn(&str, &str) -> bool,
+) -> Fed<'a> {
+    // The number that each entry has in the record: places go by it.
+    let (mut numbers, mut entries) = (Vec::new(), Vec::new());
+    for (number, hit) in (0u32..).zip(batch.hits()) {
+        let resource = batch.resource(hit.resource);
+        if wanted(resource, hit.domain) {
+            numbers.push(number);
+            entries.push(HitEntry {
+                resource,
+                domain: hit.domain,
+                at_us: hit.at.as_micros(),
+                n: u64::from(hit.copies),
+                min: hit.min.map(u64::from),
+            });
+        }
+    }
+    let sender = batch.sender;
+    let input = LogInput::Hits(HitsRecord {
+        offset: at.offset,
+        appended_us: at.appended_us,
+        agent: sender.agent,
+        epoch: sender.epoch,
+        seq: sender.sequence,
+        sent_us: sender.sent.as_micros(),
+        entries: entries.clone(),
+    });
+    let RecordOutcome {
+        entries: rulings,
+        mut changes,
+        ..
+    } = model.apply(&input);
+    for change in &mut changes {
+        if let Some(number) = numbers.get(change.place.entry as usize) {
+            change.place.entry = *number;
+        }
+    }
+    Fed {
+        entries: entries.into_iter().zip(rulings).collect(),
+        changes,
+        ..Fed::default()
+    }
+}
+
 /// The model of every partition.
 #[derive(Debug)]
 pub struct Judge {
@@ -77,7 +226,6 @@ impl Judge {
         delivered: &'a Delivered,
         versions: &Versions,
     ) -> Option<RuledBatch<'a>> {
-        let model = self.partitions.get_mut(partition as usize)?;
         if !authentic(&delivered.bytes, partition, &self.key) {
             self.unseen.forged += 1;
             return None;
@@ -86,104 +234,31 @@ impl Judge {
             self.unseen.undecodable += 1;
             return None;
         };
-        let (offset, appended_us) = (delivered.offset, delivered.appended.as_micros());
-        match record {
-            Record::Hits(batch) => {
-                let entries: Vec<HitEntry<'a>> = batch
-                    .hits()
-                    .map(|hit| HitEntry {
-                        resource: batch.resource(hit.resource),
-                        domain: hit.domain,
-                        at_us: hit.at.as_micros(),
-                        n: u64::from(hit.copies),
-                        min: hit.min.map(u64::from),
-                    })
-                    .collect();
-                let sender = batch.sender;
-                let input = LogInput::Hits(HitsRecord {
-                    offset,
-                    appended_us,
-                    agent: sender.agent,
-                    epoch: sender.epoch,
-                    seq: sender.sequence,
-                    sent_us: sender.sent.as_micros(),
-                    entries: entries.clone(),
-                });
-                let RecordOutcome {
-                    entries: rulings,
-                    changes,
-                    ..
-                } = model.apply(&input);
-                let statements = changes
-                    .into_iter()
-                    .map(|change| {
-                        (
-                            change.scope,
-                            Statement {
-                                place: change.place,
-                                denied: change.denied,
-                            },
-                        )
-                    })
-                    .collect();
-                let entries = entries.into_iter().zip(rulings).collect();
-                return Some(RuledBatch {
-                    partition,
-                    offset,
-                    agent: sender.agent,
-                    entries,
-                    statements,
-                });
+        let model = self.partitions.get_mut(partition as usize)?;
+        let at = At {
+            offset: delivered.offset,
+            appended_us: delivered.appended.as_micros(),
+        };
+        let fed = feed(model, at, &record, versions, &|_, _| true);
+        for total in &fed.totals {
+            if let TotalRuling::Ruled { excess, .. } = total {
+                self.global_excess.push((fed.first_total_us, *excess));
             }
-            Record::Tick(_) => {
-                model.apply(&LogInput::Tick {
-                    offset,
-                    appended_us,
-                });
-            }
-            Record::Totals(totals) => {
-                let total = Total {
-                    resource: totals.resource,
-                    source_partition: totals.source_partition,
-                    source_offset: totals.source_offset,
-                    previous_offset: totals.previous,
-                    granted_by_ms: totals
-                        .granted()
-                        .map(|(at, n)| (at.as_millis(), u64::from(n)))
-                        .collect(),
-                };
-                let first_us = totals.granted().next().map_or(0, |(at, _)| at.as_micros());
-                let totals = vec![total];
-                for ruling in model.apply(&LogInput::Totals { offset, totals }).totals {
-                    if let TotalRuling::Ruled { excess, .. } = ruling {
-                        self.global_excess.push((first_us, excess));
-                    }
-                }
-            }
-            Record::Pointer(pointer) => {
-                let known = model.version().map_or(Bound::Unbounded, Bound::Excluded);
-                let versions = if model
-                    .version()
-                    .is_some_and(|version| pointer.version <= version)
-                {
-                    Vec::new()
-                } else {
-                    let range = versions.range((known, Bound::Included(pointer.version)));
-                    range
-                        .map(|(version, limits)| (*version, to_model(limits)))
-                        .collect()
-                };
-                model.apply(&LogInput::Limits {
-                    offset,
-                    appended_us,
-                    versions,
-                });
-            }
-            // The model knows rates alone: it has no opinion about copies.
-            Record::Holds(_) | Record::Beat(_) => {}
-            Record::Genesis(_) | Record::Unknown { .. } => {}
         }
-        None
+        let Record::Hits(batch) = record else {
+            return None;
+        };
+        let statement = |change: Change| {
+            let (place, denied) = (change.place, change.denied);
+            (change.scope, Statement { place, denied })
+        };
+        Some(RuledBatch {
+            partition,
+            offset: delivered.offset,
+            agent: batch.sender.agent,
+            entries: fed.entries,
+            statements: fed.changes.into_iter().map(statement).collect(),
+        })
     }
 
     /// Whether the model denies what an agent refused at `at_us`, naming `code` as its reason: the

@@ -1,0 +1,263 @@
+//! What reordering cost: how long pairs were denied beyond a replay of the same hits in order of time.
+//!
+//! ```text
+//! log order    hits 0.0 5.0 0.1     denied [5.0, …)
+//! time order   hits 0.0 0.1 5.0     denied [0.1, …)      beyond: what only the first has
+//! ```
+//!
+//! The log's order is the order of rulings; hits come to it a little late and in any order. This asks the
+//! model the same hits again, sorted, and measures the difference. Knows nothing of records. What stays
+//! true: hits are held back for as long as an older one may still come and no longer.
+
+use std::collections::BTreeMap;
+
+use tollgate_model::log::{HitEntry, HitsRecord, LogInput, Scope};
+use tollgate_model::{End, Limits, PartitionModel};
+
+/// How long hits are held back, in microseconds: older ones than this are only counted.
+const HELD_BACK_US: u64 = 600_000_000;
+
+/// Denied times of one pair, ascending and apart.
+type Intervals = Vec<(u64, u64)>;
+
+/// Denials of pairs, as they are said one after the other.
+#[derive(Debug, Default)]
+struct Denied {
+    pairs: BTreeMap<Scope, Intervals>,
+    /// The greatest instant among each pair's entries.
+    times: BTreeMap<Scope, u64>,
+}
+
+enum Event {
+    Hit {
+        scope: Scope,
+        n: u64,
+        min: Option<u64>,
+    },
+    Limits(Vec<(u64, Limits)>),
+}
+
+/// Both orders, side by side.
+#[derive(Default)]
+pub struct Reorder {
+    in_log_order: Denied,
+    in_time_order: Denied,
+    sorted: PartitionModel,
+    held_back: BTreeMap<(u64, u64), Event>,
+    number: u64,
+}
+
+impl Denied {
+    fn passed(&mut self, scope: &Scope, at_us: u64) {
+        match self.times.get_mut(scope) {
+            Some(time) => *time = at_us.max(*time),
+            None => {
+                self.times.insert(scope.clone(), at_us);
+            }
+        }
+    }
+
+    fn said(&mut self, scope: &Scope, not_before_us: u64, end: Option<End>) {
+        let time = self
+            .times
+            .get(scope)
+            .copied()
+            .unwrap_or(0)
+            .max(not_before_us);
+        let intervals = self.pairs.entry(scope.clone()).or_default();
+        if let Some(last) = intervals.last_mut() {
+            last.1 = last.1.min(time.max(last.0));
+        }
+        match end {
+            Some(End::At(end)) if time < end => intervals.push((time, end)),
+            Some(End::Never) => intervals.push((time, u64::MAX)),
+            _ => {}
+        }
+    }
+}
+
+impl Reorder {
+    /// An entry was ruled, in the order of the log.
+    pub fn hit(&mut self, entry: &HitEntry<'_>, at_us: u64) {
+        let scope = Scope::new(entry.resource, Some(entry.domain));
+        self.in_log_order.passed(&scope, at_us);
+        self.number += 1;
+        let event = Event::Hit {
+            scope,
+            n: entry.n,
+            min: entry.min,
+        };
+        self.held_back.insert((at_us, self.number), event);
+    }
+
+    /// New limits came into force at a record.
+    pub fn limits(&mut self, appended_us: u64, versions: Vec<(u64, Limits)>) {
+        self.number += 1;
+        // Hits from before the first version were sent when it was in force already.
+        let first = self.in_log_order.times.is_empty();
+        let at_us = if first { 0 } else { appended_us };
+        self.held_back
+            .insert((at_us, self.number), Event::Limits(versions));
+    }
+
+    /// The model said something about a pair, in the order of the log; `not_before_us` is the record's
+    /// time where limits led to it.
+    pub fn said(&mut self, scope: &Scope, not_before_us: u64, end: Option<End>) {
+        if scope.domain.is_some() {
+            self.in_log_order.said(scope, not_before_us, end);
+        }
+    }
+
+    /// The log has come so far: what no hit can come before any more is ruled in order of time.
+    pub fn reached(&mut self, appended_us: u64) {
+        let upto = appended_us.saturating_sub(HELD_BACK_US);
+        while let Some(entry) = self.held_back.first_entry()
+            && entry.key().0 < upto
+        {
+            let ((at_us, _), event) = entry.remove_entry();
+            self.rule(at_us, event);
+        }
+    }
+
+    fn rule(&mut self, at_us: u64, event: Event) {
+        self.number += 1;
+        let (offset, appended_us) = (self.number, at_us);
+        let (changes, not_before_us) = match event {
+            Event::Limits(versions) => {
+                let input = LogInput::Limits {
+                    offset,
+                    appended_us,
+                    versions,
+                };
+                (self.sorted.apply(&input).changes, at_us)
+            }
+            Event::Hit { scope, n, min } => {
+                self.in_time_order.passed(&scope, at_us);
+                let record = HitsRecord {
+                    offset,
+                    appended_us,
+                    agent: "in order of time",
+                    epoch: 1,
+                    seq: self.number,
+                    sent_us: at_us,
+                    entries: vec![HitEntry {
+                        resource: &scope.resource,
+                        domain: scope.domain.as_deref().unwrap_or_default(),
+                        at_us,
+                        n,
+                        min,
+                    }],
+                };
+                (self.sorted.apply(&LogInput::Hits(record)).changes, 0)
+            }
+        };
+        for change in changes {
+            let end = change.denied.map(|denial| denial.end);
+            self.in_time_order.said(&change.scope, not_before_us, end);
+        }
+    }
+
+    /// How long pairs were denied in all, and how long of it only because of the log's order, up to the
+    /// log's end; in microseconds.
+    pub fn end(mut self, appended_us: u64) -> (u64, u64) {
+        while let Some(((at_us, _), event)) = self.held_back.pop_first() {
+            self.rule(at_us, event);
+        }
+        let (mut denied, mut beyond) = (0u64, 0u64);
+        for (scope, intervals) in &self.in_log_order.pairs {
+            let sorted = self.in_time_order.pairs.get(scope);
+            let sorted = sorted.map(Vec::as_slice).unwrap_or_default();
+            for interval in intervals {
+                let (from, to) = (interval.0, interval.1.min(appended_us).max(interval.0));
+                denied = denied.saturating_add(to - from);
+                beyond = beyond.saturating_add(to - from - shared((from, to), sorted));
+            }
+        }
+        (denied, beyond)
+    }
+}
+
+/// How much of an interval lies in others, which are apart.
+fn shared((from, to): (u64, u64), others: &[(u64, u64)]) -> u64 {
+    let first = others.partition_point(|(_, end)| *end <= from);
+    others[first..]
+        .iter()
+        .take_while(|(begin, _)| *begin < to)
+        .map(|(begin, end)| end.min(&to) - begin.max(&from))
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use tollgate_model::{DomainLimits, ResourceLimits, Tier};
+
+    fn limits(window_us: u64) -> Vec<(u64, Limits)> {
+        let tier = Tier {
+            limit: 1,
+            window_us,
+            active_us: 1_000_000_000,
+            cooldown_us: 0,
+            skippable: false,
+        };
+        let resource = ResourceLimits {
+            default: DomainLimits {
+                tiers: vec![tier],
+                hard: None,
+            },
+            domains: BTreeMap::new(),
+            global: None,
+        };
+        let limits = Limits {
+            resources: BTreeMap::from([("r".to_owned(), resource)]),
+            pairs_per_partition_max: 100,
+        };
+        vec![(1, limits)]
+    }
+
+    /// One hit fills a window of 1 s. In the log's order the pair is denied from each new hit on.
+    fn cost(hits_us: &[u64]) -> (u64, u64) {
+        let mut reorder = Reorder::default();
+        let mut model = PartitionModel::new();
+        let versions = limits(1_000_000);
+        model.apply(&LogInput::Limits {
+            offset: 0,
+            appended_us: 0,
+            versions: versions.clone(),
+        });
+        reorder.limits(0, versions);
+        for (seq, at_us) in (1u64..).zip(hits_us) {
+            let entry = HitEntry {
+                resource: "r",
+                domain: "d",
+                at_us: *at_us,
+                n: 1,
+                min: None,
+            };
+            let record = HitsRecord {
+                offset: seq,
+                appended_us: 30_000_000,
+                agent: "a",
+                epoch: 1,
+                seq,
+                sent_us: 30_000_000,
+                entries: vec![entry],
+            };
+            reorder.hit(&entry, *at_us);
+            for change in model.apply(&LogInput::Hits(record)).changes {
+                reorder.said(&change.scope, 0, change.denied.map(|denial| denial.end));
+            }
+        }
+        reorder.end(30_000_000)
+    }
+
+    #[test]
+    fn in_order_there_is_no_cost_and_out_of_order_it_is_what_time_would_not_have_denied() {
+        assert_eq!(cost(&[1_000_000, 3_000_000]), (2_000_002, 0));
+        // In order of time the second hit would have been refused and its window never filled: the pair
+        // would have been open again at 2.000001, and not only at 2.500001.
+        assert_eq!(cost(&[1_500_000, 1_000_000]).0, 1_000_001);
+        assert_eq!(cost(&[1_500_000, 1_000_000]).1, 500_000);
+    }
+}
