@@ -49,6 +49,11 @@ pub struct RangeArgs {
 }
 
 impl LogArgs {
+    /// Whether a log is named.
+    pub fn is_named(&self) -> bool {
+        self.journal.is_some() || self.kafka.is_some() || self.export.is_some()
+    }
+
     /// Opens the log.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ pub mod backtest;
 pub mod check;
 pub mod demo;
 pub mod exit;
+pub mod explain;
 pub mod hit;
 pub mod logs;
 pub mod output;
@@ -90,6 +91,8 @@ pub enum Command {
     Check(check::CheckArgs),
     /// Replays a log and compares what was announced with what it says
     Audit(audit::AuditArgs),
+    /// Says why a call was refused, or why it was not
+    Explain(explain::ExplainArgs),
     /// Plays requests against limits, without an aggregator
     Simulate(simulate::SimulateArgs),
     /// Plays recorded traffic against other limits: what would be granted, what refused
@@ -141,6 +144,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::DemoAgent(args) => demo::run_agent(&args),
         Command::Check(args) => check::run(&global, &args),
         Command::Audit(args) => audit::run(&global, &args),
+        Command::Explain(args) => explain::run(&global, &args),
         Command::Simulate(args) => simulate::run(&global, &args),
         Command::Backtest(args) => backtest::run(&global, &args),
         Command::Topics(args) => topics::run(&global, &args),

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! /healthz /readyz /metrics     not versioned
-//! /v1/limits  /v1/denials  /v1/pairs  /v1/digests
+//! /v1/limits  /v1/denials  /v1/pairs  /v1/digests  /v1/explain
 //! ```
 //!
 //! Each answer asks the core and shows what it says. Nothing here is on a request's path, and nothing
 //! can be changed. Knows nothing of rules. What stays true: no metric is labelled by domain.
 
+mod explain;
 mod metrics;
 
 pub use metrics::Metrics;
@@ -130,6 +131,7 @@ pub fn routes(desk: Desk, metrics: Arc<Metrics>, log: LogView) -> Router {
         .route("/v1/pairs", get(pair_by_query))
         .route("/v1/pairs/{resource}/{domain}", get(pair_by_path))
         .route("/v1/digests", get(digests))
+        .route("/v1/explain", get(explain::answer))
         .fallback(|| async { fault(StatusCode::NOT_FOUND, "no such path") })
         .route(
             "/v1/log",

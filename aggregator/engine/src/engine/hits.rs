@@ -30,7 +30,7 @@ use crate::rules::request::Request;
 use crate::stream::{Closed, Closure, Ruled};
 
 /// A hit stamped longer than this before its append is only counted.
-const TOO_OLD: Span = Span::from_secs(600);
+pub const TOO_OLD: Span = Span::from_secs(600);
 
 /// Blocks that a record looks at for pairs that have left, and how many of them it takes back: for
 /// each entry more than it can bring in, and little enough that nobody waits for it.
@@ -425,9 +425,15 @@ impl Common<'_> {
     /// The instant of a hit: its stamp, moved by what the agent's clock is wrong, and never later
     /// than the last microsecond of the append's millisecond.
     fn instant(&self, stamp: Timestamp) -> Timestamp {
-        let moved = stamp.saturating_offset(self.move_us);
-        moved.min(self.appended.end_of_millisecond())
+        instant(stamp, self.move_us, self.appended)
     }
+}
+
+/// The instant of a hit: its stamp, moved by what its agent's clock is wrong, and never later than the
+/// end of the millisecond of its append.
+pub fn instant(stamp: Timestamp, move_us: i64, appended: Timestamp) -> Timestamp {
+    let moved = stamp.saturating_offset(move_us);
+    moved.min(appended.end_of_millisecond())
 }
 
 /// Sums up hits by millisecond, ascending. A sum that does not fit is given in parts.

@@ -44,6 +44,7 @@ use epochs::Epochs;
 use versions::Steps;
 
 pub use denials::LiveDenial;
+pub use hits::{TOO_OLD, instant};
 pub use query::PairView;
 pub use rulings::{Correction, Counts, Fate, ResourceCounts, Rulings, Said, Stop, TotalDue};
 pub use snapshot::{CHUNK_BYTES_MAX, Frozen, SnapshotFault};

@@ -16,6 +16,7 @@ use super::rulings::Stop;
 use crate::inline::tier_counts;
 use crate::limits::{Limits, RateClass};
 use crate::rules::{second, tiers};
+use crate::stream::Pair;
 
 /// How a pair stands at its own time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,6 +150,15 @@ impl Engine {
             },
             denial: self.denials.get(identity, self.now()).cloned(),
         })
+    }
+
+    /// The state of a domain's pair, under the version in force, to be looked into; none if it is not
+    /// known.
+    pub fn look(&self, resource: &str, domain: &str) -> Option<Pair> {
+        let identity = self.identities.of_resource(resource).of(domain);
+        let mut stored = self.table.peek(identity)?;
+        self.steps.migrate(&mut stored, resource, domain);
+        Some(stored.pair)
     }
 
     /// How everybody's use of a globally limited resource stands; none if nothing was totalled.

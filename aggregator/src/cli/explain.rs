@@ -1,0 +1,153 @@
+//! `tollgate explain`: why a call was refused, or why it was not.
+//!
+//! ```text
+//! explain 3-18250-0-1                              the code that an agent gave
+//! explain api.search acme --at 2026-11-21T12:00:00Z
+//! explain api.search acme                          what denied it last
+//! explain … --journal DIR                          from a log; else a running aggregator is asked
+//! ```
+
+use std::time::Duration;
+
+use tollgate_shared::names::check_name;
+use tollgate_shared::place::Code;
+
+use super::Global;
+use super::exit::{Exit, Failure};
+use super::logs::{LogArgs, replay_failure};
+use super::output::Format;
+use crate::audit::range::parse_instant;
+use crate::explain::{ExplainError, Question, explain};
+
+/// How long an aggregator may take to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What `explain` takes.
+#[derive(Debug, clap::Args)]
+pub struct ExplainArgs {
+    /// The code that an agent gave, or a resource
+    #[arg(value_name = "CODE|RESOURCE")]
+    pub about: String,
+    /// The resource's domain; everybody, where none is named
+    pub domain: Option<String>,
+    /// The instant, as in 2026-11-21T12:00:00.5Z, -2h, or microseconds since 1970
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub at: Option<String>,
+    /// The log; without one, a running aggregator is asked.
+    #[command(flatten)]
+    pub log: LogArgs,
+    /// The aggregator's address
+    #[arg(long, default_value = "http://127.0.0.1:7400", value_name = "URL")]
+    pub url: String,
+}
+
+/// Runs the command. A code that the log does not know ends it with 1.
+///
+/// # Errors
+///
+/// Where the log cannot be read, or nobody answers.
+pub fn run(global: &Global, args: &ExplainArgs) -> Result<Exit, Failure> {
+    let question = question(args)?;
+    if args.log.is_named() {
+        let source = args.log.open()?;
+        let explanation = match explain(&*source, &question, &args.log.key(global)) {
+            Ok(explanation) => explanation,
+            Err(ExplainError::Replay(error)) => return Err(replay_failure(error)),
+            Err(ExplainError::NotThere(why)) => return no(&why),
+        };
+        let mut output = global.open_output()?;
+        match global.format {
+            Format::Text => output.line(explanation.to_string().trim_end())?,
+            Format::Json => output.json(&explanation)?,
+        }
+        output.finish()?;
+        return Ok(Exit::Done);
+    }
+    ask(global, args, &question)
+}
+
+fn no(why: &str) -> Result<Exit, Failure> {
+    eprintln!("tollgate: {why}");
+    Ok(Exit::No)
+}
+
+fn question(args: &ExplainArgs) -> Result<Question, Failure> {
+    let usage = |text: String| Failure::Usage(format!("explain: {text}"));
+    if args.domain.is_none()
+        && args.at.is_none()
+        && let Ok(code) = args.about.parse::<Code>()
+    {
+        return Ok(Question::Code(code));
+    }
+    for (what, name) in [
+        ("resource", Some(&args.about)),
+        ("domain", args.domain.as_ref()),
+    ] {
+        if let Some(name) = name {
+            check_name(name).map_err(|fault| usage(format!("{what} {name:?} {fault}")))?;
+        }
+    }
+    let at = match &args.at {
+        None => None,
+        Some(text) => {
+            let expected = "--at: expected an instant, as in 2026-11-21T12:00:00Z or -2h";
+            let at = parse_instant(text, crate::serve::wall());
+            Some(at.ok_or_else(|| usage(expected.to_owned()))?)
+        }
+    };
+    Ok(Question::Pair {
+        resource: args.about.clone(),
+        domain: args.domain.clone(),
+        at,
+    })
+}
+
+/// Asks a running aggregator, which reads the log that it writes.
+fn ask(global: &Global, args: &ExplainArgs, question: &Question) -> Result<Exit, Failure> {
+    let agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_global(Some(PATIENCE))
+        .build()
+        .new_agent();
+    let form = match global.format {
+        Format::Text => "text",
+        Format::Json => "json",
+    };
+    let mut request = agent
+        .get(format!("{}/v1/explain", args.url.trim_end_matches('/')))
+        .query("format", form);
+    match question {
+        Question::Code(code) => request = request.query("code", code.to_string()),
+        Question::Pair {
+            resource,
+            domain,
+            at,
+        } => {
+            request = request.query("resource", resource);
+            if let Some(domain) = domain {
+                request = request.query("domain", domain);
+            }
+            if let Some(at) = at {
+                request = request.query("at", at.as_micros().to_string());
+            }
+        }
+    }
+    let failed = |error: ureq::Error| Failure::Unavailable(format!("{}: {error}", args.url));
+    let mut response = request.call().map_err(failed)?;
+    let status = response.status().as_u16();
+    let body = response.body_mut().read_to_string().map_err(failed)?;
+    match status {
+        200 => {
+            let mut output = global.open_output()?;
+            output.line(body.trim_end())?;
+            output.finish()?;
+            Ok(Exit::Done)
+        }
+        404 => no(body.trim_end()),
+        _ => Err(Failure::Unavailable(format!(
+            "{}: {}",
+            args.url,
+            body.trim_end()
+        ))),
+    }
+}
