@@ -11,10 +11,12 @@ use tollgate_shared::time::Span;
 
 use crate::answer::{Allowed, Denied};
 use crate::builder::AgentBuilder;
+use crate::copies::{Copies, ReserveError, Together, take_together};
 use crate::error::BuildError;
 use crate::flusher::Ending;
 use crate::net::Order;
 use crate::rate::{self, Rate};
+use crate::resource::{OF_COPIES, Resource};
 use crate::shared::Shared;
 use crate::stats::{Counters, Stats};
 
@@ -121,17 +123,30 @@ impl Agent {
     /// handles at the start and keep them. A name that could not be one is limited under another, as
     /// domains are; beyond the bound on resources, calls are let through and counted as dropped.
     pub fn rate(&self, resource: &str) -> Rate {
+        Rate::new(self.resource(resource, 0), Arc::clone(&self.inner.shared))
+    }
+
+    /// A handle for a copy-limited resource. As with [`Agent::rate`], handles are taken at the start and
+    /// kept; which of the two a resource is limited by is learnt in the background.
+    pub fn copies(&self, resource: &str) -> Copies {
+        let resource = self.resource(resource, OF_COPIES);
+        if !resource.is_joined_as_rate() {
+            resource.set_flag(OF_COPIES, true);
+        }
+        Copies::new(resource, Arc::clone(&self.inner.shared))
+    }
+
+    fn resource(&self, name: &str, flags: u32) -> Arc<Resource> {
         let shared = &self.inner.shared;
-        let name = admit_domain(resource);
-        let (known, is_new) = shared.resources.get(&name);
+        let name = admit_domain(name);
+        let (known, is_new) = shared.resources.get_with(&name, flags);
         if is_new {
             shared.new_resource.notify_one();
         }
-        let resource = known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             Counters::add(&shared.counters.resources_without_room, 1);
             shared.resources.outside(&name)
-        });
-        Rate::new(resource, Arc::clone(shared))
+        })
     }
 
     /// Waits until every partition has been heard, and what is in force for every resource that has a
@@ -165,6 +180,20 @@ impl Agent {
         rate::hit_all(pairs)
     }
 
+    /// Takes copies of several resources, and makes at most one hit, all or none: everything is looked at
+    /// first, copies are taken in their order, and the hit, which cannot be given back, comes last.
+    ///
+    /// # Errors
+    ///
+    /// The first refusal; what was taken before it is given back.
+    pub fn reserve_all(
+        &self,
+        copies: &[(&Copies, &str, u32)],
+        hit: Option<(&Rate, &str)>,
+    ) -> Result<Together, ReserveError> {
+        take_together(copies, hit)
+    }
+
     /// What was counted so far, and how things stand.
     pub fn stats(&self) -> Stats {
         self.inner.shared.stats()
@@ -178,7 +207,8 @@ impl Agent {
             .store(switch == KillSwitch::On, Ordering::Relaxed);
     }
 
-    /// Sends what was recorded, until `deadline` at the latest, and ends the agent's threads. Needs no
+    /// Sends what was recorded, gives back what is held, until `deadline` at the latest, and ends the
+    /// agent's threads. What is held still after that counts no more. Needs no
     /// runtime of any kind. Handles go on letting through, and what they record is dropped and counted.
     pub async fn shutdown(&self, deadline: Duration) -> Flushed {
         if let Some(orders) = &self.inner.orders {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tollgate_shared::place::Code;
 use tollgate_shared::time::Span;
+use tollgate_shared::wire::statement as wire;
 pub use tollgate_shared::wire::statement::Cause;
 
 use crate::deny::Refusal;
@@ -43,6 +44,18 @@ pub enum Scope {
     Pair,
     /// Everybody's use of the resource.
     Resource,
+    /// The use by all domains of a group.
+    Group,
+}
+
+impl From<&wire::Scope> for Scope {
+    fn from(scope: &wire::Scope) -> Self {
+        match scope {
+            wire::Scope::Pair(_) => Self::Pair,
+            wire::Scope::Resource => Self::Resource,
+            wire::Scope::Group(_) => Self::Group,
+        }
+    }
 }
 
 impl Allowed {
@@ -84,13 +97,25 @@ impl Denied {
                 place: refusal.place,
             }),
             cause: refusal.closed.cause,
-            scope: if refusal.whole {
-                Scope::Resource
-            } else {
-                Scope::Pair
-            },
+            scope: refusal.scope,
             limit: refusal.closed.limit,
             window: refusal.closed.window,
+        }
+    }
+
+    /// Refused because this process alone holds as many copies as the domain may have.
+    pub(crate) const fn of_own_holds(limit: u64) -> Self {
+        Self {
+            limit,
+            ..Self::by_policy(Cause::Full, Span::MAX)
+        }
+    }
+
+    /// Refused by the aggregators because a scope is full.
+    pub(crate) const fn of_full(scope: Scope) -> Self {
+        Self {
+            scope,
+            ..Self::by_policy(Cause::Full, Span::MAX)
         }
     }
 
@@ -156,9 +181,22 @@ fn policy_name(cause: Cause) -> Option<String> {
     }
 }
 
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pair => "by the domain",
+            Self::Resource => "by all domains",
+            Self::Group => "by a group of domains",
+        })
+    }
+}
+
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rate limited ({})", self.cause)?;
+        match self.cause {
+            Cause::Full => write!(f, "as many copies in use as may be ({})", self.scope)?,
+            cause => write!(f, "rate limited ({cause})")?,
+        }
         if let Some(wait) = self.retry_after() {
             write!(f, ", retry in {wait:?}")?;
         }
@@ -189,7 +227,7 @@ mod tests {
             entry: 0,
         };
         Denied::of_refusal(&Refusal {
-            whole: false,
+            scope: Scope::Pair,
             partition: 3,
             place,
             remaining,

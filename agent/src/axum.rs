@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
 use std::convert::Infallible;
 
 use crate::answer::{Cause, Denied};
+use crate::copies::ReserveError;
 use crate::headers::Headers;
 
 impl IntoResponse for Denied {
@@ -18,6 +19,21 @@ impl IntoResponse for Denied {
             _ => StatusCode::TOO_MANY_REQUESTS,
         };
         (status, self.headers(), format!("{self}\n")).into_response()
+    }
+}
+
+impl IntoResponse for ReserveError {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Denied(denied) => denied.into_response(),
+            // The service's own mistake.
+            Self::Misuse(_) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, format!("{self}\n")).into_response()
+            }
+            Self::Uncounted(_) => {
+                (StatusCode::SERVICE_UNAVAILABLE, format!("{self}\n")).into_response()
+            }
+        }
     }
 }
 

@@ -3,12 +3,14 @@
 //! Bad settings are errors; the network never is.
 
 mod checks;
+mod epochs;
 mod start;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::copies::{HOLDS_MAX, HoldNews, OnHold};
 use crate::error::BuildError;
 use crate::heard::{Heard, OnHeard};
 
@@ -25,6 +27,8 @@ pub struct AgentBuilder {
     kill_switch: bool,
     bounds: Bounds,
     on_heard: Option<OnHeard>,
+    on_hold: Option<OnHold>,
+    epoch_file: Option<PathBuf>,
 }
 
 /// What an agent may take of memory.
@@ -39,6 +43,8 @@ struct Bounds {
     ring_bytes: usize,
     /// Some hundred thousand entries.
     queue_bytes: usize,
+    /// About 250 bytes each, while they last.
+    holds: usize,
 }
 
 impl Default for AgentBuilder {
@@ -57,8 +63,11 @@ impl Default for AgentBuilder {
                 threads: 1_024,
                 ring_bytes: 512 * 1024,
                 queue_bytes: 16 << 20,
+                holds: HOLDS_MAX,
             },
             on_heard: None,
+            on_hold: None,
+            epoch_file: None,
         }
     }
 }
@@ -143,6 +152,28 @@ impl AgentBuilder {
         self
     }
 
+    /// Holds that are on record at most; beyond it copies are let through, and nobody counts them.
+    /// Default: 262,144.
+    pub fn holds_max(mut self, holds: usize) -> Self {
+        self.bounds.holds = holds;
+        self
+    }
+
+    /// The file in which this agent leaves its epoch to its successor, and finds that of the one before
+    /// it: what that one still held when it died is then given back as soon as this one uses the
+    /// resource, instead of after the silence of a dead agent. One file for each agent, never shared.
+    pub fn epoch_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.epoch_file = Some(path.into());
+        self
+    }
+
+    /// Calls back whenever the aggregators say of a hold that it was too much, is over, or does not
+    /// count; on the network thread: it must not block.
+    pub fn on_hold(mut self, on_hold: Arc<dyn Fn(&HoldNews<'_>) + Send + Sync>) -> Self {
+        self.on_hold = Some(OnHold(on_hold));
+        self
+    }
+
     /// Calls back whenever the deny list has changed, on the network thread: it must not block.
     pub fn on_heard(mut self, on_heard: Arc<dyn Fn(&Heard<'_>) + Send + Sync>) -> Self {
         self.on_heard = Some(OnHeard(on_heard));
@@ -150,8 +181,8 @@ impl AgentBuilder {
     }
 
     /// Settings from the environment: `TOLLGATE_AGGREGATORS` (with commas), `TOLLGATE_KAFKA`,
-    /// `TOLLGATE_KEY_FILE`, `TOLLGATE_AGENT_NAME`, `TOLLGATE_KILL_SWITCH` (`on` or `off`). What is not
-    /// set, or empty, keeps its default.
+    /// `TOLLGATE_KEY_FILE`, `TOLLGATE_AGENT_NAME`, `TOLLGATE_KILL_SWITCH` (`on` or `off`),
+    /// `TOLLGATE_EPOCH_FILE`. What is not set, or empty, keeps its default.
     ///
     /// # Errors
     ///
@@ -178,6 +209,9 @@ impl AgentBuilder {
         builder.kafka = text("TOLLGATE_KAFKA")?;
         builder.name = text("TOLLGATE_AGENT_NAME")?;
         builder.key_file = variable("TOLLGATE_KEY_FILE")
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from);
+        builder.epoch_file = variable("TOLLGATE_EPOCH_FILE")
             .filter(|path| !path.is_empty())
             .map(PathBuf::from);
         builder.kill_switch = match text("TOLLGATE_KILL_SWITCH")?.as_deref() {

@@ -55,6 +55,14 @@ pub enum BuildError {
         /// How many it has.
         bytes: usize,
     },
+    /// The epoch file cannot be read or written.
+    #[error("epoch file {}: {source}", path.display())]
+    EpochFile {
+        /// Where it is.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
     /// A switch is neither on nor off.
     #[error("{variable}={value:?}: expected `on` or `off`")]
     Switch {

@@ -13,6 +13,7 @@ use crate::answer::Scope;
 pub struct Heard<'a> {
     pub(crate) resource: &'a str,
     pub(crate) domain: Option<&'a str>,
+    pub(crate) group: Option<&'a str>,
     pub(crate) code: Code,
     pub(crate) change: Change,
     pub(crate) at: Instant,
@@ -33,17 +34,22 @@ impl Heard<'_> {
         self.resource
     }
 
-    /// The domain; none where the whole resource is meant.
+    /// The domain; none where a group or the whole resource is meant.
     pub fn domain(&self) -> Option<&str> {
         self.domain
     }
 
+    /// The group, where one is meant.
+    pub fn group(&self) -> Option<&str> {
+        self.group
+    }
+
     /// What it is about.
     pub fn scope(&self) -> Scope {
-        if self.domain.is_some() {
-            Scope::Pair
-        } else {
-            Scope::Resource
+        match (self.domain, self.group) {
+            (Some(_), _) => Scope::Pair,
+            (None, Some(_)) => Scope::Group,
+            (None, None) => Scope::Resource,
         }
     }
 

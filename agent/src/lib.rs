@@ -41,6 +41,7 @@ mod axum;
 mod blind;
 mod builder;
 mod clock;
+mod copies;
 mod courier;
 mod deny;
 mod error;
@@ -65,9 +66,15 @@ mod waiting;
 pub use agent::{Agent, Flushed, KillSwitch};
 pub use answer::{Allowed, Cause, Denied, Scope};
 pub use builder::AgentBuilder;
+pub use copies::{
+    Confirmation, Copies, FullScope, Hold, HoldChange, HoldFault, HoldNews, Misuse, ReserveError,
+    Revoked, SeizeError, Together,
+};
 pub use error::BuildError;
 pub use headers::Headers;
 pub use heard::{Change, Heard};
 pub use rate::Rate;
 pub use stats::Stats;
+pub use tollgate_shared::holdings::{TransferId, TransferIdFault};
 pub use tollgate_shared::place::{Code, Place};
+pub use tollgate_shared::wire::verdict::{EndedBy, Why};

@@ -366,7 +366,7 @@ impl Rate {
 
 /// Whether a domain is limited under its own name; anything else is for [`admit_domain`] to say.
 #[inline]
-fn is_ordinary(domain: &str) -> bool {
+pub(crate) fn is_ordinary(domain: &str) -> bool {
     let bytes = domain.len();
     (2..=NAME_BYTES_MAX).contains(&bytes) || bytes == 1 && domain != "*"
 }

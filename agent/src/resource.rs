@@ -12,13 +12,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::public::{BlindPolicy, Public};
+use tollgate_shared::wire::public::{BlindPolicy, Kind, Public, Reserving};
 
 use crate::blind::Local;
 use crate::clock::Mono;
 
 /// Number of a resource within one agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ResourceId(pub(crate) u32);
 
 /// The number of all resources for which there was no room.
@@ -32,6 +32,14 @@ pub(crate) const REFUSED: u32 = 2;
 pub(crate) const IGNORED: u32 = 4;
 /// Blind calls are not just let through.
 pub(crate) const GUARDED: u32 = 8;
+/// Some group of its domains is denied, or was.
+pub(crate) const GROUPS: u32 = 16;
+/// It is limited by rate, by the aggregators' word.
+pub(crate) const OF_RATE: u32 = 32;
+/// Its copies are used only once they are granted.
+pub(crate) const STRICT: u32 = 64;
+/// It is used as one that is limited by copies: everything about it belongs to one partition.
+pub(crate) const OF_COPIES: u32 = 128;
 
 /// One resource.
 pub(crate) struct Resource {
@@ -41,6 +49,8 @@ pub(crate) struct Resource {
     shared_seed: SharedSeed,
     flags: AtomicU32,
     policy: AtomicU64,
+    /// Copies of one domain; [`u64::MAX`]: not known, or not the same for all.
+    copies_limit: AtomicU64,
     joined: AtomicBool,
     public: RwLock<Arc<Public>>,
     local: RwLock<Option<Arc<Local>>>,
@@ -67,6 +77,7 @@ impl Resource {
             shared_seed,
             flags: AtomicU32::new(0),
             policy: AtomicU64::new(0),
+            copies_limit: AtomicU64::new(u64::MAX),
             joined: AtomicBool::new(false),
             public: RwLock::default(),
             local: RwLock::new(None),
@@ -80,6 +91,49 @@ impl Resource {
         let mut hasher = FoldHasher::with_seed(self.seed, &self.shared_seed);
         hasher.write(domain.as_bytes());
         hasher.finish()
+    }
+
+    /// The fingerprint of a group's use of this resource; never that of a domain, but by chance.
+    pub(crate) fn fingerprint_of_group(&self, group: &str) -> u64 {
+        let mut hasher = FoldHasher::with_seed(!self.seed, &self.shared_seed);
+        hasher.write(group.as_bytes());
+        hasher.finish()
+    }
+
+    /// Copies that every domain may have, where that is known.
+    #[inline]
+    pub(crate) fn copies_limit(&self) -> Option<u64> {
+        Some(self.copies_limit.load(Ordering::Relaxed)).filter(|limit| *limit != u64::MAX)
+    }
+
+    /// Whether the aggregators have said that it is limited by rate.
+    pub(crate) fn is_joined_as_rate(&self) -> bool {
+        self.flags() & OF_RATE != 0
+    }
+
+    /// Whether it is used as one that is limited by copies.
+    pub(crate) fn is_of_copies(&self) -> bool {
+        self.flags() & OF_COPIES != 0
+    }
+
+    /// Whether the aggregators have said that it is limited by copies.
+    pub(crate) fn is_known_as_copies(&self) -> bool {
+        self.public().kind == Kind::Copies
+    }
+
+    /// The groups that a domain is known to belong to.
+    pub(crate) fn groups_of(&self, domain: &str) -> Vec<Box<str>> {
+        let public = self.public();
+        let groups = public.copies.iter().flat_map(|copies| &copies.groups);
+        groups
+            .filter(|group| {
+                let members = group.members.as_deref().unwrap_or_default();
+                members
+                    .binary_search_by(|member| (**member).cmp(domain))
+                    .is_ok()
+            })
+            .map(|group| group.name.clone())
+            .collect()
     }
 
     /// What calls must look out for; 0 almost always.
@@ -132,6 +186,18 @@ impl Resource {
         self.set_flag(IGNORED, public.ignored);
         self.set_flag(GUARDED, public.blind != BlindPolicy::Open);
         self.policy.store(Policy::of(public).0, Ordering::Relaxed);
+        let copies = public.copies.as_ref();
+        let strict = copies.is_some_and(|copies| copies.reserve == Reserving::Strict);
+        self.set_flag(STRICT, strict);
+        self.set_flag(OF_RATE, public.kind == Kind::Rate);
+        if public.kind != Kind::Unconfigured {
+            self.set_flag(OF_COPIES, public.kind == Kind::Copies);
+        }
+        // Where some domain has a limit of its own, this one may not be everybody's.
+        let limit = copies.filter(|_| !public.has_overrides && !public.ignored);
+        let limit = limit.map(|one| one.limit.min(one.global.unwrap_or(u64::MAX)));
+        self.copies_limit
+            .store(limit.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Whether a blind call of a domain may pass, or how long until it may.
@@ -214,6 +280,11 @@ impl Resources {
 
     /// The resource of this name, made if it is new (told by the second). `None` at the bound.
     pub(crate) fn get(&self, name: &str) -> (Option<Arc<Resource>>, bool) {
+        self.get_with(name, 0)
+    }
+
+    /// The same; one that is new has these flags before anybody sees it.
+    pub(crate) fn get_with(&self, name: &str, flags: u32) -> (Option<Arc<Resource>>, bool) {
         if let Some(known) = self
             .all
             .read()
@@ -232,6 +303,7 @@ impl Resources {
         }
         let id = ResourceId(u32::try_from(all.by_id.len()).unwrap_or(u32::MAX));
         let resource = Arc::new(Resource::new(id, name, self.seed));
+        resource.set_flag(flags, true);
         all.by_name
             .insert(Arc::clone(&resource.name), Arc::clone(&resource));
         all.by_id.push(Arc::clone(&resource));

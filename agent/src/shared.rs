@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
+use crate::copies::Desk;
 use crate::deny::DenyView;
 use crate::recorder::Recorder;
 use crate::resource::Resources;
@@ -21,6 +22,7 @@ pub(crate) struct Shared {
     pub(crate) sight: Arc<Sight>,
     pub(crate) resources: Arc<Resources>,
     pub(crate) recorder: Recorder,
+    pub(crate) desk: Desk,
     pub(crate) counters: Arc<Counters>,
     pub(crate) kill_switch: AtomicBool,
     pub(crate) timer: Timer,
@@ -50,6 +52,7 @@ impl Shared {
         stats.refused_dropped = stats
             .refused_dropped
             .saturating_add(recorded.refused_dropped);
+        stats.holds_unrecorded = self.desk.unrecorded();
         stats.filter_stuck = self.view.stuck();
         stats.blind_for = self
             .sight

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use tollgate_shared::names::partition_of_pair;
+use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 
 use crate::clock::Mono;
 use crate::deny::Lease;
@@ -28,6 +28,9 @@ pub(crate) struct Sight {
     blind_since: AtomicU64,
     /// Of the control topic, by partition.
     leases: RwLock<Vec<Lease>>,
+    /// The same for copies, whose denials hold for a shorter time.
+    copies_state: AtomicU8,
+    copies_leases: RwLock<Vec<Lease>>,
 }
 
 impl Sight {
@@ -37,6 +40,8 @@ impl Sight {
             partitions: AtomicU32::new(0),
             blind_since: AtomicU64::new(now.0),
             leases: RwLock::default(),
+            copies_state: AtomicU8::new(NONE),
+            copies_leases: RwLock::default(),
         }
     }
 
@@ -44,6 +49,28 @@ impl Sight {
     #[inline]
     pub(crate) fn state(&self) -> u8 {
         self.state.load(Ordering::Relaxed)
+    }
+
+    /// [`ALL`] almost always, of resources that are limited by copies.
+    #[inline]
+    pub(crate) fn copies_state(&self) -> u8 {
+        self.copies_state.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing is heard of the partition of a resource that is limited by copies.
+    pub(crate) fn is_blind_of_copies(&self, resource: &str, now: Mono) -> bool {
+        match self.copies_state() {
+            ALL => false,
+            SOME => {
+                let partition = partition_of_resource(resource, self.partitions());
+                let leases = self.copies_leases.read();
+                let leases = leases.unwrap_or_else(PoisonError::into_inner);
+                leases
+                    .get(partition as usize)
+                    .is_none_or(|lease| lease.until() <= now)
+            }
+            _ => true,
+        }
     }
 
     /// Whether nothing is heard of a pair's partition.
@@ -74,27 +101,29 @@ impl Sight {
         }
     }
 
-    pub(crate) fn set_partitions(&self, partitions: u32, leases: Vec<Lease>) {
+    pub(crate) fn set_partitions(
+        &self,
+        partitions: u32,
+        leases: Vec<Lease>,
+        copies_leases: Vec<Lease>,
+    ) {
         *self.leases.write().unwrap_or_else(PoisonError::into_inner) = leases;
+        let copies = self.copies_leases.write();
+        *copies.unwrap_or_else(PoisonError::into_inner) = copies_leases;
         self.partitions.store(partitions, Ordering::Relaxed);
     }
 
     /// Nobody is heard any more, and nobody will be.
     pub(crate) fn end(&self, now: Mono) {
-        self.set_partitions(0, Vec::new());
+        self.set_partitions(0, Vec::new(), Vec::new());
         self.update(now);
     }
 
     /// Looks at the leases again; whether all partitions are heard that were not before.
     pub(crate) fn update(&self, now: Mono) -> bool {
-        let leases = self.leases.read().unwrap_or_else(PoisonError::into_inner);
-        let heard = leases.iter().filter(|lease| now < lease.until()).count();
-        let state = match heard {
-            0 => NONE,
-            heard if heard == leases.len() => ALL,
-            _ => SOME,
-        };
-        drop(leases);
+        self.copies_state
+            .store(state_of(&self.copies_leases, now), Ordering::Relaxed);
+        let state = state_of(&self.leases, now);
         let before = self.state.swap(state, Ordering::Relaxed);
         if state == ALL {
             self.blind_since.store(0, Ordering::Relaxed);
@@ -102,6 +131,16 @@ impl Sight {
             self.blind_since.store(now.0, Ordering::Relaxed);
         }
         state == ALL && before != ALL
+    }
+}
+
+fn state_of(leases: &RwLock<Vec<Lease>>, now: Mono) -> u8 {
+    let leases = leases.read().unwrap_or_else(PoisonError::into_inner);
+    let heard = leases.iter().filter(|lease| now < lease.until()).count();
+    match heard {
+        0 => NONE,
+        heard if heard == leases.len() => ALL,
+        _ => SOME,
     }
 }
 
@@ -115,7 +154,7 @@ mod tests {
         let sight = Sight::new(Mono(5));
         assert!(sight.is_blind("r", "acme", Mono(5)));
         let leases: Vec<Lease> = (0..4).map(|_| Lease::default()).collect();
-        sight.set_partitions(4, leases.clone());
+        sight.set_partitions(4, leases.clone(), Vec::new());
         let of = |domain: &str| partition_of_pair("r", domain, 4);
         let other = (0..)
             .map(|n| format!("t{n}"))

@@ -34,6 +34,16 @@ pub(crate) struct Counters {
     pub(crate) foreign_logs: AtomicU64,
     pub(crate) links_lost: AtomicU64,
     pub(crate) resources_without_room: AtomicU64,
+    pub(crate) hold_operations: AtomicU64,
+    pub(crate) hold_operations_dropped: AtomicU64,
+    pub(crate) holds_live: AtomicU64,
+    pub(crate) holds_excess: AtomicU64,
+    pub(crate) holds_ended: AtomicU64,
+    pub(crate) holds_uncounted: AtomicU64,
+    pub(crate) holds_beyond_strict: AtomicU64,
+    pub(crate) beats: AtomicU64,
+    pub(crate) verdicts: AtomicU64,
+    pub(crate) verdicts_ignored: AtomicU64,
 }
 
 impl Counters {
@@ -112,6 +122,28 @@ pub struct Stats {
     pub links_lost: u64,
     /// Resources beyond the bound: their calls are let through and recorded nowhere.
     pub resources_without_room: u64,
+    /// What was done with holds: taken, given back, passed on.
+    pub hold_operations: u64,
+    /// Operations on holds that were dropped at a bound; the next full list heals them.
+    pub hold_operations_dropped: u64,
+    /// Holds on record.
+    pub holds_live: u64,
+    /// Holds of which some was too much.
+    pub holds_excess: u64,
+    /// Holds that were ended without their holders' doing.
+    pub holds_ended: u64,
+    /// Holds that the aggregators refused to count.
+    pub holds_uncounted: u64,
+    /// Copies of strict resources that were used without having been granted, by the blind policy.
+    pub holds_beyond_strict: u64,
+    /// Beats sent.
+    pub beats: u64,
+    /// Verdicts on holds that were of use.
+    pub verdicts: u64,
+    /// Verdicts on holds that said nothing new, or were not for this epoch.
+    pub verdicts_ignored: u64,
+    /// Holds that were let through without being recorded: at the bound on them, or after the end.
+    pub holds_unrecorded: u64,
     /// For how long not all partitions have been heard; none: all are.
     pub blind_for: Option<Duration>,
 }
@@ -156,6 +188,16 @@ impl From<&Counters> for Stats {
             foreign_logs: of(&counters.foreign_logs),
             links_lost: of(&counters.links_lost),
             resources_without_room: of(&counters.resources_without_room),
+            hold_operations: of(&counters.hold_operations),
+            hold_operations_dropped: of(&counters.hold_operations_dropped),
+            holds_live: of(&counters.holds_live),
+            holds_excess: of(&counters.holds_excess),
+            holds_ended: of(&counters.holds_ended),
+            holds_uncounted: of(&counters.holds_uncounted),
+            holds_beyond_strict: of(&counters.holds_beyond_strict),
+            beats: of(&counters.beats),
+            verdicts: of(&counters.verdicts),
+            verdicts_ignored: of(&counters.verdicts_ignored),
             ..Self::default()
         }
     }

@@ -133,7 +133,9 @@ impl TestAgent {
         let sighted = (0..PARTITIONS)
             .map(|_| Lease::default())
             .collect::<Vec<_>>();
-        shared.sight.set_partitions(PARTITIONS, sighted.clone());
+        shared
+            .sight
+            .set_partitions(PARTITIONS, sighted.clone(), sighted.clone());
         let agent = Agent::of(Inner::new(
             shared,
             "test".to_owned(),
@@ -297,6 +299,7 @@ impl TestAgent {
         let lease = said.lease.clone();
         let partition = partition_of_pair(&resource.name, domain, PARTITIONS);
         let word = Word {
+            is_group: false,
             resource: &resource,
             domain,
             partition,

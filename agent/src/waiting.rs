@@ -42,8 +42,8 @@ impl Backoff {
     /// How long to wait after this refusal; none: waiting helps nothing.
     pub(crate) fn next(&mut self, denied: &Denied) -> Option<Wait> {
         let at_least = match (denied.remaining(), denied.cause()) {
-            // Nobody knows when somebody is heard again.
-            (Span::MAX, Cause::Blind) => Span::ZERO,
+            // Nobody knows when somebody is heard again, or gives copies back.
+            (Span::MAX, Cause::Blind | Cause::Full) => Span::ZERO,
             (Span::MAX, _) => return None,
             (remaining, _) => remaining,
         };

@@ -67,9 +67,11 @@ impl AgentBuilder {
             threads,
             ring_bytes,
             queue_bytes,
+            holds,
         } = self.bounds;
         let bounds = [
             ("denials_max", denials, 1, 1 << 28, "1 to 268435456"),
+            ("holds_max", holds, 64, 1 << 24, "64 to 16777216"),
             ("resources_max", resources, 1, 1 << 20, "1 to 1048576"),
             ("threads_max", threads, 1, 1 << 20, "1 to 1048576"),
             (

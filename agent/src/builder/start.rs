@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use tokio::sync::{Notify, mpsc};
 
-use super::AgentBuilder;
+use super::{AgentBuilder, epochs};
 use crate::agent::{Agent, Inner};
 use crate::clock::Clock;
+use crate::copies::{Desk, Keeper, Origin};
 use crate::courier::Courier;
 use crate::deny::{DenyList, DenyView};
 use crate::error::BuildError;
@@ -25,6 +26,9 @@ use crate::timer::Timer;
 
 /// Parcels between flusher and network thread: some for each partition.
 const PARCELS_MAX: usize = 1_024;
+
+/// Batches of words about holds between the two. The network thread takes one at each turn.
+const WORDS_MAX: usize = 64;
 
 impl AgentBuilder {
     /// Builds the agent, and starts its threads. Connects in the background: an agent without anybody
@@ -47,6 +51,14 @@ impl AgentBuilder {
             .map_err(BuildError::Thread)?;
         let seed: u64 = rand::random();
         let epoch: u128 = rand::random();
+        let replaces = self
+            .epoch_file
+            .as_deref()
+            .map(|path| epochs::succeed(path, epoch));
+        let origin = Origin {
+            epoch,
+            replaces: replaces.transpose()?.flatten(),
+        };
         let clock = Arc::new(Clock::of_the_machine());
         let shared = Arc::new(self.shared(clock, seed, Timer::Runtime(runtime.handle().clone())));
         let around = Surroundings {
@@ -63,6 +75,13 @@ impl AgentBuilder {
         let courier = Courier::new(&name, epoch, Arc::clone(&shared.resources));
         let (events, event_receiver) = mpsc::channel(net::EVENTS_MAX);
         let (parcels, parcel_receiver) = mpsc::channel(PARCELS_MAX);
+        let (words, word_receiver) = mpsc::channel(WORDS_MAX);
+        let keeper = Keeper::new(
+            origin,
+            Arc::clone(&shared.resources),
+            Arc::clone(&shared.counters),
+            self.on_hold.clone(),
+        );
         let (orders, order_receiver) = mpsc::channel(1);
         let ending = Arc::new(Ending::default());
         let (courier, carrier) = self.carrier(&name, courier, &events)?;
@@ -71,7 +90,7 @@ impl AgentBuilder {
             Hub::new(
                 Arc::clone(&shared),
                 listener,
-                courier,
+                (courier, keeper),
                 &aggregators,
                 carrier,
                 Arc::clone(&ending),
@@ -83,12 +102,18 @@ impl AgentBuilder {
         std::thread::Builder::new()
             .name("tollgate-net".to_owned())
             .spawn(move || {
-                runtime.block_on(hub.run(event_receiver, parcel_receiver, order_receiver))
+                let work = (parcel_receiver, word_receiver);
+                runtime.block_on(hub.run(event_receiver, work, order_receiver))
             })
             .map_err(BuildError::Thread)?;
         let packer = Packer::new(Arc::clone(&shared.resources), self.bounds.queue_bytes);
-        flusher::start(Arc::clone(&shared), packer, parcels, Arc::clone(&ending))
-            .map_err(BuildError::Thread)?;
+        flusher::start(
+            Arc::clone(&shared),
+            packer,
+            (parcels, words),
+            Arc::clone(&ending),
+        )
+        .map_err(BuildError::Thread)?;
         Ok(Agent::of(Inner::new(shared, name, ending, Some(orders))))
     }
 
@@ -98,6 +123,7 @@ impl AgentBuilder {
             sight: Arc::new(Sight::new(clock.read())),
             resources: Arc::new(Resources::new(seed, self.bounds.resources)),
             recorder: Recorder::new(self.bounds.ring_bytes, self.bounds.threads),
+            desk: Desk::new(self.bounds.holds),
             counters: Arc::new(Counters::default()),
             kill_switch: AtomicBool::new(self.kill_switch),
             timer,

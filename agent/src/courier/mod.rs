@@ -13,7 +13,9 @@
 //! A state machine: it knows no socket and no clock, whoever drives it says what happened and when.
 //! What stays true: a record's bytes never change; a sequence is given once.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+mod cargo;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,8 +23,9 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::Sender;
 
+pub(crate) use cargo::Cargo;
+
 use crate::clock::Mono;
-use crate::flusher::Parcel;
 use crate::resource::Resources;
 
 /// How far apart sequences under way may be.
@@ -69,14 +72,16 @@ struct UnderWay {
     send_at: Option<Mono>,
     sent: Mono,
     /// Accounts for its lane and bytes until it is done.
-    parcel: Parcel,
+    cargo: Cargo,
 }
 
 #[derive(Debug, Default)]
 struct Lane {
     last_sequence: u64,
-    waiting: VecDeque<Parcel>,
+    waiting: VecDeque<Cargo>,
     under_way: BTreeMap<u64, UnderWay>,
+    /// Of all of these, those about holds.
+    holdings: usize,
 }
 
 /// The courier of one agent.
@@ -94,6 +99,8 @@ pub(crate) struct Courier {
     next_lane: u32,
     writer: Writer,
     counts: Counts,
+    /// Partitions whose records about holds may have been overtaken by later ones, or lost.
+    shaken: BTreeSet<u32>,
 }
 
 impl Courier {
@@ -109,6 +116,7 @@ impl Courier {
             next_lane: 0,
             writer: Writer::new(),
             counts: Counts::default(),
+            shaken: BTreeSet::new(),
         }
     }
 
@@ -141,12 +149,21 @@ impl Courier {
                 .sum::<usize>()
     }
 
-    pub(crate) fn take(&mut self, parcel: Parcel) {
-        self.lanes
-            .entry(parcel.partition)
-            .or_default()
-            .waiting
-            .push_back(parcel);
+    pub(crate) fn take(&mut self, cargo: impl Into<Cargo>) {
+        let cargo = cargo.into();
+        let lane = self.lanes.entry(cargo.partition()).or_default();
+        lane.holdings += usize::from(cargo.is_of_holdings());
+        lane.waiting.push_back(cargo);
+    }
+
+    /// Records about holds that wait or are under way in a partition.
+    pub(crate) fn holdings_len(&self, partition: u32) -> usize {
+        self.lanes.get(&partition).map_or(0, |lane| lane.holdings)
+    }
+
+    /// Partitions in which a record about holds may have been overtaken or lost, since it was last asked.
+    pub(crate) fn take_shaken(&mut self) -> BTreeSet<u32> {
+        std::mem::take(&mut self.shaken)
     }
 
     /// The next record to send, if there is one; it counts as sent.
@@ -177,6 +194,9 @@ impl Courier {
         if let Some(one) = again {
             (one.send_at, one.sent) = (None, now);
             self.counts.batches_sent_again += 1;
+            if one.cargo.is_of_holdings() {
+                self.shaken.insert(partition);
+            }
             return Some(Outgoing {
                 id: one.id,
                 partition,
@@ -188,7 +208,7 @@ impl Courier {
         if oldest.is_some_and(|oldest| APART_MAX < sequence - oldest) {
             return None;
         }
-        let parcel = lane.waiting.pop_front()?;
+        let cargo = lane.waiting.pop_front()?;
         lane.last_sequence = sequence;
         self.last_id += 1;
         let id = self.last_id;
@@ -198,7 +218,7 @@ impl Courier {
             sequence,
             sent: wall,
         };
-        parcel.encode(&mut self.writer, &sender, &self.resources);
+        cargo.encode(&mut self.writer, &sender, &self.resources);
         let record = Bytes::copy_from_slice(self.writer.as_slice());
         let outgoing = Outgoing {
             id,
@@ -211,7 +231,7 @@ impl Courier {
             first_sent: now,
             send_at: None,
             sent: now,
-            parcel,
+            cargo,
         };
         lane.under_way.insert(sequence, under_way);
         self.by_id.insert(id, (partition, sequence));
@@ -223,7 +243,7 @@ impl Courier {
     pub(crate) fn acknowledged(&mut self, id: u64) {
         if let Some(done) = self.remove(id) {
             self.counts.batches_acknowledged += 1;
-            self.counts.hits_acknowledged += done.parcel.hits;
+            self.counts.hits_acknowledged += done.cargo.hits();
         }
     }
 
@@ -231,7 +251,7 @@ impl Courier {
     pub(crate) fn refused(&mut self, id: u64) {
         if let Some(done) = self.remove(id) {
             self.counts.batches_refused += 1;
-            self.count_lost(&done.parcel);
+            self.count_lost(&done.cargo);
         }
     }
 
@@ -240,7 +260,7 @@ impl Courier {
     pub(crate) fn failed(&mut self, id: u64) {
         if let Some(done) = self.remove(id) {
             self.counts.batches_given_up += 1;
-            self.count_lost(&done.parcel);
+            self.count_lost(&done.cargo);
         }
     }
 
@@ -290,7 +310,7 @@ impl Courier {
         for id in late {
             if let Some(given_up) = self.remove(id) {
                 self.counts.batches_given_up += 1;
-                self.count_lost(&given_up.parcel);
+                self.count_lost(&given_up.cargo);
             }
         }
         self.lanes
@@ -302,26 +322,32 @@ impl Courier {
         let lanes = std::mem::take(&mut self.lanes);
         self.by_id.clear();
         for lane in lanes.into_values() {
-            for parcel in lane
+            for cargo in lane
                 .under_way
                 .into_values()
-                .map(|one| one.parcel)
+                .map(|one| one.cargo)
                 .chain(lane.waiting)
             {
                 self.counts.batches_given_up += 1;
-                self.count_lost(&parcel);
+                self.count_lost(&cargo);
             }
         }
     }
 
-    fn count_lost(&mut self, parcel: &Parcel) {
-        self.counts.hits_given_up += parcel.hits;
-        self.counts.refused_calls_given_up += parcel.refused_calls;
+    fn count_lost(&mut self, cargo: &Cargo) {
+        self.counts.hits_given_up += cargo.hits();
+        self.counts.refused_calls_given_up += cargo.refused_calls();
+        if cargo.is_of_holdings() {
+            self.shaken.insert(cargo.partition());
+        }
     }
 
     fn remove(&mut self, id: u64) -> Option<UnderWay> {
         let (partition, sequence) = self.by_id.remove(&id)?;
-        self.lanes.get_mut(&partition)?.under_way.remove(&sequence)
+        let lane = self.lanes.get_mut(&partition)?;
+        let done = lane.under_way.remove(&sequence)?;
+        lane.holdings -= usize::from(done.cargo.is_of_holdings());
+        Some(done)
     }
 }
 

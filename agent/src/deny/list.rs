@@ -21,7 +21,7 @@ use tollgate_shared::wire::statement::Denial;
 
 use super::view::{Closed, DenyView, Entry, Lease};
 use crate::clock::Mono;
-use crate::resource::{Resource, ResourceId, WHOLE};
+use crate::resource::{GROUPS, Resource, ResourceId, WHOLE};
 
 /// What is said about one scope of a resource.
 #[derive(Clone, Debug)]
@@ -29,12 +29,25 @@ pub(crate) struct Word<'a> {
     pub(crate) resource: &'a Arc<Resource>,
     /// `*` for the whole resource.
     pub(crate) domain: &'a str,
+    /// It is about a group of domains, and the domain is its name.
+    pub(crate) is_group: bool,
     pub(crate) partition: u32,
     pub(crate) place: Place,
     pub(crate) said: Said,
     pub(crate) lease: &'a Lease,
     /// Statements below this place about scopes without an entry are from before what is known.
     pub(crate) settled: Option<Place>,
+}
+
+impl Word<'_> {
+    /// That of the scope that it is about.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        if self.is_group {
+            self.resource.fingerprint_of_group(self.domain)
+        } else {
+            self.resource.fingerprint(self.domain)
+        }
+    }
 }
 
 /// What is said.
@@ -64,6 +77,7 @@ pub(crate) enum Taken {
 pub(crate) struct Ended {
     pub(crate) resource: ResourceId,
     pub(crate) domain: Box<str>,
+    pub(crate) is_group: bool,
     pub(crate) partition: u32,
     pub(crate) place: Place,
 }
@@ -73,6 +87,7 @@ impl Ended {
         Self {
             resource: entry.resource,
             domain: entry.domain.clone(),
+            is_group: entry.is_group,
             partition: entry.partition,
             place: entry.place,
         }
@@ -101,6 +116,8 @@ pub(crate) struct DenyList {
     ends: BinaryHeap<Reverse<(Mono, u64)>>,
     /// Resources that are denied as a whole.
     whole: HashMap<ResourceId, Arc<Resource>>,
+    /// Resources of which groups are denied, and how many.
+    groups: HashMap<ResourceId, (Arc<Resource>, usize)>,
 }
 
 impl DenyList {
@@ -113,6 +130,7 @@ impl DenyList {
             forgotten: HashMap::new(),
             ends: BinaryHeap::new(),
             whole: HashMap::new(),
+            groups: HashMap::new(),
         }
     }
 
@@ -128,9 +146,11 @@ impl DenyList {
 
     /// Takes a statement.
     pub(crate) fn take(&mut self, word: &Word<'_>, now: Mono) -> Taken {
-        let fingerprint = word.resource.fingerprint(word.domain);
+        let fingerprint = word.fingerprint();
         let before = self.view.exact.get(&fingerprint).map(|entry| {
-            let same_scope = entry.resource == word.resource.id && *entry.domain == *word.domain;
+            let same_scope = entry.resource == word.resource.id
+                && *entry.domain == *word.domain
+                && entry.is_group == word.is_group;
             (same_scope, entry.place, entry.until)
         });
         match before {
@@ -202,6 +222,7 @@ impl DenyList {
         let entry = Entry {
             resource: word.resource.id,
             domain: word.domain.into(),
+            is_group: word.is_group,
             partition: word.partition,
             place: word.place,
             until,
@@ -216,7 +237,11 @@ impl DenyList {
         if !is_there {
             self.len += 1;
             self.view.filter.add(fingerprint);
-            if word.domain == EVERYBODY {
+            if word.is_group {
+                let groups = self.groups.entry(word.resource.id);
+                groups.or_insert_with(|| (Arc::clone(word.resource), 0)).1 += 1;
+                word.resource.set_flag(GROUPS, true);
+            } else if word.domain == EVERYBODY {
                 self.whole
                     .insert(word.resource.id, Arc::clone(word.resource));
                 word.resource.set_flag(WHOLE, true);
@@ -357,10 +382,23 @@ impl DenyList {
         };
         self.len -= 1;
         self.view.filter.remove(fingerprint);
-        if *entry.domain == *EVERYBODY
+        if entry.is_group {
+            self.one_group_less(entry.resource);
+        } else if *entry.domain == *EVERYBODY
             && let Some(resource) = self.whole.remove(&entry.resource)
         {
             resource.set_flag(WHOLE, false);
+        }
+    }
+
+    fn one_group_less(&mut self, id: ResourceId) {
+        let Some((resource, denied)) = self.groups.get_mut(&id) else {
+            return;
+        };
+        *denied -= 1;
+        if *denied == 0 {
+            resource.set_flag(GROUPS, false);
+            self.groups.remove(&id);
         }
     }
 

@@ -15,7 +15,7 @@ mod view;
 pub(crate) use list::{DenyList, Said, Taken, Word};
 #[cfg(test)]
 pub(crate) use view::Closed;
-pub(crate) use view::{DenyView, Lease, Refusal};
+pub(crate) use view::{DenyView, Lease, Refusal, Unhashed};
 
 #[cfg(test)]
 mod model_tests;

@@ -68,6 +68,7 @@ impl Bench {
 
     fn take_settled(&mut self, stated: Stated, settled: Option<Place>) -> Taken {
         let word = Word {
+            is_group: false,
             resource: &self.resource,
             domain: DOMAINS[stated.domain],
             partition: 0,
@@ -273,6 +274,7 @@ fn a_fingerprint_alone_decides_nothing() {
     let fingerprint = bench.resource.fingerprint("a");
     let refused = |resource: u32, domain: &str| {
         let entry = super::view::Entry {
+            is_group: false,
             resource: ResourceId(resource),
             domain: domain.into(),
             partition: 0,

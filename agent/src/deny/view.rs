@@ -14,6 +14,7 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::filter::Filter;
+use crate::answer::Scope;
 use crate::clock::Mono;
 use crate::resource::{Resource, ResourceId};
 
@@ -59,6 +60,8 @@ pub(super) struct Entry {
     pub(super) resource: ResourceId,
     /// `*` where the whole resource is denied.
     pub(super) domain: Box<str>,
+    /// It is a group, and the domain its name.
+    pub(super) is_group: bool,
     pub(super) partition: u32,
     pub(super) place: Place,
     pub(super) until: Mono,
@@ -69,7 +72,7 @@ pub(super) struct Entry {
 /// Why a call is refused, by the deny list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    pub(crate) whole: bool,
+    pub(crate) scope: Scope,
     pub(crate) partition: u32,
     pub(crate) place: Place,
     /// [`Span::MAX`]: it does not end by itself.
@@ -77,9 +80,29 @@ pub(crate) struct Refusal {
     pub(crate) closed: Closed,
 }
 
+impl Entry {
+    fn refusal(&self, scope: Scope, now: impl FnOnce() -> Mono) -> Option<Refusal> {
+        let now = now();
+        if self.until <= now || self.lease.until() <= now {
+            return None;
+        }
+        Some(Refusal {
+            scope,
+            partition: self.partition,
+            place: self.place,
+            remaining: if self.until == Mono::MAX {
+                Span::MAX
+            } else {
+                self.until.since(now)
+            },
+            closed: self.closed,
+        })
+    }
+}
+
 /// Fingerprints are hashes already.
 #[derive(Default)]
-pub(super) struct Unhashed(u64);
+pub(crate) struct Unhashed(u64);
 
 impl Hasher for Unhashed {
     fn write(&mut self, bytes: &[u8]) {
@@ -131,31 +154,31 @@ impl DenyView {
         now: impl FnOnce() -> Mono,
     ) -> Option<Refusal> {
         let entry = self.exact.get(&fingerprint)?;
-        if entry.resource != resource.id || *entry.domain != *domain {
+        if entry.resource != resource.id || *entry.domain != *domain || entry.is_group {
             return None;
         }
-        let now = now();
-        if entry.until <= now || entry.lease.until() <= now {
+        entry.refusal(Scope::Pair, now)
+    }
+
+    /// The denial of a group that is in force.
+    pub(crate) fn group(
+        &self,
+        resource: &Resource,
+        group: &str,
+        now: impl FnOnce() -> Mono,
+    ) -> Option<Refusal> {
+        let entry = self.exact.get(&resource.fingerprint_of_group(group))?;
+        if entry.resource != resource.id || *entry.domain != *group || !entry.is_group {
             return None;
         }
-        Some(Refusal {
-            whole: false,
-            partition: entry.partition,
-            place: entry.place,
-            remaining: if entry.until == Mono::MAX {
-                Span::MAX
-            } else {
-                entry.until.since(now)
-            },
-            closed: entry.closed,
-        })
+        entry.refusal(Scope::Group, now)
     }
 
     /// The denial of the whole resource that is in force.
     pub(crate) fn whole(&self, resource: &Resource, now: impl FnOnce() -> Mono) -> Option<Refusal> {
         let refusal = self.refusal(resource, resource.fingerprint(EVERYBODY), EVERYBODY, now)?;
         Some(Refusal {
-            whole: true,
+            scope: Scope::Resource,
             ..refusal
         })
     }

@@ -1,4 +1,5 @@
-//! The flusher: the one thread that moves the cached clock on and empties the recorder.
+//! The flusher: the one thread that moves the cached clock on, empties the recorder, and passes on what
+//! is said at the desk of holds.
 //!
 //! Calls wake nobody, so it comes by: every 100 µs (with what a sleep takes longer, up to 200) while
 //! calls are made, and in steps up to a millisecond while none are. A thread of its own and no task,
@@ -20,6 +21,7 @@ use tokio::sync::mpsc::error::TrySendError;
 pub(crate) use packer::Packer;
 pub(crate) use parcel::Parcel;
 
+use crate::copies::Told;
 use crate::recorder::Drain;
 use crate::shared::Shared;
 use crate::stats::Counters;
@@ -44,10 +46,11 @@ pub(crate) struct Ending {
 pub(crate) fn run(
     shared: &Shared,
     mut packer: Packer,
-    parcels: &mpsc::Sender<Parcel>,
+    (parcels, words): &(mpsc::Sender<Parcel>, mpsc::Sender<Vec<Told>>),
     ending: &Ending,
 ) {
     let mut drain = Drain::default();
+    let mut told = Vec::new();
     let mut pause = PAUSE_MIN;
     loop {
         // Asked before the drain, so that what was recorded before the telling is drained below.
@@ -56,12 +59,18 @@ pub(crate) fn run(
         let now = shared.clock.cached();
         let events = drain.drain(&shared.recorder, |event| packer.take(&event, now));
         packer.set_partitions(shared.log_partitions.load(Ordering::Relaxed), now);
-        let all_gone = hand_over(&mut packer, parcels, now, last);
+        // While words wait to be taken, more wait where they were said, where holds bound them.
+        if told.is_empty() {
+            shared.desk.sweep(&mut told);
+        }
+        let said = told.len();
+        let all_told = tell(&mut told, words);
+        let all_gone = hand_over(&mut packer, parcels, now, last) && all_told;
         count_dropped(&mut packer, shared);
         if ending.now.load(Ordering::Acquire) || (last && all_gone) {
             break;
         }
-        pause = if events == 0 {
+        pause = if events + said == 0 {
             (pause * 2).min(PAUSE_MAX)
         } else {
             PAUSE_MIN
@@ -91,6 +100,22 @@ fn hand_over(
     packer.knows_where_to()
 }
 
+/// Passes on what was said at the desk; whether nothing is left of it.
+fn tell(told: &mut Vec<Told>, words: &mpsc::Sender<Vec<Told>>) -> bool {
+    if told.is_empty() {
+        return true;
+    }
+    match words.try_send(std::mem::take(told)) {
+        Ok(()) => true,
+        Err(TrySendError::Full(back)) => {
+            *told = back;
+            false
+        }
+        // Nobody will hear it.
+        Err(TrySendError::Closed(_)) => true,
+    }
+}
+
 fn count_dropped(packer: &mut Packer, shared: &Shared) {
     let dropped = packer.take_dropped();
     Counters::add(&shared.counters.hits_unpacked, dropped.hits);
@@ -101,11 +126,11 @@ fn count_dropped(packer: &mut Packer, shared: &Shared) {
 pub(crate) fn start(
     shared: Arc<Shared>,
     packer: Packer,
-    parcels: mpsc::Sender<Parcel>,
+    channels: (mpsc::Sender<Parcel>, mpsc::Sender<Vec<Told>>),
     ending: Arc<Ending>,
 ) -> std::io::Result<()> {
     std::thread::Builder::new()
         .name("tollgate-flush".to_owned())
-        .spawn(move || run(&shared, packer, &parcels, &ending))
+        .spawn(move || run(&shared, packer, &channels, &ending))
         .map(|_| ())
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldhash::fast::RandomState;
-use tollgate_shared::names::partition_of_pair;
+use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::parcel::{Loads, Parcel, RefusedSum};
@@ -223,12 +223,12 @@ impl Packer {
         let Some(partitions) = self.partitions else {
             return 0;
         };
-        let name = self.resources.by_id(resource);
-        partition_of_pair(
-            name.as_ref().map_or("", |one| &*one.name),
-            domain,
-            partitions,
-        ) as usize
+        let resource = self.resources.by_id(resource);
+        let name = resource.as_ref().map_or("", |one| &*one.name);
+        if resource.as_ref().is_some_and(|one| one.is_of_copies()) {
+            return partition_of_resource(name, partitions) as usize;
+        }
+        partition_of_pair(name, domain, partitions) as usize
     }
 
     fn lane_of(&mut self, resource: ResourceId, domain: &str) -> Option<&mut Lane> {

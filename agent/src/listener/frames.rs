@@ -8,8 +8,9 @@ use tollgate_shared::place::{Code, Place};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::{Evidence, Frame, Told, Topic};
 use tollgate_shared::wire::statement::{Says, Scope};
+use tollgate_shared::wire::verdict::VerdictFrame;
 
-use super::ledger::{LogNews, TopicKey};
+use super::ledger::{self, LogNews, TopicKey};
 use super::run::Heard as RunHeard;
 use super::{Listener, topic_of};
 use crate::clock::Mono;
@@ -26,6 +27,9 @@ impl Listener {
     pub(crate) fn feed_said(&mut self, index: usize, topic: Topic, bytes: &[u8], now: Mono) {
         let counters = &self.around.counters;
         Counters::add(&counters.frames, 1);
+        if topic == self.topic {
+            return self.take_verdicts(index, bytes, now);
+        }
         let Ok(frame) = Frame::decode(bytes) else {
             return Counters::add(&counters.frames_refused, 1);
         };
@@ -77,6 +81,23 @@ impl Listener {
         self.ask_if_needed(index, now);
     }
 
+    /// A frame of verdicts. There are no gaps to look for: what goes unanswered is asked for in beats.
+    fn take_verdicts(&mut self, index: usize, bytes: &[u8], now: Mono) {
+        let counters = &self.around.counters;
+        let Ok(frame) = VerdictFrame::decode(bytes) else {
+            return Counters::add(&counters.frames_refused, 1);
+        };
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        if peer.instance != Some(frame.instance) || *frame.agent != *self.around.agent {
+            peer.next_hello = now;
+            return Counters::add(&counters.frames_refused, 1);
+        }
+        peer.feed_heard = now;
+        self.verdicts.extend(frame.verdicts);
+    }
+
     fn want(&mut self, index: usize, resource: Option<&Resource>) {
         // The control topic is joined with any snapshot, and asked for while it is not.
         if let (Some(peer), Some(resource)) = (self.peers.get_mut(index), resource) {
@@ -109,10 +130,11 @@ impl Listener {
         late: Span,
         now: Mono,
     ) {
+        let lease = self.lease_of(key);
         let mut news = false;
         for one in evidence {
             if one.partition < self.partitions && !foreign.contains(&one.partition) {
-                news |= self.ledger.advance(key, one, late, now);
+                news |= self.ledger.advance(key, one, lease, late, now);
             }
         }
         match key {
@@ -140,13 +162,10 @@ impl Listener {
         now: Mono,
     ) -> Option<u64> {
         let statement = &told.statement;
-        let domain = match &statement.scope {
-            Scope::Pair(domain) => domain.as_ref(),
-            Scope::Resource => EVERYBODY,
-            Scope::Group(_) => {
-                Counters::add(&self.around.counters.statements_ignored, 1);
-                return None;
-            }
+        let (domain, is_group) = match &statement.scope {
+            Scope::Pair(domain) => (domain.as_ref(), false),
+            Scope::Resource => (EVERYBODY, false),
+            Scope::Group(group) => (group.as_ref(), true),
         };
         let void = self
             .ledger
@@ -176,6 +195,7 @@ impl Listener {
         let word = Word {
             resource,
             domain,
+            is_group,
             partition: told.partition,
             place: statement.place,
             said,
@@ -191,16 +211,26 @@ impl Listener {
         match taken {
             Taken::Denied => {
                 Counters::add(&counters.denials_taken, 1);
-                self.tell(resource, domain, code, Change::Denied, now);
+                self.tell(resource, (domain, is_group), code, Change::Denied, now);
             }
             Taken::Lifted => {
                 Counters::add(&counters.lifts_taken, 1);
-                self.tell(resource, domain, code, Change::Opened, now);
+                self.tell(resource, (domain, is_group), code, Change::Opened, now);
             }
             Taken::Known => Counters::add(&counters.statements_known, 1),
             Taken::NoRoom => Counters::add(&counters.denials_without_room, 1),
         }
-        Some(resource.fingerprint(domain))
+        Some(word.fingerprint())
+    }
+
+    /// How long denials of a topic hold without news.
+    fn lease_of(&self, key: TopicKey) -> Span {
+        match key {
+            TopicKey::Of(id) if self.resource(id).is_some_and(|one| one.is_of_copies()) => {
+                ledger::LEASE_OF_COPIES
+            }
+            TopicKey::Of(_) | TopicKey::Control => ledger::LEASE,
+        }
     }
 
     fn refresh_if_newer(&mut self, index: usize, resource: &Resource, version: u64, now: Mono) {
@@ -220,7 +250,7 @@ impl Listener {
     pub(super) fn tell(
         &self,
         resource: &Resource,
-        domain: &str,
+        (name, is_group): (&str, bool),
         code: Code,
         change: Change,
         now: Mono,
@@ -230,7 +260,8 @@ impl Listener {
         };
         let heard = Heard {
             resource: &resource.name,
-            domain: (domain != EVERYBODY).then_some(domain),
+            domain: (!is_group && name != EVERYBODY).then_some(name),
+            group: is_group.then_some(name),
             code,
             change,
             at: self.around.clock.instant(now),

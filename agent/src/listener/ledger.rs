@@ -19,6 +19,9 @@ use crate::resource::ResourceId;
 /// How long a partition's denials hold without news: for rates.
 pub(crate) const LEASE: Span = Span::from_secs(60);
 
+/// The same for copies: who holds them may be gone in as long.
+pub(crate) const LEASE_OF_COPIES: Span = Span::from_secs(2);
+
 /// A log of the same generation and another identity is taken for a new one when nothing has been
 /// heard of the old one for so long; until then it is another fleet's.
 const GIVE_UP_LOG: Span = Span::from_secs(2);
@@ -45,6 +48,8 @@ pub(crate) enum LogNews {
 struct Known {
     ruled: Option<Place>,
     lease: Lease,
+    /// The shorter one, of what the control topic says about copies.
+    copies_lease: Lease,
 }
 
 /// The ledger.
@@ -89,6 +94,7 @@ impl Ledger {
         for (_, known) in of_it {
             known.ruled = None;
             known.lease.renew(Mono::ZERO);
+            known.copies_lease.renew(Mono::ZERO);
         }
         LogNews::Anew(below)
     }
@@ -103,6 +109,7 @@ impl Ledger {
         &mut self,
         topic: TopicKey,
         evidence: &Evidence,
+        lease: Span,
         late: Span,
         now: Mono,
     ) -> bool {
@@ -112,8 +119,13 @@ impl Ledger {
             return false;
         }
         known.ruled = Some(place);
-        let until = now.plus(LEASE.saturating_sub(late));
-        known.lease.renew(until.max(known.lease.until()));
+        for (renewed, lease) in [
+            (&known.lease, lease),
+            (&known.copies_lease, LEASE_OF_COPIES),
+        ] {
+            let until = now.plus(lease.saturating_sub(late));
+            renewed.renew(until.max(renewed.until()));
+        }
         true
     }
 
@@ -133,11 +145,18 @@ impl Ledger {
             .clone()
     }
 
+    /// The lease of a partition for copies, by what the control topic says.
+    pub(crate) fn copies_lease(&mut self, partition: u32) -> Lease {
+        let known = self.known.entry((TopicKey::Control, partition));
+        known.or_default().copies_lease.clone()
+    }
+
     /// Ends all leases, as where nobody is heard any more.
     pub(crate) fn end_all(&mut self) {
         self.known
             .values()
-            .for_each(|known| known.lease.renew(Mono::ZERO));
+            .flat_map(|known| [&known.lease, &known.copies_lease])
+            .for_each(|lease| lease.renew(Mono::ZERO));
         self.known.clear();
         self.logs.clear();
     }
@@ -165,13 +184,19 @@ mod tests {
         let mut ledger = Ledger::default();
         let topic = TopicKey::Of(ResourceId(1));
         let lease = ledger.lease(topic, 3);
-        assert!(ledger.advance(topic, &evidence(1, 1, 10), Span::ZERO, NOW));
+        assert!(ledger.advance(topic, &evidence(1, 1, 10), LEASE, Span::ZERO, NOW));
         assert_eq!(lease.until(), NOW.plus(LEASE));
         let later = NOW.plus(Span::from_secs(5));
-        assert!(!ledger.advance(topic, &evidence(1, 1, 10), Span::ZERO, later));
-        assert!(ledger.advance(TopicKey::Control, &evidence(1, 1, 12), Span::ZERO, later));
+        assert!(!ledger.advance(topic, &evidence(1, 1, 10), LEASE, Span::ZERO, later));
+        assert!(ledger.advance(
+            TopicKey::Control,
+            &evidence(1, 1, 12),
+            LEASE,
+            Span::ZERO,
+            later
+        ));
         assert_eq!(lease.until(), NOW.plus(LEASE));
-        assert!(ledger.advance(topic, &evidence(1, 1, 11), Span::ZERO, later));
+        assert!(ledger.advance(topic, &evidence(1, 1, 11), LEASE, Span::ZERO, later));
         assert_eq!(lease.until(), later.plus(LEASE));
     }
 
@@ -181,6 +206,7 @@ mod tests {
         ledger.advance(
             TopicKey::Control,
             &evidence(1, 1, 10),
+            LEASE,
             Span::from_secs(59),
             NOW,
         );
@@ -189,7 +215,13 @@ mod tests {
             NOW.plus(Span::from_secs(1))
         );
         let mut ledger = Ledger::default();
-        ledger.advance(TopicKey::Control, &evidence(1, 1, 10), Span::MAX, NOW);
+        ledger.advance(
+            TopicKey::Control,
+            &evidence(1, 1, 10),
+            LEASE,
+            Span::MAX,
+            NOW,
+        );
         assert!(ledger.lease(TopicKey::Control, 3).until() <= NOW);
     }
 
@@ -199,7 +231,13 @@ mod tests {
         assert_eq!(ledger.log(&evidence(2, 1, 0), NOW), LogNews::Same);
         assert_eq!(ledger.log(&evidence(1, 9, 0), NOW), LogNews::Foreign);
         let lease = ledger.lease(TopicKey::Control, 3);
-        ledger.advance(TopicKey::Control, &evidence(2, 1, 7), Span::ZERO, NOW);
+        ledger.advance(
+            TopicKey::Control,
+            &evidence(2, 1, 7),
+            LEASE,
+            Span::ZERO,
+            NOW,
+        );
         assert_eq!(ledger.log(&evidence(3, 4, 0), NOW), LogNews::Anew(3));
         assert_eq!(
             (lease.until(), ledger.ruled(TopicKey::Control, 3)),

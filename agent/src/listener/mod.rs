@@ -33,6 +33,7 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::FromAgent;
+use tollgate_shared::wire::verdict::Verdict;
 
 use crate::clock::{Clock, Mono};
 use crate::deny::DenyList;
@@ -109,12 +110,18 @@ pub(crate) struct Listener {
     refreshed: HashMap<ResourceId, Mono>,
     writer: Writer,
     acts: Vec<Act>,
+    /// The agent's own topic.
+    topic: Topic,
+    verdicts: Vec<Verdict>,
 }
 
 impl Listener {
     /// One that has heard nothing, for so many aggregators. Nonces count on from a random number.
     pub(crate) fn new(around: Surroundings, deny: DenyList, peers: usize, nonce: u64) -> Self {
+        let topic = Topic::of_agent(&TOPIC_KEY_UNPROTECTED, &around.agent);
         Self {
+            topic,
+            verdicts: Vec::new(),
             around,
             deny,
             ledger: Ledger::default(),
@@ -130,6 +137,16 @@ impl Listener {
     /// What is to be done, in order.
     pub(crate) fn take_acts(&mut self) -> Vec<Act> {
         std::mem::take(&mut self.acts)
+    }
+
+    /// What was said about the agent's holds since it was last asked.
+    pub(crate) fn take_verdicts_heard(&mut self) -> Vec<Verdict> {
+        std::mem::take(&mut self.verdicts)
+    }
+
+    /// The agent's own topic.
+    pub(crate) fn topic(&self) -> Topic {
+        self.topic
     }
 
     /// Whether an aggregator has answered on a link that works.
@@ -383,7 +400,12 @@ impl Listener {
         let leases = (0..partitions)
             .map(|one| self.ledger.lease(TopicKey::Control, one))
             .collect();
-        self.around.sight.set_partitions(partitions, leases);
+        let copies_leases = (0..partitions)
+            .map(|one| self.ledger.copies_lease(one))
+            .collect();
+        self.around
+            .sight
+            .set_partitions(partitions, leases, copies_leases);
     }
 }
 

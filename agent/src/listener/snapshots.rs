@@ -144,7 +144,8 @@ impl Listener {
                     partition: ended.partition,
                     place: ended.place,
                 };
-                self.tell(&resource, &ended.domain, code, Change::Opened, now);
+                let name = (&*ended.domain, ended.is_group);
+                self.tell(&resource, name, code, Change::Opened, now);
             }
         }
     }

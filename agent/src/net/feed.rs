@@ -37,9 +37,9 @@ pub(super) struct Feed {
 
 impl Feed {
     /// Starts a feed's task on the current runtime; it waits for an address.
-    pub(super) fn start(peer: usize, events: mpsc::Sender<Event>) -> Self {
+    pub(super) fn start(peer: usize, own: Topic, events: mpsc::Sender<Event>) -> Self {
         let (sender, orders) = mpsc::channel(ORDERS_MAX);
-        tokio::spawn(keep(peer, orders, events));
+        tokio::spawn(keep(peer, own, orders, events));
         Self { orders: sender }
     }
 
@@ -83,7 +83,12 @@ impl Followed {
     }
 }
 
-async fn keep(peer: usize, mut orders: mpsc::Receiver<Order>, events: mpsc::Sender<Event>) {
+async fn keep(
+    peer: usize,
+    own: Topic,
+    mut orders: mpsc::Receiver<Order>,
+    events: mpsc::Sender<Event>,
+) {
     let mut followed = Followed::default();
     let mut attempt = 0;
     let mut pause = PAUSE_FIRST;
@@ -95,7 +100,7 @@ async fn keep(peer: usize, mut orders: mpsc::Receiver<Order>, events: mpsc::Send
             };
             continue;
         }
-        let socket = connect(&followed, attempt).await;
+        let socket = connect(&followed, own, attempt).await;
         attempt += 1;
         let Some(mut socket) = socket else {
             pause = longer(pause);
@@ -128,12 +133,13 @@ async fn keep(peer: usize, mut orders: mpsc::Receiver<Order>, events: mpsc::Send
 }
 
 /// A socket with all subscriptions, if somebody answers at the address whose turn it is.
-async fn connect(followed: &Followed, attempt: usize) -> Option<SubSocket> {
+async fn connect(followed: &Followed, own: Topic, attempt: usize) -> Option<SubSocket> {
     let turn = attempt.checked_rem(followed.addresses.len()).unwrap_or(0);
     let address = followed.addresses.get(turn)?;
     let mut socket = SubSocket::with_options(socket_options());
     // Subscriptions before the connection, so that nothing is missed between the two.
     socket.subscribe(Topic::CONTROL.as_text()).await.ok()?;
+    socket.subscribe(own.as_text()).await.ok()?;
     for (_, topic) in &followed.topics {
         socket.subscribe(topic.as_text()).await.ok()?;
     }

@@ -19,6 +19,7 @@ use super::feed::Feed;
 #[cfg(feature = "kafka")]
 use super::kafka::Kafka;
 use super::link::Link;
+use crate::copies::{Keeper, Told};
 use crate::courier::{Counts, Courier};
 use crate::flusher::{Ending, Parcel};
 use crate::listener::{Act, Listener};
@@ -58,6 +59,7 @@ pub(crate) struct Hub {
     shared: Arc<Shared>,
     listener: Listener,
     courier: Courier,
+    keeper: Keeper,
     links: Vec<Link>,
     feeds: Vec<Feed>,
     carrier: Carrier,
@@ -77,7 +79,7 @@ impl Hub {
     pub(crate) fn new(
         shared: Arc<Shared>,
         listener: Listener,
-        courier: Courier,
+        (courier, keeper): (Courier, Keeper),
         aggregators: &[String],
         carrier: Carrier,
         ending: Arc<Ending>,
@@ -89,14 +91,15 @@ impl Hub {
             .enumerate();
         Self {
             shared,
-            listener,
             courier,
+            keeper,
             links: endpoints
                 .map(|(peer, endpoint)| Link::start(peer, endpoint, events.clone()))
                 .collect(),
             feeds: (0..aggregators.len())
-                .map(|peer| Feed::start(peer, events.clone()))
+                .map(|peer| Feed::start(peer, listener.topic(), events.clone()))
                 .collect(),
+            listener,
             carrier,
             carrying: None,
             resources: 0,
@@ -112,14 +115,15 @@ impl Hub {
     pub(crate) async fn run(
         mut self,
         mut events: mpsc::Receiver<Event>,
-        mut parcels: mpsc::Receiver<Parcel>,
+        (mut parcels, mut words): (mpsc::Receiver<Parcel>, mpsc::Receiver<Vec<Told>>),
         mut orders: mpsc::Receiver<Order>,
     ) {
         let shared = Arc::clone(&self.shared);
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut flushing: Option<(Instant, oneshot::Sender<()>)> = None;
-        let mut parcels_are_all = false;
+        let (mut parcels_are_all, mut words_are_all) = (false, false);
+        let mut has_ended_epoch = false;
         loop {
             let deadline = flushing.as_ref().map(|(deadline, _)| *deadline);
             tokio::select! {
@@ -127,6 +131,10 @@ impl Hub {
                 parcel = parcels.recv(), if !parcels_are_all => match parcel {
                     Some(parcel) => self.courier.take(parcel),
                     None => parcels_are_all = true,
+                },
+                told = words.recv(), if !words_are_all => match told {
+                    Some(told) => self.keeper.take(told, shared.clock.read()),
+                    None => words_are_all = true,
                 },
                 order = orders.recv(), if flushing.is_none() => match order {
                     Some(Order::Flush { deadline, done }) => flushing = Some((deadline, done)),
@@ -137,8 +145,14 @@ impl Hub {
                     if deadline.is_some() => break,
                 _ = ticks.tick() => self.tick(),
             }
+            let all_said = flushing.is_some() && parcels_are_all && words_are_all;
+            if all_said && !has_ended_epoch && self.keeper.knows_where_to() {
+                has_ended_epoch = true;
+                let last = self.keeper.end();
+                last.into_iter().for_each(|cargo| self.courier.take(cargo));
+            }
             self.turn();
-            if flushing.is_some() && parcels_are_all && self.courier.len() == 0 {
+            if all_said && self.courier.len() == 0 && self.keeper.waiting() == 0 {
                 break;
             }
         }
@@ -225,9 +239,29 @@ impl Hub {
         for act in self.listener.take_acts() {
             self.act(act);
         }
+        self.keep_holdings();
         self.send_records();
         self.tell_counts();
         self.shared.news.notify_waiters();
+    }
+
+    /// Verdicts go in, operations and beats come out.
+    fn keep_holdings(&mut self) {
+        let now = self.shared.clock.read();
+        let partitions = self.shared.log_partitions.load(Ordering::Relaxed);
+        self.keeper.set_partitions(partitions, now);
+        let verdicts = self.listener.take_verdicts_heard();
+        if !verdicts.is_empty() {
+            self.keeper.hear(verdicts, now);
+        }
+        for partition in self.courier.take_shaken() {
+            self.keeper.heal(partition, now);
+        }
+        let courier = &self.courier;
+        let cargoes = self.keeper.next(now, |one| courier.holdings_len(one));
+        cargoes
+            .into_iter()
+            .for_each(|cargo| self.courier.take(cargo));
     }
 
     fn use_new_resources(&mut self) {
@@ -237,6 +271,9 @@ impl Hub {
         let all = self.shared.resources.all();
         for resource in all.iter().skip(self.resources) {
             self.listener.use_resource(resource);
+            if resource.is_of_copies() {
+                self.keeper.use_resource(resource, self.shared.clock.read());
+            }
         }
         self.resources = all.len();
     }
@@ -402,6 +439,7 @@ impl Hub {
     fn end(&mut self, mut parcels: mpsc::Receiver<Parcel>) {
         self.shared.ended.store(true, Ordering::Release);
         self.ending.now.store(true, Ordering::Release);
+        self.shared.desk.close();
         parcels.close();
         while let Ok(parcel) = parcels.try_recv() {
             self.courier.take(parcel);

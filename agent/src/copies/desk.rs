@@ -1,0 +1,361 @@
+//! The desk: where calls take copies and give them back, and what they leave there for the flusher.
+//!
+//! ```text
+//! reserve, drop ──> shard of the pair { what each pair holds here, words } ── sweep ──> flusher ──> keeper
+//! ```
+//!
+//! A shard is a lock over two small tables, and nobody who holds it waits for anything: calls look up
+//! one number and write one word, the flusher takes the words away in one exchange. The network thread
+//! never comes here while the agent runs.
+//!
+//! Words are stamped under the lock, from one count, and a sweep takes what was stamped before it began:
+//! so a release is told before any hold that was taken after it, on whatever thread. Without that a
+//! domain at its limit would now and then be told to have too much.
+//!
+//! What stays true: holds and pairs are bounded; at the bound copies are granted, unrecorded, and
+//! counted. What is given back of a recorded hold is always recorded, which the copies held bound.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tollgate_shared::time::Timestamp;
+
+use super::told::{Seldom, Told, What};
+use crate::deny::Unhashed;
+use crate::resource::{NO_RESOURCE, Resource, ResourceId};
+
+/// Locks. With as many threads as a machine has cores two seldom meet.
+const SHARDS: usize = 64;
+
+/// Holds that one agent may have on record, unless its builder says otherwise.
+pub(crate) const HOLDS_MAX: usize = 1 << 18;
+
+/// The desk of one agent.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    shards: Box<[Shard]>,
+    /// The last stamp; stamps of holds are their numbers.
+    order: AtomicU64,
+    /// Recorded holds that are not over.
+    live: AtomicUsize,
+    holds_max: usize,
+    /// Pairs of one shard.
+    pairs_max: usize,
+    unrecorded: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shard {
+    /// Words may be waiting. Set before a word is stamped.
+    busy: AtomicBool,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    pairs: HashMap<u64, Pair, BuildHasherDefault<Unhashed>>,
+    words: Vec<Told>,
+    closed: bool,
+}
+
+/// One domain's use of a resource, in this process.
+#[derive(Debug)]
+struct Pair {
+    resource: ResourceId,
+    domain: Arc<str>,
+    /// Copies.
+    held: u64,
+}
+
+/// Where a hold stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    pub(crate) resource: ResourceId,
+    pub(crate) fingerprint: u64,
+    /// 0: it is not on record.
+    pub(crate) number: u64,
+    /// Whether its pair's sum has it.
+    summed: bool,
+}
+
+/// What a call gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// These copies.
+    Copies(Ticket, u32),
+    /// Too little is left of the domain's limit.
+    Full,
+}
+
+/// What a call wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) fingerprint: u64,
+    pub(crate) domain: &'a str,
+    pub(crate) max: u32,
+    pub(crate) min: u32,
+    /// What the domain may have, where that is known.
+    pub(crate) limit: Option<u64>,
+    pub(crate) at: Timestamp,
+}
+
+impl Desk {
+    pub(crate) fn new(holds_max: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            order: AtomicU64::new(0),
+            live: AtomicUsize::new(0),
+            holds_max,
+            pairs_max: holds_max.div_ceil(SHARDS),
+            unrecorded: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes copies that are in use from now on.
+    #[inline]
+    pub(crate) fn take(&self, resource: &Resource, wanted: &Wanted<'_>) -> Taken {
+        let Some(shard) = self.shard(wanted.fingerprint) else {
+            return Taken::Full;
+        };
+        let mut table = shard.lock();
+        let limit = wanted.limit.unwrap_or(u64::MAX);
+        let known = table.pair(resource, wanted, self.pairs_max);
+        let held = known.as_ref().map_or(0, |pair| pair.held);
+        let room = u32::try_from(limit.saturating_sub(held)).unwrap_or(u32::MAX);
+        let copies = wanted.max.min(room);
+        if copies < wanted.min {
+            return Taken::Full;
+        }
+        let mut ticket = Ticket {
+            resource: resource.id,
+            fingerprint: wanted.fingerprint,
+            number: 0,
+            summed: false,
+        };
+        if copies == 0 {
+            return Taken::Copies(ticket, 0);
+        }
+        let domain = known.map(|pair| {
+            pair.held = pair.held.saturating_add(u64::from(copies));
+            ticket.summed = true;
+            Arc::clone(&pair.domain)
+        });
+        let recorded = domain.filter(|_| self.has_room() && !table.closed);
+        let Some(domain) = recorded.filter(|_| resource.id != NO_RESOURCE) else {
+            drop(table);
+            self.unrecorded.fetch_add(1, Ordering::Relaxed);
+            return Taken::Copies(ticket, copies);
+        };
+        self.live.fetch_add(1, Ordering::Relaxed);
+        ticket.number = self.write(shard, &mut table, resource.id, None, wanted.at, || {
+            What::Hold { domain, copies }
+        });
+        Taken::Copies(ticket, copies)
+    }
+
+    /// Begins a hold whose copies are not in use yet; none: there is no room on record.
+    pub(crate) fn begin(
+        &self,
+        resource: &Resource,
+        fingerprint: u64,
+        at: Timestamp,
+        seldom: Seldom,
+    ) -> Option<Ticket> {
+        let shard = self.shard(fingerprint)?;
+        let mut table = shard.lock();
+        if !self.has_room() || table.closed || resource.id == NO_RESOURCE {
+            return None;
+        }
+        self.live.fetch_add(1, Ordering::Relaxed);
+        let number = self.write(shard, &mut table, resource.id, None, at, || {
+            What::Seldom(Box::new(seldom))
+        });
+        Some(Ticket {
+            resource: resource.id,
+            fingerprint,
+            number,
+            summed: false,
+        })
+    }
+
+    /// Copies that were granted to a hold that was begun are in use from now on. A seized hold is
+    /// summed nowhere: its shard is not that of its pair.
+    pub(crate) fn sum(&self, resource: &Resource, ticket: &mut Ticket, domain: &str, copies: u32) {
+        let Some(shard) = self.shard(ticket.fingerprint) else {
+            return;
+        };
+        let wanted = Wanted {
+            fingerprint: ticket.fingerprint,
+            domain,
+            max: copies,
+            min: copies,
+            limit: None,
+            at: Timestamp::ZERO,
+        };
+        if let Some(pair) = shard.lock().pair(resource, &wanted, self.pairs_max) {
+            pair.held = pair.held.saturating_add(u64::from(copies));
+            ticket.summed = true;
+        }
+    }
+
+    /// Says something about a hold: `less` copies are in use, and it is over with that, or not.
+    #[inline]
+    pub(crate) fn tell(
+        &self,
+        ticket: Ticket,
+        at: Timestamp,
+        less: u32,
+        over: bool,
+        what: impl FnOnce() -> What,
+    ) {
+        let Some(shard) = self.shard(ticket.fingerprint) else {
+            return;
+        };
+        let mut table = shard.lock();
+        if ticket.summed
+            && less != 0
+            && let Some(pair) = table.pairs.get_mut(&ticket.fingerprint)
+        {
+            pair.held = pair.held.saturating_sub(u64::from(less));
+        }
+        if ticket.number == 0 {
+            return;
+        }
+        if over {
+            self.live.fetch_sub(1, Ordering::Relaxed);
+        }
+        if !table.closed {
+            self.write(
+                shard,
+                &mut table,
+                ticket.resource,
+                Some(ticket.number),
+                at,
+                what,
+            );
+        }
+    }
+
+    /// A few more than the bound may be taken by threads that come at once.
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.live.load(Ordering::Relaxed) < self.holds_max
+    }
+
+    #[inline]
+    fn write(
+        &self,
+        shard: &Shard,
+        table: &mut Table,
+        resource: ResourceId,
+        number: Option<u64>,
+        at: Timestamp,
+        what: impl FnOnce() -> What,
+    ) -> u64 {
+        // Before the stamp: whoever sees the stamp sees this.
+        shard.busy.store(true, Ordering::Relaxed);
+        let order = self.order.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+        let number = number.unwrap_or(order);
+        table.words.push(Told {
+            order,
+            resource,
+            number,
+            at,
+            what: what(),
+        });
+        number
+    }
+
+    /// Hands out every word that was said before this call, in order. By one thread alone.
+    pub(crate) fn sweep(&self, words: &mut Vec<Told>) {
+        let before = words.len();
+        let upto = self.order.load(Ordering::Acquire);
+        for shard in &self.shards {
+            // Only the sweep clears it, and under the lock, so that it is never clear over a word.
+            if !shard.busy.load(Ordering::Relaxed) {
+                continue;
+            }
+            let mut table = shard.lock();
+            let ripe = table.words.partition_point(|word| word.order <= upto);
+            words.extend(table.words.drain(..ripe));
+            shard.busy.store(!table.words.is_empty(), Ordering::Relaxed);
+        }
+        if let Some(new) = words.get_mut(before..) {
+            new.sort_unstable_by_key(|word| word.order);
+        }
+    }
+
+    /// From now on nothing is recorded any more; who waits for an answer hears that there is none.
+    pub(crate) fn close(&self) {
+        for shard in &self.shards {
+            let mut table = shard.lock();
+            table.closed = true;
+            table.words = Vec::new();
+        }
+    }
+
+    /// Holds that were granted without being recorded.
+    pub(crate) fn unrecorded(&self) -> u64 {
+        self.unrecorded.load(Ordering::Relaxed)
+    }
+
+    /// Copies that a pair holds in this process.
+    pub(crate) fn held(&self, resource: &Resource, fingerprint: u64, domain: &str) -> u64 {
+        let Some(shard) = self.shard(fingerprint) else {
+            return 0;
+        };
+        let table = shard.lock();
+        let pair = table.pairs.get(&fingerprint);
+        pair.filter(|pair| pair.resource == resource.id && *pair.domain == *domain)
+            .map_or(0, |pair| pair.held)
+    }
+
+    #[inline]
+    fn shard(&self, fingerprint: u64) -> Option<&Shard> {
+        // The high bits: the tables use the low ones.
+        self.shards.get((fingerprint >> 58) as usize % SHARDS)
+    }
+}
+
+impl Shard {
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// The pair's sum. None: there is no room for one, or another pair has its fingerprint.
+    #[inline]
+    fn pair(&mut self, resource: &Resource, wanted: &Wanted<'_>, max: usize) -> Option<&mut Pair> {
+        if !self.pairs.contains_key(&wanted.fingerprint) {
+            self.make_pair(resource, wanted, max);
+        }
+        self.pairs
+            .get_mut(&wanted.fingerprint)
+            .filter(|pair| pair.resource == resource.id && *pair.domain == *wanted.domain)
+    }
+
+    #[cold]
+    fn make_pair(&mut self, resource: &Resource, wanted: &Wanted<'_>, max: usize) {
+        if max <= self.pairs.len() {
+            // All that are idle at once, so that the next ones find room without looking.
+            self.pairs.retain(|_, pair| pair.held != 0);
+        }
+        if self.pairs.len() < max {
+            let pair = Pair {
+                resource: resource.id,
+                domain: wanted.domain.into(),
+                held: 0,
+            };
+            self.pairs.insert(wanted.fingerprint, pair);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "desk_tests.rs"]
+mod tests;

@@ -1,0 +1,199 @@
+//! What the desk promises to calls and to the keeper.
+
+use super::*;
+use crate::resource::Resources;
+
+const AT: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+struct Bench {
+    desk: Desk,
+    resource: Arc<Resource>,
+}
+
+impl Bench {
+    fn new(holds_max: usize) -> Self {
+        let resources = Resources::new(1, 10);
+        Self {
+            desk: Desk::new(holds_max),
+            resource: resources.get("sandbox").0.expect("room"),
+        }
+    }
+
+    fn take(&self, domain: &str, copies: u32, limit: Option<u64>) -> Option<Ticket> {
+        self.take_up_to(domain, copies, copies, limit)
+            .map(|(ticket, _)| ticket)
+    }
+
+    fn take_up_to(
+        &self,
+        domain: &str,
+        min: u32,
+        max: u32,
+        limit: Option<u64>,
+    ) -> Option<(Ticket, u32)> {
+        let wanted = Wanted {
+            fingerprint: self.resource.fingerprint(domain),
+            domain,
+            max,
+            min,
+            limit,
+            at: AT,
+        };
+        match self.desk.take(&self.resource, &wanted) {
+            Taken::Copies(ticket, copies) => Some((ticket, copies)),
+            Taken::Full => None,
+        }
+    }
+
+    fn give(&self, ticket: Ticket, copies: u32, over: bool) {
+        self.desk
+            .tell(ticket, AT, copies, over, || What::Release { copies });
+    }
+
+    fn held(&self, domain: &str) -> u64 {
+        let fingerprint = self.resource.fingerprint(domain);
+        self.desk.held(&self.resource, fingerprint, domain)
+    }
+
+    /// Number and kind of each word.
+    fn sweep(&self) -> Vec<(u64, &'static str)> {
+        let mut words = Vec::new();
+        self.desk.sweep(&mut words);
+        let kind = |what: &What| match what {
+            What::Hold { .. } => "hold",
+            What::Release { .. } => "release",
+            What::Cancel => "cancel",
+            What::Seldom(_) => "seldom",
+        };
+        words
+            .iter()
+            .map(|word| (word.number, kind(&word.what)))
+            .collect()
+    }
+}
+
+#[test]
+fn a_process_takes_no_more_than_a_domain_may_have() {
+    let bench = Bench::new(1 << 10);
+    let three = bench.take("acme", 3, Some(5)).expect("3 of 5");
+    assert_eq!(bench.take("acme", 3, Some(5)), None);
+    assert!(bench.take("beta", 5, Some(5)).is_some(), "another domain");
+    let (_, two) = bench.take_up_to("acme", 1, 4, Some(5)).expect("2 are left");
+    assert_eq!((two, bench.held("acme")), (2, 5));
+    bench.give(three, 2, false);
+    assert_eq!(bench.held("acme"), 3);
+    assert!(bench.take("acme", 2, Some(5)).is_some());
+    assert_eq!(bench.take("acme", 1, Some(5)), None);
+    assert!(bench.take("acme", 1, None).is_some(), "no limit is known");
+}
+
+#[test]
+fn words_come_in_the_order_in_which_they_were_said_whatever_their_shards() {
+    let bench = Bench::new(1 << 12);
+    let mut said = Vec::new();
+    let mut last: Option<Ticket> = None;
+    for n in 0..500 {
+        if let Some(ticket) = last.take() {
+            bench.give(ticket, 1, true);
+            said.push((ticket.number, "release"));
+        }
+        let ticket = bench.take(&format!("d{n}"), 1, None).expect("room");
+        said.push((ticket.number, "hold"));
+        last = Some(ticket);
+    }
+    assert_eq!(bench.sweep(), said);
+    assert_eq!(bench.sweep(), []);
+}
+
+#[test]
+fn a_release_is_swept_before_any_hold_that_came_after_it_on_another_thread() {
+    let bench = Arc::new(Bench::new(HOLDS_MAX));
+    let (sender, receiver) = std::sync::mpsc::channel::<(Ticket, u64)>();
+    const ROUNDS: u64 = 20_000;
+    let other = Arc::clone(&bench);
+    let giver = std::thread::spawn(move || {
+        for (ticket, round) in receiver {
+            other.give(ticket, 1, true);
+            // Only now the next is taken, in another shard.
+            let _ = other.take(&format!("after{}", round % 50), 1, None);
+        }
+    });
+    let taker = {
+        let bench = Arc::clone(&bench);
+        std::thread::spawn(move || {
+            for round in 0..ROUNDS {
+                let domain = format!("before{}", round % 50);
+                let ticket = bench.take(&domain, 1, None).expect("room");
+                sender.send((ticket, round)).expect("the giver lives");
+            }
+        })
+    };
+    let mut numbers = 0;
+    let mut orders = Vec::new();
+    loop {
+        let over = taker.is_finished() && giver.is_finished();
+        let mut words = Vec::new();
+        bench.desk.sweep(&mut words);
+        numbers += words.len();
+        orders.extend(words.iter().map(|word| word.order));
+        if over && words.is_empty() {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    assert_eq!(numbers as u64, 3 * ROUNDS);
+    assert!(orders.is_sorted(), "across sweeps, too");
+    taker.join().expect("took");
+    giver.join().expect("gave");
+}
+
+#[test]
+fn beyond_the_bound_holds_are_granted_and_counted_and_recorded_ones_always_end() {
+    let bench = Bench::new(1);
+    let first = bench.take("acme", 1, None).expect("on record");
+    let second = bench.take("acme", 1, None).expect("granted all the same");
+    assert_ne!(first.number, 0);
+    assert_eq!((second.number, bench.desk.unrecorded()), (0, 1));
+    assert_eq!(bench.held("acme"), 2);
+    bench.give(second, 1, true);
+    bench.give(first, 1, true);
+    assert_eq!(
+        bench.sweep(),
+        [(first.number, "hold"), (first.number, "release")]
+    );
+    assert_eq!(bench.held("acme"), 0);
+    assert_ne!(bench.take("acme", 1, None).expect("room again").number, 0);
+}
+
+#[test]
+fn pairs_that_are_idle_make_room_for_others() {
+    let bench = Bench::new(SHARDS);
+    for n in 0..10_000 {
+        let ticket = bench.take(&format!("d{n}"), 1, Some(1)).expect("granted");
+        bench.give(ticket, 1, true);
+        bench.sweep();
+    }
+    let pairs: usize = bench
+        .desk
+        .shards
+        .iter()
+        .map(|shard| shard.lock().pairs.len())
+        .sum();
+    assert!(pairs <= SHARDS, "{pairs}");
+    assert_eq!(bench.desk.unrecorded(), 0);
+}
+
+#[test]
+fn after_the_end_nothing_is_recorded_and_nobody_waits() {
+    let bench = Bench::new(1 << 10);
+    let ticket = bench.take("acme", 2, None).expect("granted");
+    let (answer, mut word) = tokio::sync::oneshot::channel();
+    bench.desk.tell(ticket, AT, 0, false, || {
+        What::Seldom(Box::new(Seldom::Watch { answer }))
+    });
+    bench.desk.close();
+    assert!(word.try_recv().is_err());
+    bench.give(ticket, 2, true);
+    assert_eq!(bench.sweep(), []);
+    assert_eq!(bench.take("acme", 1, None).expect("granted").number, 0);
+}

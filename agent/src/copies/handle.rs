@@ -1,0 +1,364 @@
+//! The handle by which a service asks for copies.
+//!
+//! ```text
+//! fingerprint, filter word, flags, desk         taken: nothing else is touched
+//!                 └ exact list, groups, clock   refused
+//! ```
+//!
+//! Knows nothing of networks. What stays true: no call but those that say so waits, and none takes a
+//! lock that the network could hold up.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tollgate_shared::names::admit_domain;
+use tollgate_shared::time::Span;
+
+use super::desk::{Taken, Wanted};
+use super::errors::{Misuse, ReserveError};
+use super::hold::Hold;
+use crate::answer::{Cause, Denied};
+use crate::deny::Refusal;
+use crate::rate::is_ordinary;
+use crate::recorder::{Event, Happened};
+use crate::resource::{GROUPS, GUARDED, IGNORED, OF_RATE, REFUSED, Resource, STRICT, WHOLE};
+use crate::shared::Shared;
+use crate::sight;
+use crate::stats::Counters;
+use crate::waiting::Backoff;
+
+/// What a call looks into before it takes.
+const ATTENTION: u32 = WHOLE | REFUSED | GROUPS | OF_RATE | STRICT;
+
+/// A copy-limited resource. Cheap to clone; one for each resource is kept in a service's state.
+#[derive(Clone)]
+pub struct Copies {
+    pub(super) inner: Arc<Inner>,
+}
+
+/// What handles and holds share.
+pub(super) struct Inner {
+    pub(super) resource: Arc<Resource>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// How many copies a call wants.
+#[derive(Clone, Copy, Debug)]
+struct Want {
+    max: u32,
+    min: u32,
+}
+
+impl fmt::Debug for Copies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Copies")
+            .field("resource", &self.inner.resource.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Copies {
+    pub(crate) fn new(resource: Arc<Resource>, shared: Arc<Shared>) -> Self {
+        Self {
+            inner: Arc::new(Inner { resource, shared }),
+        }
+    }
+
+    /// The resource's name.
+    pub fn resource(&self) -> &str {
+        &self.inner.resource.name
+    }
+
+    /// Takes `copies` for `domain` now, if no limit is known to be reached: none that the aggregators
+    /// said is full (of the domain, a group of it, or the resource), and not the domain's own by what
+    /// this process holds of it alone.
+    ///
+    /// Two short looks into memory: takes no lock that a network could hold, makes no system call,
+    /// allocates nothing once the pair is known, and never waits. What was taken is counted in the
+    /// background, and given back when the hold is dropped, on whatever thread. It may turn out to
+    /// have been too much: see [`Hold::confirmed`]. A [`Copies::reserve_confirmed`] costs a round trip
+    /// through the log instead, some milliseconds, and is never too much.
+    ///
+    /// # Errors
+    ///
+    /// [`ReserveError::Denied`] while a limit is reached; [`ReserveError::Misuse`] for no copies, and
+    /// of a resource that is strict or limited by rate.
+    #[inline]
+    pub fn reserve(&self, domain: &str, copies: u32) -> Result<Hold, ReserveError> {
+        if copies == 0 {
+            return Err(Misuse::NoCopies.into());
+        }
+        let want = Want {
+            max: copies,
+            min: copies,
+        };
+        self.take_and_record(domain, want)
+    }
+
+    /// Takes as many copies as may be, at least the start of `copies`; see [`Copies::reserve`]. While
+    /// nobody is heard it takes the least, and while a limit is reached none, where the start is 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`Copies::reserve`]; and [`Misuse::MinAboveMax`].
+    pub fn reserve_up_to(
+        &self,
+        domain: &str,
+        copies: RangeInclusive<u32>,
+    ) -> Result<Hold, ReserveError> {
+        let (min, max) = copies.into_inner();
+        if max < min {
+            return Err(Misuse::MinAboveMax { min, max }.into());
+        }
+        if max == 0 {
+            return Err(Misuse::NoCopies.into());
+        }
+        self.take_and_record(domain, Want { max, min })
+    }
+
+    /// Waits until `copies` can be taken, at most `max_wait`, and takes them. Tries again and again,
+    /// ever more slowly up to a second, each time a quarter more or less, so that those who wait for
+    /// one domain do not come at once. Needs no runtime of any kind.
+    ///
+    /// # Errors
+    ///
+    /// The last refusal; at once where waiting helps nothing.
+    pub async fn until_ready(
+        &self,
+        domain: &str,
+        copies: u32,
+        max_wait: Duration,
+    ) -> Result<Hold, ReserveError> {
+        if copies == 0 {
+            return Err(Misuse::NoCopies.into());
+        }
+        let want = Want {
+            max: copies,
+            min: copies,
+        };
+        let domain = admit_domain(domain).into_owned();
+        let shared = &self.inner.shared;
+        let until = shared.clock.read().plus(Span::from_std(max_wait));
+        let mut backoff = Backoff::new();
+        loop {
+            let denied = match self.take(&domain, want) {
+                Err(ReserveError::Denied(denied)) => denied,
+                taken => return taken,
+            };
+            let left = until.since(shared.clock.read());
+            let wait = backoff
+                .next(&denied)
+                .filter(|wait| wait.at_least <= left && left != Span::ZERO);
+            let Some(wait) = wait.filter(|_| !shared.has_ended()) else {
+                self.record_refused(&domain, copies, &denied);
+                return Err(denied.into());
+            };
+            let wake = shared.clock.read().plus(wait.chosen.min(left));
+            while shared.clock.read() < wake && !shared.has_ended() {
+                shared.timer.sleep(wake.since(shared.clock.read())).await;
+            }
+        }
+    }
+
+    /// Copies that this process holds for a domain.
+    pub fn held(&self, domain: &str) -> u64 {
+        let domain = admit_domain(domain);
+        let resource = &self.inner.resource;
+        let fingerprint = resource.fingerprint(&domain);
+        self.inner.shared.desk.held(resource, fingerprint, &domain)
+    }
+
+    /// What [`Copies::reserve`] of one copy would be refused for now. Takes and records nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Copies::reserve`].
+    pub fn peek(&self, domain: &str) -> Result<(), ReserveError> {
+        let domain = admit_domain(domain);
+        let resource = &self.inner.resource;
+        let fingerprint = resource.fingerprint(&domain);
+        let refused = self.look(fingerprint, &domain)?;
+        let full = resource
+            .copies_limit()
+            .is_some_and(|limit| limit <= self.held(&domain));
+        match refused {
+            Some(denied) => Err(denied.into()),
+            None if full && !self.lets_all_through() => Err(self.full().into()),
+            None => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn take_and_record(&self, domain: &str, want: Want) -> Result<Hold, ReserveError> {
+        if !is_ordinary(domain) {
+            return self.take_and_record_renamed(domain, want);
+        }
+        let taken = self.take(domain, want);
+        match &taken {
+            Err(ReserveError::Denied(denied)) => self.record_refused(domain, want.max, denied),
+            Ok(_) | Err(_) => return taken,
+        }
+        if want.min == 0 {
+            return Ok(Hold::of_nothing(Arc::clone(&self.inner)));
+        }
+        taken
+    }
+
+    #[cold]
+    fn take_and_record_renamed(&self, domain: &str, want: Want) -> Result<Hold, ReserveError> {
+        self.take_and_record(&admit_domain(domain), want)
+    }
+
+    /// Takes, and records no refusal.
+    #[inline]
+    fn take(&self, domain: &str, want: Want) -> Result<Hold, ReserveError> {
+        let Inner { resource, shared } = &*self.inner;
+        let fingerprint = resource.fingerprint(domain);
+        if shared.view.maybe(fingerprint)
+            || resource.flags() & ATTENTION != 0
+            || shared.sight.copies_state() != sight::ALL
+        {
+            return self.take_attentively(fingerprint, domain, want);
+        }
+        self.take_up_to(fingerprint, domain, want, resource.copies_limit())
+    }
+
+    #[inline]
+    fn take_up_to(
+        &self,
+        fingerprint: u64,
+        domain: &str,
+        want: Want,
+        limit: Option<u64>,
+    ) -> Result<Hold, ReserveError> {
+        let Inner { resource, shared } = &*self.inner;
+        let wanted = Wanted {
+            fingerprint,
+            domain,
+            max: want.max,
+            min: want.min,
+            limit,
+            at: shared.clock.cached_wall(),
+        };
+        match shared.desk.take(resource, &wanted) {
+            Taken::Copies(ticket, copies) => {
+                Ok(Hold::new(Arc::clone(&self.inner), ticket, copies, false))
+            }
+            Taken::Full if limit.is_some() && self.lets_all_through() => {
+                Counters::add(&shared.counters.kill_switch_grants, 1);
+                self.take_up_to(fingerprint, domain, want, None)
+            }
+            Taken::Full => Err(self.full().into()),
+        }
+    }
+
+    #[inline(never)]
+    fn take_attentively(
+        &self,
+        fingerprint: u64,
+        domain: &str,
+        want: Want,
+    ) -> Result<Hold, ReserveError> {
+        let Inner { resource, shared } = &*self.inner;
+        if resource.flags() & STRICT != 0 {
+            return Err(Misuse::Strict.into());
+        }
+        if let Some(denied) = self.look(fingerprint, domain)? {
+            if !self.lets_all_through() {
+                return Err(denied.into());
+            }
+            Counters::add(&shared.counters.kill_switch_grants, 1);
+        }
+        if !self.is_blind() {
+            return self.take_up_to(fingerprint, domain, want, resource.copies_limit());
+        }
+        let least = Want {
+            max: want.min.max(1).min(want.max),
+            min: want.min,
+        };
+        self.pass_blind(fingerprint, least.max)?;
+        self.take_up_to(fingerprint, domain, least, None)
+    }
+
+    /// Whether the blind policy lets copies through.
+    pub(super) fn pass_blind(&self, fingerprint: u64, copies: u32) -> Result<(), Denied> {
+        let Inner { resource, shared } = &*self.inner;
+        if resource.flags() & GUARDED == 0 {
+            return Ok(());
+        }
+        match resource.passes_blind(fingerprint, copies, shared.clock.cached()) {
+            Err(wait) if !self.lets_all_through() => Err(Denied::by_policy(Cause::Blind, wait)),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Takes copies whatever the limits say, for whom a blind policy let through.
+    pub(super) fn take_anyhow(&self, fingerprint: u64, domain: &str, copies: u32) -> Option<Hold> {
+        let want = Want {
+            max: copies,
+            min: copies,
+        };
+        self.take_up_to(fingerprint, domain, want, None).ok()
+    }
+
+    /// What is known against a domain's use.
+    pub(super) fn look(&self, fingerprint: u64, domain: &str) -> Result<Option<Denied>, Misuse> {
+        let Inner { resource, shared } = &*self.inner;
+        let flags = resource.flags();
+        if flags & OF_RATE != 0 {
+            return Err(Misuse::NotCopies);
+        }
+        let clock = || shared.clock.read();
+        let mut refusal: Option<Refusal> =
+            shared.view.refusal(resource, fingerprint, domain, clock);
+        if refusal.is_none() && flags & GROUPS != 0 {
+            refusal = resource
+                .groups_of(domain)
+                .iter()
+                .find_map(|group| shared.view.group(resource, group, clock));
+        }
+        if refusal.is_none() && flags & WHOLE != 0 {
+            refusal = shared.view.whole(resource, clock);
+        }
+        if let Some(refusal) = refusal {
+            return Ok(Some(Denied::of_refusal(&refusal)));
+        }
+        let unconfigured = flags & REFUSED != 0 && !self.is_blind();
+        Ok(unconfigured.then(|| Denied::by_policy(Cause::Unconfigured, Span::MAX)))
+    }
+
+    /// Refused by what this process holds itself.
+    fn full(&self) -> Denied {
+        Denied::of_own_holds(self.inner.resource.copies_limit().unwrap_or_default())
+    }
+
+    /// Whether denials are grants.
+    pub(super) fn lets_all_through(&self) -> bool {
+        let Inner { resource, shared } = &*self.inner;
+        resource.flags() & IGNORED != 0 || shared.kill_switch.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_blind(&self) -> bool {
+        let Inner { resource, shared } = &*self.inner;
+        shared
+            .sight
+            .is_blind_of_copies(&resource.name, shared.clock.cached())
+    }
+
+    pub(super) fn record_refused(&self, domain: &str, copies: u32, denied: &Denied) {
+        let Inner { resource, shared } = &*self.inner;
+        shared.recorder.record(&Event {
+            resource: resource.id,
+            domain,
+            at: shared.clock.cached_wall(),
+            happened: Happened::Refused {
+                copies,
+                cause: denied.cause(),
+                place: denied.code().map(|code| code.place),
+            },
+        });
+    }
+}

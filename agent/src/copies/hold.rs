@@ -1,0 +1,254 @@
+//! A hold: copies in use, given back when it is dropped.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tollgate_shared::holdings::TransferId;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::verdict::{EndedBy, Why};
+
+use super::desk::Ticket;
+use super::errors::HoldFault;
+use super::handle::Inner;
+use super::news::FullScope;
+use super::told::{Seldom, What, Word};
+
+/// Copies in use. Dropping it gives them back: on any thread, without waiting, and never with a panic.
+/// It may be kept across awaits.
+#[must_use = "its copies are given back when it is dropped"]
+pub struct Hold {
+    inner: Arc<Inner>,
+    ticket: Ticket,
+    copies: u32,
+    granted: bool,
+}
+
+/// What the aggregators say of a hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Confirmation {
+    /// It counts, and an in-line limiter would have granted it.
+    Confirmed,
+    /// It counts, but so many of its copies were too many.
+    Excess {
+        /// So many.
+        copies: u32,
+        /// The scope that was full, where it is known.
+        scope: Option<FullScope>,
+    },
+    /// It is over, without its holder's doing.
+    Ended(EndedBy),
+    /// It does not count.
+    Uncounted(Why),
+    /// Nobody will say: it is not on record, or over, or the agent has ended.
+    Unknown,
+}
+
+/// Why a hold is to be given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Revoked {
+    /// So many of its copies were too many, and the resource asks for them back (`on_excess`).
+    GiveBack {
+        /// So many.
+        copies: u32,
+        /// The scope that was full, where it is known.
+        scope: Option<FullScope>,
+    },
+    /// It was ended, by its age or an operator; what is in use still is more than counts.
+    Ended(EndedBy),
+    /// It does not count.
+    Uncounted(Why),
+    /// The agent has ended: what it held was given back.
+    AgentEnded,
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold")
+            .field("resource", &self.inner.resource.name)
+            .field("number", &self.ticket.number)
+            .field("copies", &self.copies)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Hold {
+    pub(super) fn new(inner: Arc<Inner>, ticket: Ticket, copies: u32, granted: bool) -> Self {
+        Self {
+            inner,
+            ticket,
+            copies,
+            granted,
+        }
+    }
+
+    pub(super) fn of_nothing(inner: Arc<Inner>) -> Self {
+        let ticket = Ticket::default();
+        Self::new(inner, ticket, 0, false)
+    }
+
+    /// The copies that it has.
+    pub fn copies(&self) -> u32 {
+        self.copies
+    }
+
+    /// The resource's name.
+    pub fn resource(&self) -> &str {
+        &self.inner.resource.name
+    }
+
+    /// Its number: with the resource and the agent's name and epoch it is known everywhere. None where
+    /// it is not on record: see [`crate::Stats::holds_unrecorded`].
+    pub fn number(&self) -> Option<u64> {
+        (self.ticket.number != 0).then_some(self.ticket.number)
+    }
+
+    /// Gives back so many of its copies.
+    ///
+    /// # Errors
+    ///
+    /// [`HoldFault`], and nothing has changed, for none and for more than it has.
+    pub fn release(&mut self, copies: u32) -> Result<(), HoldFault> {
+        self.lessen(copies)?;
+        self.tell(copies, self.copies == 0, || What::Release { copies });
+        Ok(())
+    }
+
+    /// Moves so many of its copies to the staging area, where they still count, for `ttl` at most:
+    /// whoever brings the id, in whatever process, has them ([`crate::Copies::seize`]).
+    ///
+    /// # Errors
+    ///
+    /// [`HoldFault`], and nothing has changed, for none, for more than it has, and of a hold that is
+    /// not on record.
+    pub fn transfer(&mut self, copies: u32, ttl: Duration) -> Result<TransferId, HoldFault> {
+        if self.ticket.number == 0 && copies != 0 && copies <= self.copies {
+            return Err(HoldFault::Unrecorded);
+        }
+        self.lessen(copies)?;
+        let to = TransferId(rand::random());
+        let ttl = Span::from_std(ttl);
+        self.tell(copies, self.copies == 0, || {
+            What::Seldom(Box::new(Seldom::Transfer { copies, to, ttl }))
+        });
+        Ok(to)
+    }
+
+    fn lessen(&mut self, by: u32) -> Result<(), HoldFault> {
+        if by == 0 {
+            return Err(HoldFault::NoCopies);
+        }
+        let too_many = HoldFault::TooMany {
+            asked: by,
+            held: self.copies,
+        };
+        self.copies = self.copies.checked_sub(by).ok_or(too_many)?;
+        Ok(())
+    }
+
+    /// Waits for the aggregators' word on it; for as long as it takes while nobody is heard. Needs no
+    /// runtime of any kind.
+    pub async fn confirmed(&self) -> Confirmation {
+        if self.granted {
+            return Confirmation::Confirmed;
+        }
+        match self.ask(|answer| Seldom::Confirm { answer }).await {
+            None => Confirmation::Unknown,
+            Some(Word::Confirmed) => Confirmation::Confirmed,
+            Some(Word::Excess(copies, scope)) => Confirmation::Excess {
+                copies,
+                scope: scope.map(FullScope::from),
+            },
+            Some(Word::Ended(by)) => Confirmation::Ended(by),
+            Some(Word::Uncounted(_, why)) => Confirmation::Uncounted(why),
+        }
+    }
+
+    /// Waits until it is to be given up; perhaps for ever. [`crate::AgentBuilder::on_hold`] tells the
+    /// same of all holds.
+    pub async fn revoked(&self) -> Revoked {
+        if self.ticket.number == 0 {
+            // Nobody knows of it.
+            return std::future::pending().await;
+        }
+        match self.ask(|answer| Seldom::Watch { answer }).await {
+            None | Some(Word::Confirmed) => Revoked::AgentEnded,
+            Some(Word::Excess(copies, scope)) => Revoked::GiveBack {
+                copies,
+                scope: scope.map(FullScope::from),
+            },
+            Some(Word::Ended(by)) => Revoked::Ended(by),
+            Some(Word::Uncounted(_, why)) => Revoked::Uncounted(why),
+        }
+    }
+
+    async fn ask(&self, question: impl FnOnce(oneshot::Sender<Word>) -> Seldom) -> Option<Word> {
+        if self.ticket.number == 0 || self.copies == 0 {
+            return None;
+        }
+        let (answer, word) = oneshot::channel();
+        self.tell(0, false, || What::Seldom(Box::new(question(answer))));
+        word.await.ok()
+    }
+
+    #[inline]
+    fn tell(&self, less: u32, over: bool, what: impl FnOnce() -> What) {
+        let shared = &self.inner.shared;
+        shared
+            .desk
+            .tell(self.ticket, shared.clock.cached_wall(), less, over, what);
+    }
+}
+
+impl Drop for Hold {
+    #[inline]
+    fn drop(&mut self) {
+        let copies = self.copies;
+        if copies != 0 {
+            self.tell(copies, true, || What::Release { copies });
+        }
+    }
+}
+
+/// A hold whose verdict is awaited; dropped before it came, it is cancelled.
+pub(super) struct Pending {
+    inner: Arc<Inner>,
+    ticket: Ticket,
+    over: bool,
+}
+
+impl Pending {
+    pub(super) fn new(inner: Arc<Inner>, ticket: Ticket) -> Self {
+        Self {
+            inner,
+            ticket,
+            over: false,
+        }
+    }
+
+    /// Its copies are granted.
+    pub(super) fn granted(mut self, domain: &str, copies: u32, sums: bool) -> Hold {
+        self.over = true;
+        let inner = Arc::clone(&self.inner);
+        if sums {
+            inner
+                .shared
+                .desk
+                .sum(&inner.resource, &mut self.ticket, domain, copies);
+        }
+        Hold::new(inner, self.ticket, copies, true)
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.over {
+            let shared = &self.inner.shared;
+            let at = shared.clock.cached_wall();
+            shared.desk.tell(self.ticket, at, 0, true, || What::Cancel);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Beats: what a partition is told of everything that is held of its resources.
+//!
+//! A digest mostly; a list first, every ten seconds, and after whatever may have been lost. What does
+//! not fit into one record is cut, into records that stand by themselves.
+
+use std::sync::Arc;
+
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::beat::BeatHead;
+
+use super::Keeper;
+use super::cargo::{BeatCargo, BeatHold, BeatPart, BeatSays};
+use super::table::{Held, Kept};
+use crate::clock::Mono;
+use crate::courier::Cargo;
+use crate::stats::Counters;
+
+/// How often everything is listed: what a lost release keeps at most, while the agent beats.
+const LIST_EVERY: Span = Span::from_secs(10);
+
+/// How long a verdict may take before it is asked for.
+const ASK_AFTER: Span = Span::from_secs(1);
+
+/// Holds that one beat asks about, of each resource; more are asked about by the next.
+const ASKED_MAX: usize = 1_024;
+
+/// Awaited verdicts that go with a digest, of each resource; more are awaited by the next beat.
+const AWAITING_MAX: usize = 16_384;
+
+/// Bytes of one part, and of one record: a message may have a million.
+const PART_BYTES: usize = 200_000;
+const RECORD_BYTES: usize = 500_000;
+
+/// Resources of one record; names of the greatest length are a fourth of a message.
+pub(super) const RESOURCES_MAX: usize = 1_000;
+
+impl Keeper {
+    /// The least of what the resources of a partition ask for.
+    pub(super) fn beat_every(&self, partition: u32) -> Span {
+        let of_it = self.held.values().filter(|one| one.partition == partition);
+        of_it
+            .map(Held::beat_every)
+            .min()
+            .unwrap_or(Span::from_millis(500))
+    }
+
+    /// Sends a beat, if it is time for one and nothing waits before it.
+    pub(super) fn beat_if_due(&mut self, partition: u32, now: Mono, out: &mut Vec<Cargo>) {
+        let due = self.lanes.get(&partition).is_some_and(|lane| {
+            lane.operations.is_empty() && lane.beat_at.is_some_and(|at| at <= now)
+        });
+        if !due {
+            return;
+        }
+        let of_it = |held: &&mut Held| held.partition == partition;
+        let holds = self
+            .held
+            .values_mut()
+            .filter(of_it)
+            .any(|one| !one.holds.is_empty());
+        let every = self.beat_every(partition);
+        let Some(lane) = self.lanes.get_mut(&partition) else {
+            return;
+        };
+        let owed = std::mem::take(&mut lane.owed);
+        lane.beat_at = holds.then(|| now.plus(every));
+        if !holds && !owed {
+            return;
+        }
+        lane.used = true;
+        let parts: Vec<BeatPart> = self
+            .held
+            .values_mut()
+            .filter(of_it)
+            .flat_map(|held| held.parts(now))
+            .collect();
+        Counters::add(&self.counters.beats, 1);
+        out.extend(records(partition, self.origin.replaces, parts));
+    }
+}
+
+/// Packs parts into records.
+fn records(partition: u32, replaces: Option<u128>, parts: Vec<BeatPart>) -> Vec<Cargo> {
+    let mut records: Vec<BeatCargo> = Vec::new();
+    let mut bytes = 0;
+    for part in parts {
+        let size = part.bytes();
+        match records.last_mut() {
+            Some(record) if bytes + size <= RECORD_BYTES && record.parts.len() < RESOURCES_MAX => {
+                bytes += size;
+                record.parts.push(part);
+            }
+            _ => {
+                bytes = size;
+                records.push(BeatCargo {
+                    partition,
+                    parts: vec![part],
+                    ..BeatCargo::default()
+                });
+            }
+        }
+    }
+    if records.is_empty() {
+        records.push(BeatCargo {
+            partition,
+            ..BeatCargo::default()
+        });
+    }
+    // Every resource that was ever used is named, so that nothing is left to what is not.
+    let more = 1 < records.len();
+    for record in &mut records {
+        record.head = BeatHead {
+            replaces,
+            more,
+            last: false,
+        };
+    }
+    records.into_iter().map(Cargo::Beat).collect()
+}
+
+impl Held {
+    /// What a beat says of the resource; as much as a list takes, or a digest.
+    fn parts(&mut self, now: Mono) -> Vec<BeatPart> {
+        let list = self.list_wanted || self.listed.is_none_or(|last| LIST_EVERY <= now.since(last));
+        let mut part = self.part(BeatSays::Digest(self.digest));
+        if !list {
+            for (number, kept) in &self.holds {
+                if !kept.in_use() && part.awaiting.len() < AWAITING_MAX {
+                    part.awaiting.push(*number);
+                }
+                part.ask_if_silent(*number, kept, now);
+            }
+            return vec![part];
+        }
+        (self.list_wanted, self.listed) = (false, Some(now));
+        let mut parts = Vec::new();
+        let mut from = 0;
+        let mut listed = Vec::new();
+        let mut bytes = 0;
+        for (number, kept) in &self.holds {
+            if PART_BYTES <= bytes && from < *number {
+                // Up to the number before this one; there is one, since something was listed.
+                let upto = number.saturating_sub(1);
+                let says = BeatSays::List {
+                    from,
+                    upto,
+                    listed: std::mem::take(&mut listed),
+                };
+                let next = self.part(BeatSays::Digest(self.digest));
+                parts.push(std::mem::replace(&mut part, next).with(says));
+                (from, bytes) = (*number, 0);
+            }
+            if kept.in_use() {
+                let hold = kept.listed(*number);
+                bytes += hold.bytes();
+                listed.push(hold);
+                part.ask_if_silent(*number, kept, now);
+            } else {
+                bytes += 9;
+                part.awaiting.push(*number);
+            }
+        }
+        parts.push(part.with(BeatSays::List {
+            from,
+            upto: u64::MAX,
+            listed,
+        }));
+        parts
+    }
+
+    fn part(&self, says: BeatSays) -> BeatPart {
+        BeatPart {
+            name: Arc::clone(&self.resource.name),
+            awaiting: Vec::new(),
+            asked: Vec::new(),
+            says,
+        }
+    }
+}
+
+impl BeatPart {
+    fn with(self, says: BeatSays) -> Self {
+        Self { says, ..self }
+    }
+
+    fn ask_if_silent(&mut self, number: u64, kept: &Kept, now: Mono) {
+        let silent = kept.in_use() && kept.said.is_none() && ASK_AFTER <= now.since(kept.since);
+        if silent && self.asked.len() < ASKED_MAX {
+            self.asked.push(number);
+        }
+    }
+}
+
+impl Kept {
+    fn listed(&self, number: u64) -> BeatHold {
+        BeatHold {
+            number,
+            domain: Arc::clone(&self.domain),
+            copies: self.copies,
+            start: self.start,
+            strict: self.strict,
+            seized: self.seized,
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! What the keeper sends: operations and beats, owned until a courier writes them as records.
+//!
+//! Ages are written against the instant of the first sending, so nothing is encoded before. Knows
+//! nothing of holdings.
+
+use std::sync::Arc;
+
+use tollgate_shared::holdings::{Holdings, TransferId};
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::beat::{BeatHead, Holds, Listed, Part, write_beat};
+use tollgate_shared::wire::hits::Sender;
+use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
+
+use crate::resource::ResourceId;
+
+/// An operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Operation {
+    pub(crate) resource: ResourceId,
+    pub(crate) number: u64,
+    pub(crate) at: Timestamp,
+    pub(crate) act: Act,
+}
+
+/// What an operation does; as the wire has it, but owned.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    Reserve {
+        domain: Arc<str>,
+        copies: u32,
+        min: u32,
+    },
+    Hold {
+        domain: Arc<str>,
+        copies: u32,
+    },
+    Release {
+        copies: u32,
+    },
+    Transfer {
+        copies: u32,
+        to: TransferId,
+        ttl: Span,
+    },
+    Seize {
+        from: TransferId,
+    },
+    Cancel,
+}
+
+impl Operation {
+    /// About as many bytes as it takes in a record.
+    pub(super) fn bytes(&self) -> usize {
+        64 + match &self.act {
+            Act::Reserve { domain, .. } | Act::Hold { domain, .. } => domain.len(),
+            _ => 0,
+        }
+    }
+
+    fn does(&self) -> Does<'_> {
+        match &self.act {
+            Act::Reserve {
+                domain,
+                copies,
+                min,
+            } => Does::Reserve {
+                domain,
+                copies: *copies,
+                min: *min,
+            },
+            Act::Hold { domain, copies } => Does::Hold {
+                domain,
+                copies: *copies,
+            },
+            Act::Release { copies } => Does::Release { copies: *copies },
+            Act::Transfer { copies, to, ttl } => Does::Transfer {
+                copies: *copies,
+                to: *to,
+                ttl: *ttl,
+            },
+            Act::Seize { from } => Does::Seize { from: *from },
+            Act::Cancel => Does::Cancel,
+        }
+    }
+}
+
+/// Operations for one partition.
+#[derive(Debug, Default)]
+pub(crate) struct HoldsCargo {
+    pub(crate) partition: u32,
+    resources: Vec<(ResourceId, Arc<str>)>,
+    operations: Vec<(u32, Operation)>,
+    bytes: usize,
+}
+
+impl HoldsCargo {
+    pub(super) fn new(partition: u32) -> Self {
+        Self {
+            partition,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn push(&mut self, name: &Arc<str>, operation: Operation) {
+        let known = self
+            .resources
+            .iter()
+            .rposition(|(id, _)| *id == operation.resource);
+        let index = known.unwrap_or_else(|| {
+            self.resources.push((operation.resource, Arc::clone(name)));
+            self.bytes += name.len() + 4;
+            self.resources.len() - 1
+        });
+        self.bytes += operation.bytes();
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        self.operations.push((index, operation));
+    }
+
+    /// How many resources it names.
+    pub(super) fn resources(&self) -> usize {
+        self.resources.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn operations(&self) -> impl Iterator<Item = &Operation> {
+        self.operations.iter().map(|(_, operation)| operation)
+    }
+
+    /// Writes the record.
+    pub(crate) fn encode(&self, writer: &mut Writer, sender: &Sender<'_>) {
+        let names: Vec<&str> = self.resources.iter().map(|(_, name)| &**name).collect();
+        let ops = self.operations.iter().map(|(index, operation)| HoldOp {
+            resource: *index,
+            number: operation.number,
+            at: operation.at,
+            does: operation.does(),
+        });
+        write_holds(writer, sender, &names, ops);
+    }
+}
+
+/// A beat for one partition.
+#[derive(Debug, Default)]
+pub(crate) struct BeatCargo {
+    pub(crate) partition: u32,
+    pub(super) head: BeatHead,
+    pub(super) parts: Vec<BeatPart>,
+}
+
+/// What a beat says of one resource.
+#[derive(Debug)]
+pub(super) struct BeatPart {
+    pub(super) name: Arc<str>,
+    pub(super) awaiting: Vec<u64>,
+    pub(super) asked: Vec<u64>,
+    pub(super) says: BeatSays,
+}
+
+#[derive(Debug)]
+pub(super) enum BeatSays {
+    Digest(Holdings),
+    List {
+        from: u64,
+        upto: u64,
+        listed: Vec<BeatHold>,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct BeatHold {
+    pub(super) number: u64,
+    pub(super) domain: Arc<str>,
+    pub(super) copies: u32,
+    pub(super) start: Timestamp,
+    pub(super) strict: bool,
+    pub(super) seized: Option<TransferId>,
+}
+
+impl BeatPart {
+    /// About as many bytes as it takes in a record.
+    pub(super) fn bytes(&self) -> usize {
+        let listed: usize = match &self.says {
+            BeatSays::Digest(_) => 0,
+            BeatSays::List { listed, .. } => listed.iter().map(BeatHold::bytes).sum(),
+        };
+        64 + self.name.len() + 9 * (self.awaiting.len() + self.asked.len()) + listed
+    }
+}
+
+impl BeatHold {
+    pub(super) fn bytes(&self) -> usize {
+        64 + self.domain.len()
+    }
+}
+
+impl BeatCargo {
+    /// Writes the record.
+    pub(crate) fn encode(&self, writer: &mut Writer, sender: &Sender<'_>) {
+        // A resource whose list was cut stands in several parts, and is named once.
+        let mut names: Vec<&str> = Vec::new();
+        let mut indices = Vec::new();
+        for part in &self.parts {
+            if names.last() != Some(&&*part.name) {
+                names.push(&part.name);
+            }
+            indices.push(u32::try_from(names.len() - 1).unwrap_or(u32::MAX));
+        }
+        let lists: Vec<Vec<Listed<'_>>> = self.parts.iter().map(BeatPart::listed).collect();
+        let parts: Vec<Part<'_>> = self
+            .parts
+            .iter()
+            .zip(&lists)
+            .zip(indices)
+            .map(|((part, listed), resource)| Part {
+                resource,
+                awaiting: &part.awaiting,
+                asked: &part.asked,
+                holds: match part.says {
+                    BeatSays::Digest(digest) => Holds::Digest(digest),
+                    BeatSays::List { from, upto, .. } => Holds::List { from, upto, listed },
+                },
+            })
+            .collect();
+        write_beat(writer, sender, &names, self.head, &parts);
+    }
+}
+
+impl BeatPart {
+    fn listed(&self) -> Vec<Listed<'_>> {
+        let BeatSays::List { listed, .. } = &self.says else {
+            return Vec::new();
+        };
+        listed
+            .iter()
+            .map(|hold| Listed {
+                number: hold.number,
+                domain: &hold.domain,
+                copies: hold.copies,
+                start: hold.start,
+                strict: hold.strict,
+                seized: hold.seized,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,416 @@
+//! The keeper of holdings: what this agent holds, and everything that is said about it in the log.
+//!
+//! ```text
+//! hold 7      operation in the next record; listed or in the digest of every beat from then on
+//! reserve 8   operation; named as awaited by every beat until its verdict comes
+//! release 7   operation; in no beat any more, so that a lost one is healed by the next list
+//! ```
+//!
+//! Operations of a partition leave in the order in which they were done, and a beat leaves only when
+//! no operation waits before it: so a beat is true at its sequence. While the log takes nothing no
+//! beats pile up. A record that was sent again or refused may have been overtaken, and what is
+//! overtaken is never applied: all is listed soon after.
+//!
+//! A state machine: it knows no socket and no clock. What stays true: a number is told once and
+//! never anew; operations that wait are bounded, and at the bound the next list says it all.
+
+mod beats;
+mod cargo;
+mod table;
+mod verdicts;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tollgate_shared::names::partition_of_resource;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::beat::BeatHead;
+
+use cargo::{Act, Operation};
+pub(crate) use cargo::{BeatCargo, HoldsCargo};
+use table::{Held, Kept, Stands};
+
+use super::news::OnHold;
+use super::told::{Answer, Seldom, Told, What, Word};
+use crate::clock::Mono;
+use crate::courier::Cargo;
+use crate::resource::{Resource, ResourceId, Resources};
+use crate::stats::Counters;
+
+/// Operations that may wait for the log in one partition: some megabytes.
+const OPERATIONS_MAX: usize = 65_536;
+
+/// Bytes of a record of operations, as of one of hits.
+const RECORD_BYTES: usize = 64 * 1024;
+
+/// Records of operations and beats under way in a partition with which more are still sent.
+const EAGER: usize = 4;
+
+/// How soon a list follows what may have been lost: not at once, since more may be lost with it.
+const HEAL_AFTER: Span = Span::from_millis(100);
+
+/// Where an agent comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) epoch: u128,
+    /// The epoch of the same agent before it, if that is known.
+    pub(crate) replaces: Option<u128>,
+}
+
+/// The keeper of one agent's holdings.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    origin: Origin,
+    resources: Arc<Resources>,
+    counters: Arc<Counters>,
+    on_hold: Option<OnHold>,
+    /// 0: not known yet.
+    partitions: u32,
+    held: BTreeMap<ResourceId, Held>,
+    lanes: BTreeMap<u32, Lane>,
+}
+
+/// One partition.
+#[derive(Debug, Default)]
+struct Lane {
+    operations: VecDeque<Operation>,
+    /// When the next beat is due; none: nothing is held, and nothing is owed.
+    beat_at: Option<Mono>,
+    /// A beat is due although nothing is held.
+    owed: bool,
+    /// Anything was ever sent there.
+    used: bool,
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        origin: Origin,
+        resources: Arc<Resources>,
+        counters: Arc<Counters>,
+        on_hold: Option<OnHold>,
+    ) -> Self {
+        Self {
+            origin,
+            resources,
+            counters,
+            on_hold,
+            partitions: 0,
+            held: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+        }
+    }
+
+    /// Takes words, in their order.
+    pub(crate) fn take(&mut self, words: Vec<Told>, now: Mono) {
+        Counters::add(&self.counters.hold_operations, words.len() as u64);
+        for word in words {
+            self.take_one(word, now);
+        }
+        self.tell_live();
+    }
+
+    fn tell_live(&self) {
+        let live: usize = self.held.values().map(|held| held.holds.len()).sum();
+        self.counters
+            .holds_live
+            .store(live as u64, Ordering::Relaxed);
+    }
+
+    fn take_one(&mut self, word: Told, now: Mono) {
+        let Some(held) = self.held(word.resource, now) else {
+            return;
+        };
+        let number = word.number;
+        let act = match word.what {
+            What::Hold { domain, copies } => {
+                let kept = Kept {
+                    domain: Arc::clone(&domain),
+                    copies,
+                    start: word.at,
+                    ..Kept::new(Stands::InUse, now)
+                };
+                held.put(number, kept);
+                Act::Hold { domain, copies }
+            }
+            // What was ended, or never counted, has nothing to give back.
+            What::Release { copies } if !held.lessen(number, copies) => return,
+            What::Release { copies } => Act::Release { copies },
+            What::Cancel if held.remove(number).is_none() => return,
+            What::Cancel => Act::Cancel,
+            What::Seldom(seldom) => match Self::take_seldom(held, number, *seldom, word.at, now) {
+                Some(act) => act,
+                None => return,
+            },
+        };
+        let partition = held.partition;
+        let operation = Operation {
+            resource: word.resource,
+            number,
+            at: word.at,
+            act,
+        };
+        self.queue(partition, operation, now);
+    }
+
+    /// What is done seldom, and what the log is told of it.
+    fn take_seldom(
+        held: &mut Held,
+        number: u64,
+        seldom: Seldom,
+        at: tollgate_shared::time::Timestamp,
+        now: Mono,
+    ) -> Option<Act> {
+        match seldom {
+            Seldom::Reserve {
+                domain,
+                copies,
+                answer,
+            } => {
+                let kept = Kept {
+                    domain: Arc::clone(&domain),
+                    copies,
+                    start: at,
+                    strict: true,
+                    ..Kept::new(Stands::Awaited(answer), now)
+                };
+                held.put(number, kept);
+                Some(Act::Reserve {
+                    domain,
+                    copies,
+                    min: copies,
+                })
+            }
+            Seldom::Seize { from, answer } => {
+                let kept = Kept {
+                    start: at,
+                    seized: Some(from),
+                    ..Kept::new(Stands::Awaited(answer), now)
+                };
+                held.put(number, kept);
+                Some(Act::Seize { from })
+            }
+            Seldom::Transfer { copies, to, ttl } => held
+                .lessen(number, copies)
+                .then_some(Act::Transfer { copies, to, ttl }),
+            Seldom::Confirm { answer } => {
+                // Without the hold the sender is dropped, which says as much.
+                let kept = held.holds.get_mut(&number)?;
+                match &kept.said {
+                    Some(word) => drop(answer.send(word.clone())),
+                    None => kept.confirm.push(answer),
+                }
+                None
+            }
+            Seldom::Watch { answer } => {
+                let gives_back = held.gives_back();
+                let kept = held.holds.get_mut(&number)?;
+                match &kept.said {
+                    Some(word @ Word::Excess(..)) if gives_back => drop(answer.send(word.clone())),
+                    _ => kept.watch.push(answer),
+                }
+                None
+            }
+        }
+    }
+
+    /// What is held of a resource. None: there is no such resource.
+    fn held(&mut self, id: ResourceId, now: Mono) -> Option<&mut Held> {
+        if !self.held.contains_key(&id) {
+            let resource = self.resources.by_id(id)?;
+            self.use_resource(&resource, now);
+        }
+        self.held.get_mut(&id)
+    }
+
+    /// The agent uses a resource, and what its predecessor held of it is over.
+    pub(crate) fn use_resource(&mut self, resource: &Arc<Resource>, now: Mono) {
+        if self.held.contains_key(&resource.id) {
+            return;
+        }
+        let partition = self.partition_of(resource);
+        self.held
+            .insert(resource.id, Held::new(Arc::clone(resource), partition));
+        if self.origin.replaces.is_some() {
+            let lane = self.lanes.entry(partition).or_default();
+            (lane.owed, lane.beat_at) = (true, Some(now));
+        }
+    }
+
+    fn partition_of(&self, resource: &Resource) -> u32 {
+        partition_of_resource(&resource.name, self.partitions)
+    }
+
+    fn queue(&mut self, partition: u32, operation: Operation, now: Mono) {
+        let every = self.beat_every(partition);
+        let lane = self.lanes.entry(partition).or_default();
+        if OPERATIONS_MAX <= lane.operations.len() {
+            return self.overflow(partition, operation, now);
+        }
+        lane.operations.push_back(operation);
+        if lane.beat_at.is_none() {
+            lane.beat_at = Some(now.plus(every));
+        }
+    }
+
+    /// Too much waits: nothing of it will be sent, and the next list says what is held.
+    fn overflow(&mut self, partition: u32, last: Operation, now: Mono) {
+        let Some(lane) = self.lanes.get_mut(&partition) else {
+            return;
+        };
+        let lost: Vec<Operation> = lane.operations.drain(..).chain([last]).collect();
+        Counters::add(&self.counters.hold_operations_dropped, lost.len() as u64);
+        for operation in lost {
+            let awaited = matches!(operation.act, Act::Reserve { .. } | Act::Seize { .. });
+            if awaited && let Some(held) = self.held.get_mut(&operation.resource) {
+                Self::lose(held, operation.number);
+            }
+        }
+        self.heal(partition, now);
+    }
+
+    /// An operation whose verdict is awaited will never be ruled.
+    fn lose(held: &mut Held, number: u64) {
+        if held.holds.get(&number).is_some_and(|kept| !kept.in_use())
+            && let Some(kept) = held.remove(number)
+            && let Stands::Awaited(answer) = kept.stands
+        {
+            let _ = answer.send(Answer::Lost);
+        }
+    }
+
+    /// Learns how many partitions there are; what waits is put where it belongs.
+    pub(crate) fn set_partitions(&mut self, partitions: u32, now: Mono) {
+        if partitions == 0 || partitions == self.partitions {
+            return;
+        }
+        self.partitions = partitions;
+        let lanes = std::mem::take(&mut self.lanes);
+        for held in self.held.values_mut() {
+            held.partition = partition_of_resource(&held.resource.name, partitions);
+            held.list_wanted = true;
+            let lane = self.lanes.entry(held.partition).or_default();
+            (lane.owed, lane.beat_at) = (self.origin.replaces.is_some(), Some(now));
+        }
+        for operation in lanes.into_values().flat_map(|lane| lane.operations) {
+            if let Some(partition) = self.held.get(&operation.resource).map(|one| one.partition) {
+                self.queue(partition, operation, now);
+            }
+        }
+    }
+
+    /// A record of this partition may not have come where it belongs.
+    pub(crate) fn heal(&mut self, partition: u32, now: Mono) {
+        for held in self.held.values_mut() {
+            held.list_wanted |= held.partition == partition;
+        }
+        self.beat_by(partition, now.plus(HEAL_AFTER));
+    }
+
+    /// A beat is to leave by then, whatever is held.
+    fn beat_by(&mut self, partition: u32, at: Mono) {
+        let lane = self.lanes.entry(partition).or_default();
+        lane.owed = true;
+        lane.beat_at = Some(lane.beat_at.map_or(at, |before| before.min(at)));
+    }
+
+    /// What is to be sent now, given how many of this keeper's records are under way in a partition.
+    pub(crate) fn next(&mut self, now: Mono, under_way: impl Fn(u32) -> usize) -> Vec<Cargo> {
+        if self.partitions == 0 {
+            return Vec::new();
+        }
+        let mut cargoes = Vec::new();
+        let partitions: Vec<u32> = self.lanes.keys().copied().collect();
+        for partition in partitions {
+            let room = EAGER.saturating_sub(under_way(partition));
+            let sent = self.send_operations(partition, room, &mut cargoes);
+            if sent < room {
+                self.beat_if_due(partition, now, &mut cargoes);
+            }
+        }
+        cargoes
+    }
+
+    fn send_operations(&mut self, partition: u32, room: usize, out: &mut Vec<Cargo>) -> usize {
+        let Some(lane) = self.lanes.get_mut(&partition) else {
+            return 0;
+        };
+        let mut sent = 0;
+        while sent < room && !lane.operations.is_empty() {
+            let mut cargo = HoldsCargo::new(partition);
+            while cargo.bytes() < RECORD_BYTES && cargo.resources() < beats::RESOURCES_MAX {
+                let Some(operation) = lane.operations.pop_front() else {
+                    break;
+                };
+                if let Some(held) = self.held.get(&operation.resource) {
+                    cargo.push(&held.resource.name, operation);
+                }
+            }
+            if !cargo.is_empty() {
+                lane.used = true;
+                sent += 1;
+                out.push(Cargo::Holds(cargo));
+            }
+        }
+        sent
+    }
+
+    /// Whether it is known where anything goes. Without, it can only wait.
+    pub(crate) fn knows_where_to(&self) -> bool {
+        self.partitions != 0
+    }
+
+    /// Operations that wait here.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lanes.values().map(|lane| lane.operations.len()).sum()
+    }
+
+    /// The epoch is over: everything is given back. What waits goes before it.
+    pub(crate) fn end(&mut self) -> Vec<Cargo> {
+        let mut cargoes = Vec::new();
+        if self.partitions == 0 {
+            return cargoes;
+        }
+        let partitions: Vec<u32> = self.lanes.keys().copied().collect();
+        for partition in partitions {
+            self.send_operations(partition, usize::MAX, &mut cargoes);
+            if self.lanes.get(&partition).is_some_and(|lane| lane.used) {
+                let head = BeatHead {
+                    replaces: self.origin.replaces,
+                    more: false,
+                    last: true,
+                };
+                cargoes.push(Cargo::Beat(BeatCargo {
+                    partition,
+                    head,
+                    parts: Vec::new(),
+                }));
+            }
+        }
+        self.held.clear();
+        self.lanes.clear();
+        self.tell_live();
+        cargoes
+    }
+}
+
+impl Kept {
+    fn new(stands: Stands, now: Mono) -> Self {
+        Self {
+            domain: "".into(),
+            copies: 0,
+            start: tollgate_shared::time::Timestamp::ZERO,
+            strict: false,
+            seized: None,
+            stands,
+            since: now,
+            said: None,
+            heard: None,
+            confirm: Vec::new(),
+            watch: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

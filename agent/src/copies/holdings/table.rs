@@ -1,0 +1,158 @@
+//! What is held of one resource, by number.
+//!
+//! Knows nothing of records. What stays true: the digest is that of all holds in use.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tollgate_shared::holdings::{Holdings, TransferId};
+use tollgate_shared::place::Place;
+use tollgate_shared::time::{Span, Timestamp};
+
+use crate::clock::Mono;
+use crate::copies::told::{Answer, Word};
+use crate::resource::Resource;
+
+/// The silence after which an agent is gone, where it is not known yet.
+const TIMEOUT_UNKNOWN: Span = Span::from_secs(2);
+
+/// Beats within that silence: with three of them lost the fourth is in time.
+const BEATS: u64 = 4;
+
+/// No beats come faster than this, whatever is configured.
+const BEAT_MIN: Span = Span::from_millis(50);
+
+/// What is held of one resource.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) resource: Arc<Resource>,
+    pub(super) partition: u32,
+    pub(super) holds: BTreeMap<u64, Kept>,
+    pub(super) digest: Holdings,
+    /// When all of it was listed last.
+    pub(super) listed: Option<Mono>,
+    /// It is to be listed with the next beat.
+    pub(super) list_wanted: bool,
+}
+
+/// One hold.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// Empty while a seize is awaited.
+    pub(super) domain: Arc<str>,
+    pub(super) copies: u32,
+    pub(super) start: Timestamp,
+    pub(super) strict: bool,
+    pub(super) seized: Option<TransferId>,
+    pub(super) stands: Stands,
+    /// Since when it has been known here.
+    pub(super) since: Mono,
+    /// The last that was said about it.
+    pub(super) said: Option<Word>,
+    /// And where.
+    pub(super) heard: Option<Place>,
+    pub(super) confirm: Vec<oneshot::Sender<Word>>,
+    pub(super) watch: Vec<oneshot::Sender<Word>>,
+}
+
+/// How a hold stands.
+#[derive(Debug)]
+pub(super) enum Stands {
+    /// Its copies are in use.
+    InUse,
+    /// Its verdict is awaited.
+    Awaited(oneshot::Sender<Answer>),
+}
+
+impl Kept {
+    pub(super) fn in_use(&self) -> bool {
+        matches!(self.stands, Stands::InUse)
+    }
+
+    /// Tells those who wait what was said.
+    pub(super) fn tell(&mut self, word: &Word, revokes: bool) {
+        self.said = Some(word.clone());
+        // Nobody may be listening any more.
+        for confirm in self.confirm.drain(..) {
+            let _ = confirm.send(word.clone());
+        }
+        if revokes {
+            for watch in self.watch.drain(..) {
+                let _ = watch.send(word.clone());
+            }
+        }
+    }
+}
+
+impl Held {
+    pub(super) fn new(resource: Arc<Resource>, partition: u32) -> Self {
+        Self {
+            resource,
+            partition,
+            holds: BTreeMap::new(),
+            digest: Holdings::default(),
+            listed: None,
+            list_wanted: true,
+        }
+    }
+
+    /// How often to beat while anything is held.
+    pub(super) fn beat_every(&self) -> Span {
+        let public = self.resource.public();
+        let timeout = public
+            .copies
+            .as_ref()
+            .map_or(TIMEOUT_UNKNOWN, |copies| copies.agent_timeout);
+        Span::from_micros(timeout.as_micros() / BEATS).max(BEAT_MIN)
+    }
+
+    pub(super) fn put(&mut self, number: u64, kept: Kept) {
+        if kept.in_use() {
+            self.digest = self.digest.with(number, kept.copies);
+        }
+        self.holds.insert(number, kept);
+    }
+
+    pub(super) fn remove(&mut self, number: u64) -> Option<Kept> {
+        let kept = self.holds.remove(&number)?;
+        if kept.in_use() {
+            self.digest = self.digest.without(number, kept.copies);
+        }
+        Some(kept)
+    }
+
+    /// Takes copies of a hold in use; whether that is possible. With the last one it is over, or not.
+    pub(super) fn lessen(&mut self, number: u64, by: u32) -> bool {
+        let Some(kept) = self.holds.get_mut(&number).filter(|kept| kept.in_use()) else {
+            return false;
+        };
+        let Some(left) = kept.copies.checked_sub(by) else {
+            return false;
+        };
+        let before = self.digest.without(number, kept.copies);
+        kept.copies = left;
+        if left == 0 {
+            self.holds.remove(&number);
+            self.digest = before;
+        } else {
+            self.digest = before.with(number, left);
+        }
+        true
+    }
+
+    /// The copies of a hold that was awaited are in use; who awaits them.
+    pub(super) fn use_now(
+        &mut self,
+        number: u64,
+        change: impl FnOnce(&mut Kept),
+    ) -> Option<oneshot::Sender<Answer>> {
+        let kept = self.holds.get_mut(&number).filter(|kept| !kept.in_use())?;
+        let Stands::Awaited(answer) = std::mem::replace(&mut kept.stands, Stands::InUse) else {
+            return None;
+        };
+        change(kept);
+        self.digest = self.digest.with(number, kept.copies);
+        Some(answer)
+    }
+}

@@ -1,0 +1,683 @@
+//! What the keeper promises to the log and to those who hold, word by word and verdict by verdict.
+
+use tokio::sync::oneshot;
+use tollgate_shared::holdings::{Holdings, TransferId};
+use tollgate_shared::place::Place;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::hits::Sender;
+use tollgate_shared::wire::public::{Kind, OnExcess, Public, PublicCopies};
+use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::statement::Scope;
+use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays, Why};
+
+use super::cargo::BeatSays;
+use super::*;
+
+const NOW: Mono = Mono(100_000_000);
+const WALL: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+const EPOCH: u128 = 77;
+
+struct Bench {
+    keeper: Keeper,
+    resource: Arc<Resource>,
+    now: Mono,
+    order: u64,
+    offset: u64,
+    /// As if so many records were under way.
+    under_way: usize,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::after(None)
+    }
+
+    fn after(replaces: Option<u128>) -> Self {
+        let resources = Arc::new(Resources::new(1, 10));
+        let resource = resources.get("sandbox").0.expect("room");
+        let origin = Origin {
+            epoch: EPOCH,
+            replaces,
+        };
+        let mut keeper = Keeper::new(origin, resources, Arc::default(), None);
+        keeper.set_partitions(4, NOW);
+        let bench = Self {
+            keeper,
+            resource,
+            now: NOW,
+            order: 0,
+            offset: 0,
+            under_way: 0,
+        };
+        bench.learn(OnExcess::Keep);
+        bench
+    }
+
+    fn learn(&self, on_excess: OnExcess) {
+        self.resource.learn(&Public {
+            version: 1,
+            kind: Kind::Copies,
+            copies: Some(PublicCopies {
+                limit: 10,
+                agent_timeout: Span::from_secs(2),
+                on_excess,
+                ..PublicCopies::default()
+            }),
+            ..Public::default()
+        });
+    }
+
+    fn tell(&mut self, number: Option<u64>, what: What) -> u64 {
+        self.order += 1;
+        let number = number.unwrap_or(self.order);
+        let told = Told {
+            order: self.order,
+            resource: self.resource.id,
+            number,
+            at: WALL,
+            what,
+        };
+        self.keeper.take(vec![told], self.now);
+        number
+    }
+
+    fn hold(&mut self, domain: &str, copies: u32) -> u64 {
+        let domain = domain.into();
+        self.tell(None, What::Hold { domain, copies })
+    }
+
+    fn release(&mut self, number: u64, copies: u32) {
+        self.tell(Some(number), What::Release { copies });
+    }
+
+    fn reserve(&mut self, domain: &str, copies: u32) -> (u64, oneshot::Receiver<Answer>) {
+        let (answer, verdict) = oneshot::channel();
+        let seldom = Seldom::Reserve {
+            domain: domain.into(),
+            copies,
+            answer,
+        };
+        (self.tell(None, What::Seldom(Box::new(seldom))), verdict)
+    }
+
+    fn seize(&mut self, id: u128) -> (u64, oneshot::Receiver<Answer>) {
+        let (answer, verdict) = oneshot::channel();
+        let from = TransferId(id);
+        let seldom = Seldom::Seize { from, answer };
+        (self.tell(None, What::Seldom(Box::new(seldom))), verdict)
+    }
+
+    fn confirm(&mut self, number: u64) -> oneshot::Receiver<Word> {
+        let (answer, word) = oneshot::channel();
+        self.tell(
+            Some(number),
+            What::Seldom(Box::new(Seldom::Confirm { answer })),
+        );
+        word
+    }
+
+    fn watch(&mut self, number: u64) -> oneshot::Receiver<Word> {
+        let (answer, word) = oneshot::channel();
+        self.tell(
+            Some(number),
+            What::Seldom(Box::new(Seldom::Watch { answer })),
+        );
+        word
+    }
+
+    fn say(&mut self, says: VerdictSays) {
+        self.offset += 1;
+        self.say_at(self.offset, says);
+    }
+
+    fn say_at(&mut self, offset: u64, says: VerdictSays) {
+        let verdict = Verdict {
+            partition: 0,
+            place: Place {
+                generation: 1,
+                offset,
+                entry: 0,
+            },
+            epoch: EPOCH,
+            resource: "sandbox".into(),
+            says,
+        };
+        self.keeper.hear(vec![verdict], self.now);
+    }
+
+    /// What leaves now, as text; every record is written and read again.
+    fn sent(&mut self) -> Vec<String> {
+        let under_way = self.under_way;
+        let cargoes = self.keeper.next(self.now, |_| under_way);
+        cargoes.iter().map(text_of).collect()
+    }
+
+    fn sent_after(&mut self, span: Span) -> Vec<String> {
+        self.now = self.now.plus(span);
+        self.sent()
+    }
+
+    fn half_second(&mut self) -> Vec<String> {
+        self.sent_after(Span::from_millis(500))
+    }
+}
+
+fn text_of(cargo: &Cargo) -> String {
+    let mut writer = Writer::new();
+    let sender = Sender {
+        agent: "a",
+        epoch: EPOCH,
+        sequence: 1,
+        sent: WALL,
+    };
+    match cargo {
+        Cargo::Hits(_) => "hits".to_owned(),
+        Cargo::Holds(cargo) => {
+            cargo.encode(&mut writer, &sender);
+            let Ok(Record::Holds(batch)) = Record::decode(writer.as_slice()) else {
+                panic!("no batch of holds");
+            };
+            assert_eq!(batch.ops_len() as usize, cargo.operations().count());
+            let ops = batch.ops().map(|op| {
+                let does = format!("{:?}", op.does.op()).to_lowercase();
+                format!("{does} {}", op.number)
+            });
+            ops.collect::<Vec<_>>().join(", ")
+        }
+        Cargo::Beat(beat) => {
+            beat.encode(&mut writer, &sender);
+            let Ok(Record::Beat(read)) = Record::decode(writer.as_slice()) else {
+                panic!("no beat");
+            };
+            assert_eq!(read.parts_len() as usize, beat.parts.len());
+            let mut text = "beat".to_owned();
+            for (name, is) in [("more", read.head.more), ("last", read.head.last)] {
+                text += &if is {
+                    format!(" {name}")
+                } else {
+                    String::new()
+                };
+            }
+            if let Some(epoch) = read.head.replaces {
+                text += &format!(" replaces {epoch}");
+            }
+            for (part, sent) in read.parts().zip(&beat.parts) {
+                text += &match &sent.says {
+                    BeatSays::Digest(digest) => format!(" digest {:x}", digest.bits()),
+                    BeatSays::List { .. } => {
+                        let listed = part
+                            .listed()
+                            .map(|one| format!("{}x{}", one.number, one.copies));
+                        format!(" list [{}]", listed.collect::<Vec<_>>().join(" "))
+                    }
+                };
+                for (name, numbers) in [
+                    ("awaiting", part.awaiting().collect::<Vec<_>>()),
+                    ("asked", part.asked().collect()),
+                ] {
+                    if !numbers.is_empty() {
+                        text += &format!(" {name} {numbers:?}");
+                    }
+                }
+            }
+            text
+        }
+    }
+}
+
+fn digest(holds: &[(u64, u32)]) -> String {
+    let sum = holds
+        .iter()
+        .fold(Holdings::default(), |sum, (number, copies)| {
+            sum.with(*number, *copies)
+        });
+    format!("beat digest {:x}", sum.bits())
+}
+
+fn counted(number: u64) -> VerdictSays {
+    VerdictSays::Counted {
+        number,
+        excess: 0,
+        by: None,
+    }
+}
+
+fn full() -> Option<Scope> {
+    Some(Scope::Pair("acme".into()))
+}
+
+#[test]
+fn operations_leave_at_once_and_in_order_and_beats_follow_while_anything_is_held() {
+    let mut bench = Bench::new();
+    let one = bench.hold("acme", 3);
+    let two = bench.hold("beta", 1);
+    bench.release(one, 1);
+    assert_eq!(bench.sent(), ["hold 1, hold 2, release 1"]);
+    bench.say(counted(one));
+    bench.say(counted(two));
+    assert_eq!(bench.half_second(), ["beat list [1x2 2x1]"]);
+    assert_eq!(bench.half_second(), [digest(&[(1, 2), (2, 1)])]);
+    bench.release(one, 2);
+    assert_eq!(bench.sent(), ["release 1"]);
+    assert_eq!(bench.half_second(), [digest(&[(2, 1)])]);
+    bench.release(two, 1);
+    assert_eq!(bench.half_second(), ["release 2"]);
+    assert_eq!(bench.sent_after(Span::from_secs(60)), [] as [String; 0]);
+}
+
+#[test]
+fn everything_is_listed_every_ten_seconds_and_when_it_is_wanted() {
+    let mut bench = Bench::new();
+    let one = bench.hold("acme", 1);
+    bench.sent();
+    bench.say(counted(one));
+    let lists: Vec<bool> = (0..42)
+        .map(|_| bench.half_second() == ["beat list [1x1]"])
+        .collect();
+    let at: Vec<usize> = (0..42).filter(|n| lists[*n]).collect();
+    assert_eq!(at, [0, 20, 40]);
+    bench.say(VerdictSays::BeatWanted);
+    assert_eq!(bench.sent(), ["beat list [1x1]"], "at once");
+}
+
+#[test]
+fn a_beat_waits_behind_operations_that_wait_and_does_not_pile_up() {
+    let mut bench = Bench::new();
+    bench.hold("acme", 1);
+    bench.under_way = EAGER;
+    assert_eq!(bench.sent_after(Span::from_secs(5)), [] as [String; 0]);
+    bench.under_way = EAGER - 1;
+    assert_eq!(bench.sent(), ["hold 1"]);
+    assert_eq!(bench.sent(), ["beat list [1x1] asked [1]"]);
+    assert_eq!(bench.sent(), [] as [String; 0]);
+}
+
+#[test]
+fn what_may_have_been_lost_is_healed_by_a_list() {
+    let mut bench = Bench::new();
+    let one = bench.hold("acme", 1);
+    bench.sent();
+    bench.say(counted(one));
+    bench.half_second();
+    let partition = partition_of_resource("sandbox", 4);
+    bench.keeper.heal(partition, bench.now);
+    assert_eq!(bench.sent_after(HEAL_AFTER), ["beat list [1x1]"]);
+    // Even when it was the last release that may have been lost.
+    bench.release(one, 1);
+    bench.sent();
+    bench.keeper.heal(partition, bench.now);
+    assert_eq!(bench.sent_after(HEAL_AFTER), ["beat list []"]);
+    assert_eq!(bench.half_second(), [] as [String; 0]);
+}
+
+#[test]
+fn a_reserve_is_awaited_until_its_verdict_and_only_then_held() {
+    let mut bench = Bench::new();
+    let (number, mut verdict) = bench.reserve("acme", 2);
+    assert_eq!(bench.sent(), ["reserve 1"]);
+    assert_eq!(bench.half_second(), ["beat list [] awaiting [1]"]);
+    assert_eq!(
+        bench.half_second(),
+        [format!("{} awaiting [1]", digest(&[]))]
+    );
+    bench.say(VerdictSays::Held { number, copies: 2 });
+    let granted = Answer::Granted {
+        domain: "acme".into(),
+        copies: 2,
+    };
+    assert_eq!(verdict.try_recv(), Ok(granted));
+    assert_eq!(bench.half_second(), [digest(&[(1, 2)])]);
+    // Said twice, it is no second hold, and no change.
+    bench.say(VerdictSays::Granted {
+        number,
+        copies: 2,
+        by: None,
+    });
+    assert_eq!(bench.half_second(), [digest(&[(1, 2)])]);
+}
+
+#[test]
+fn a_reserve_that_is_refused_or_was_never_ruled_holds_nothing() {
+    let mut bench = Bench::new();
+    let (refused, mut verdict) = bench.reserve("acme", 2);
+    let (lost, mut other) = bench.reserve("acme", 2);
+    bench.sent();
+    bench.say(VerdictSays::Granted {
+        number: refused,
+        copies: 0,
+        by: full(),
+    });
+    assert_eq!(verdict.try_recv(), Ok(Answer::Full(full())));
+    bench.say(VerdictSays::NotHeld { number: lost });
+    assert_eq!(other.try_recv(), Ok(Answer::Lost));
+    assert_eq!(bench.half_second(), [] as [String; 0]);
+}
+
+#[test]
+fn whoever_stops_waiting_leaves_nothing_behind() {
+    let mut bench = Bench::new();
+    // The call says so.
+    let (number, verdict) = bench.reserve("acme", 2);
+    bench.tell(Some(number), What::Cancel);
+    drop(verdict);
+    assert_eq!(bench.sent(), ["reserve 1, cancel 1"]);
+    bench.say(VerdictSays::Granted {
+        number,
+        copies: 2,
+        by: None,
+    });
+    assert_eq!(bench.half_second(), [] as [String; 0]);
+    // It is gone before the verdict comes, and has not said so yet.
+    let (number, verdict) = bench.reserve("acme", 2);
+    bench.sent();
+    drop(verdict);
+    bench.say(VerdictSays::Granted {
+        number,
+        copies: 2,
+        by: None,
+    });
+    assert_eq!(bench.sent(), [format!("cancel {number}")]);
+    bench.tell(Some(number), What::Cancel);
+    assert_eq!(bench.half_second(), [] as [String; 0]);
+}
+
+#[test]
+fn what_was_seized_is_listed_with_its_transfer_and_its_first_stamp() {
+    let mut bench = Bench::new();
+    let (number, mut verdict) = bench.seize(9);
+    assert_eq!(bench.sent(), ["seize 1"]);
+    assert_eq!(bench.half_second(), ["beat list [] awaiting [1]"]);
+    let start = Timestamp::from_millis(5);
+    bench.say(VerdictSays::Seized {
+        number,
+        domain: "acme".into(),
+        copies: 4,
+        start,
+    });
+    let granted = Answer::Granted {
+        domain: "acme".into(),
+        copies: 4,
+    };
+    assert_eq!(verdict.try_recv(), Ok(granted));
+    let kept = &bench.keeper.held[&bench.resource.id].holds[&number];
+    assert_eq!((kept.seized, kept.start), (Some(TransferId(9)), start));
+    assert_eq!(bench.half_second(), [digest(&[(number, 4)])]);
+    let (unknown, mut verdict) = bench.seize(10);
+    bench.say(VerdictSays::Refused {
+        number: unknown,
+        op: Some(tollgate_shared::wire::holds::Op::Seize),
+        why: Why::UnknownTransfer,
+    });
+    assert_eq!(
+        verdict.try_recv(),
+        Ok(Answer::Refused(Why::UnknownTransfer))
+    );
+}
+
+#[test]
+fn a_transfer_takes_copies_from_the_hold_at_once() {
+    let mut bench = Bench::new();
+    let one = bench.hold("acme", 3);
+    let transfer = |copies| {
+        What::Seldom(Box::new(Seldom::Transfer {
+            copies,
+            to: TransferId(5),
+            ttl: Span::from_secs(9),
+        }))
+    };
+    bench.tell(Some(one), transfer(2));
+    assert_eq!(bench.sent(), ["hold 1, transfer 1"]);
+    assert_eq!(bench.half_second(), ["beat list [1x1]"]);
+    bench.tell(Some(one), transfer(2));
+    assert_eq!(bench.sent(), [] as [String; 0], "more than it has");
+}
+
+#[test]
+fn a_hold_hears_whether_it_counts_and_whether_it_was_too_much() {
+    let mut bench = Bench::new();
+    let (one, two) = (bench.hold("acme", 1), bench.hold("acme", 3));
+    let mut early = bench.confirm(one);
+    bench.say(counted(one));
+    assert_eq!(early.try_recv(), Ok(Word::Confirmed));
+    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Confirmed), "late");
+    let mut kept = bench.watch(two);
+    let excess = VerdictSays::Counted {
+        number: two,
+        excess: 2,
+        by: full(),
+    };
+    bench.say(excess.clone());
+    let word = Word::Excess(2, full());
+    assert_eq!(bench.confirm(two).try_recv(), Ok(word.clone()));
+    assert!(kept.try_recv().is_err(), "excess is kept");
+    bench.learn(OnExcess::GiveBack);
+    assert_eq!(bench.watch(two).try_recv(), Ok(word.clone()));
+    bench.say(excess);
+    assert_eq!(kept.try_recv(), Ok(word));
+}
+
+#[test]
+fn an_ended_hold_is_listed_no_more_and_its_release_is_told_to_nobody() {
+    let mut bench = Bench::new();
+    let one = bench.hold("acme", 1);
+    let two = bench.hold("acme", 1);
+    bench.sent();
+    let mut watch = bench.watch(one);
+    bench.say(VerdictSays::Ended {
+        number: one,
+        by: EndedBy::Operator,
+    });
+    assert_eq!(watch.try_recv(), Ok(Word::Ended(EndedBy::Operator)));
+    bench.say(counted(two));
+    assert_eq!(bench.half_second(), ["beat list [2x1]"]);
+    bench.release(one, 1);
+    assert_eq!(bench.sent(), [] as [String; 0]);
+    // Nobody will answer whoever asks about it now.
+    assert_eq!(
+        bench.confirm(one).try_recv(),
+        Err(oneshot::error::TryRecvError::Closed)
+    );
+}
+
+#[test]
+fn of_two_verdicts_the_one_at_the_greater_place_holds_and_other_epochs_are_not_meant() {
+    let mut bench = Bench::new();
+    let one = bench.hold("acme", 3);
+    bench.say_at(
+        9,
+        VerdictSays::Counted {
+            number: one,
+            excess: 1,
+            by: full(),
+        },
+    );
+    bench.say_at(8, counted(one));
+    bench.say_at(9, counted(one));
+    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Excess(1, full())));
+    bench.say_at(10, counted(one));
+    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Confirmed));
+    bench.keeper.origin.epoch = 78;
+    bench.say_at(
+        11,
+        VerdictSays::Ended {
+            number: one,
+            by: EndedBy::Age,
+        },
+    );
+    assert_eq!(bench.keeper.held[&bench.resource.id].holds.len(), 1);
+}
+
+#[test]
+fn a_missed_verdict_is_asked_for_and_what_is_not_held_is_listed_again() {
+    let mut bench = Bench::new();
+    let one = bench.hold("acme", 1);
+    bench.sent();
+    assert_eq!(bench.half_second(), ["beat list [1x1]"]);
+    let asked = format!("{} asked [1]", digest(&[(1, 1)]));
+    assert_eq!(bench.half_second(), [asked]);
+    bench.say(VerdictSays::NotHeld { number: one });
+    assert_eq!(bench.sent(), ["beat list [1x1] asked [1]"]);
+    bench.say(VerdictSays::Held {
+        number: one,
+        copies: 1,
+    });
+    assert_eq!(bench.half_second(), [digest(&[(1, 1)])]);
+}
+
+#[test]
+fn a_new_epoch_names_the_old_one_as_soon_as_a_resource_is_used() {
+    let mut bench = Bench::after(Some(3));
+    let resource = Arc::clone(&bench.resource);
+    bench.keeper.use_resource(&resource, NOW);
+    assert_eq!(bench.sent(), ["beat replaces 3 list []"]);
+    assert_eq!(bench.half_second(), [] as [String; 0]);
+    bench.hold("acme", 1);
+    assert_eq!(bench.sent(), ["hold 1"]);
+    let again = bench.half_second();
+    assert!(again[0].starts_with("beat replaces 3 "), "{again:?}");
+}
+
+#[test]
+fn a_graceful_end_gives_all_back_where_anything_was_said() {
+    let mut bench = Bench::new();
+    bench.hold("acme", 1);
+    bench.sent();
+    let two = bench.hold("acme", 1);
+    bench.release(two, 1);
+    let last: Vec<String> = bench.keeper.end().iter().map(text_of).collect();
+    assert_eq!(last, ["hold 2, release 2", "beat last"]);
+    assert_eq!(bench.half_second(), [] as [String; 0]);
+}
+
+#[test]
+fn before_partitions_are_known_operations_wait_and_keep_their_order() {
+    let resources = Arc::new(Resources::new(1, 10));
+    let resource = resources.get("sandbox").0.expect("room");
+    let origin = Origin {
+        epoch: EPOCH,
+        replaces: None,
+    };
+    let mut bench = Bench::new();
+    bench.keeper = Keeper::new(origin, resources, Arc::default(), None);
+    bench.resource = resource;
+    let one = bench.hold("acme", 1);
+    bench.release(one, 1);
+    let _ = bench.hold("acme", 1);
+    assert_eq!(bench.sent(), [] as [String; 0]);
+    bench.keeper.set_partitions(8, bench.now);
+    assert_eq!(bench.sent()[0], "hold 1, release 1, hold 3");
+}
+
+#[test]
+fn too_many_operations_become_one_list() {
+    let mut bench = Bench::new();
+    let kept = bench.hold("acme", 1);
+    let (_, mut verdict) = bench.reserve("acme", 1);
+    for _ in 0..OPERATIONS_MAX / 2 {
+        let one = bench.hold("acme", 1);
+        bench.release(one, 1);
+    }
+    assert!(bench.keeper.waiting() < OPERATIONS_MAX);
+    let dropped = bench
+        .keeper
+        .counters
+        .hold_operations_dropped
+        .load(Ordering::Relaxed);
+    assert_eq!(dropped, OPERATIONS_MAX as u64 + 1);
+    assert_eq!(verdict.try_recv(), Ok(Answer::Lost));
+    let _ = bench.sent();
+    let beat = bench.half_second().pop().expect("a beat");
+    assert!(beat.starts_with(&format!("beat list [{kept}x1")), "{beat}");
+}
+
+#[test]
+fn a_list_that_is_too_long_is_cut_into_records_that_stand_by_themselves() {
+    let mut bench = Bench::new();
+    let domain = "d".repeat(200);
+    for _ in 0..6_000 {
+        bench.hold(&domain, 1);
+    }
+    let (awaited, _verdict) = bench.reserve("acme", 1);
+    while bench.keeper.waiting() != 0 {
+        bench.sent();
+    }
+    bench.now = bench.now.plus(Span::from_millis(500));
+    let cargoes = bench.keeper.next(bench.now, |_| 0);
+    assert!(3 < cargoes.len(), "{}", cargoes.len());
+    let (mut next, mut listed, mut awaiting) = (0, 0, Vec::new());
+    for cargo in &cargoes {
+        assert!(
+            text_of(cargo).starts_with("beat more"),
+            "{}",
+            text_of(cargo)
+        );
+        let Cargo::Beat(beat) = cargo else {
+            panic!("no beat");
+        };
+        for part in &beat.parts {
+            let BeatSays::List {
+                from,
+                upto,
+                listed: holds,
+            } = &part.says
+            else {
+                panic!("no list");
+            };
+            assert_eq!(*from, next);
+            assert!(
+                part.awaiting
+                    .iter()
+                    .all(|one| (*from..=*upto).contains(one))
+            );
+            (next, listed) = (upto.wrapping_add(1), listed + holds.len());
+            awaiting.extend(&part.awaiting);
+        }
+    }
+    assert_eq!((next, listed, awaiting), (0, 6_000, vec![awaited]));
+}
+
+#[test]
+fn a_digest_is_that_of_the_list_after_any_run_of_words() {
+    use rand::{Rng as _, SeedableRng as _};
+    for seed in 0..200 {
+        let mut random = rand::rngs::StdRng::seed_from_u64(seed);
+        let mut bench = Bench::new();
+        let mut model = std::collections::BTreeMap::new();
+        for _ in 0..100 {
+            let some = model.keys().nth(random.random_range(0..4)).copied();
+            match (random.random_range(0..3), some) {
+                (0, Some(number)) => {
+                    let copies = random.random_range(1..4);
+                    bench.release(number, copies);
+                    let held = model[&number];
+                    if copies < held {
+                        model.insert(number, held - copies);
+                    } else if copies == held {
+                        model.remove(&number);
+                    }
+                }
+                (1, Some(number)) if random.random() => {
+                    bench.say(VerdictSays::Ended {
+                        number,
+                        by: EndedBy::Age,
+                    });
+                    model.remove(&number);
+                }
+                _ => {
+                    let copies = random.random_range(1..5);
+                    model.insert(bench.hold("acme", copies), copies);
+                }
+            }
+        }
+        let held = &bench.keeper.held[&bench.resource.id];
+        let expected = model
+            .iter()
+            .fold(Holdings::default(), |sum, (number, copies)| {
+                sum.with(*number, *copies)
+            });
+        assert_eq!(held.digest, expected, "seed {seed}");
+        let listed: Vec<(u64, u32)> = held.holds.iter().map(|(n, one)| (*n, one.copies)).collect();
+        assert_eq!(listed, model.into_iter().collect::<Vec<_>>(), "seed {seed}");
+    }
+}

@@ -1,0 +1,213 @@
+//! What owners say about this agent's holds.
+//!
+//! For one hold the greatest place wins, so that what comes twice, late or from two owners changes
+//! nothing. Only what was said to this epoch is meant for it.
+
+use std::sync::Arc;
+
+use tollgate_shared::wire::holds::Op;
+use tollgate_shared::wire::public::OnExcess;
+use tollgate_shared::wire::statement::Scope;
+use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays, Why};
+
+use super::Keeper;
+use super::cargo::{Act, Operation};
+use super::table::{Held, Stands};
+use crate::clock::Mono;
+use crate::copies::news::{FullScope, HoldChange, HoldNews};
+use crate::copies::told::{Answer, Word};
+use crate::resource::ResourceId;
+use crate::stats::Counters;
+
+impl Held {
+    /// Whether copies that were too many are to be given back.
+    pub(super) fn gives_back(&self) -> bool {
+        let public = self.resource.public();
+        let copies = public.copies.as_ref();
+        copies.is_some_and(|copies| copies.on_excess == OnExcess::GiveBack)
+    }
+}
+
+impl Keeper {
+    /// Takes what was said.
+    pub(crate) fn hear(&mut self, verdicts: Vec<Verdict>, now: Mono) {
+        for verdict in verdicts {
+            if verdict.epoch == self.origin.epoch && self.hear_one(verdict, now) {
+                Counters::add(&self.counters.verdicts, 1);
+            } else {
+                Counters::add(&self.counters.verdicts_ignored, 1);
+            }
+        }
+        self.tell_live();
+    }
+
+    /// Takes one verdict; whether it was of use.
+    fn hear_one(&mut self, verdict: Verdict, now: Mono) -> bool {
+        let Some(id) = self.resources.find(&verdict.resource).map(|one| one.id) else {
+            return false;
+        };
+        let Some(held) = self.held.get_mut(&id) else {
+            return false;
+        };
+        let Some(number) = verdict.says.number() else {
+            held.list_wanted = true;
+            let partition = held.partition;
+            self.beat_by(partition, now);
+            return true;
+        };
+        let Some(kept) = held.holds.get_mut(&number) else {
+            return false;
+        };
+        if kept.heard.is_some_and(|heard| verdict.place <= heard) {
+            return false;
+        }
+        kept.heard = Some(verdict.place);
+        match verdict.says {
+            VerdictSays::Counted { excess: 0, .. } => {
+                kept.tell(&Word::Confirmed, false);
+            }
+            VerdictSays::Counted { excess, by, .. } => self.exceeds(id, number, excess, by),
+            VerdictSays::Granted { copies, by, .. } => {
+                self.granted(id, number, Some(copies), by, now)
+            }
+            VerdictSays::Held { copies, .. } => {
+                if kept.in_use() && kept.said.is_none() {
+                    kept.tell(&Word::Confirmed, false);
+                } else if !kept.in_use() {
+                    self.granted(id, number, Some(copies), None, now);
+                }
+            }
+            VerdictSays::Seized {
+                domain,
+                copies,
+                start,
+                ..
+            } => {
+                if kept.seized.is_some() && !kept.in_use() {
+                    (kept.domain, kept.copies, kept.start) = (Arc::from(domain), copies, start);
+                    self.granted(id, number, None, None, now);
+                }
+            }
+            VerdictSays::NotHeld { .. } => self.is_not_held(id, number, now),
+            VerdictSays::Ended { by, .. } => self.ended(id, number, by),
+            VerdictSays::Refused { op, why, .. } => self.refused(id, number, op, why, now),
+            VerdictSays::BeatWanted => {}
+        }
+        true
+    }
+
+    fn exceeds(&mut self, id: ResourceId, number: u64, excess: u32, by: Option<Scope>) {
+        Counters::add(&self.counters.holds_excess, 1);
+        let Some(held) = self.held.get_mut(&id) else {
+            return;
+        };
+        let gives_back = held.gives_back();
+        if let Some(kept) = held.holds.get_mut(&number) {
+            kept.tell(&Word::Excess(excess, by.clone()), gives_back);
+        }
+        let scope = by.map(FullScope::from);
+        self.tell_news(id, number, HoldChange::Excess(excess, scope));
+    }
+
+    /// Copies that were awaited may be used, or none. Without a number those that are known.
+    fn granted(
+        &mut self,
+        id: ResourceId,
+        number: u64,
+        copies: Option<u32>,
+        by: Option<Scope>,
+        now: Mono,
+    ) {
+        let Some(held) = self.held.get_mut(&id) else {
+            return;
+        };
+        if held.holds.get(&number).is_none_or(|kept| kept.in_use()) {
+            return;
+        }
+        if copies == Some(0) {
+            if let Some(kept) = held.remove(number)
+                && let Stands::Awaited(answer) = kept.stands
+            {
+                let _ = answer.send(Answer::Full(by));
+            }
+            return;
+        }
+        let mut granted = None;
+        let answer = held.use_now(number, |kept| {
+            kept.copies = copies.unwrap_or(kept.copies);
+            kept.said = Some(Word::Confirmed);
+            granted = Some((Arc::clone(&kept.domain), kept.copies));
+        });
+        let (Some(answer), Some((domain, copies))) = (answer, granted) else {
+            return;
+        };
+        if answer.send(Answer::Granted { domain, copies }).is_err() {
+            // Nobody waits for it any more.
+            let partition = held.partition;
+            let at = held
+                .remove(number)
+                .map_or_else(Default::default, |kept| kept.start);
+            let cancel = Operation {
+                resource: id,
+                number,
+                at,
+                act: Act::Cancel,
+            };
+            self.queue(partition, cancel, now);
+        }
+    }
+
+    fn is_not_held(&mut self, id: ResourceId, number: u64, now: Mono) {
+        let Some(held) = self.held.get_mut(&id) else {
+            return;
+        };
+        if held.holds.get(&number).is_some_and(|kept| kept.in_use()) {
+            // It is in use all the same: listed, it is brought in again.
+            held.list_wanted = true;
+            let partition = held.partition;
+            self.beat_by(partition, now);
+        } else {
+            Self::lose(held, number);
+        }
+    }
+
+    fn ended(&mut self, id: ResourceId, number: u64, by: EndedBy) {
+        Counters::add(&self.counters.holds_ended, 1);
+        self.end_one(id, number, &Word::Ended(by), Answer::Lost);
+        self.tell_news(id, number, HoldChange::Ended(by));
+    }
+
+    fn end_one(&mut self, id: ResourceId, number: u64, word: &Word, otherwise: Answer) {
+        let Some(mut kept) = self.held.get_mut(&id).and_then(|held| held.remove(number)) else {
+            return;
+        };
+        kept.tell(word, true);
+        if let Stands::Awaited(answer) = kept.stands {
+            let _ = answer.send(otherwise);
+        }
+    }
+
+    fn refused(&mut self, id: ResourceId, number: u64, op: Option<Op>, why: Why, now: Mono) {
+        match op {
+            // Neither is it counted, nor would it be if it were listed again.
+            None | Some(Op::Hold | Op::Reserve | Op::Seize) => {
+                Counters::add(&self.counters.holds_uncounted, 1);
+                self.end_one(id, number, &Word::Uncounted(op, why), Answer::Refused(why));
+                self.tell_news(id, number, HoldChange::Uncounted(why));
+            }
+            // The two sides count differently: a list makes them equal.
+            Some(Op::Release | Op::Transfer | Op::Cancel) => {
+                let partition = self.held.get(&id).map(|held| held.partition);
+                if let Some(partition) = partition {
+                    self.heal(partition, now);
+                }
+            }
+        }
+    }
+
+    fn tell_news(&self, id: ResourceId, number: u64, change: HoldChange) {
+        if let (Some(on_hold), Some(held)) = (&self.on_hold, self.held.get(&id)) {
+            (on_hold.0)(&HoldNews::new(&held.resource.name, number, change));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What an agent hears about its holds without having asked.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tollgate_shared::wire::statement::Scope as Told;
+use tollgate_shared::wire::verdict::{EndedBy, Why};
+
+/// The scope of a limit on copies that was full.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FullScope {
+    /// The domain's own.
+    Domain,
+    /// That of a group that the domain belongs to.
+    Group(Box<str>),
+    /// That of all domains together.
+    Resource,
+}
+
+impl From<Told> for FullScope {
+    fn from(scope: Told) -> Self {
+        match scope {
+            Told::Pair(_) => Self::Domain,
+            Told::Group(name) => Self::Group(name),
+            Told::Resource => Self::Resource,
+        }
+    }
+}
+
+impl fmt::Display for FullScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Domain => f.write_str("the domain"),
+            Self::Group(name) => write!(f, "the group {name}"),
+            Self::Resource => f.write_str("the resource"),
+        }
+    }
+}
+
+/// What became of a hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HoldChange {
+    /// So many of its copies were too many, because this scope was full. They count all the same.
+    Excess(u32, Option<FullScope>),
+    /// It is over, without its holder's doing.
+    Ended(EndedBy),
+    /// It does not count.
+    Uncounted(Why),
+}
+
+/// Something that became of a hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldNews<'a> {
+    resource: &'a str,
+    number: u64,
+    change: HoldChange,
+}
+
+impl<'a> HoldNews<'a> {
+    pub(crate) fn new(resource: &'a str, number: u64, change: HoldChange) -> Self {
+        Self {
+            resource,
+            number,
+            change,
+        }
+    }
+
+    /// The resource.
+    pub fn resource(&self) -> &str {
+        self.resource
+    }
+
+    /// The hold: see [`crate::Hold::number`].
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What became of it.
+    pub fn change(&self) -> &HoldChange {
+        &self.change
+    }
+}
+
+/// Somebody who wants to know.
+#[derive(Clone)]
+pub(crate) struct OnHold(pub(crate) Arc<dyn Fn(&HoldNews<'_>) + Send + Sync>);
+
+impl fmt::Debug for OnHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnHold(..)")
+    }
+}

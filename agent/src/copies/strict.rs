@@ -1,0 +1,201 @@
+//! Calls that wait for the aggregators' word: strict reserves, and seizes.
+//!
+//! ```text
+//! reserve ──> log ──> aggregator ──> verdict      some milliseconds, and never too much
+//!    └─ at the deadline: cancel, and what the blind policy says
+//! ```
+//!
+//! What stays true: whoever stops waiting has cancelled, by whatever way it stopped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tollgate_shared::holdings::TransferId;
+use tollgate_shared::names::admit_domain;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::verdict::Why;
+
+use super::errors::{Misuse, ReserveError, SeizeError};
+use super::handle::{Copies, Inner};
+use super::hold::{Hold, Pending};
+use super::told::{Answer, Seldom};
+use crate::answer::{Cause, Denied, Scope};
+use crate::clock::Mono;
+use crate::resource::{OF_RATE, STRICT};
+use crate::stats::Counters;
+
+/// How long a seize waits at most, unless it is told otherwise.
+const SEIZE_WITHIN: Duration = Duration::from_secs(10);
+
+impl Copies {
+    /// Takes `copies` for `domain` once the aggregators have granted them, within `deadline`: for
+    /// resources that are strict, and of which too much may never be in use.
+    ///
+    /// Costs a round trip through the log, some milliseconds where nothing is stalled, and a few
+    /// allocations, where [`Copies::reserve`] costs about a hundred nanoseconds; a limit that is known
+    /// to be reached refuses at once. At the deadline the reserve is cancelled, and the blind policy
+    /// decides: `closed`, which is the default of strict resources, refuses; under another one the copies
+    /// are used without having been granted, and counted
+    /// ([`Stats::holds_beyond_strict`](crate::Stats::holds_beyond_strict)). Needs no runtime of any kind.
+    ///
+    /// # Errors
+    ///
+    /// [`ReserveError::Denied`] where a limit is reached, or the deadline; [`ReserveError::Misuse`] of
+    /// no copies and of resources that are not strict; [`ReserveError::Uncounted`] where the
+    /// aggregators have no room.
+    pub async fn reserve_confirmed(
+        &self,
+        domain: &str,
+        copies: u32,
+        deadline: Duration,
+    ) -> Result<Hold, ReserveError> {
+        if copies == 0 {
+            return Err(Misuse::NoCopies.into());
+        }
+        let Inner { resource, shared } = &*self.inner;
+        let until = shared.clock.read().plus(Span::from_std(deadline));
+        let domain = admit_domain(domain).into_owned();
+        let fingerprint = resource.fingerprint(&domain);
+        self.check_strict()?;
+        if let Some(denied) = self.look(fingerprint, &domain)? {
+            if !self.lets_all_through() {
+                self.record_refused(&domain, copies, &denied);
+                return Err(denied.into());
+            }
+        }
+        loop {
+            let (answer, verdict) = oneshot::channel();
+            let seldom = Seldom::Reserve {
+                domain: domain.as_str().into(),
+                copies,
+                answer,
+            };
+            let at = shared.clock.cached_wall();
+            let Some(ticket) = shared.desk.begin(resource, fingerprint, at, seldom) else {
+                break;
+            };
+            let pending = Pending::new(Arc::clone(&self.inner), ticket);
+            match self.verdict(verdict, until).await {
+                Some(Answer::Granted { domain, copies }) => {
+                    return Ok(pending.granted(&domain, copies, true));
+                }
+                Some(Answer::Full(_)) if self.lets_all_through() => {
+                    Counters::add(&shared.counters.kill_switch_grants, 1);
+                    drop(pending);
+                    let taken = self.take_anyhow(fingerprint, &domain, copies);
+                    return taken.ok_or(ReserveError::Uncounted(Why::AtCapacity));
+                }
+                Some(Answer::Full(by)) => {
+                    let denied = Denied::of_full(by.as_ref().map_or(Scope::Pair, Scope::from));
+                    self.record_refused(&domain, copies, &denied);
+                    return Err(denied.into());
+                }
+                Some(Answer::Refused(why)) => return Err(ReserveError::Uncounted(why)),
+                // Lost on its way: there is time for another.
+                Some(Answer::Lost) => {}
+                None => break,
+            }
+        }
+        self.beyond(fingerprint, &domain, copies)
+    }
+
+    /// The resource is strict, as far as is known.
+    fn check_strict(&self) -> Result<(), Misuse> {
+        let resource = &self.inner.resource;
+        match resource.flags() {
+            flags if flags & OF_RATE != 0 => Err(Misuse::NotCopies),
+            flags if flags & STRICT == 0 && resource.is_known_as_copies() => {
+                Err(Misuse::Optimistic)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Nobody has said anything in time.
+    fn beyond(&self, fingerprint: u64, domain: &str, copies: u32) -> Result<Hold, ReserveError> {
+        let Inner { resource, shared } = &*self.inner;
+        // What is not known to be otherwise is closed.
+        let known = resource.is_known_as_copies();
+        let passes = if known || self.lets_all_through() {
+            self.pass_blind(fingerprint, copies)
+        } else {
+            Err(Denied::by_policy(Cause::Blind, Span::MAX))
+        };
+        let taken = match passes {
+            Ok(()) => self.take_anyhow(fingerprint, domain, copies),
+            Err(denied) => {
+                self.record_refused(domain, copies, &denied);
+                return Err(denied.into());
+            }
+        };
+        Counters::add(&shared.counters.holds_beyond_strict, u64::from(copies));
+        taken.ok_or(ReserveError::Uncounted(Why::AtCapacity))
+    }
+
+    /// Takes over what was staged under an id by [`Hold::transfer`], in this process or another, and
+    /// waits for the verdict, ten seconds at most: the hold's copies count all the while, for the
+    /// domain that they were taken for.
+    ///
+    /// # Errors
+    ///
+    /// [`SeizeError`]; where no verdict came in time it is given up.
+    pub async fn seize(&self, id: TransferId) -> Result<Hold, SeizeError> {
+        self.seize_within(id, SEIZE_WITHIN).await
+    }
+
+    /// [`Copies::seize`], waiting so long at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`Copies::seize`].
+    pub async fn seize_within(
+        &self,
+        id: TransferId,
+        max_wait: Duration,
+    ) -> Result<Hold, SeizeError> {
+        let Inner { resource, shared } = &*self.inner;
+        if resource.flags() & OF_RATE != 0 {
+            return Err(SeizeError::NotCopies);
+        }
+        let until = shared.clock.read().plus(Span::from_std(max_wait));
+        loop {
+            let (answer, verdict) = oneshot::channel();
+            let at = shared.clock.cached_wall();
+            let shard = resource.fingerprint(&id.to_string());
+            let seldom = Seldom::Seize { from: id, answer };
+            let ticket = shared.desk.begin(resource, shard, at, seldom);
+            let pending = Pending::new(Arc::clone(&self.inner), ticket.ok_or(SeizeError::NoRoom)?);
+            match self.verdict(verdict, until).await {
+                Some(Answer::Granted { domain, copies }) => {
+                    return Ok(pending.granted(&domain, copies, false));
+                }
+                Some(Answer::Full(_) | Answer::Refused(Why::UnknownTransfer)) => {
+                    return Err(SeizeError::Unknown);
+                }
+                Some(Answer::Refused(why)) => return Err(SeizeError::Refused(why)),
+                Some(Answer::Lost) => {}
+                None if shared.has_ended() => return Err(SeizeError::NoRoom),
+                None => return Err(SeizeError::TimedOut),
+            }
+        }
+    }
+
+    /// The verdict, if it comes in time.
+    async fn verdict(&self, mut verdict: oneshot::Receiver<Answer>, until: Mono) -> Option<Answer> {
+        let shared = &self.inner.shared;
+        loop {
+            let left = until.since(shared.clock.read());
+            tokio::select! {
+                biased;
+                answer = &mut verdict => return answer.ok(),
+                () = shared.timer.sleep(left) => {
+                    if until <= shared.clock.read() || shared.has_ended() {
+                        // It may have come with the deadline.
+                        return verdict.try_recv().ok();
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What a courier carries: hits, operations on holds, beats; each written when it is first sent.
+//!
+//! Knows nothing of lanes. What stays true: one of these is one record.
+
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::hits::Sender;
+
+use crate::copies::{BeatCargo, HoldsCargo};
+use crate::flusher::Parcel;
+use crate::resource::Resources;
+
+/// One record's content.
+#[derive(Debug)]
+pub(crate) enum Cargo {
+    /// Calls.
+    Hits(Parcel),
+    /// Operations on holds.
+    Holds(HoldsCargo),
+    /// What is held.
+    Beat(BeatCargo),
+}
+
+impl From<Parcel> for Cargo {
+    fn from(parcel: Parcel) -> Self {
+        Self::Hits(parcel)
+    }
+}
+
+impl Cargo {
+    pub(crate) fn partition(&self) -> u32 {
+        match self {
+            Self::Hits(parcel) => parcel.partition,
+            Self::Holds(cargo) => cargo.partition,
+            Self::Beat(cargo) => cargo.partition,
+        }
+    }
+
+    /// Calls let through that stand in it.
+    pub(super) fn hits(&self) -> u64 {
+        match self {
+            Self::Hits(parcel) => parcel.hits,
+            Self::Holds(_) | Self::Beat(_) => 0,
+        }
+    }
+
+    /// Calls refused that stand in it.
+    pub(super) fn refused_calls(&self) -> u64 {
+        match self {
+            Self::Hits(parcel) => parcel.refused_calls,
+            Self::Holds(_) | Self::Beat(_) => 0,
+        }
+    }
+
+    /// Whether it is about holds, and so of use only in its order.
+    pub(super) fn is_of_holdings(&self) -> bool {
+        !matches!(self, Self::Hits(_))
+    }
+
+    /// Writes the record.
+    pub(super) fn encode(&self, writer: &mut Writer, sender: &Sender<'_>, resources: &Resources) {
+        match self {
+            Self::Hits(parcel) => parcel.encode(writer, sender, resources),
+            Self::Holds(cargo) => cargo.encode(writer, sender),
+            Self::Beat(cargo) => cargo.encode(writer, sender),
+        }
+    }
+}
