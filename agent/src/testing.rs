@@ -15,6 +15,8 @@
 //!
 //! Deny list, recorder and calls are those of any agent; only clock, flusher and network are missing.
 
+mod copies;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,11 +30,14 @@ use tollgate_shared::wire::statement::Denial;
 use crate::agent::{Agent, Inner};
 use crate::answer::Cause;
 use crate::clock::{Clock, Mono};
+use crate::copies::{Keeper, Origin};
 use crate::deny::{DenyList, Lease, Said, Word};
 use crate::flusher::Ending;
 use crate::recorder::{Drain, Happened};
 use crate::resource::Resource;
 use crate::timer::Timer;
+
+pub use copies::{Held, Ruling};
 
 /// Partitions of the log that is not there.
 const PARTITIONS: u32 = 16;
@@ -56,6 +61,7 @@ struct WhatIsSaid {
     next_offset: u64,
     drain: Drain,
     recorded: Vec<Recorded>,
+    keeper: Keeper,
 }
 
 /// A call that was recorded.
@@ -136,6 +142,13 @@ impl TestAgent {
         shared
             .sight
             .set_partitions(PARTITIONS, sighted.clone(), sighted.clone());
+        let origin = Origin {
+            epoch: copies::EPOCH,
+            replaces: None,
+        };
+        let resources = Arc::clone(&shared.resources);
+        let mut keeper = Keeper::new(origin, resources, Arc::clone(&shared.counters), None);
+        keeper.set_partitions(PARTITIONS, shared.clock.read());
         let agent = Agent::of(Inner::new(
             shared,
             "test".to_owned(),
@@ -149,6 +162,7 @@ impl TestAgent {
             next_offset: 1,
             drain: Drain::default(),
             recorded: Vec::new(),
+            keeper,
         };
         let kit = Self {
             agent,
@@ -184,7 +198,8 @@ impl TestAgent {
             window,
         };
         let until = self.agent.shared().clock.read().plus(window);
-        self.say(resource, &admit_domain(domain), Said::Denied(until, denial));
+        let denied = Said::Denied(until, denial);
+        self.say(resource, (&admit_domain(domain), false), denied);
     }
 
     /// Denies everybody for so long, as a global limit does.
@@ -199,12 +214,12 @@ impl TestAgent {
             window: Span::from_secs(1),
         };
         let until = self.agent.shared().clock.read().plus(window);
-        self.say(resource, EVERYBODY, Said::Denied(until, denial));
+        self.say(resource, (EVERYBODY, false), Said::Denied(until, denial));
     }
 
     /// Ends a domain's denial before its time.
     pub fn lift(&self, resource: &str, domain: &str) {
-        self.say(resource, &admit_domain(domain), Said::Open);
+        self.say(resource, (&admit_domain(domain), false), Said::Open);
     }
 
     /// From now on nobody is heard: blind policies apply, and no denial holds.
@@ -285,7 +300,7 @@ impl TestAgent {
         recorded.clear();
     }
 
-    fn say(&self, resource: &str, domain: &str, what: Said) {
+    fn say(&self, resource: &str, (domain, is_group): (&str, bool), what: Said) {
         let Some(resource) = self.resource(resource) else {
             return;
         };
@@ -299,7 +314,7 @@ impl TestAgent {
         let lease = said.lease.clone();
         let partition = partition_of_pair(&resource.name, domain, PARTITIONS);
         let word = Word {
-            is_group: false,
+            is_group,
             resource: &resource,
             domain,
             partition,

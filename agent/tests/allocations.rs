@@ -41,3 +41,22 @@ fn a_known_threads_calls_allocate_nothing() {
     let long = "x".repeat(300);
     assert!(0 < allocation_counter::measure(|| _ = black_box(rate.hit(&long))).count_total);
 }
+
+#[test]
+fn a_known_pairs_copies_are_taken_and_given_back_without_allocating() {
+    let kit = TestAgent::new();
+    let sandbox = kit.agent().copies("sandbox");
+    kit.copies_limit("sandbox", 3);
+    let turn = || {
+        for _ in 0..100 {
+            let _ = black_box(sandbox.reserve(black_box("acme"), 1));
+            let _ = black_box(sandbox.reserve_up_to(black_box("acme"), 1..=9));
+            let _ = black_box(sandbox.reserve(black_box("acme"), 4));
+        }
+    };
+    // The pair becomes known, and the tables as large as they are between two visits of the flusher.
+    turn();
+    assert!(kit.held().is_empty());
+    let counted = allocation_counter::measure(turn);
+    assert_eq!(counted.count_total, 0);
+}

@@ -126,7 +126,7 @@ impl Desk {
         let held = known.as_ref().map_or(0, |pair| pair.held);
         let room = u32::try_from(limit.saturating_sub(held)).unwrap_or(u32::MAX);
         let copies = wanted.max.min(room);
-        if copies < wanted.min {
+        if copies < wanted.min.max(1) {
             return Taken::Full;
         }
         let mut ticket = Ticket {
@@ -135,9 +135,6 @@ impl Desk {
             number: 0,
             summed: false,
         };
-        if copies == 0 {
-            return Taken::Copies(ticket, 0);
-        }
         let domain = known.map(|pair| {
             pair.held = pair.held.saturating_add(u64::from(copies));
             ticket.summed = true;

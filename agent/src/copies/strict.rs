@@ -58,11 +58,11 @@ impl Copies {
         let domain = admit_domain(domain).into_owned();
         let fingerprint = resource.fingerprint(&domain);
         self.check_strict()?;
-        if let Some(denied) = self.look(fingerprint, &domain)? {
-            if !self.lets_all_through() {
-                self.record_refused(&domain, copies, &denied);
-                return Err(denied.into());
-            }
+        if let Some(denied) = self.look(fingerprint, &domain)?
+            && !self.lets_all_through()
+        {
+            self.record_refused(&domain, copies, &denied);
+            return Err(denied.into());
         }
         loop {
             let (answer, verdict) = oneshot::channel();

@@ -355,6 +355,18 @@ impl Keeper {
         sent
     }
 
+    /// Every hold on record: resource, number, domain, copies, whether they are in use.
+    #[cfg(feature = "testing")]
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (&str, u64, &str, u32, bool)> {
+        self.held.values().flat_map(|held| {
+            let name = &*held.resource.name;
+            let holds = held.holds.iter();
+            holds.map(move |(number, kept)| {
+                (name, *number, &*kept.domain, kept.copies, kept.in_use())
+            })
+        })
+    }
+
     /// Whether it is known where anything goes. Without, it can only wait.
     pub(crate) fn knows_where_to(&self) -> bool {
         self.partitions != 0

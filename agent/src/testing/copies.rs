@@ -1,0 +1,246 @@
+//! The testing kit for copies: limits, full scopes, and what the aggregators say of holds.
+//!
+//! ```
+//! use tollgate_agent::testing::{Ruling, TestAgent};
+//!
+//! let kit = TestAgent::new();
+//! let sandbox = kit.agent().copies("sandbox");
+//! kit.copies_limit("sandbox", 2);
+//! let hold = sandbox.reserve("acme", 2)?;
+//! assert!(sandbox.reserve("acme", 1).is_err());
+//! assert_eq!(kit.held()[0].copies, 2);
+//! kit.rule("sandbox", kit.held()[0].number, Ruling::Confirmed);
+//! drop(hold);
+//! assert!(kit.held().is_empty());
+//! # Ok::<(), tollgate_agent::ReserveError>(())
+//! ```
+//!
+//! Desk, keeper and calls are those of any agent; nothing is sent, and nothing is said but by the test.
+
+use tollgate_shared::names::{EVERYBODY, admit_domain, partition_of_resource};
+use tollgate_shared::place::Place;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::public::{Kind, OnExcess, Public, PublicCopies, PublicGroup, Reserving};
+use tollgate_shared::wire::statement::{self, Denial};
+use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays, Why};
+
+use super::{PARTITIONS, TestAgent, WhatIsSaid};
+use crate::answer::{Cause, Scope};
+use crate::clock::Mono;
+use crate::deny::Said;
+
+/// The epoch of every agent of the kit.
+pub(super) const EPOCH: u128 = 1;
+
+/// A hold on record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The resource.
+    pub resource: String,
+    /// Its number.
+    pub number: u64,
+    /// Its domain; empty while a seize is awaited.
+    pub domain: String,
+    /// Its copies.
+    pub copies: u32,
+    /// Whether they are in use, or their verdict is awaited.
+    pub in_use: bool,
+}
+
+/// What the aggregators say of a hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ruling {
+    /// It counts, and was not too much.
+    Confirmed,
+    /// It counts, and so many of its copies were too many for this scope.
+    Excess(u32, Scope),
+    /// A strict reserve is granted, with so many copies.
+    Granted(u32),
+    /// A strict reserve is refused by this scope.
+    Full(Scope),
+    /// A seize finds so many copies of a domain.
+    Seized(String, u32),
+    /// A seize finds nothing.
+    NothingStaged,
+    /// It is over: an operator ended it.
+    Ended,
+    /// It was never ruled.
+    NotHeld,
+}
+
+impl TestAgent {
+    /// Limits a resource by copies: so many of each domain.
+    pub fn copies_limit(&self, resource: &str, limit: u64) {
+        self.learn_copies(resource, |copies| copies.limit = limit);
+    }
+
+    /// From now on copies of a resource are used only once they are granted; calls are refused while
+    /// the agent is blind, unless that is set otherwise afterwards.
+    pub fn strict(&self, resource: &str) {
+        self.learn_copies(resource, |copies| copies.reserve = Reserving::Strict);
+        self.when_blind(resource, super::WhenBlind::Closed);
+    }
+
+    /// Copies of a resource that were too many are asked for.
+    pub fn give_back_excess(&self, resource: &str) {
+        self.learn_copies(resource, |copies| copies.on_excess = OnExcess::GiveBack);
+    }
+
+    /// Puts domains into a group of a resource.
+    pub fn group(&self, resource: &str, group: &str, members: &[&str]) {
+        let mut members: Vec<Box<str>> = members.iter().map(|one| (*one).into()).collect();
+        members.sort();
+        let group = PublicGroup {
+            name: group.into(),
+            limit: 1,
+            members: Some(members.into()),
+        };
+        self.learn_copies(resource, |copies| {
+            let mut groups = std::mem::take(&mut copies.groups).into_vec();
+            groups.push(group);
+            copies.groups = groups.into();
+        });
+    }
+
+    /// Says that a domain's copies are all in use; [`TestAgent::lift`] says that they are not.
+    pub fn full(&self, resource: &str, domain: &str) {
+        self.say(resource, (&admit_domain(domain), false), full());
+    }
+
+    /// Says that a group's copies are all in use.
+    pub fn full_group(&self, resource: &str, group: &str) {
+        self.say(resource, (group, true), full());
+    }
+
+    /// Says that a group has copies again.
+    pub fn lift_group(&self, resource: &str, group: &str) {
+        self.say(resource, (group, true), Said::Open);
+    }
+
+    /// Says that all copies of a resource are in use.
+    pub fn full_resource(&self, resource: &str) {
+        self.say(resource, (EVERYBODY, false), full());
+    }
+
+    /// Every hold on record, by resource and number.
+    pub fn held(&self) -> Vec<Held> {
+        let mut said = self.said();
+        self.sweep(&mut said);
+        said.keeper
+            .kept()
+            .map(|(resource, number, domain, copies, in_use)| Held {
+                resource: resource.to_owned(),
+                number,
+                domain: domain.to_owned(),
+                copies,
+                in_use,
+            })
+            .collect()
+    }
+
+    /// Says something of a hold, as the aggregators do.
+    pub fn rule(&self, resource: &str, number: u64, ruling: Ruling) {
+        let mut said = self.said();
+        self.sweep(&mut said);
+        let place = Place {
+            generation: 1,
+            offset: said.next_offset,
+            entry: 0,
+        };
+        said.next_offset += 1;
+        let verdict = Verdict {
+            partition: partition_of_resource(resource, PARTITIONS),
+            place,
+            epoch: EPOCH,
+            resource: resource.into(),
+            says: says(number, ruling, self.agent.shared().clock.read_wall()),
+        };
+        let now = self.agent.shared().clock.read();
+        said.keeper.hear(vec![verdict], now);
+    }
+
+    fn sweep(&self, said: &mut WhatIsSaid) {
+        let shared = self.agent.shared();
+        let mut words = Vec::new();
+        shared.desk.sweep(&mut words);
+        said.keeper.take(words, shared.clock.read());
+    }
+
+    fn learn_copies(&self, resource: &str, change: impl FnOnce(&mut PublicCopies)) {
+        self.learn(resource, |public| {
+            let known = public.copies.take().unwrap_or(PublicCopies {
+                limit: u64::MAX,
+                agent_timeout: Span::from_secs(2),
+                ..PublicCopies::default()
+            });
+            let mut copies = known;
+            change(&mut copies);
+            *public = Public {
+                kind: Kind::Copies,
+                copies: Some(copies),
+                ..std::mem::take(public)
+            };
+        });
+    }
+}
+
+fn full() -> Said {
+    let denial = Denial {
+        end: Timestamp::MAX,
+        cause: Cause::Full,
+        version: 1,
+        limit: 1,
+        window: Span::ZERO,
+    };
+    Said::Denied(Mono::MAX, denial)
+}
+
+fn says(number: u64, ruling: Ruling, now: Timestamp) -> VerdictSays {
+    match ruling {
+        Ruling::Confirmed => VerdictSays::Counted {
+            number,
+            excess: 0,
+            by: None,
+        },
+        Ruling::Excess(excess, scope) => VerdictSays::Counted {
+            number,
+            excess,
+            by: Some(told(scope)),
+        },
+        Ruling::Granted(copies) => VerdictSays::Granted {
+            number,
+            copies,
+            by: None,
+        },
+        Ruling::Full(scope) => VerdictSays::Granted {
+            number,
+            copies: 0,
+            by: Some(told(scope)),
+        },
+        Ruling::Seized(domain, copies) => VerdictSays::Seized {
+            number,
+            domain: domain.into(),
+            copies,
+            start: now,
+        },
+        Ruling::NothingStaged => VerdictSays::Refused {
+            number,
+            op: Some(tollgate_shared::wire::holds::Op::Seize),
+            why: Why::UnknownTransfer,
+        },
+        Ruling::Ended => VerdictSays::Ended {
+            number,
+            by: EndedBy::Operator,
+        },
+        Ruling::NotHeld => VerdictSays::NotHeld { number },
+    }
+}
+
+/// Names matter to nobody but for groups, which the kit calls `group`.
+fn told(scope: Scope) -> statement::Scope {
+    match scope {
+        Scope::Pair => statement::Scope::Pair("domain".into()),
+        Scope::Resource => statement::Scope::Resource,
+        Scope::Group => statement::Scope::Group("group".into()),
+    }
+}

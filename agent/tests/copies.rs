@@ -1,0 +1,398 @@
+//! What calls about copies promise, by the testing kit.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tollgate_agent::testing::{Outcome, Ruling, TestAgent, WhenBlind};
+use tollgate_agent::{
+    Cause, Confirmation, Copies, Denied, FullScope, Hold, HoldFault, KillSwitch, Misuse,
+    ReserveError, Revoked, Scope, SeizeError,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn kit() -> (TestAgent, Copies) {
+    let kit = TestAgent::new();
+    let sandbox = kit.agent().copies("sandbox");
+    kit.copies_limit("sandbox", 10);
+    (kit, sandbox)
+}
+
+fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn denied(result: Result<Hold, ReserveError>) -> (Cause, Scope) {
+    match result {
+        Err(ReserveError::Denied(denied)) => (denied.cause(), denied.scope()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Copies of each hold on record.
+fn held(kit: &TestAgent) -> Vec<u32> {
+    kit.held().iter().map(|one| one.copies).collect()
+}
+
+#[test]
+fn copies_are_held_until_they_are_given_back_or_dropped() {
+    let (kit, sandbox) = kit();
+    let mut one = sandbox.reserve("acme", 3).unwrap();
+    let two = sandbox.reserve("beta", 1).unwrap();
+    assert_eq!((held(&kit), sandbox.held("acme")), (vec![3, 1], 3));
+    one.release(2).unwrap();
+    assert_eq!((held(&kit), one.copies()), (vec![1, 1], 1));
+    drop(two);
+    one.release(1).unwrap();
+    assert_eq!((held(&kit), sandbox.held("acme")), (vec![], 0));
+    drop(one);
+    assert_eq!(kit.agent().stats().hold_operations, 5);
+}
+
+#[test]
+fn a_hold_may_be_dropped_on_any_thread_and_kept_across_awaits() {
+    fn is_free<T: Send + 'static>(_: &T) {}
+    let (kit, sandbox) = kit();
+    let hold = sandbox.reserve("acme", 3).unwrap();
+    is_free(&hold);
+    is_free(&{
+        let sandbox = sandbox.clone();
+        async move {
+            let hold = sandbox.reserve("acme", 1);
+            std::future::ready(()).await;
+            drop(hold);
+        }
+    });
+    std::thread::spawn(move || drop(hold)).join().unwrap();
+    assert_eq!((held(&kit), sandbox.held("acme")), (vec![], 0));
+    let late = sandbox.reserve("acme", 1).unwrap();
+    drop((kit, sandbox));
+    drop(late);
+}
+
+#[test]
+fn what_makes_no_sense_is_told_and_changes_nothing() {
+    let (kit, sandbox) = kit();
+    let misuse = |result: Result<Hold, ReserveError>| match result {
+        Err(ReserveError::Misuse(misuse)) => misuse,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(misuse(sandbox.reserve("acme", 0)), Misuse::NoCopies);
+    assert_eq!(
+        misuse(sandbox.reserve_up_to("acme", 0..=0)),
+        Misuse::NoCopies
+    );
+    #[allow(clippy::reversed_empty_ranges, reason = "that is what is tested")]
+    let reversed = sandbox.reserve_up_to("acme", 3..=2);
+    assert_eq!(misuse(reversed), Misuse::MinAboveMax { min: 3, max: 2 });
+    let mut hold = sandbox.reserve("acme", 2).unwrap();
+    let too_many = HoldFault::TooMany { asked: 3, held: 2 };
+    assert_eq!(hold.release(3), Err(too_many));
+    assert_eq!(hold.transfer(3, SECOND), Err(too_many));
+    assert_eq!(hold.release(0), Err(HoldFault::NoCopies));
+    assert_eq!(hold.transfer(0, SECOND), Err(HoldFault::NoCopies));
+    assert_eq!((held(&kit), hold.copies()), (vec![2], 2));
+    hold.release(2).unwrap();
+    let none = HoldFault::TooMany { asked: 1, held: 0 };
+    assert_eq!(hold.release(1), Err(none), "twice");
+    kit.strict("sandbox");
+    assert_eq!(misuse(sandbox.reserve("acme", 1)), Misuse::Strict);
+    let rate = Denied::from(ReserveError::Misuse(Misuse::NotCopies));
+    assert_eq!(
+        (rate.cause(), rate.retry_after()),
+        (Cause::Unconfigured, None)
+    );
+}
+
+#[test]
+fn a_process_alone_never_takes_more_than_a_domain_may_have() {
+    let (kit, sandbox) = kit();
+    let first = sandbox.reserve("acme", 7).unwrap();
+    assert_eq!(
+        denied(sandbox.reserve("acme", 4)),
+        (Cause::Full, Scope::Pair)
+    );
+    let rest = sandbox.reserve_up_to("acme", 1..=9).unwrap();
+    assert_eq!(rest.copies(), 3);
+    assert_eq!(sandbox.reserve_up_to("acme", 0..=9).unwrap().copies(), 0);
+    assert!(sandbox.reserve("beta", 10).is_ok());
+    drop(first);
+    assert!(sandbox.reserve("acme", 7).is_ok());
+    let refused: Vec<Outcome> = kit.recorded().iter().map(|one| one.outcome).collect();
+    let refused_of = |copies| Outcome::Refused {
+        copies,
+        cause: Cause::Full,
+    };
+    assert_eq!(refused, [refused_of(4), refused_of(9)]);
+    let _full = sandbox.reserve("acme", 7).unwrap();
+    kit.agent().kill_switch(KillSwitch::On);
+    assert!(sandbox.reserve("acme", 7).is_ok());
+}
+
+#[test]
+fn a_full_domain_group_or_resource_refuses_until_it_is_lifted() {
+    let (kit, sandbox) = kit();
+    kit.group("sandbox", "free", &["acme", "zeta"]);
+    kit.full("sandbox", "beta");
+    assert_eq!(
+        denied(sandbox.reserve("beta", 1)),
+        (Cause::Full, Scope::Pair)
+    );
+    assert!(sandbox.reserve("acme", 1).is_ok());
+    kit.full_group("sandbox", "free");
+    assert_eq!(
+        denied(sandbox.reserve("acme", 1)),
+        (Cause::Full, Scope::Group)
+    );
+    assert!(
+        sandbox.reserve("free", 1).is_ok(),
+        "a domain that is called so"
+    );
+    assert!(sandbox.reserve("gamma", 1).is_ok(), "of no group");
+    kit.full_resource("sandbox");
+    assert_eq!(
+        denied(sandbox.reserve("gamma", 1)),
+        (Cause::Full, Scope::Resource)
+    );
+    kit.lift("sandbox", "beta");
+    kit.lift("sandbox", "gamma");
+    kit.lift_group("sandbox", "free");
+    assert_eq!(
+        denied(sandbox.reserve("acme", 1)),
+        (Cause::Full, Scope::Resource)
+    );
+    let other = kit.agent().copies("other");
+    assert!(other.reserve("acme", 1).is_ok());
+}
+
+#[test]
+fn whoever_hears_nobody_follows_the_blind_policy_and_takes_the_least() {
+    let (kit, sandbox) = kit();
+    kit.full("sandbox", "acme");
+    let _ten = sandbox.reserve("beta", 10).unwrap();
+    kit.go_blind();
+    assert!(sandbox.reserve("acme", 1).is_ok(), "no denial holds");
+    assert_eq!(sandbox.reserve_up_to("acme", 2..=9).unwrap().copies(), 2);
+    assert!(sandbox.reserve("beta", 1).is_ok(), "nor does a limit");
+    kit.when_blind("sandbox", WhenBlind::Closed);
+    assert_eq!(denied(sandbox.reserve("acme", 1)).0, Cause::Blind);
+    kit.see_again();
+    assert_eq!(denied(sandbox.reserve("acme", 1)).0, Cause::Full);
+}
+
+#[test]
+fn a_hold_hears_the_aggregators_word() {
+    let (kit, sandbox) = kit();
+    let hold = sandbox.reserve("acme", 2).unwrap();
+    let number = hold.number().unwrap();
+    let mut confirmed = pin!(hold.confirmed());
+    assert_eq!(poll(confirmed.as_mut()), Poll::Pending);
+    let mut revoked = pin!(hold.revoked());
+    assert_eq!(poll(revoked.as_mut()), Poll::Pending);
+    kit.rule("sandbox", number, Ruling::Confirmed);
+    assert_eq!(
+        poll(confirmed.as_mut()),
+        Poll::Ready(Confirmation::Confirmed)
+    );
+    kit.rule("sandbox", number, Ruling::Excess(1, Scope::Group));
+    assert_eq!(poll(revoked.as_mut()), Poll::Pending, "excess is kept");
+    let mut confirmed = pin!(hold.confirmed());
+    assert_eq!(poll(confirmed.as_mut()), Poll::Pending);
+    kit.held();
+    let group = Some(FullScope::Group("group".into()));
+    let excess = Confirmation::Excess {
+        copies: 1,
+        scope: group.clone(),
+    };
+    assert_eq!(poll(confirmed.as_mut()), Poll::Ready(excess));
+    kit.give_back_excess("sandbox");
+    kit.rule("sandbox", number, Ruling::Excess(2, Scope::Group));
+    let give_back = Revoked::GiveBack {
+        copies: 2,
+        scope: group,
+    };
+    assert_eq!(poll(revoked.as_mut()), Poll::Ready(give_back));
+    let mut revoked = pin!(hold.revoked());
+    let _ = poll(revoked.as_mut());
+    kit.rule("sandbox", number, Ruling::Ended);
+    assert!(matches!(poll(revoked.as_mut()), Poll::Ready(_)));
+    assert_eq!((held(&kit), kit.agent().stats().holds_ended), (vec![], 1));
+}
+
+#[test]
+fn copies_go_from_hand_to_hand_by_an_id() {
+    let (kit, sandbox) = kit();
+    let mut giver = sandbox.reserve("acme", 3).unwrap();
+    let id = giver.transfer(2, SECOND).unwrap();
+    assert_eq!((held(&kit), sandbox.held("acme")), (vec![1], 1));
+    let mut seize = pin!(sandbox.seize(id));
+    assert!(poll(seize.as_mut()).is_pending());
+    let number = kit.held()[1].number;
+    kit.rule("sandbox", number, Ruling::Seized("acme".to_owned(), 2));
+    let Poll::Ready(Ok(taken)) = poll(seize.as_mut()) else {
+        panic!("not seized");
+    };
+    assert_eq!((taken.copies(), held(&kit)), (2, vec![1, 2]));
+    drop(taken);
+    assert_eq!(held(&kit), [1]);
+    let mut again = pin!(sandbox.seize(id));
+    assert!(poll(again.as_mut()).is_pending());
+    let number = kit.held()[1].number;
+    kit.rule("sandbox", number, Ruling::NothingStaged);
+    assert_eq!(
+        poll(again.as_mut()).map(|one| one.err()),
+        Poll::Ready(Some(SeizeError::Unknown))
+    );
+    let mut late = pin!(sandbox.seize_within(id, SECOND));
+    assert!(poll(late.as_mut()).is_pending());
+    kit.advance(SECOND);
+    assert_eq!(
+        poll(late.as_mut()).map(|one| one.err()),
+        Poll::Ready(Some(SeizeError::TimedOut))
+    );
+    assert_eq!(held(&kit), [1], "cancelled");
+}
+
+#[test]
+fn strict_copies_are_used_once_they_are_granted() {
+    let (kit, sandbox) = kit();
+    kit.strict("sandbox");
+    let mut asked = pin!(sandbox.reserve_confirmed("acme", 4, SECOND));
+    assert!(poll(asked.as_mut()).is_pending());
+    let waiting = kit.held();
+    assert!(!waiting[0].in_use && sandbox.held("acme") == 0);
+    kit.rule("sandbox", waiting[0].number, Ruling::Granted(4));
+    let Poll::Ready(Ok(hold)) = poll(asked.as_mut()) else {
+        panic!("not granted");
+    };
+    assert_eq!((hold.copies(), sandbox.held("acme")), (4, 4));
+    assert_eq!(
+        poll(pin!(hold.confirmed())),
+        Poll::Ready(Confirmation::Confirmed)
+    );
+    let mut refused = pin!(sandbox.reserve_confirmed("acme", 7, SECOND));
+    assert!(poll(refused.as_mut()).is_pending());
+    let number = kit.held()[1].number;
+    kit.rule("sandbox", number, Ruling::Full(Scope::Resource));
+    let Poll::Ready(refused) = poll(refused.as_mut()) else {
+        panic!("no answer");
+    };
+    assert_eq!(denied(refused), (Cause::Full, Scope::Resource));
+    drop(hold);
+    assert_eq!((held(&kit), sandbox.held("acme")), (vec![], 0));
+}
+
+#[test]
+fn at_its_deadline_a_strict_reserve_is_cancelled_and_the_policy_decides() {
+    let (kit, sandbox) = kit();
+    kit.strict("sandbox");
+    let mut asked = pin!(sandbox.reserve_confirmed("acme", 4, SECOND));
+    assert!(poll(asked.as_mut()).is_pending());
+    kit.advance(SECOND);
+    let Poll::Ready(refused) = poll(asked.as_mut()) else {
+        panic!("no answer");
+    };
+    assert_eq!(denied(refused).0, Cause::Blind);
+    assert!(held(&kit).is_empty());
+    // Whoever goes away before has cancelled, too.
+    {
+        let mut gone = pin!(sandbox.reserve_confirmed("acme", 4, SECOND));
+        assert!(poll(gone.as_mut()).is_pending());
+        assert_eq!(held(&kit), [4]);
+    }
+    assert!(held(&kit).is_empty());
+    kit.when_blind("sandbox", WhenBlind::Open);
+    let mut asked = pin!(sandbox.reserve_confirmed("acme", 4, SECOND));
+    assert!(poll(asked.as_mut()).is_pending());
+    let cancelled = kit.held()[0].number;
+    kit.advance(SECOND);
+    let Poll::Ready(Ok(hold)) = poll(asked.as_mut()) else {
+        panic!("not let through");
+    };
+    assert_ne!(hold.number(), Some(cancelled));
+    assert_eq!(kit.agent().stats().holds_beyond_strict, 4);
+    assert!(kit.held()[0].in_use);
+}
+
+#[test]
+fn a_strict_reserve_that_was_lost_is_asked_for_again() {
+    let (kit, sandbox) = kit();
+    kit.strict("sandbox");
+    let mut asked = pin!(sandbox.reserve_confirmed("acme", 4, SECOND));
+    assert!(poll(asked.as_mut()).is_pending());
+    let lost = kit.held()[0].number;
+    kit.rule("sandbox", lost, Ruling::NotHeld);
+    assert!(poll(asked.as_mut()).is_pending());
+    let again = kit.held()[0].number;
+    assert_ne!(lost, again);
+    kit.rule("sandbox", again, Ruling::Granted(4));
+    assert!(poll(asked.as_mut()).is_ready());
+}
+
+#[test]
+fn optimistic_and_strict_calls_are_not_mixed() {
+    let (_kit, sandbox) = kit();
+    let Poll::Ready(Err(refused)) = poll(pin!(sandbox.reserve_confirmed("acme", 1, SECOND))) else {
+        panic!("mixed");
+    };
+    assert_eq!(refused, ReserveError::Misuse(Misuse::Optimistic));
+}
+
+#[test]
+fn whoever_waits_is_let_through_after_a_lift_and_refused_at_the_end() {
+    let (kit, sandbox) = kit();
+    kit.full("sandbox", "acme");
+    let mut waits = pin!(sandbox.until_ready("acme", 1, 3 * SECOND));
+    assert!(poll(waits.as_mut()).is_pending());
+    kit.advance(SECOND);
+    assert!(poll(waits.as_mut()).is_pending());
+    kit.lift("sandbox", "acme");
+    kit.advance(SECOND);
+    let Poll::Ready(Ok(hold)) = poll(waits.as_mut()) else {
+        panic!("still refused");
+    };
+    drop(hold);
+    kit.full("sandbox", "acme");
+    let mut waits = pin!(sandbox.until_ready("acme", 1, SECOND));
+    assert!(poll(waits.as_mut()).is_pending());
+    kit.advance(SECOND);
+    let Poll::Ready(refused) = poll(waits.as_mut()) else {
+        panic!("waits on");
+    };
+    assert_eq!(denied(refused).0, Cause::Full);
+    assert_eq!(
+        kit.recorded().len(),
+        1,
+        "one refusal, however often it tried"
+    );
+}
+
+#[test]
+fn several_are_taken_together_or_not_at_all() {
+    let (kit, sandbox) = kit();
+    let gpu = kit.agent().copies("gpu");
+    let search = kit.agent().rate("api.search");
+    let wanted = [(&sandbox, "acme", 1), (&gpu, "acme", 2)];
+    let taken = kit
+        .agent()
+        .reserve_all(&wanted, Some((&search, "acme")))
+        .unwrap();
+    assert_eq!((held(&kit), taken.allowed.is_some()), (vec![1, 2], true));
+    drop(taken);
+    kit.full("gpu", "acme");
+    assert!(kit.agent().reserve_all(&wanted, None).is_err());
+    kit.lift("gpu", "acme");
+    kit.deny("api.search", "acme", SECOND);
+    let refused = kit.agent().reserve_all(&wanted, Some((&search, "acme")));
+    assert!(matches!(refused, Err(ReserveError::Denied(_))));
+    assert!(held(&kit).is_empty());
+}
