@@ -19,11 +19,15 @@ use tokio::sync::{mpsc, watch};
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::beat::Beat;
 use tollgate_shared::wire::frame::{Evidence, Frame, Told, Topic};
+use tollgate_shared::wire::hits::{HitBatch, Sender};
+use tollgate_shared::wire::holds::{Does, HoldOp};
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal, Snapshot, TopicSnapshot};
 use tollgate_shared::wire::public::Public;
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
+use tollgate_shared::wire::verdict::{Verdict, VerdictFrame, VerdictSays};
 use zeromq::{PubSocket, RouterSocket, Socket as _, SocketRecv as _, SocketSend as _, ZmqMessage};
 
 pub const PARTITIONS: u32 = 4;
@@ -40,6 +44,15 @@ pub struct Appended {
     pub refused: Vec<(String, String, u64)>,
 }
 
+/// A record about holds that was appended, as text: `hold 1 acme x2`, `beat list [1x2]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    pub partition: u32,
+    pub sequence: u64,
+    pub epoch: u128,
+    pub text: String,
+}
+
 #[derive(Debug, Default)]
 struct State {
     instance: u128,
@@ -50,6 +63,8 @@ struct State {
     live: BTreeMap<(String, String), Told>,
     public: HashMap<String, Public>,
     appended: Vec<Appended>,
+    said: Vec<Said>,
+    verdicts: u64,
     refuse: Option<Refusal>,
     swallow: u32,
     quiet: bool,
@@ -156,6 +171,21 @@ impl Aggregator {
 
     async fn publish(&self, resource: &str, frame: Vec<u8>) {
         let topic = Topic::of_resource(&[0; 16], resource);
+        assert!(
+            self.orders.send(Do::Publish(topic, frame)).await.is_ok(),
+            "the task runs"
+        );
+    }
+
+    /// Records about holds that were appended.
+    pub fn said(&self) -> Vec<Said> {
+        self.state().said.clone()
+    }
+
+    /// Says something of a hold of the agent that was heard last, at the next place.
+    pub async fn rule(&self, agent: &str, resource: &str, says: VerdictSays) {
+        let frame = self.state().verdict(agent, resource, says, self.began);
+        let topic = Topic::of_agent(&[0; 16], agent);
         assert!(
             self.orders.send(Do::Publish(topic, frame)).await.is_ok(),
             "the task runs"
@@ -300,6 +330,66 @@ impl State {
         writer.as_slice().to_vec()
     }
 
+    fn verdict(
+        &mut self,
+        agent: &str,
+        resource: &str,
+        says: VerdictSays,
+        began: Instant,
+    ) -> Vec<u8> {
+        let place = Place {
+            generation: 1,
+            offset: self.ruled,
+            entry: 0,
+        };
+        self.ruled += 1;
+        self.verdicts += 1;
+        let verdict = Verdict {
+            partition: tollgate_shared::names::partition_of_resource(resource, PARTITIONS),
+            place,
+            epoch: self.said.last().expect("somebody was heard").epoch,
+            resource: resource.into(),
+            says,
+        };
+        let mut writer = Writer::new();
+        VerdictFrame {
+            instance: self.instance,
+            sequence: self.verdicts,
+            sent: Span::from_std(began.elapsed()),
+            agent: agent.into(),
+            verdicts: vec![verdict],
+        }
+        .encode(&mut writer);
+        writer.as_slice().to_vec()
+    }
+
+    /// Takes a record about holds.
+    fn take_said(&mut self, partition: u32, sender: &Sender<'_>, text: String) {
+        self.said.push(Said {
+            partition,
+            sequence: sender.sequence,
+            epoch: sender.epoch,
+            text,
+        });
+    }
+
+    fn take_hits(&mut self, partition: u32, batch: &HitBatch<'_>) {
+        let name = |index: u32| batch.resource(index).to_owned();
+        self.appended.push(Appended {
+            partition,
+            sequence: batch.sender.sequence,
+            epoch: batch.sender.epoch,
+            hits: batch
+                .hits()
+                .map(|hit| (name(hit.resource), hit.domain.to_owned(), hit.copies))
+                .collect(),
+            refused: batch
+                .refused()
+                .map(|one| (name(one.resource), one.domain.to_owned(), one.calls))
+                .collect(),
+        });
+    }
+
     fn snapshot(&self, nonce: u64, resources: &[&str], began: Instant) -> Snapshot {
         let topics = resources.iter().map(|resource| TopicSnapshot {
             resource: (*resource).into(),
@@ -415,28 +505,23 @@ impl Served {
                         text: "as told".into(),
                     });
                 }
-                let Ok(Record::Hits(batch)) = Record::decode(record) else {
-                    panic!("not hits")
-                };
-                let name = |index: u32| batch.resource(index).to_owned();
-                state.appended.push(Appended {
-                    partition,
-                    sequence: batch.sender.sequence,
-                    epoch: batch.sender.epoch,
-                    hits: batch
-                        .hits()
-                        .map(|hit| (name(hit.resource), hit.domain.to_owned(), hit.copies))
-                        .collect(),
-                    refused: batch
-                        .refused()
-                        .map(|one| (name(one.resource), one.domain.to_owned(), one.calls))
-                        .collect(),
-                });
+                match Record::decode(record) {
+                    Ok(Record::Hits(batch)) => state.take_hits(partition, &batch),
+                    Ok(Record::Holds(batch)) => {
+                        let ops: Vec<String> = batch.ops().map(|op| text_of_op(&op)).collect();
+                        state.take_said(partition, &batch.sender, ops.join(", "));
+                    }
+                    Ok(Record::Beat(beat)) => {
+                        let text = text_of_beat(&beat);
+                        state.take_said(partition, &beat.sender, text);
+                    }
+                    other => panic!("not an agent's: {other:?}"),
+                }
                 if 0 < state.swallow {
                     state.swallow -= 1;
                     return None;
                 }
-                let offset = state.appended.len() as u64;
+                let offset = (state.appended.len() + state.said.len()) as u64;
                 Some(FromAggregator::Appended {
                     id,
                     partition,
@@ -445,6 +530,33 @@ impl Served {
             }
         }
     }
+}
+
+fn text_of_op(op: &HoldOp<'_>) -> String {
+    let number = op.number;
+    match op.does {
+        Does::Reserve { domain, copies, .. } => format!("reserve {number} {domain} x{copies}"),
+        Does::Hold { domain, copies } => format!("hold {number} {domain} x{copies}"),
+        Does::Release { copies } => format!("release {number} x{copies}"),
+        Does::Transfer { copies, to, .. } => format!("transfer {number} x{copies} {to}"),
+        Does::Seize { from } => format!("seize {number} {from}"),
+        Does::Cancel => format!("cancel {number}"),
+    }
+}
+
+fn text_of_beat(beat: &Beat<'_>) -> String {
+    let mut text = "beat".to_owned();
+    if beat.head.last {
+        text += " last";
+    }
+    for part in beat.parts() {
+        let listed: Vec<String> = part
+            .listed()
+            .map(|one| format!("{}x{}", one.number, one.copies))
+            .collect();
+        text += &format!(" {} {listed:?}", beat.resource(part.resource));
+    }
+    text
 }
 
 async fn publish(publisher: &mut PubSocket, topic: Topic, frame: Vec<u8>) {

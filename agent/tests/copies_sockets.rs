@@ -1,0 +1,144 @@
+//! Copies over real sockets, beside an aggregator that says what the test wants.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+mod support;
+
+use std::time::Duration;
+
+use support::Aggregator;
+use tollgate_agent::{Agent, Cause, Confirmation, FullScope, ReserveError};
+use tollgate_shared::names::partition_of_resource;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::link::Refusal;
+use tollgate_shared::wire::public::{BlindPolicy, Kind, Public, PublicCopies, Reserving};
+use tollgate_shared::wire::statement::Scope;
+use tollgate_shared::wire::verdict::VerdictSays;
+
+const SOON: Duration = Duration::from_secs(20);
+
+async fn beside(aggregator: &Aggregator, reserve: Reserving) -> Agent {
+    let public = Public {
+        version: 1,
+        kind: Kind::Copies,
+        blind: BlindPolicy::Closed,
+        copies: Some(PublicCopies {
+            limit: 10,
+            reserve,
+            agent_timeout: Span::from_secs(2),
+            ..PublicCopies::default()
+        }),
+        ..Public::default()
+    };
+    aggregator.set_public("sandbox", public);
+    let agent = Agent::builder()
+        .name("a")
+        .aggregator(aggregator.agents.to_string())
+        .build()
+        .expect("good settings");
+    let _ = agent.copies("sandbox");
+    assert!(agent.ready(SOON).await);
+    agent
+}
+
+fn texts(aggregator: &Aggregator) -> Vec<String> {
+    aggregator.said().into_iter().map(|one| one.text).collect()
+}
+
+async fn until_said(aggregator: &Aggregator, text: &str) {
+    aggregator
+        .until(text, |one| texts(one).iter().any(|said| said == text))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_is_told_confirmed_beaten_and_given_back() {
+    let aggregator = Aggregator::start(1).await;
+    let agent = beside(&aggregator, Reserving::Optimistic).await;
+    let sandbox = agent.copies("sandbox");
+    let hold = sandbox.reserve("acme", 2).expect("not full");
+    until_said(&aggregator, "hold 1 acme x2").await;
+    let excess = VerdictSays::Counted {
+        number: 1,
+        excess: 1,
+        by: Some(Scope::Resource),
+    };
+    aggregator.rule("a", "sandbox", excess).await;
+    let confirmed = tokio::time::timeout(SOON, hold.confirmed()).await;
+    let scope = Some(FullScope::Resource);
+    assert_eq!(
+        confirmed.expect("a verdict"),
+        Confirmation::Excess { copies: 1, scope }
+    );
+    until_said(&aggregator, "beat sandbox [\"1x2\"]").await;
+    drop(hold);
+    // After the first word about it, so that it is another word.
+    let last = sandbox.reserve("beta", 1).expect("not full");
+    let said = format!("hold {} beta x1", last.number().expect("on record"));
+    aggregator
+        .until("a release before the next hold", |one| {
+            let all = texts(one).join(", ");
+            let (release, hold) = (all.find("release 1 x2"), all.find(&said));
+            release.is_some() && release < hold
+        })
+        .await;
+    let partition = partition_of_resource("sandbox", support::PARTITIONS);
+    let all = aggregator.said();
+    assert!(all.iter().all(|one| one.partition == partition));
+    assert!(all.iter().map(|one| one.sequence).is_sorted());
+    agent.shutdown(SOON).await;
+    assert_eq!(texts(&aggregator).pop().as_deref(), Some("beat last"));
+    drop(last);
+    assert!(sandbox.reserve("acme", 1).is_err(), "blind, and closed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strict_copies_wait_for_the_word() {
+    let aggregator = Aggregator::start(1).await;
+    let agent = beside(&aggregator, Reserving::Strict).await;
+    let sandbox = agent.copies("sandbox");
+    let asking = {
+        let sandbox = sandbox.clone();
+        tokio::spawn(async move { sandbox.reserve_confirmed("acme", 3, SOON).await })
+    };
+    until_said(&aggregator, "reserve 1 acme x3").await;
+    let granted = VerdictSays::Granted {
+        number: 1,
+        copies: 3,
+        by: None,
+    };
+    aggregator.rule("a", "sandbox", granted).await;
+    let hold = asking.await.expect("no panic").expect("granted");
+    assert_eq!((hold.copies(), sandbox.held("acme")), (3, 3));
+    // Nobody answers this one.
+    let late = sandbox
+        .reserve_confirmed("beta", 1, Duration::from_millis(50))
+        .await;
+    assert!(
+        matches!(late, Err(ReserveError::Denied(denied)) if denied.cause() == Cause::Blind),
+        "{late:?}"
+    );
+    aggregator
+        .until("a cancel", |one| texts(one).join(", ").contains("cancel "))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_record_is_followed_by_a_list() {
+    let aggregator = Aggregator::start(1).await;
+    let agent = beside(&aggregator, Reserving::Optimistic).await;
+    let sandbox = agent.copies("sandbox");
+    aggregator.refuse(Some(Refusal::Never));
+    let _hold = sandbox.reserve("acme", 2).expect("not full");
+    aggregator
+        .until("a refusal", |_| 1 <= agent.stats().batches_refused)
+        .await;
+    assert!(texts(&aggregator).is_empty());
+    aggregator.refuse(None);
+    until_said(&aggregator, "beat sandbox [\"1x2\"]").await;
+}
