@@ -1,7 +1,8 @@
 //! Where results go: stdout, or a file that appears whole or not at all.
 //!
 //! Logs and progress never come here. What stays true: a file named by `-o` is either what it was, or
-//! all of the new result; a reader who went away ends the command quietly.
+//! all of the new result, and a link to one stays a link; a device or a pipe is written to, since it
+//! cannot be replaced; a reader who went away ends the command quietly.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
@@ -44,6 +45,11 @@ enum Sink {
         temporary: PathBuf,
         target: PathBuf,
     },
+    /// What stands there and is no file.
+    Device {
+        writer: BufWriter<File>,
+        target: PathBuf,
+    },
     Done,
 }
 
@@ -68,13 +74,27 @@ impl Output {
                 coloured: wanted,
             });
         };
+        let create = |source| Failure::Create {
+            name: target.display().to_string(),
+            source,
+        };
+        // Where nothing is yet there is no link to follow.
+        let target = &std::fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
+        let is_device = std::fs::metadata(target).is_ok_and(|found| !found.is_file());
+        if is_device {
+            let file = File::options().write(true).open(target).map_err(create)?;
+            return Ok(Self {
+                sink: Sink::Device {
+                    writer: BufWriter::new(file),
+                    target: target.to_owned(),
+                },
+                coloured: color == Color::Always,
+            });
+        }
         let mut name = target.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.tmp", std::process::id()));
         let temporary = target.with_file_name(name);
-        let file = File::create(&temporary).map_err(|source| Failure::Create {
-            name: target.display().to_string(),
-            source,
-        })?;
+        let file = File::create(&temporary).map_err(create)?;
         Ok(Self {
             sink: Sink::File {
                 writer: BufWriter::new(file),
@@ -98,7 +118,7 @@ impl Output {
     pub fn line(&mut self, line: impl std::fmt::Display) -> Result<(), Failure> {
         let result = match &mut self.sink {
             Sink::Stdout(writer) => writeln!(writer, "{line}"),
-            Sink::File { writer, .. } => writeln!(writer, "{line}"),
+            Sink::File { writer, .. } | Sink::Device { writer, .. } => writeln!(writer, "{line}"),
             Sink::Done => Ok(()),
         };
         result.map_err(|source| self.failure(source))
@@ -122,7 +142,7 @@ impl Output {
     pub fn flush(&mut self) -> Result<(), Failure> {
         let result = match &mut self.sink {
             Sink::Stdout(writer) => writer.flush(),
-            Sink::File { writer, .. } => writer.flush(),
+            Sink::File { writer, .. } | Sink::Device { writer, .. } => writer.flush(),
             Sink::Done => Ok(()),
         };
         result.map_err(|source| self.failure(source))
@@ -159,7 +179,7 @@ impl Output {
             return Failure::Unread;
         }
         let name = match &self.sink {
-            Sink::File { target, .. } => target.display().to_string(),
+            Sink::File { target, .. } | Sink::Device { target, .. } => target.display().to_string(),
             Sink::Stdout(_) | Sink::Done => "stdout".to_owned(),
         };
         Failure::Io { name, source }
@@ -175,7 +195,7 @@ impl Drop for Output {
             // What a failed command printed before it failed is still worth reading: dropping the
             // writer pushes it out, and who went away is left alone.
             Sink::Stdout(writer) => drop(writer),
-            Sink::Done => {}
+            Sink::Device { .. } | Sink::Done => {}
         }
     }
 }
@@ -201,5 +221,33 @@ mod tests {
         output.finish().unwrap();
         assert_eq!(std::fs::read_to_string(&target).unwrap(), "whole\n");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_stays_a_link_and_a_device_a_device() {
+        use std::os::unix::fs::FileTypeExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let (target, link) = (dir.path().join("report"), dir.path().join("link"));
+        std::fs::write(&target, "before").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let write = |to: &Path| {
+            let mut output = Output::open(Some(to), Color::Auto).unwrap();
+            output.line("whole").unwrap();
+            output.finish()
+        };
+        write(&link).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "whole\n");
+        let null = Path::new("/dev/null");
+        write(null).unwrap();
+        assert!(
+            std::fs::metadata(null)
+                .unwrap()
+                .file_type()
+                .is_char_device()
+        );
+        let directory = Output::open(Some(dir.path()), Color::Auto);
+        assert!(matches!(directory, Err(Failure::Create { .. })));
     }
 }

@@ -177,7 +177,8 @@ impl Core {
         self.consider_file(now);
     }
 
-    /// Pushes the limits file where it differs from the version in force and is followed.
+    /// Pushes the limits file where it differs from the version in force and is followed, and where
+    /// there is no version yet: a new fleet begins with the limits that it was started with.
     fn consider_file(&mut self, now: Now) {
         if !self.limits.caught_up || self.limits.is_file_bad() {
             return;
@@ -187,17 +188,15 @@ impl Core {
         };
         let in_force = self.limits.book.latest();
         let differs = in_force.is_none_or(|version| version.digest != file.digest);
-        let was = std::mem::replace(
-            &mut self.limits.file_differs,
-            differs && !self.settings.follow_file,
-        );
-        if differs && !self.settings.follow_file {
+        let is_followed = self.settings.follow_file || in_force.is_none();
+        let was = std::mem::replace(&mut self.limits.file_differs, differs && !is_followed);
+        if differs && !is_followed {
             if !was {
                 let version = self.limits.book.latest_number();
                 tracing::warn!(
                     version,
-                    "{} differs from the limits version in force and is not followed \
-                     (limits.follow_file = false); compare with GET /v1/limits",
+                    "{} differs from the limits version in force and is not followed: set \
+                     limits.follow_file = true to push it; compare with GET /v1/limits",
                     file.name
                 );
             }

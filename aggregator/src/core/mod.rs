@@ -252,13 +252,13 @@ impl Core {
             LogEvent::Appended { ticket, result } => self.answered(now, ticket, result),
             LogEvent::Down { why } => {
                 if self.log_down.is_none() {
-                    tracing::error!(why, "the log cannot be reached; trying again");
+                    tracing::error!(why, "the log takes nothing; trying again");
                 }
                 self.log_down = Some(why);
             }
             LogEvent::Up => {
                 if self.log_down.take().is_some() {
-                    tracing::info!("the log can be reached again");
+                    tracing::info!("the log takes records again");
                 }
             }
             LogEvent::Closed => {}

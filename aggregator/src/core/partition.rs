@@ -206,6 +206,8 @@ pub struct Partition {
     pub ticks: Ticks,
     /// A pointer on its way.
     pub pointer: Slot,
+    /// The version that it points at, or the last one did.
+    pub pointed: u64,
     /// Whether what is ruled is announced: since it was ready for the first time.
     pub announcing: bool,
     /// Evidence on its way.
@@ -225,6 +227,7 @@ impl Partition {
             appended: Timestamp::ZERO,
             ticks: Ticks::default(),
             pointer: Slot::default(),
+            pointed: 0,
             announcing: false,
             recordings: Recordings::default(),
             snapshots: Snapshots::default(),

@@ -63,7 +63,7 @@ impl Core {
     fn readiness(&self) -> Readiness {
         let mut why = Vec::new();
         if let Some(down) = &self.log_down {
-            why.push(format!("the log cannot be reached: {down}"));
+            why.push(format!("the log takes nothing: {down}"));
         }
         if let Some(broken) = &self.limits.broken {
             why.push(format!("limits cannot be read: {broken}"));
@@ -237,6 +237,7 @@ impl Core {
         let count = |found: &dyn Fn(&super::Partition) -> bool| {
             self.partitions.iter().filter(|p| found(p)).count() as u64
         };
+        let latest = self.limits.book.latest_number();
         Gauges {
             partitions: self.partitions.len() as u64,
             partitions_ours: count(&|p| p.is_ours()),
@@ -250,7 +251,8 @@ impl Core {
                 .iter()
                 .map(|p| p.recordings.len() as u64)
                 .sum(),
-            limits_version: self.limits.book.latest_number(),
+            limits_version: latest,
+            partitions_behind: count(&|p| p.is_ours() && p.ruler.version() < latest),
             limits_file_differs: u64::from(self.limits.file_differs),
             limits_file_bad: u64::from(self.limits.is_file_bad()),
             log_up: u64::from(self.log_down.is_none()),

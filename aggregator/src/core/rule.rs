@@ -169,9 +169,14 @@ impl Core {
                 }
                 self.announce_if_ready(now, index);
             }
-            Record::Pointer(_) if partition.ruler.version() == self.limits.book.latest_number() => {
+            // Whatever has become the latest version meanwhile: it gets a pointer of its own.
+            Record::Pointer(pointer) if partition.pointed <= pointer.version => {
                 partition.pointer = Slot::default();
-                if !self.shared {
+                if partition.ruler.version() < pointer.version {
+                    // It was passed over; what it would have brought is pointed at again, by and by.
+                    partition.pointer.failed(now.clock);
+                }
+                if partition.ruler.version() == self.limits.book.latest_number() && !self.shared {
                     self.limits.forget_unused(&self.partitions);
                 }
             }

@@ -86,6 +86,7 @@ impl Core {
         self.counters.pointers += 1;
         if let Some(partition) = self.partitions.get_mut(index) {
             partition.pointer.ticket = Some(ticket);
+            partition.pointed = pointer.version;
         }
     }
 

@@ -223,6 +223,8 @@ pub struct Gauges {
     pub denials_waiting: u64,
     /// The limits version in force.
     pub limits_version: u64,
+    /// Partitions that are ruled by an older version than the newest.
+    pub partitions_behind: u64,
     /// 1 where the limits file differs from it and is not followed.
     pub limits_file_differs: u64,
     /// 1 where the limits file could not be read, or has faults.

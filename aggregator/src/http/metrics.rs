@@ -253,7 +253,7 @@ fn counted(c: &Counters) -> [Row; 33] {
     ]
 }
 
-fn measured(g: &Gauges) -> [Row; 12] {
+fn measured(g: &Gauges) -> [Row; 13] {
     [
         (
             "tollgate_partitions_ours",
@@ -291,6 +291,11 @@ fn measured(g: &Gauges) -> [Row; 12] {
             "tollgate_limits_version",
             "The limits version in force; 0: none.",
             g.limits_version,
+        ),
+        (
+            "tollgate_partitions_behind_limits",
+            "Partitions ruled by an older limits version than the newest.",
+            g.partitions_behind,
         ),
         (
             "tollgate_limits_file_differs",

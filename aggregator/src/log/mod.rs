@@ -117,12 +117,12 @@ pub enum LogEvent {
         /// The record's offset, as durable as configured.
         result: Result<u64, AppendError>,
     },
-    /// The log cannot be reached. It goes on trying.
+    /// The log takes nothing: it cannot be reached, or its disk is full. It goes on trying.
     Down {
         /// Why, for people.
         why: String,
     },
-    /// The log can be reached (again).
+    /// The log takes records (again).
     Up,
     /// The log was closed: everything accepted before `close` has been answered and is durable, and
     /// what it held (locks, connections) has been let go. The last event.

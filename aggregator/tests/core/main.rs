@@ -78,6 +78,28 @@ fn nothing_is_appended_for_agents_before_the_identity_is_there() {
 }
 
 #[test]
+fn a_version_that_comes_while_a_pointer_is_under_way_rules_every_partition_too() {
+    let mut world = World::new(LIMITS);
+    // The pointers to the second version are in the log and have not come back.
+    world.held = vec![Stream::Hits];
+    world.push(&LIMITS.replace("5/m", "6/m"));
+    world.push(&LIMITS.replace("5/m", "7/m"));
+    world.held.clear();
+    world.run_for(Span::from_secs(2));
+    for partition in 0..PARTITIONS {
+        let pointers = world.log.kinds(partition);
+        let count = pointers
+            .iter()
+            .filter(|kind| **kind == kind::POINTER)
+            .count();
+        assert_eq!(count, 3, "partition {partition}");
+    }
+    let digests = world.digests();
+    let versions: Vec<u64> = digests.partitions.iter().map(|one| one.version).collect();
+    assert_eq!(versions, vec![digests.limits_version; PARTITIONS as usize]);
+}
+
+#[test]
 fn never_more_than_one_tick_is_on_its_way() {
     let mut world = World::new(LIMITS);
     let before = world.log.count(kind::TICK);

@@ -70,6 +70,7 @@ pub(super) fn judge(limits: &Limits, warnings: &Collector) {
         if let Some(class) = rate.default.candidate {
             let candidate = resource.then(Step::Section("candidate"));
             judgement.judge_class(&candidate, class, 0);
+            warnings.add(&candidate, WarningKind::NotRuled);
         }
         judgement.judge_overrides(&resource);
     }

@@ -55,6 +55,8 @@ pub enum WarningKind {
     },
     /// Neither this tier nor any above it grants a hit, and a refused hit enters nothing.
     NeverEntered,
+    /// This build reads it and does not rule by it.
+    NotRuled,
     /// A domain at its limit takes much memory.
     ManyBytes {
         /// How much.
@@ -75,6 +77,7 @@ impl WarningKind {
             Self::NeverFull { .. } => "never_full",
             Self::NeverReached { .. } => "never_reached",
             Self::NeverEntered => "never_entered",
+            Self::NotRuled => "not_ruled",
             Self::ManyBytes { .. } => "many_bytes",
         }
     }
@@ -110,6 +113,7 @@ impl fmt::Display for WarningKind {
                 quoted(before),
                 quoted(after)
             ),
+            Self::NotRuled => f.write_str("checked, and not ruled by this build yet"),
             Self::NoTierLeft => f.write_str("no tier is ever active, so all hits are refused"),
             Self::LoweredToGlobal { before, after } => {
                 write!(f, "{before} is above the global limit, rules as {after}")

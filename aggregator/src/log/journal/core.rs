@@ -8,6 +8,7 @@
 //! What stays true: nothing is answered or delivered before it is as durable as configured; a follower
 //! gets each record once and in order, or is told why not.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -67,6 +68,8 @@ pub struct Core {
     slots: Vec<Slot>,
     /// Slots with appends in this turn.
     touched: Vec<usize>,
+    /// Partitions whose last append failed.
+    failing: BTreeSet<usize>,
     buffer: Vec<u8>,
     /// When old segments were last looked for, in milliseconds of the clock.
     tidied_ms: u64,
@@ -109,6 +112,7 @@ impl Core {
             config,
             disk,
             touched: Vec::new(),
+            failing: BTreeSet::new(),
             buffer: Vec::new(),
             tidied_ms: now.as_millis(),
             _lock: opened.lock,
@@ -316,6 +320,9 @@ impl Core {
                 }
                 // Delivered first: ruling is what somebody waits for.
                 slot.deliver_new(appended.base, records, emit);
+                if self.failing.remove(&at) && self.failing.is_empty() {
+                    emit(LogEvent::Up);
+                }
                 for (ticket, offset) in tickets {
                     emit(LogEvent::Appended {
                         ticket,
@@ -324,8 +331,13 @@ impl Core {
                 }
             }
             Err(error) => {
-                let error =
-                    AppendError::NotNow(format!("{}: {error}", slot.partition.dir.display()));
+                let why = format!("{}: {error}", slot.partition.dir.display());
+                // Said once, until all that failed work again.
+                if self.failing.is_empty() {
+                    emit(LogEvent::Down { why: why.clone() });
+                }
+                self.failing.insert(at);
+                let error = AppendError::NotNow(why);
                 for (ticket, _) in staged {
                     emit(LogEvent::Appended {
                         ticket,

@@ -45,6 +45,49 @@ fn wherever_the_disk_becomes_full_the_journal_stays_whole_and_goes_on() {
 }
 
 #[test]
+fn that_the_disk_is_full_is_said_once_and_that_there_is_room_again_too() {
+    let disk = FaultyDisk::default();
+    let kit = kit_on(&disk);
+    let mut open = kit.open();
+    let said = |open: &mut Open| -> Vec<bool> {
+        let events = std::mem::take(&mut open.held);
+        let said = events.into_iter().filter_map(|event| match event {
+            LogEvent::Down { why } => {
+                assert!(why.contains("hits-0000"), "{why}");
+                Some(false)
+            }
+            LogEvent::Up => Some(true),
+            _ => None,
+        });
+        said.collect()
+    };
+    assert_eq!(open.append(Stream::Hits, 0, b"fits"), Ok(0));
+    assert_eq!(said(&mut open), [] as [bool; 0]);
+    disk.set(Faults {
+        room_bytes: Some(0),
+        ..Faults::default()
+    });
+    for partition in [0, 1, 0] {
+        assert!(is_not_now(open.append(
+            Stream::Hits,
+            partition,
+            b"does not"
+        )));
+    }
+    assert_eq!(said(&mut open), [false]);
+    disk.set(Faults::default());
+    assert_eq!(open.append(Stream::Hits, 0, b"fits again"), Ok(1));
+    assert_eq!(
+        said(&mut open),
+        [] as [bool; 0],
+        "the other has not been heard of"
+    );
+    assert_eq!(open.append(Stream::Hits, 1, b"fits again"), Ok(0));
+    assert_eq!(said(&mut open), [true]);
+    open.close();
+}
+
+#[test]
 fn what_cannot_be_cut_off_at_once_is_cut_off_before_the_next_append() {
     let disk = FaultyDisk::default();
     let kit = kit_on(&disk);
