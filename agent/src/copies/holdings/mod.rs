@@ -15,6 +15,8 @@
 //! never anew; operations that wait are bounded, and at the bound the next list says it all.
 
 mod beats;
+#[cfg(test)]
+mod bench;
 mod cargo;
 mod table;
 mod verdicts;

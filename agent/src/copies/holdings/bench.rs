@@ -1,0 +1,252 @@
+//! A keeper beside a log and an aggregator that are played, word by word and verdict by verdict.
+
+use tokio::sync::oneshot;
+use tollgate_shared::holdings::{Holdings, TransferId};
+use tollgate_shared::place::Place;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::hits::Sender;
+use tollgate_shared::wire::public::{Kind, OnExcess, Public, PublicCopies};
+use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::statement::Scope;
+use tollgate_shared::wire::verdict::{Verdict, VerdictSays};
+
+use super::cargo::BeatSays;
+use super::*;
+
+pub(super) const NOW: Mono = Mono(100_000_000);
+pub(super) const WALL: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+pub(super) const EPOCH: u128 = 77;
+
+pub(super) struct Bench {
+    pub(super) keeper: Keeper,
+    pub(super) resource: Arc<Resource>,
+    pub(super) now: Mono,
+    pub(super) order: u64,
+    pub(super) offset: u64,
+    /// As if so many records were under way.
+    pub(super) under_way: usize,
+}
+
+impl Bench {
+    pub(super) fn new() -> Self {
+        Self::after(None)
+    }
+
+    pub(super) fn after(replaces: Option<u128>) -> Self {
+        let resources = Arc::new(Resources::new(1, 10));
+        let resource = resources.get("sandbox").0.expect("room");
+        let origin = Origin {
+            epoch: EPOCH,
+            replaces,
+        };
+        let mut keeper = Keeper::new(origin, resources, Arc::default(), None);
+        keeper.set_partitions(4, NOW);
+        let bench = Self {
+            keeper,
+            resource,
+            now: NOW,
+            order: 0,
+            offset: 0,
+            under_way: 0,
+        };
+        bench.learn(OnExcess::Keep);
+        bench
+    }
+
+    pub(super) fn learn(&self, on_excess: OnExcess) {
+        self.resource.learn(&Public {
+            version: 1,
+            kind: Kind::Copies,
+            copies: Some(PublicCopies {
+                limit: 10,
+                agent_timeout: Span::from_secs(2),
+                on_excess,
+                ..PublicCopies::default()
+            }),
+            ..Public::default()
+        });
+    }
+
+    pub(super) fn tell(&mut self, number: Option<u64>, what: What) -> u64 {
+        self.order += 1;
+        let number = number.unwrap_or(self.order);
+        let told = Told {
+            order: self.order,
+            resource: self.resource.id,
+            number,
+            at: WALL,
+            what,
+        };
+        self.keeper.take(vec![told], self.now);
+        number
+    }
+
+    pub(super) fn hold(&mut self, domain: &str, copies: u32) -> u64 {
+        let domain = domain.into();
+        self.tell(None, What::Hold { domain, copies })
+    }
+
+    pub(super) fn release(&mut self, number: u64, copies: u32) {
+        self.tell(Some(number), What::Release { copies });
+    }
+
+    pub(super) fn reserve(
+        &mut self,
+        domain: &str,
+        copies: u32,
+    ) -> (u64, oneshot::Receiver<Answer>) {
+        let (answer, verdict) = oneshot::channel();
+        let seldom = Seldom::Reserve {
+            domain: domain.into(),
+            copies,
+            answer,
+        };
+        (self.tell(None, What::Seldom(Box::new(seldom))), verdict)
+    }
+
+    pub(super) fn seize(&mut self, id: u128) -> (u64, oneshot::Receiver<Answer>) {
+        let (answer, verdict) = oneshot::channel();
+        let from = TransferId(id);
+        let seldom = Seldom::Seize { from, answer };
+        (self.tell(None, What::Seldom(Box::new(seldom))), verdict)
+    }
+
+    pub(super) fn confirm(&mut self, number: u64) -> oneshot::Receiver<Word> {
+        let (answer, word) = oneshot::channel();
+        self.tell(
+            Some(number),
+            What::Seldom(Box::new(Seldom::Confirm { answer })),
+        );
+        word
+    }
+
+    pub(super) fn watch(&mut self, number: u64) -> oneshot::Receiver<Word> {
+        let (answer, word) = oneshot::channel();
+        self.tell(
+            Some(number),
+            What::Seldom(Box::new(Seldom::Watch { answer })),
+        );
+        word
+    }
+
+    pub(super) fn say(&mut self, says: VerdictSays) {
+        self.offset += 1;
+        self.say_at(self.offset, says);
+    }
+
+    pub(super) fn say_at(&mut self, offset: u64, says: VerdictSays) {
+        let verdict = Verdict {
+            partition: 0,
+            place: Place {
+                generation: 1,
+                offset,
+                entry: 0,
+            },
+            epoch: EPOCH,
+            resource: "sandbox".into(),
+            says,
+        };
+        self.keeper.hear(vec![verdict], self.now);
+    }
+
+    /// What leaves now, as text; every record is written and read again.
+    pub(super) fn sent(&mut self) -> Vec<String> {
+        let under_way = self.under_way;
+        let cargoes = self.keeper.next(self.now, |_| under_way);
+        cargoes.iter().map(text_of).collect()
+    }
+
+    pub(super) fn sent_after(&mut self, span: Span) -> Vec<String> {
+        self.now = self.now.plus(span);
+        self.sent()
+    }
+
+    pub(super) fn half_second(&mut self) -> Vec<String> {
+        self.sent_after(Span::from_millis(500))
+    }
+}
+
+pub(super) fn text_of(cargo: &Cargo) -> String {
+    let mut writer = Writer::new();
+    let sender = Sender {
+        agent: "a",
+        epoch: EPOCH,
+        sequence: 1,
+        sent: WALL,
+    };
+    match cargo {
+        Cargo::Hits(_) => "hits".to_owned(),
+        Cargo::Holds(cargo) => {
+            cargo.encode(&mut writer, &sender);
+            let Ok(Record::Holds(batch)) = Record::decode(writer.as_slice()) else {
+                panic!("no batch of holds");
+            };
+            assert_eq!(batch.ops_len() as usize, cargo.operations().count());
+            let ops = batch.ops().map(|op| {
+                let does = format!("{:?}", op.does.op()).to_lowercase();
+                format!("{does} {}", op.number)
+            });
+            ops.collect::<Vec<_>>().join(", ")
+        }
+        Cargo::Beat(beat) => {
+            beat.encode(&mut writer, &sender);
+            let Ok(Record::Beat(read)) = Record::decode(writer.as_slice()) else {
+                panic!("no beat");
+            };
+            assert_eq!(read.parts_len() as usize, beat.parts.len());
+            let mut text = "beat".to_owned();
+            for (name, is) in [("more", read.head.more), ("last", read.head.last)] {
+                text += &if is {
+                    format!(" {name}")
+                } else {
+                    String::new()
+                };
+            }
+            if let Some(epoch) = read.head.replaces {
+                text += &format!(" replaces {epoch}");
+            }
+            for (part, sent) in read.parts().zip(&beat.parts) {
+                text += &match &sent.says {
+                    BeatSays::Digest(digest) => format!(" digest {:x}", digest.bits()),
+                    BeatSays::List { .. } => {
+                        let listed = part
+                            .listed()
+                            .map(|one| format!("{}x{}", one.number, one.copies));
+                        format!(" list [{}]", listed.collect::<Vec<_>>().join(" "))
+                    }
+                };
+                for (name, numbers) in [
+                    ("awaiting", part.awaiting().collect::<Vec<_>>()),
+                    ("asked", part.asked().collect()),
+                ] {
+                    if !numbers.is_empty() {
+                        text += &format!(" {name} {numbers:?}");
+                    }
+                }
+            }
+            text
+        }
+    }
+}
+
+pub(super) fn digest(holds: &[(u64, u32)]) -> String {
+    let sum = holds
+        .iter()
+        .fold(Holdings::default(), |sum, (number, copies)| {
+            sum.with(*number, *copies)
+        });
+    format!("beat digest {:x}", sum.bits())
+}
+
+pub(super) fn counted(number: u64) -> VerdictSays {
+    VerdictSays::Counted {
+        number,
+        excess: 0,
+        by: None,
+    }
+}
+
+pub(super) fn full() -> Option<Scope> {
+    Some(Scope::Pair("acme".into()))
+}
