@@ -45,7 +45,7 @@ pub mod kind {
 
     /// Whether agents may append this kind.
     pub const fn is_agents(kind: u8) -> bool {
-        kind == HITS
+        matches!(kind, HITS | HOLDS | BEAT)
     }
 }
 

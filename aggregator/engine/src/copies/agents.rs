@@ -20,7 +20,7 @@ pub const ENDED_IDS_MAX: usize = 4_096;
 #[derive(Clone, Debug)]
 pub(super) struct Agent {
     pub(super) name: Box<str>,
-    pub(super) epoch: u64,
+    pub(super) epoch: u128,
     /// A fingerprint of name and epoch.
     pub(super) mark: u64,
     /// The first of its holds, live and lost ones.
@@ -36,12 +36,12 @@ pub(super) struct Agent {
 pub(super) struct Agents {
     slots: Vec<Option<Agent>>,
     free: Vec<u32>,
-    by_name: BTreeMap<Box<str>, BTreeMap<u64, u32>>,
+    by_name: BTreeMap<Box<str>, BTreeMap<u128, u32>>,
 }
 
 impl Agents {
     /// The number of an epoch, which is made if need be.
-    pub(super) fn intern(&mut self, name: &str, epoch: u64) -> AgentIx {
+    pub(super) fn intern(&mut self, name: &str, epoch: u128) -> AgentIx {
         if let Some(found) = self.find(name, epoch) {
             return found;
         }
@@ -70,7 +70,7 @@ impl Agents {
         AgentIx(slot)
     }
 
-    pub(super) fn find(&self, name: &str, epoch: u64) -> Option<AgentIx> {
+    pub(super) fn find(&self, name: &str, epoch: u128) -> Option<AgentIx> {
         let slot = self.by_name.get(name)?.get(&epoch)?;
         Some(AgentIx(*slot))
     }

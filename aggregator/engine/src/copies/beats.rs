@@ -15,30 +15,37 @@
 //! stays true: nothing is held by a gone agent; after a full beat the epoch holds what it listed,
 //! less what was ended or could not be claimed.
 
+use std::ops::RangeInclusive;
+
 use tollgate_shared::holdings::Holdings;
 use tollgate_shared::time::Timestamp;
+pub use tollgate_shared::wire::beat::Listed;
 
 use super::effects::{AgentIx, Effects, HoldId, Refused, TransferId, Verdict};
 use super::holds::Flags;
 use super::ops::{Ask, excess_of};
 use super::state::Copies;
 
-/// A hold as a beat lists it.
-#[derive(Clone, Copy, Debug)]
-pub struct Listed<'a> {
-    /// Its number.
-    pub number: u64,
-    /// Its domain.
-    pub domain: &'a str,
-    /// The copies that it still has; 0 only where it was seized and the agent has not heard yet how
-    /// many there are.
-    pub copies: u32,
-    /// When it was taken.
-    pub start: Timestamp,
-    /// Whether it was granted before use.
-    pub strict: bool,
-    /// The transfer that it was seized from.
-    pub seized: Option<TransferId>,
+/// What an epoch says it holds of some numbers.
+#[derive(Clone, Debug)]
+pub struct List<'a> {
+    /// The numbers that it is about: what is counted among them and not listed was released.
+    pub numbers: RangeInclusive<u64>,
+    /// The holds.
+    pub listed: &'a [Listed<'a>],
+    /// Numbers whose verdicts the agent does not know yet.
+    pub awaiting: &'a [u64],
+}
+
+impl<'a> List<'a> {
+    /// A list of everything.
+    pub fn whole(listed: &'a [Listed<'a>], awaiting: &'a [u64]) -> Self {
+        Self {
+            numbers: 0..=u64::MAX,
+            listed,
+            awaiting,
+        }
+    }
 }
 
 /// What comes of a digest beat.
@@ -51,8 +58,7 @@ pub enum DigestBeat {
 }
 
 impl Copies {
-    /// Applies the full list of what an epoch holds. `awaiting` are numbers of reserves whose
-    /// verdict the agent does not know yet. Verdicts are given on holds that come to count, or
+    /// Applies a list of what an epoch holds. Verdicts are given on holds that come to count, or
     /// cannot.
     ///
     /// First everything shrinks that was released, then grows what is new, in the list's order; so
@@ -65,16 +71,15 @@ impl Copies {
         &mut self,
         agent: AgentIx,
         at: Timestamp,
-        listed: &[Listed<'_>],
-        awaiting: &[u64],
+        list: &List<'_>,
         out: &mut Effects,
     ) -> Result<(), Refused> {
         self.acting(agent)?;
         let from = out.scopes_said();
-        for entry in listed {
+        for entry in list.listed {
             self.shrink_to(agent, entry, out);
         }
-        for &number in awaiting {
+        for &number in list.awaiting {
             if let Some(slot) = self.holds.find(HoldId { agent, number }) {
                 self.holds.set_listed(slot, true);
             }
@@ -82,11 +87,11 @@ impl Copies {
         for slot in self.slots_of(agent) {
             if self.holds.listed(slot) {
                 self.holds.set_listed(slot, false);
-            } else {
+            } else if list.numbers.contains(&self.holds.facts(slot).id.number) {
                 self.end(slot, out);
             }
         }
-        for entry in listed {
+        for entry in list.listed {
             let id = HoldId {
                 agent,
                 number: entry.number,

@@ -311,7 +311,7 @@ impl<'a> Played<'a> {
 }
 
 /// Cases know no epochs.
-const EPOCH: u64 = 1;
+const EPOCH: u128 = 1;
 
 fn answer<T>(
     result: Result<T, Refused>,

@@ -42,7 +42,7 @@ mod views;
 
 pub use agents::ENDED_IDS_MAX;
 pub use audit::Miscount;
-pub use beats::{DigestBeat, Listed};
+pub use beats::{DigestBeat, List, Listed};
 pub use domains::NameKey;
 pub use effects::{
     AgentIx, Effects, Ended, Grant, HoldId, Limiter, Refused, Scope, Taken, TransferId, Verdict,

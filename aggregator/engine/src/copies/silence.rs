@@ -11,6 +11,7 @@
 //! since its last beat.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use tollgate_shared::time::Span;
 
@@ -86,9 +87,37 @@ impl<A: Ord + Clone> Silence<A> {
         self.gone.contains_key(agent)
     }
 
+    /// Whether an agent beats, or is gone and not forgotten.
+    pub fn knows(&self, agent: &A) -> bool {
+        self.last_beat.contains_key(agent) || self.gone.contains_key(agent)
+    }
+
+    /// Agents that beat, and those that are gone and not forgotten.
+    pub fn len(&self) -> usize {
+        self.last_beat.len() + self.gone.len()
+    }
+
+    /// Whether nobody is known.
+    pub fn is_empty(&self) -> bool {
+        self.last_beat.is_empty() && self.gone.is_empty()
+    }
+
+    /// The ticks that had been counted when an agent beat last, if it beats.
+    pub fn last_beat_of(&self, agent: &A) -> Option<u64> {
+        self.last_beat.get(agent).copied()
+    }
+
     /// Ticks counted.
     pub fn ticks(&self) -> u64 {
         self.ticks
+    }
+
+    /// Agents from this one on that beat, ascending.
+    pub fn beating_from(&self, agent: &A) -> impl Iterator<Item = (&A, u64)> {
+        let from = (Bound::Included(agent), Bound::Unbounded);
+        self.last_beat
+            .range::<A, _>(from)
+            .map(|(agent, at)| (agent, *at))
     }
 
     /// Agents that beat, ascending, each with the ticks counted before its last beat.

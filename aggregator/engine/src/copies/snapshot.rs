@@ -165,7 +165,7 @@ impl<'a> Pen<'a> {
         self.number(known.len() as u64);
         for (agent, slots) in known {
             self.text(&agent.name);
-            self.number(agent.epoch);
+            self.bytes.extend_from_slice(&agent.epoch.to_be_bytes());
             self.bytes.push(u8::from(agent.over));
             self.number(agent.ended.len() as u64);
             for number in &agent.ended {
@@ -269,9 +269,9 @@ impl<'a> Reader<'a> {
     }
 
     fn agents(&mut self) -> Result<(), RestoreFault> {
-        let mut before: Option<(&str, u64)> = None;
+        let mut before: Option<(&str, u128)> = None;
         for _ in 0..self.number("agents")? {
-            let key = (self.text("agent")?, self.number("epoch")?);
+            let key = (self.text("agent")?, self.wide("epoch")?);
             if before.is_some_and(|before| key <= before) {
                 return Err(RestoreFault::Value { what: "agent" });
             }
@@ -333,9 +333,7 @@ impl<'a> Reader<'a> {
     fn transfers(&mut self) -> Result<(), RestoreFault> {
         let mut before = None;
         for _ in 0..self.number("transfers")? {
-            let mut id = [0; 16];
-            id.copy_from_slice(self.take(16, "transfer")?);
-            let id = TransferId(u128::from_be_bytes(id));
+            let id = TransferId(self.wide("transfer")?);
             if before.is_some_and(|before| id <= before) {
                 return Err(RestoreFault::Value { what: "transfer" });
             }
@@ -409,6 +407,12 @@ impl<'a> Reader<'a> {
 
     fn number(&mut self, what: &'static str) -> Result<u64, RestoreFault> {
         varint::read(self.bytes, &mut self.at).ok_or(RestoreFault::Truncated { what })
+    }
+
+    fn wide(&mut self, what: &'static str) -> Result<u128, RestoreFault> {
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(self.take(16, what)?);
+        Ok(u128::from_be_bytes(bytes))
     }
 
     fn take(&mut self, len: usize, what: &'static str) -> Result<&'a [u8], RestoreFault> {

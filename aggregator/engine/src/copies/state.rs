@@ -113,7 +113,7 @@ impl Copies {
 
     /// The number of an agent's epoch, for operations on its holds; valid until it is
     /// [forgotten](Self::forget). Ask once a record.
-    pub fn agent(&mut self, name: &str, epoch: u64) -> AgentIx {
+    pub fn agent(&mut self, name: &str, epoch: u128) -> AgentIx {
         self.agents.intern(name, epoch)
     }
 

@@ -89,7 +89,7 @@ impl Played {
         self.out.clear();
         let beat = self
             .copies
-            .full_beat(agent, at(9 * S), holds, &[], &mut self.out);
+            .full_beat(agent, at(9 * S), &List::whole(holds, &[]), &mut self.out);
         beat.expect("applied");
         let verdicts = self.out.verdicts().iter();
         verdicts.map(|(_, verdict)| *verdict).collect()
@@ -331,7 +331,9 @@ fn a_reserve_that_awaits_its_verdict_is_neither_brought_in_nor_taken_away_by_a_b
     played.reserve("A", 1, "a", 3);
     let agent = played.copies.agent("A", 1);
     let out = &mut played.out;
-    let beat = played.copies.full_beat(agent, at(1), &[], &[1, 2], out);
+    let beat = played
+        .copies
+        .full_beat(agent, at(1), &List::whole(&[], &[1, 2]), out);
     assert_eq!(beat, Ok(()));
     assert_eq!(played.of("a"), 3);
     let nothing = Holdings::default();
@@ -354,7 +356,7 @@ fn an_epoch_that_is_over_holds_nothing_and_does_nothing_more() {
     let beat = [listed(1, "a", 3)];
     let said = played
         .copies
-        .full_beat(id.agent, at(1), &beat, &[], &mut played.out);
+        .full_beat(id.agent, at(1), &List::whole(&beat, &[]), &mut played.out);
     assert_eq!(said, Err(Refused::EpochOver));
     assert_eq!(played.release("A", 1, 1), Err(Refused::EpochOver));
     let successor = played.copies.agent("A", 2);

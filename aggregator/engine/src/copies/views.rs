@@ -47,7 +47,7 @@ pub struct HoldView<'a> {
     /// Its agent's name.
     pub agent: &'a str,
     /// Its agent's epoch.
-    pub epoch: u64,
+    pub epoch: u128,
     /// On whose behalf.
     pub domain: &'a str,
     /// The groups it was taken under, by name.
@@ -84,7 +84,7 @@ pub struct StagedView<'a> {
 }
 
 impl<'a> HoldView<'a> {
-    fn age_order(&self) -> (Timestamp, &'a str, u64, u64) {
+    fn age_order(&self) -> (Timestamp, &'a str, u128, u64) {
         (self.start, self.agent, self.epoch, self.id.number)
     }
 }
@@ -165,13 +165,29 @@ impl Copies {
         })
     }
 
-    /// Whether a scope has no room. A group that the limits do not know is never full.
-    pub fn is_full(&self, scope: Scope<'_>) -> bool {
+    /// The count of a scope. A group that the limits do not know is unbounded.
+    pub fn count_of<'a>(&self, scope: Scope<'a>) -> Count<'a> {
         match scope {
-            Scope::Domain(name) => self.domain(name).full(),
-            Scope::Group(name) => self.groups.get(name).is_some_and(|group| group.full()),
-            Scope::Resource => self.resource_full(),
+            Scope::Domain(name) => self.domain(name),
+            Scope::Group(name) => {
+                let group = self.groups.get(name);
+                Count {
+                    name,
+                    copies: group.map_or(0, |group| group.copies),
+                    limit: group.and_then(|group| group.limit),
+                }
+            }
+            Scope::Resource => Count {
+                name: "",
+                copies: self.total,
+                limit: self.limits.global,
+            },
         }
+    }
+
+    /// Whether a scope has no room.
+    pub fn is_full(&self, scope: Scope<'_>) -> bool {
+        self.count_of(scope).full()
     }
 
     /// The name of a group; valid until the next version of the limits.
@@ -180,14 +196,26 @@ impl Copies {
     }
 
     /// The number of an epoch that is known already.
-    pub fn known_agent(&self, name: &str, epoch: u64) -> Option<AgentIx> {
+    pub fn known_agent(&self, name: &str, epoch: u128) -> Option<AgentIx> {
         self.agents.find(name, epoch)
     }
 
     /// Known epochs, by name and epoch, each with whether it is over.
-    pub fn known_agents(&self) -> impl Iterator<Item = (AgentIx, &str, u64, bool)> {
+    pub fn known_agents(&self) -> impl Iterator<Item = (AgentIx, &str, u128, bool)> {
         let agents = self.agents.in_order();
         agents.map(|(ix, agent)| (ix, &*agent.name, agent.epoch, agent.over))
+    }
+
+    /// Name and epoch of an agent.
+    pub fn name_of(&self, agent: AgentIx) -> Option<(&str, u128)> {
+        let agent = self.agents.get(agent)?;
+        Some((&agent.name, agent.epoch))
+    }
+
+    /// Whether an epoch has holds that are kept as lost.
+    pub fn has_lost(&self, agent: AgentIx) -> bool {
+        let slots = self.slots_of(agent);
+        slots.iter().any(|slot| self.holds.facts(*slot).flags.lost)
     }
 
     /// Copies that an epoch holds.

@@ -50,6 +50,8 @@ pub(super) struct Epoch {
     pub last: Option<Timestamp>,
     /// The minute of log time of the last fresh batch.
     pub minute: u64,
+    /// The highest sequence among its applied hold operations and beats; 0: none.
+    pub in_turn: u64,
     /// The least append − sent in that minute, in microseconds.
     pub least_us: i64,
     /// The same of the minute before it, if there was a batch in it.
@@ -98,6 +100,25 @@ impl Epochs {
         let move_us = epoch.clock(batch, log, known.is_some());
         self.put(who, epoch);
         Freshness::Fresh { move_us }
+    }
+
+    /// Whether hold operations or a beat of this sequence come in turn: after all that were applied.
+    /// If so, they are taken to be applied now.
+    pub fn in_turn(&mut self, who: Identity, sequence: u64) -> bool {
+        let Some(epoch) = self.epochs.get(&who).copied() else {
+            return false;
+        };
+        let rises = epoch.in_turn < sequence;
+        if rises {
+            self.put(
+                who,
+                Epoch {
+                    in_turn: sequence,
+                    ..epoch
+                },
+            );
+        }
+        rises
     }
 
     /// A tick was counted: forgets agents that have been silent for too long.
@@ -213,6 +234,7 @@ impl Epoch {
         digest = mix(digest, (self.below >> 64) as u64);
         digest = mix(digest, self.last.map_or(u64::MAX, Timestamp::as_micros));
         digest = mix(digest, self.minute);
+        digest = mix(digest, self.in_turn);
         digest = mix(digest, self.least_us as u64);
         mix(
             digest,

@@ -22,8 +22,8 @@ use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::Engine;
 use super::denials::Standing;
-use super::epochs::{Batch, Freshness};
-use super::rulings::{Correction, Counts, Fate, ResourceCounts, Rulings, TotalDue};
+use super::rulings::{Counts, Fate, ResourceCounts, Rulings, TotalDue};
+use super::senders::Clock;
 use crate::limits::{Limits, Mode, RateClass, RateResource};
 use crate::pairs::{Hint, Identity, Opened, Prefix, Stored, slot_of};
 use crate::rules::request::Request;
@@ -91,8 +91,7 @@ struct Common<'l> {
     limits: &'l Limits,
     /// The class of a resource without limits.
     nothing: RateClass,
-    appended: Timestamp,
-    move_us: i64,
+    clock: Clock,
     place: Place,
 }
 
@@ -178,31 +177,14 @@ impl Engine {
     ) -> Fate {
         let entries = batch.hits_len();
         let limits = self.steps.newest().limits.clone();
-        let sender = &batch.sender;
-        let who = self.identities.of_agent(sender.agent, sender.epoch);
-        let sent = Batch {
-            sequence: sender.sequence,
-            appended,
-            sent: sender.sent,
+        let clock = match self.admit(&batch.sender, appended, entries, rulings) {
+            Ok(clock) => clock,
+            Err(fate) => return fate,
         };
-        let epochs_max = limits.engine().epochs_per_partition_max;
-        let move_us = match self.epochs.batch(who, sent, self.log_time, epochs_max) {
-            Freshness::Fresh { move_us } => move_us,
-            Freshness::Duplicate => return Fate::Duplicate { entries },
-            Freshness::OlderThanWindow => return Fate::OlderThanWindow { entries },
-            Freshness::TooMany => return Fate::TooManyAgents { entries },
-        };
-        if move_us != 0 {
-            rulings.corrections.push(Correction {
-                agent: sender.agent.into(),
-                moved_us: move_us,
-            });
-        }
         let common = Common {
             limits: &limits,
             nothing: RateClass::default(),
-            appended,
-            move_us,
+            clock,
             place: Place::of_record(self.log.unwrap_or_default(), offset),
         };
         let (numbers, mut contexts) = self.contexts(&limits, batch);
@@ -302,8 +284,8 @@ impl Engine {
             context.counts.unconfigured += copies;
             return;
         };
-        let at = common.instant(hit.at);
-        if TOO_OLD < common.appended.since(at) {
+        let at = common.clock.instant(hit.at);
+        if TOO_OLD < common.clock.appended.since(at) {
             context.counts.too_old += copies;
             return;
         }
@@ -419,21 +401,6 @@ fn rule(
     let stays = working.pair.stays_until(class);
     working.leaves = slot_of(stays.max(working.stated.unwrap_or_default()));
     (ruled, closure)
-}
-
-impl Common<'_> {
-    /// The instant of a hit: its stamp, moved by what the agent's clock is wrong, and never later
-    /// than the last microsecond of the append's millisecond.
-    fn instant(&self, stamp: Timestamp) -> Timestamp {
-        instant(stamp, self.move_us, self.appended)
-    }
-}
-
-/// The instant of a hit: its stamp, moved by what its agent's clock is wrong, and never later than the
-/// end of the millisecond of its append.
-pub fn instant(stamp: Timestamp, move_us: i64, appended: Timestamp) -> Timestamp {
-    let moved = stamp.saturating_offset(move_us);
-    moved.min(appended.end_of_millisecond())
 }
 
 /// Sums up hits by millisecond, ascending. A sum that does not fit is given in parts.

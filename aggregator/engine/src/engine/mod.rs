@@ -10,8 +10,11 @@
 //! One file for each kind of record and each thing that is remembered:
 //!
 //! ```text
-//! hits  totals  pointers  ticks            kinds of records
+//! hits  holds  beats                       records of agents
+//! totals  pointers  ticks                  records of owners
+//! senders                                  whether an agent's record is ruled
 //! epochs  versions  denials  chains        what is remembered beside the pairs
+//! holders  scopes                          who holds copies, and what is full
 //! rulings                                  what comes out
 //! snapshot  query                          looking at it
 //! ```
@@ -19,13 +22,18 @@
 //! Knows no clock, no feed and no I/O. What stays true: everything in it is a function of the
 //! records in their order.
 
+mod beats;
 mod chains;
 mod denials;
 mod epochs;
 mod hits;
+mod holders;
+mod holds;
 mod pointers;
 mod query;
 mod rulings;
+mod scopes;
+mod senders;
 mod snapshot;
 mod ticks;
 mod totals;
@@ -35,18 +43,23 @@ use std::ops::RangeInclusive;
 
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::record::{Record, kind};
+use tollgate_shared::wire::record::Record;
 
 use crate::pairs::{Identities, Table, mix};
 use chains::Chains;
 use denials::Denials;
 use epochs::Epochs;
+use holders::Holders;
 use versions::Steps;
 
 pub use denials::LiveDenial;
-pub use hits::{TOO_OLD, instant};
-pub use query::PairView;
-pub use rulings::{Correction, Counts, Fate, ResourceCounts, Rulings, Said, Stop, TotalDue};
+pub use hits::TOO_OLD;
+pub use query::{CopiesFault, PairView};
+pub use rulings::{
+    AgentChange, AgentNews, CopiesCounts, Correction, Counts, Fate, HoldCounts, ResourceCounts,
+    ResourceHolds, Rulings, Said, Stop, TotalDue, VerdictDue,
+};
+pub use senders::instant;
 pub use snapshot::{CHUNK_BYTES_MAX, Frozen, SnapshotFault};
 pub use versions::Versions;
 
@@ -68,6 +81,7 @@ pub struct Engine {
     table: Table,
     denials: Denials,
     epochs: Epochs,
+    holders: Holders,
     chains: Chains,
     stopped: Option<Stop>,
 }
@@ -87,6 +101,7 @@ impl Engine {
             table: Table::new(),
             denials: Denials::default(),
             epochs: Epochs::default(),
+            holders: Holders::default(),
             chains: Chains::default(),
             stopped: None,
         }
@@ -126,14 +141,8 @@ impl Engine {
             Record::Tick(tick) => self.tick(offset, appended, tick, rulings),
             Record::Totals(totals) => self.totals(offset, totals, rulings),
             Record::Pointer(pointer) => self.pointer(offset, appended, pointer, versions, rulings),
-            Record::Holds(_) => Fate::Stopped(Stop::UnknownKind {
-                kind: kind::HOLDS,
-                offset,
-            }),
-            Record::Beat(_) => Fate::Stopped(Stop::UnknownKind {
-                kind: kind::BEAT,
-                offset,
-            }),
+            Record::Holds(batch) => self.holds(offset, appended, batch, rulings),
+            Record::Beat(beat) => self.beat(offset, appended, beat, rulings),
             Record::Unknown { kind, skippable } => match skippable {
                 true => Fate::UnknownSkipped { kind: *kind },
                 false => Fate::Stopped(Stop::UnknownKind {
@@ -163,6 +172,7 @@ impl Engine {
         digest = mix(digest, self.table.alive().count());
         digest = wide(digest, self.table.alive().digest());
         digest = wide(digest, self.epochs.digest());
+        digest = wide(digest, self.holders.digest(&self.identities));
         wide(digest, self.chains.digest())
     }
 }

@@ -47,8 +47,12 @@ impl Engine {
             && version <= pointer.version
             && let Some(limits) = versions.limits(version)
         {
-            self.steps.push(version, at, limits);
+            let before = self.steps.newest().limits.clone();
+            self.steps.push(version, at, limits.clone());
             self.rule_again(&mut place, rulings);
+            let mut voice = self.voice(place, rulings);
+            self.holders.new_limits(&before, &limits, &mut voice);
+            place = voice.place;
         }
         self.steps.trim(self.table.oldest_ordinal());
         Fate::Applied

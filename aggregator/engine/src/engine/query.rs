@@ -8,11 +8,15 @@ use std::sync::Arc;
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::statement::{Scope, Statement};
 
 use super::Engine;
 use super::denials::LiveDenial;
 use super::hits::Rule;
+use super::holders::Who;
 use super::rulings::Stop;
+use super::scopes::name_of;
+use crate::copies::{Copies, Miscount};
 use crate::inline::tier_counts;
 use crate::limits::{Limits, RateClass};
 use crate::rules::{second, tiers};
@@ -39,6 +43,35 @@ pub struct PairView {
     pub remaining: u64,
     /// Its denial, if one is in force.
     pub denial: Option<LiveDenial>,
+}
+
+/// What may never be wrong with copies.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CopiesFault {
+    /// A count is not the sum of its holds.
+    #[error("{resource}: {miscount}")]
+    Miscount {
+        /// The resource.
+        resource: Arc<str>,
+        /// The count.
+        miscount: Miscount,
+    },
+    /// An agent holds something, and nobody waits for its beats.
+    #[error("{resource}: agent {agent:?} is not beating, and holds copies")]
+    HeldByTheGone {
+        /// The resource.
+        resource: Arc<str>,
+        /// The agent.
+        agent: Arc<str>,
+    },
+    /// A scope is denied, and has room.
+    #[error("{resource}: {scope:?} is denied, and has room")]
+    DeniedWithRoom {
+        /// The resource.
+        resource: Arc<str>,
+        /// The scope.
+        scope: Scope,
+    },
 }
 
 impl Engine {
@@ -105,9 +138,76 @@ impl Engine {
         self.denials.after(self.now()).map(|(_, live)| live)
     }
 
+    /// The scopes of copy-limited resources that are denied, as they were stated, by resource.
+    pub fn denied_scopes(&self) -> impl Iterator<Item = (&Arc<str>, Statement)> {
+        self.holders.all().iter().flat_map(|held| {
+            let statements = held.denied.statements();
+            statements.map(|statement| (&held.name, statement))
+        })
+    }
+
     /// At most how many denials are in force.
     pub fn live_denials_max(&self) -> usize {
-        self.denials.len()
+        let scopes = self.holders.all().iter().map(|held| held.denied.len());
+        self.denials.len() + scopes.sum::<usize>()
+    }
+
+    /// The copy-limited resources of which something was ever held here, by name.
+    pub fn copies(&self) -> impl Iterator<Item = (&Arc<str>, &Copies)> {
+        let all = self.holders.all().iter();
+        all.map(|held| (&held.name, &held.copies))
+    }
+
+    /// Agents' epochs that beat, and those that are gone and not forgotten.
+    pub fn agents(&self) -> (usize, usize) {
+        let silence = &self.holders.silence;
+        (silence.beating().count(), silence.gone().count())
+    }
+
+    /// Whether a silent agent's epoch is gone.
+    pub fn is_gone(&self, agent: &str, epoch: u128) -> bool {
+        let name = agent.into();
+        self.holders.silence.is_gone(&Who { name, epoch })
+    }
+
+    /// Counts all copies again, and looks whether a gone agent holds any.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, with the resource: a bug.
+    pub fn audit_copies(&self) -> Result<(), CopiesFault> {
+        for (resource, copies) in self.copies() {
+            copies.audit().map_err(|miscount| CopiesFault::Miscount {
+                resource: resource.clone(),
+                miscount,
+            })?;
+            for (agent, name, epoch, _) in copies.known_agents() {
+                let who = Who {
+                    name: name.into(),
+                    epoch,
+                };
+                let lives = self.holders.silence.last_beat_of(&who).is_some();
+                if !lives && copies.copies_of(agent) != 0 {
+                    return Err(CopiesFault::HeldByTheGone {
+                        resource: resource.clone(),
+                        agent: who.name,
+                    });
+                }
+            }
+        }
+        for held in self.holders.all() {
+            let open = held
+                .denied
+                .iter()
+                .find(|(scope, _)| !held.copies.is_full(*scope));
+            if let Some((scope, _)) = open {
+                return Err(CopiesFault::DeniedWithRoom {
+                    resource: held.name.clone(),
+                    scope: name_of(scope),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// How a pair stands; none if it is not known.

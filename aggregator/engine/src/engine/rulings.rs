@@ -12,7 +12,9 @@
 
 use std::sync::Arc;
 
+use tollgate_shared::place::Place;
 use tollgate_shared::wire::statement::Statement;
+use tollgate_shared::wire::verdict::VerdictSays;
 
 /// What the engine says about the records applied since it was last cleared.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +29,14 @@ pub struct Rulings {
     pub global_counts: Vec<ResourceCounts>,
     /// Agents whose clocks are so wrong that the engine moved their stamps.
     pub corrections: Vec<Correction>,
+    /// What agents are told about their holds, in the order of their places.
+    pub verdicts: Vec<VerdictDue>,
+    /// What became of hold operations and of what beats list, by resource in the order of the record.
+    pub hold_counts: Vec<ResourceHolds>,
+    /// What happened to copies beside that.
+    pub copies: CopiesCounts,
+    /// What happened to agents.
+    pub agents: Vec<AgentNews>,
     /// What became of each record.
     pub fates: Vec<Fate>,
 }
@@ -38,6 +48,98 @@ pub struct Said {
     pub resource: Arc<str>,
     /// Scope, place, and what is said.
     pub statement: Statement,
+}
+
+/// A verdict and whom it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerdictDue {
+    /// The agent's name: whose topic it goes to.
+    pub agent: Arc<str>,
+    /// The epoch that it is for.
+    pub epoch: u128,
+    /// The resource.
+    pub resource: Arc<str>,
+    /// Where it was caused.
+    pub place: Place,
+    /// What is said.
+    pub says: VerdictSays,
+}
+
+/// What became of one resource's hold operations in one record. Copies, unless it says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HoldCounts {
+    /// Operations; of a beat, verdicts on what it lists.
+    pub ops: u64,
+    /// Operations that were refused and changed nothing.
+    pub refused_ops: u64,
+    /// Taken into use before they were granted, and counted.
+    pub taken: u64,
+    /// Of them, what a reserve would not have granted.
+    pub excess: u64,
+    /// Granted before use.
+    pub granted: u64,
+    /// Asked for before use, and not granted.
+    pub not_granted: u64,
+    /// Given back.
+    pub released: u64,
+    /// Staged for another agent.
+    pub staged: u64,
+    /// Seized from the staging area.
+    pub seized: u64,
+    /// Of a resource that is not limited by copies: let through, not counted.
+    pub unlimited: u64,
+}
+
+/// The counts of one resource's hold operations in one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceHolds {
+    /// The resource.
+    pub resource: Box<str>,
+    /// What became of its operations.
+    pub counts: HoldCounts,
+}
+
+/// What happened to copies beside the operations on them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopiesCounts {
+    /// Beats that were applied.
+    pub beats: u64,
+    /// Of them, those after which a full list was wanted.
+    pub beats_wanted: u64,
+    /// Holds that ended by their age.
+    pub ended_by_age: u64,
+    /// Domains that were not denied because as many are as may be.
+    pub denials_at_cap: u64,
+}
+
+/// Something that happened to an agent's epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentNews {
+    /// The agent's name.
+    pub agent: Arc<str>,
+    /// The epoch.
+    pub epoch: u128,
+    /// What happened.
+    pub change: AgentChange,
+}
+
+/// What can happen to an agent's epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentChange {
+    /// It was silent for the timeout: its holds count no more.
+    Gone {
+        /// Copies that came back.
+        copies: u64,
+    },
+    /// It was gone, and was heard again.
+    Returned,
+    /// It is over: its successor named it, or it said so itself.
+    Over {
+        /// Copies that came back.
+        copies: u64,
+    },
+    /// Another epoch of the same name lives beside it: two agents have one name.
+    Twin,
 }
 
 /// The granted hits of one hits record on one globally limited resource.
@@ -120,6 +222,16 @@ pub enum Fate {
         /// Entries of hits in it.
         entries: u32,
     },
+    /// Hold operations or a beat, older than what was applied of the epoch: the next full beat heals.
+    Overtaken {
+        /// Operations, or parts of the beat.
+        entries: u32,
+    },
+    /// Hold operations or a beat of an epoch that is over.
+    EpochOver {
+        /// Operations, or parts of the beat.
+        entries: u32,
+    },
     /// A tick in a slot that was counted before: it brought no time in.
     TickIgnored,
     /// A tick or a genesis of another log, or of an older generation of this one: not heeded.
@@ -187,6 +299,10 @@ impl Rulings {
         self.counts.clear();
         self.global_counts.clear();
         self.corrections.clear();
+        self.verdicts.clear();
+        self.hold_counts.clear();
+        self.copies = CopiesCounts::default();
+        self.agents.clear();
         self.fates.clear();
     }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! chunk   54 47 53 4E  version  kind  number   what the kind says
-//! kinds   1 head   2 pairs   3 denials   4 agents   5 chains   6 end: digest, sum of all before
+//! kinds   1 head   2 pairs   3 denials   4 agents   5 chains   6 copies   7 holders
+//!         8 end: digest, sum of all before
 //! ```
 //!
 //! `freeze` takes a copy that shares the pairs' memory with the engine, so that chunks can be
@@ -10,6 +11,7 @@
 //! nothing of where chunks are kept. What stays true: a restored engine has the digest that its
 //! original had, or it is not restored.
 
+mod holders;
 mod read;
 mod write;
 
@@ -22,6 +24,7 @@ use tollgate_shared::time::Timestamp;
 use super::Engine;
 use super::denials::LiveDenial;
 use super::epochs::Epoch;
+use super::holders::Holders;
 use super::versions::{Step, Versions};
 use crate::pairs::{FrozenTable, Identity};
 
@@ -29,7 +32,8 @@ use crate::pairs::{FrozenTable, Identity};
 pub const CHUNK_BYTES_MAX: usize = 512 * 1024;
 
 const MAGIC: [u8; 4] = *b"TGSN";
-const FORMAT: u8 = 1;
+/// Format 1 knew no copies. It is refused, and the log is read from its beginning.
+const FORMAT: u8 = 2;
 
 mod kind {
     pub const HEAD: u8 = 1;
@@ -37,7 +41,9 @@ mod kind {
     pub const DENIALS: u8 = 3;
     pub const AGENTS: u8 = 4;
     pub const CHAINS: u8 = 5;
-    pub const END: u8 = 6;
+    pub const COPIES: u8 = 6;
+    pub const HOLDERS: u8 = 7;
+    pub const END: u8 = 8;
 }
 
 /// Why chunks are not restored from.
@@ -127,6 +133,7 @@ pub struct Frozen {
     epochs: Vec<(Identity, Epoch)>,
     due: Vec<(Box<str>, u64)>,
     applied: Vec<(Box<str>, u32, u64)>,
+    holders: Holders,
     digest: u128,
 }
 
@@ -193,6 +200,7 @@ impl Engine {
                 .applied()
                 .map(|(name, partition, offset)| (name.into(), partition, offset))
                 .collect(),
+            holders: self.holders.clone(),
             digest: self.digest(),
             table: self.table.freeze(),
         }

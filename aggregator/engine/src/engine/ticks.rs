@@ -51,6 +51,10 @@ impl Engine {
         }
         self.log_time = Some(appended);
         self.epochs.tick(appended);
+        let place = Place::of_record(self.log.unwrap_or_default(), offset);
+        let limits = self.steps.newest().limits.clone();
+        let mut voice = self.voice(place, rulings);
+        self.holders.tick(appended, &limits, &mut voice);
         self.table.advance(slot_of(appended));
         self.table.sweep(SWEEP_BLOCKS, SWEEP_PAIRS);
         self.denials.sweep(appended, SWEEP_DENIALS);
@@ -89,6 +93,8 @@ impl Engine {
             });
             place.entry = place.entry.saturating_add(1);
         }
+        let mut voice = self.voice(place, rulings);
+        self.holders.say_again(&mut voice);
         Fate::Applied
     }
 }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use tollgate_engine::copies::{
-    Ahead, Ask, Copies, CopyLimits, DigestBeat, Effects, HoldId, HoldState, Listed, NameKey, Taken,
-    TransferId, Verdict,
+    Ahead, Ask, Copies, CopyLimits, DigestBeat, Effects, HoldId, HoldState, List, Listed, NameKey,
+    Taken, TransferId, Verdict,
 };
 use tollgate_shared::holdings::Holdings;
 use tollgate_shared::time::{Span, Timestamp};
@@ -16,7 +16,7 @@ use crate::words::{copies, name_of, named, refusal, said};
 /// A name of nine bytes among them, so that names lie in cells of two sizes.
 pub const DOMAINS: [&str; 5] = ["a", "b", "c", "dddddddd", "eeeeeeeee"];
 /// Two epochs of one name, and another agent.
-pub const AGENTS: [(&str, u64); 3] = [("x", 1), ("x", 2), ("y", 1)];
+pub const AGENTS: [(&str, u128); 3] = [("x", 1), ("x", 2), ("y", 1)];
 /// Three tenths of a second: holds start in several half seconds.
 pub const STEP: u64 = 300_000;
 const KEY: NameKey = NameKey { k0: 7, k1: 9 };
@@ -60,6 +60,8 @@ pub enum Op {
         agent: usize,
         listed: Vec<RandomEntry>,
         awaiting: Vec<u64>,
+        /// The first and the last number that the list is about.
+        numbers: (u64, u64),
     },
     /// A beat of what the agent has, live and lost, but the numbers in a mask, with some copies less.
     EchoBeat {
@@ -222,6 +224,7 @@ impl Driver {
             agent: *agent,
             listed: listed.collect(),
             awaiting: Vec::new(),
+            numbers: (0, u64::MAX),
         }
     }
 
@@ -270,8 +273,11 @@ impl Driver {
             Op::EndHold { hold } => model.end_hold((&agent_of(hold.0), hold.1)),
             Op::EndTransfer { id } => model.end_transfer(*id),
             Op::FullBeat {
-                agent, awaiting, ..
-            } => model.full_beat(&agent_of(*agent), &entries, awaiting, at),
+                agent,
+                awaiting,
+                numbers,
+                ..
+            } => model.full_beat(&agent_of(*agent), &entries, awaiting, *numbers, at),
             Op::DigestBeat {
                 agent, right: true, ..
             } => model.equal_digest(&agent_of(*agent)),
@@ -369,9 +375,11 @@ impl Driver {
                 agent,
                 listed,
                 awaiting,
+                numbers,
             } => {
                 let agent = id(&(*agent, 0)).agent;
-                self.full_beat(engine, agent, listed, awaiting, out)
+                let about = (listed.as_slice(), awaiting.as_slice(), *numbers);
+                self.full_beat(engine, agent, about, out)
             }
             Op::DigestBeat {
                 agent,
@@ -422,8 +430,7 @@ impl Driver {
         &self,
         engine: &mut Copies,
         agent: tollgate_engine::copies::AgentIx,
-        listed: &[RandomEntry],
-        awaiting: &[u64],
+        (listed, awaiting, numbers): (&[RandomEntry], &[u64], (u64, u64)),
         out: &mut Effects,
     ) -> Answer {
         let entries = self.entries(listed);
@@ -439,7 +446,12 @@ impl Driver {
             })
             .collect();
         let at = Timestamp::from_micros(self.clock);
-        if let Err(refused) = engine.full_beat(agent, at, &listed, awaiting, out) {
+        let list = List {
+            numbers: numbers.0..=numbers.1,
+            listed: &listed,
+            awaiting,
+        };
+        if let Err(refused) = engine.full_beat(agent, at, &list, out) {
             return refusal(refused);
         }
         let verdicts = out.verdicts().iter().map(|(id, verdict)| {

@@ -70,6 +70,8 @@ fn op() -> impl Strategy<Value = Op> {
         any::<bool>(),
         option::weighted(0.3, 0u128..3),
     );
+    // A list of everything, or of some numbers.
+    let range = prop_oneof![2 => Just((0, u64::MAX)), 1 => (0u64..4, 2u64..6)];
     prop_oneof![
         8 => (hold(), domain(), 0u32..4, 0u32..8)
             .prop_map(|(hold, domain, min, copies)| Op::Reserve { hold, domain, min, copies }),
@@ -81,8 +83,11 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (hold(), 0u128..3).prop_map(|(hold, id)| Op::Seize { hold, id }),
         2 => hold().prop_map(|hold| Op::EndHold { hold }),
         1 => (0u128..3).prop_map(|id| Op::EndTransfer { id }),
-        4 => (agent(), vec(listed, 0..5), numbers())
-            .prop_map(|(agent, listed, awaiting)| Op::FullBeat { agent, listed, awaiting }),
+        4 => (agent(), vec(listed, 0..5), numbers(), range).prop_map(
+            |(agent, mut listed, awaiting, numbers)| {
+                listed.retain(|entry| (numbers.0..=numbers.1).contains(&entry.0));
+                Op::FullBeat { agent, listed, awaiting, numbers }
+            }),
         4 => (agent(), 0u8..64, 0u32..2)
             .prop_map(|(agent, without, less)| Op::EchoBeat { agent, without, less }),
         3 => (agent(), any::<bool>(), numbers())

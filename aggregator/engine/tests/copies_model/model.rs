@@ -17,7 +17,7 @@ pub struct Limits {
 }
 
 /// An agent's epoch.
-pub type Agent = (String, u64);
+pub type Agent = (String, u128);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {

@@ -76,6 +76,7 @@ impl Model {
         agent: &Agent,
         entries: &[Entry],
         awaiting: &[u64],
+        (from, upto): (u64, u64),
         at: u64,
     ) -> Answer {
         if self.over.contains(agent) {
@@ -84,8 +85,9 @@ impl Model {
         let named = |number: &u64| {
             awaiting.contains(number) || entries.iter().any(|entry| entry.number == *number)
         };
+        let said = |number: &u64| (from..=upto).contains(number) && !named(number);
         self.holds
-            .retain(|hold| hold.agent != *agent || named(&hold.number));
+            .retain(|hold| hold.agent != *agent || !said(&hold.number));
         for entry in entries {
             if let Some(at) = self.live_at(agent, entry.number)
                 && 0 < entry.copies

@@ -14,15 +14,16 @@ use super::super::Engine;
 use super::super::denials::LiveDenial;
 use super::super::epochs::Epoch;
 use super::super::versions::{Step, Steps, Versions};
+use super::holders::CopiesReader;
 use super::{ChunkSum, FORMAT, MAGIC, SnapshotFault, kind};
 use crate::pairs::{Identities, Identity, Opened, slot_of};
 use crate::varint;
 
 /// A cursor over one chunk.
-struct Cursor<'b> {
-    bytes: &'b [u8],
-    at: usize,
-    chunk: usize,
+pub(super) struct Cursor<'b> {
+    pub(super) bytes: &'b [u8],
+    pub(super) at: usize,
+    pub(super) chunk: usize,
 }
 
 pub(super) fn read<B: AsRef<[u8]>>(
@@ -32,6 +33,7 @@ pub(super) fn read<B: AsRef<[u8]>>(
 ) -> Result<Engine, SnapshotFault> {
     let (mut count, mut last) = (0, 0);
     let (mut sum, mut expected) = (ChunkSum::default(), None);
+    let mut copies = CopiesReader::default();
     for (chunk, bytes) in chunks.into_iter().enumerate() {
         let mut cursor = Cursor {
             bytes: bytes.as_ref(),
@@ -52,6 +54,8 @@ pub(super) fn read<B: AsRef<[u8]>>(
             kind::DENIALS => cursor.denials(&mut engine)?,
             kind::AGENTS => cursor.agents(&mut engine)?,
             kind::CHAINS => cursor.chains(&mut engine)?,
+            kind::COPIES => copies.read(&mut cursor, &mut engine)?,
+            kind::HOLDERS => copies.done(&cursor)?.read(&mut cursor, &mut engine)?,
             kind::END => {
                 expected = Some(u128::from_le_bytes(cursor.array("digest")?));
                 if cursor.array("sum")? != sum.bytes() {
@@ -200,6 +204,7 @@ impl Cursor<'_> {
                 below: u128::from_le_bytes(self.array("sequences below")?),
                 last: self.optional("last batch")?.map(Timestamp::from_micros),
                 minute: self.number("minute")?,
+                in_turn: self.number("sequence in turn")?,
                 least_us: self.number("least delay")? as i64,
                 least_before_us: self.optional("least delay before")?.map(|us| us as i64),
             };
@@ -235,7 +240,7 @@ impl Cursor<'_> {
 }
 
 impl<'b> Cursor<'b> {
-    fn broken(&self, field: &'static str) -> SnapshotFault {
+    pub(super) fn broken(&self, field: &'static str) -> SnapshotFault {
         SnapshotFault::Broken {
             chunk: self.chunk,
             at: self.at,
@@ -243,12 +248,12 @@ impl<'b> Cursor<'b> {
         }
     }
 
-    fn byte(&mut self, field: &'static str) -> Result<u8, SnapshotFault> {
+    pub(super) fn byte(&mut self, field: &'static str) -> Result<u8, SnapshotFault> {
         let [byte] = self.array(field)?;
         Ok(byte)
     }
 
-    fn flag(&mut self, field: &'static str) -> Result<bool, SnapshotFault> {
+    pub(super) fn flag(&mut self, field: &'static str) -> Result<bool, SnapshotFault> {
         match self.byte(field)? {
             0 => Ok(false),
             1 => Ok(true),
@@ -256,11 +261,11 @@ impl<'b> Cursor<'b> {
         }
     }
 
-    fn number(&mut self, field: &'static str) -> Result<u64, SnapshotFault> {
+    pub(super) fn number(&mut self, field: &'static str) -> Result<u64, SnapshotFault> {
         varint::read(self.bytes, &mut self.at).ok_or(self.broken(field))
     }
 
-    fn small(&mut self, field: &'static str) -> Result<u32, SnapshotFault> {
+    pub(super) fn small(&mut self, field: &'static str) -> Result<u32, SnapshotFault> {
         u32::try_from(self.number(field)?).map_err(|_| self.broken(field))
     }
 
@@ -271,7 +276,10 @@ impl<'b> Cursor<'b> {
         }
     }
 
-    fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], SnapshotFault> {
+    pub(super) fn array<const N: usize>(
+        &mut self,
+        field: &'static str,
+    ) -> Result<[u8; N], SnapshotFault> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let array = *rest.first_chunk().ok_or(self.broken(field))?;
         self.at += N;
@@ -283,7 +291,7 @@ impl<'b> Cursor<'b> {
             .map(|bytes| Identity(u128::from_le_bytes(bytes)))
     }
 
-    fn text(&mut self, field: &'static str) -> Result<&'b str, SnapshotFault> {
+    pub(super) fn text(&mut self, field: &'static str) -> Result<&'b str, SnapshotFault> {
         let len = usize::try_from(self.number(field)?).unwrap_or(usize::MAX);
         let end = self.at.saturating_add(len);
         let bytes = self.bytes.get(self.at..end).ok_or(self.broken(field))?;

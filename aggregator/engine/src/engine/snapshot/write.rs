@@ -11,7 +11,7 @@ use super::{CHUNK_BYTES_MAX, ChunkSum, FORMAT, Frozen, MAGIC, kind};
 use crate::varint;
 
 /// Chunks under construction.
-struct Chunks<'s> {
+pub(super) struct Chunks<'s> {
     sink: &'s mut dyn FnMut(Vec<u8>),
     number: u64,
     kind: u8,
@@ -45,6 +45,7 @@ pub(super) fn write(frozen: &Frozen, sink: &mut dyn FnMut(Vec<u8>)) {
     write_denials(frozen, &mut chunks);
     write_agents(frozen, &mut chunks);
     write_chains(frozen, &mut chunks);
+    super::holders::write(&frozen.holders, &mut chunks);
     chunks.begin(kind::END);
     let sum = chunks.sum.bytes();
     chunks.item(|bytes| {
@@ -85,6 +86,7 @@ fn write_agents(frozen: &Frozen, chunks: &mut Chunks<'_>) {
             bytes.extend_from_slice(&epoch.below.to_le_bytes());
             write_optional(epoch.last.map(Timestamp::as_micros), bytes);
             varint::write(bytes, epoch.minute);
+            varint::write(bytes, epoch.in_turn);
             varint::write(bytes, epoch.least_us as u64);
             write_optional(epoch.least_before_us.map(|us| us as u64), bytes);
         });
@@ -141,7 +143,7 @@ fn write_optional(value: Option<u64>, bytes: &mut Vec<u8>) {
     }
 }
 
-fn write_text(text: &str, bytes: &mut Vec<u8>) {
+pub(super) fn write_text(text: &str, bytes: &mut Vec<u8>) {
     varint::write(bytes, text.len() as u64);
     bytes.extend_from_slice(text.as_bytes());
 }
@@ -160,7 +162,7 @@ pub(super) fn cause_number(cause: Cause) -> u64 {
 
 impl Chunks<'_> {
     /// Begins the chunks of a kind. There is at least one of each, so that a missing one is missed.
-    fn begin(&mut self, kind: u8) {
+    pub(super) fn begin(&mut self, kind: u8) {
         if !self.bytes.is_empty() {
             self.finish();
         }
@@ -172,7 +174,7 @@ impl Chunks<'_> {
         self.number += 1;
     }
 
-    fn item(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn item(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.item.clear();
         write(&mut self.item);
         let full = CHUNK_BYTES_MAX < self.bytes.len() + self.item.len();

@@ -1,0 +1,239 @@
+//! A beat: its agent lives, and what it says it holds is compared with what is counted.
+//!
+//! ```text
+//! digest as counted          nothing to say
+//! another digest             a list is wanted
+//! list                       what is counted and not listed comes back, what is listed and not
+//!                            counted is counted: a verdict for each
+//! a resource not named       nothing of it is held
+//! ```
+//!
+//! Knows nothing of operations. What stays true: after lists of everything the epoch holds what it
+//! said, less what was ended or could not be counted.
+
+use tollgate_shared::place::Place;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::beat::{Beat, HoldsRead, Listed, PartRead};
+use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
+
+use super::Engine;
+use super::holders::{Held, Who};
+use super::holds::{Door, again, refused, scope_of};
+use super::rulings::{Fate, HoldCounts, ResourceHolds, Rulings};
+use super::scopes::Voice;
+use super::senders::Clock;
+use crate::copies::{AgentIx, DigestBeat, Effects, HoldId, List, Taken, Verdict};
+
+impl Engine {
+    /// Applies a beat.
+    pub(super) fn beat(
+        &mut self,
+        offset: u64,
+        appended: Timestamp,
+        beat: &Beat<'_>,
+        rulings: &mut Rulings,
+    ) -> Fate {
+        let entries = beat.parts_len();
+        let (who, clock) = match self.admit_in_turn(&beat.sender, appended, entries, rulings) {
+            Ok(admitted) => admitted,
+            Err(fate) => return fate,
+        };
+        let place = Place::of_record(self.log.unwrap_or_default(), offset);
+        let mut voice = self.voice(place, rulings);
+        if self.holders.is_over(&who) {
+            tell_that_it_is_over(&who, beat, &mut voice);
+            return Fate::EpochOver { entries };
+        }
+        voice.rulings.copies.beats += 1;
+        let replaced = beat.head.replaces.filter(|epoch| *epoch != who.epoch);
+        if let Some(epoch) = replaced {
+            let name = who.name.clone();
+            self.holders.end_epoch(&Who { name, epoch }, &mut voice);
+        }
+        if beat.head.last {
+            self.holders.end_epoch(&who, &mut voice);
+            return Fate::Applied;
+        }
+        self.holders.alive(&who, &mut voice);
+        let doors = self.doors(beat.resources(), &who);
+        for part in beat.parts() {
+            if let Some(Door::Counted { index, agent }) = doors.get(part.resource as usize) {
+                self.part(&who, *index, *agent, clock, &part, &mut voice);
+            }
+        }
+        if !beat.head.more {
+            let named = |name: &str| {
+                beat.parts()
+                    .any(|part| beat.resource(part.resource) == name)
+            };
+            self.nothing_held_beside(&who, clock, named, &mut voice);
+        }
+        Fate::Applied
+    }
+
+    fn part(
+        &mut self,
+        who: &Who,
+        index: usize,
+        agent: AgentIx,
+        clock: Clock,
+        part: &PartRead<'_>,
+        voice: &mut Voice<'_>,
+    ) {
+        let Some((held, out)) = self.holders.at(index) else {
+            return;
+        };
+        let awaiting: Vec<u64> = part.awaiting().collect();
+        match &part.holds {
+            HoldsRead::Digest(holdings) => {
+                let found = held.copies.digest_beat(agent, *holdings, &awaiting, out);
+                held.follow(out, voice);
+                if found == Ok(DigestBeat::Differs) {
+                    voice.rulings.copies.beats_wanted += 1;
+                    let says = VerdictSays::BeatWanted;
+                    voice.verdict(&who.name, who.epoch, &held.name, says);
+                }
+                voice.next();
+            }
+            HoldsRead::List { from, upto, .. } => {
+                let listed: Vec<Listed<'_>> = part
+                    .listed()
+                    .map(|entry| Listed {
+                        start: clock.instant(entry.start),
+                        ..entry
+                    })
+                    .collect();
+                let list = List {
+                    numbers: *from..=*upto,
+                    listed: &listed,
+                    awaiting: &awaiting,
+                };
+                list_of(held, who, agent, clock, &list, out, voice);
+            }
+        }
+        for number in awaiting.into_iter().chain(part.asked()) {
+            if let Some(says) = again(&held.copies, HoldId { agent, number }) {
+                voice.verdict(&who.name, who.epoch, &held.name, says);
+                voice.next();
+            }
+        }
+    }
+
+    /// The sender holds nothing of the resources that its beat does not name.
+    fn nothing_held_beside(
+        &mut self,
+        who: &Who,
+        clock: Clock,
+        named: impl Fn(&str) -> bool,
+        voice: &mut Voice<'_>,
+    ) {
+        for index in 0..self.holders.all().len() {
+            let Some((held, out)) = self.holders.at(index) else {
+                return;
+            };
+            let agent = held.copies.known_agent(&who.name, who.epoch);
+            if let Some(agent) = agent.filter(|_| !named(&held.name)) {
+                let nothing = List::whole(&[], &[]);
+                list_of(held, who, agent, clock, &nothing, out, voice);
+            }
+        }
+    }
+}
+
+/// Applies a list to one resource, and tells what came of what it lists.
+fn list_of(
+    held: &mut Held,
+    who: &Who,
+    agent: AgentIx,
+    clock: Clock,
+    list: &List<'_>,
+    out: &mut Effects,
+    voice: &mut Voice<'_>,
+) {
+    let at = clock.appended.end_of_millisecond();
+    let before = held.copies.copies_of(agent);
+    // It fails for an epoch that is over alone, and those were sent away.
+    if held.copies.full_beat(agent, at, list, out).is_err() {
+        return;
+    }
+    held.follow(out, voice);
+    voice.next();
+    let mut counts = HoldCounts::default();
+    for (id, verdict) in out.verdicts() {
+        let found = list
+            .listed
+            .binary_search_by_key(&id.number, |entry| entry.number);
+        let Some(entry) = found.ok().and_then(|at| list.listed.get(at)) else {
+            continue;
+        };
+        counts.ops += 1;
+        let says = told(held, *id, entry, *verdict, &mut counts);
+        voice.verdict(&who.name, who.epoch, &held.name, says);
+        voice.next();
+    }
+    let after = held.copies.copies_of(agent);
+    counts.released = (before + counts.taken).saturating_sub(after);
+    if counts != HoldCounts::default() {
+        voice.rulings.hold_counts.push(ResourceHolds {
+            resource: (*held.name).into(),
+            counts,
+        });
+    }
+}
+
+/// What an agent is told about a hold that its beat listed.
+fn told(
+    held: &Held,
+    id: HoldId,
+    entry: &Listed<'_>,
+    verdict: Verdict,
+    counts: &mut HoldCounts,
+) -> VerdictSays {
+    let number = id.number;
+    match verdict {
+        Verdict::Counted(_) if entry.seized.is_some() => {
+            again(&held.copies, id).unwrap_or(VerdictSays::NotHeld { number })
+        }
+        Verdict::Counted(Taken { excess, by }) => {
+            counts.taken += u64::from(entry.copies);
+            counts.excess += u64::from(excess);
+            VerdictSays::Counted {
+                number,
+                excess,
+                by: by.map(|by| scope_of(&held.copies, by, entry.domain)),
+            }
+        }
+        Verdict::Ended => VerdictSays::Ended {
+            number,
+            by: EndedBy::Earlier,
+        },
+        Verdict::UnknownTransfer => {
+            counts.refused_ops += 1;
+            refused(number, None, Why::UnknownTransfer)
+        }
+        Verdict::NotCounted => {
+            counts.refused_ops += 1;
+            refused(number, None, Why::AtCapacity)
+        }
+    }
+}
+
+/// A beat of an epoch that is over: whatever it holds is not counted.
+fn tell_that_it_is_over(who: &Who, beat: &Beat<'_>, voice: &mut Voice<'_>) {
+    for part in beat.parts() {
+        let resource = beat.resource(part.resource).into();
+        let listed = part.listed().map(|entry| entry.number);
+        let numbers = listed.chain(part.awaiting()).chain(part.asked());
+        for number in numbers {
+            let says = refused(number, None, Why::EpochOver);
+            voice.verdict(&who.name, who.epoch, &resource, says);
+            voice.next();
+        }
+        if let HoldsRead::Digest(holdings) = part.holds
+            && holdings != tollgate_shared::holdings::Holdings::default()
+        {
+            voice.verdict(&who.name, who.epoch, &resource, VerdictSays::BeatWanted);
+            voice.next();
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Who holds what in a partition: its copy-limited resources, and the agents behind the holds.
+//!
+//! ```text
+//! web-1, epoch 7   beats          its holds count
+//!                  gone           silent for the timeout, in counted ticks: they count no more, and
+//!                                 are kept for ten minutes of ticks, for a return
+//!                  over           its successor said so, or it did: nothing of it is kept
+//!                  forgotten      not even that it was over
+//! ```
+//!
+//! Here is what touches several resources at once: an agent goes, an epoch ends, a tick, a version.
+//! Knows nothing of records. What stays true: nothing is held by a gone agent or an epoch that is
+//! over; every agent that holds something beats, so that each is gone some time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::verdict::{EndedBy, VerdictSays};
+
+use super::rulings::{AgentChange, AgentNews};
+use super::scopes::{DeniedScopes, Voice};
+use crate::copies::silence::{Silence, ticks_of};
+use crate::copies::{Copies, CopyLimits, Effects, NameKey};
+use crate::limits::Limits;
+use crate::pairs::{Identities, mix};
+
+/// Counted ticks for which the gone are kept and epochs that are over are known: ten minutes, as
+/// long as sequences are.
+const KEPT_TICKS: u64 = 1_200;
+
+/// An agent's process.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Who {
+    pub name: Arc<str>,
+    pub epoch: u128,
+}
+
+/// One copy-limited resource.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub name: Arc<str>,
+    pub copies: Copies,
+    /// Whether its denials are stated: not where its namespace ignores what is configured.
+    pub stated: bool,
+    pub denied: DeniedScopes,
+}
+
+/// All of a partition.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holders {
+    /// By name.
+    held: Vec<Held>,
+    pub silence: Silence<Who>,
+    /// Epochs that are over, with the tick since when.
+    over: BTreeMap<Who, u64>,
+    over_since: BTreeSet<(u64, Who)>,
+    /// Used again for record after record.
+    out: Effects,
+}
+
+/// What a sign of life says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Life {
+    /// The agent was gone.
+    pub returned: bool,
+    /// Another epoch of the same name lives beside it.
+    pub twin: bool,
+}
+
+impl Held {
+    /// Says what has changed about the scopes that were touched.
+    pub fn follow(&mut self, out: &Effects, voice: &mut Voice<'_>) {
+        for (scope, _) in out.scopes() {
+            self.denied
+                .follow(&self.name, &self.copies, self.stated, scope, voice);
+        }
+    }
+}
+
+impl Holders {
+    /// The number of a resource, which is made if need be; valid until the next version. None if the
+    /// limits do not limit it by copies.
+    pub fn open(
+        &mut self,
+        name: &str,
+        limits: &Limits,
+        key: NameKey,
+        log_time: Option<Timestamp>,
+    ) -> Option<usize> {
+        let resource = limits.copies(name)?;
+        Some(match self.find(name) {
+            Ok(index) => index,
+            Err(index) => {
+                let mut copies = Copies::new(Arc::new(CopyLimits::from(resource)), key);
+                if let Some(now) = log_time {
+                    copies.tick(now, &mut Effects::new());
+                }
+                self.held.insert(
+                    index,
+                    Held {
+                        name: name.into(),
+                        copies,
+                        stated: !limits.namespace_of(name).ignore_configured,
+                        denied: DeniedScopes::default(),
+                    },
+                );
+                index
+            }
+        })
+    }
+
+    /// Where a resource is, or would be.
+    pub fn find(&self, name: &str) -> Result<usize, usize> {
+        self.held.binary_search_by(|held| (*held.name).cmp(name))
+    }
+
+    /// A resource, and the buffer for what is done to it.
+    pub fn at(&mut self, index: usize) -> Option<(&mut Held, &mut Effects)> {
+        self.out.clear();
+        Some((self.held.get_mut(index)?, &mut self.out))
+    }
+
+    /// All resources, by name.
+    pub fn all(&self) -> &[Held] {
+        &self.held
+    }
+
+    /// Puts in a resource as a snapshot has it.
+    pub fn put(&mut self, held: Held) -> Result<(), Held> {
+        match self.find(&held.name) {
+            Ok(_) => Err(held),
+            Err(index) => {
+                self.held.insert(index, held);
+                Ok(())
+            }
+        }
+    }
+
+    /// Agents that beat, are gone or over, and not forgotten.
+    pub fn agents(&self) -> u64 {
+        (self.silence.len() + self.over.len()) as u64
+    }
+
+    /// Whether an agent has been heard of, and was not forgotten.
+    pub fn knows(&self, who: &Who) -> bool {
+        self.silence.knows(who) || self.over.contains_key(who)
+    }
+
+    /// Whether an epoch is over.
+    pub fn is_over(&self, who: &Who) -> bool {
+        self.over.contains_key(who)
+    }
+
+    /// Epochs that are over, ascending, each with the tick since when.
+    pub fn over(&self) -> impl ExactSizeIterator<Item = (&Who, u64)> {
+        self.over.iter().map(|(who, since)| (who, *since))
+    }
+
+    /// Puts in an epoch that is over, as a snapshot has it.
+    pub fn put_over(&mut self, who: Who, since: u64) {
+        self.over_since.insert((since, who.clone()));
+        self.over.insert(who, since);
+    }
+
+    /// An agent has been heard.
+    pub fn alive(&mut self, who: &Who, voice: &mut Voice<'_>) -> Life {
+        let twin = self.has_twin(who);
+        let returned = self.silence.beat(who);
+        if returned {
+            voice.news(who, AgentChange::Returned);
+        }
+        if twin {
+            voice.news(who, AgentChange::Twin);
+        }
+        Life { returned, twin }
+    }
+
+    /// Whether another epoch of the same name has beaten since this one did. Of a restart the
+    /// predecessor does not any more; of twins each beats between two beats of the other.
+    fn has_twin(&self, who: &Who) -> bool {
+        let Some(before) = self.silence.last_beat_of(who) else {
+            return false;
+        };
+        let first = Who {
+            name: who.name.clone(),
+            epoch: 0,
+        };
+        let from = self.silence.beating_from(&first);
+        from.take_while(|(other, _)| other.name == who.name)
+            .any(|(other, last)| other.epoch != who.epoch && before < last)
+    }
+
+    /// An epoch is over: what it holds comes back, what it has staged stays.
+    pub fn end_epoch(&mut self, who: &Who, voice: &mut Voice<'_>) {
+        if self.over.contains_key(who) {
+            return;
+        }
+        self.silence.over(who);
+        self.put_over(who.clone(), self.silence.ticks());
+        let copies = self.forget(who, voice);
+        voice.news(who, AgentChange::Over { copies });
+    }
+
+    /// A counted tick: who is silent for too long goes, transfers end, holds grow too old.
+    pub fn tick(&mut self, now: Timestamp, limits: &Limits, voice: &mut Voice<'_>) {
+        let timeout = ticks_of(limits.engine().agent_timeout);
+        let passed = self.silence.tick(timeout, KEPT_TICKS);
+        for who in &passed.gone {
+            let copies = self.each_of(who, voice, |copies, agent, out| {
+                copies.agent_gone(agent, out)
+            });
+            voice.news(who, AgentChange::Gone { copies });
+        }
+        for who in &passed.forgotten {
+            self.forget(who, voice);
+        }
+        let ticks = self.silence.ticks();
+        while let Some((since, who)) = self.over_since.first()
+            && since.saturating_add(KEPT_TICKS) <= ticks
+        {
+            self.over.remove(who);
+            self.over_since.pop_first();
+        }
+        for held in &mut self.held {
+            self.out.clear();
+            held.copies.tick(now, &mut self.out);
+            held.tell_ended(&self.out, voice);
+            held.follow(&self.out, voice);
+            voice.next();
+        }
+    }
+
+    /// A version comes into force: the resources that it limits go on under it, others are let go.
+    pub fn new_limits(&mut self, before: &Limits, limits: &Limits, voice: &mut Voice<'_>) {
+        for held in &mut self.held {
+            let Some(resource) = limits.copies(&held.name) else {
+                held.denied.lift_all(&held.name, voice);
+                continue;
+            };
+            if before.copies(&held.name) != Some(resource) {
+                held.copies.new_limits(Arc::new(CopyLimits::from(resource)));
+            }
+            held.stated = !limits.namespace_of(&held.name).ignore_configured;
+            held.denied
+                .again(&held.name, &held.copies, held.stated, voice);
+        }
+        self.held.retain(|held| limits.copies(&held.name).is_some());
+    }
+
+    /// Says every denial in force again.
+    pub fn say_again(&mut self, voice: &mut Voice<'_>) {
+        for held in &mut self.held {
+            held.denied.say_again(&held.name, voice);
+        }
+    }
+
+    /// A number that depends on what is remembered alone.
+    pub fn digest(&self, identities: &Identities) -> u128 {
+        let wide = |digest: u128, part: u128| mix(mix(digest, part as u64), (part >> 64) as u64);
+        let mut digest = mix(0, self.silence.ticks());
+        for held in &self.held {
+            digest = wide(digest, identities.of_resource(&held.name).of("").0);
+            digest = wide(digest, held.copies.digest());
+            digest = wide(digest, held.denied.digest());
+        }
+        let lists = [
+            self.silence.beating().collect::<Vec<_>>(),
+            self.silence.gone().collect(),
+            self.over().collect(),
+        ];
+        for list in lists {
+            digest = mix(digest, list.len() as u64);
+            for (who, ticks) in list {
+                digest = wide(digest, identities.of_agent(&who.name, who.epoch).0);
+                digest = mix(digest, ticks);
+            }
+        }
+        digest
+    }
+
+    fn forget(&mut self, who: &Who, voice: &mut Voice<'_>) -> u64 {
+        self.each_of(who, voice, |copies, agent, out| copies.forget(agent, out))
+    }
+
+    /// Does something to all that an epoch has; the copies that came back.
+    fn each_of(
+        &mut self,
+        who: &Who,
+        voice: &mut Voice<'_>,
+        mut act: impl FnMut(&mut Copies, crate::copies::AgentIx, &mut Effects) -> u64,
+    ) -> u64 {
+        let mut released = 0;
+        for held in &mut self.held {
+            let Some(agent) = held.copies.known_agent(&who.name, who.epoch) else {
+                continue;
+            };
+            self.out.clear();
+            released += act(&mut held.copies, agent, &mut self.out);
+            held.follow(&self.out, voice);
+            voice.next();
+        }
+        released
+    }
+}
+
+impl Held {
+    /// Tells the agents of holds that ended by age.
+    fn tell_ended(&self, out: &Effects, voice: &mut Voice<'_>) {
+        for ended in out.ended() {
+            let Some((name, epoch)) = self.copies.name_of(ended.hold.agent) else {
+                continue;
+            };
+            voice.rulings.copies.ended_by_age += 1;
+            let says = VerdictSays::Ended {
+                number: ended.hold.number,
+                by: EndedBy::Age,
+            };
+            voice.verdict(&name.into(), epoch, &self.name, says);
+            voice.next();
+        }
+    }
+}
+
+impl Voice<'_> {
+    /// Something that happened to an agent.
+    fn news(&mut self, who: &Who, change: AgentChange) {
+        self.rulings.agents.push(AgentNews {
+            agent: who.name.clone(),
+            epoch: who.epoch,
+            change,
+        });
+    }
+}

@@ -1,0 +1,442 @@
+//! A record of hold operations: each is done to its hold, in the order of the record.
+//!
+//! ```text
+//! batch of agent a, epoch 7, sequence 9
+//!   operation 0   hold 3: sandbox, acme, 2 copies    verdict: counted, 0 too much
+//!   operation 1   release 2: 1 copy                  a scope has room again: a lift
+//! ```
+//!
+//! Knows nothing of beats. What stays true: an operation that is refused has changed nothing, and
+//! its agent is told; whoever sent one is taken to be alive.
+
+use tollgate_shared::place::Place;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::holds::{Does, HoldBatch, HoldOp, Op};
+use tollgate_shared::wire::statement::Scope as Name;
+use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
+
+use super::Engine;
+use super::holders::{Held, Who};
+use super::rulings::{Fate, HoldCounts, ResourceHolds, Rulings};
+use super::scopes::Voice;
+use super::senders::Clock;
+use crate::copies::{
+    AgentIx, Ahead, Ask, Copies, Effects, HoldId, HoldState, Limiter, NameKey, Refused,
+};
+
+/// Operations that are looked at before the first of them is done: as many as copies read ahead at
+/// once, two look-ups each.
+const AHEAD: usize = 16;
+
+/// What becomes of operations on a resource.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Door {
+    /// Its copies are counted here.
+    Counted {
+        /// The resource among the holders.
+        index: usize,
+        /// The sender in it.
+        agent: AgentIx,
+    },
+    /// It is not limited by copies, and that is let through.
+    Free,
+    /// It is not limited by copies, and that is refused.
+    Unconfigured,
+    /// It belongs to another partition.
+    Misrouted,
+}
+
+/// One resource of a batch.
+struct Context<'a> {
+    name: &'a str,
+    door: Door,
+    counts: HoldCounts,
+}
+
+impl Engine {
+    /// Applies a record of hold operations.
+    pub(super) fn holds(
+        &mut self,
+        offset: u64,
+        appended: Timestamp,
+        batch: &HoldBatch<'_>,
+        rulings: &mut Rulings,
+    ) -> Fate {
+        let entries = batch.ops_len();
+        let (who, clock) = match self.admit_in_turn(&batch.sender, appended, entries, rulings) {
+            Ok(admitted) => admitted,
+            Err(fate) => return fate,
+        };
+        let place = Place::of_record(self.log.unwrap_or_default(), offset);
+        if self.holders.is_over(&who) {
+            for (op, entry) in batch.ops().zip(0..) {
+                let place = Place { entry, ..place };
+                let resource = batch.resource(op.resource);
+                let says = refused(op.number, Some(op.does.op()), Why::EpochOver);
+                self.voice(place, rulings)
+                    .verdict(&who.name, who.epoch, &resource.into(), says);
+            }
+            return Fate::EpochOver { entries };
+        }
+        self.signs_of_life(&who, place, rulings);
+        let doors = self.doors(batch.resources(), &who);
+        let mut contexts: Vec<Context<'_>> = batch
+            .resources()
+            .iter()
+            .zip(doors)
+            .map(|(&name, door)| Context {
+                name,
+                door,
+                counts: HoldCounts::default(),
+            })
+            .collect();
+        self.each_op(batch, &who, clock, place, &mut contexts, rulings);
+        for context in contexts {
+            if context.counts != HoldCounts::default() {
+                rulings.hold_counts.push(ResourceHolds {
+                    resource: context.name.into(),
+                    counts: context.counts,
+                });
+            }
+        }
+        Fate::Applied
+    }
+
+    /// Who speaks, and with what.
+    pub(super) fn voice<'r>(&self, place: Place, rulings: &'r mut Rulings) -> Voice<'r> {
+        let newest = self.steps.newest();
+        Voice {
+            rulings,
+            place,
+            version: newest.version,
+            denied_max: newest.limits.engine().pairs_per_partition_max,
+        }
+    }
+
+    /// What becomes of operations on each of these resources.
+    pub(super) fn doors(&mut self, names: &[&str], who: &Who) -> Vec<Door> {
+        let limits = self.steps.newest().limits.clone();
+        // All are opened before any is numbered: one that is new moves those behind it.
+        for name in names {
+            if !self.is_of_another_partition(name) {
+                let key = self.name_key();
+                self.holders.open(name, &limits, key, self.log_time);
+            }
+        }
+        let door = |name: &&str| {
+            if limits.copies(name).is_none() {
+                return match limits.namespace_of(name).allow_unconfigured {
+                    true => Door::Free,
+                    false => Door::Unconfigured,
+                };
+            }
+            let Ok(index) = self.holders.find(name) else {
+                return Door::Misrouted;
+            };
+            match self.holders.at(index) {
+                Some((held, _)) => Door::Counted {
+                    index,
+                    agent: held.copies.agent(&who.name, who.epoch),
+                },
+                None => Door::Misrouted,
+            }
+        };
+        names.iter().map(door).collect()
+    }
+
+    /// The key under which names of domains are told apart.
+    pub(super) fn name_key(&self) -> NameKey {
+        let key = self.identities.key();
+        NameKey {
+            k0: key.random,
+            k1: !u64::from(key.generation),
+        }
+    }
+
+    /// Whether a copy-limited resource belongs to another partition.
+    fn is_of_another_partition(&self, resource: &str) -> bool {
+        let of = tollgate_shared::names::partition_of_resource(resource, self.partitions);
+        1 < self.partitions && of != self.partition
+    }
+
+    /// The sender lives. One that was gone is asked at once what it holds.
+    fn signs_of_life(&mut self, who: &Who, place: Place, rulings: &mut Rulings) {
+        let mut voice = self.voice(place, rulings);
+        if !self.holders.alive(who, &mut voice).returned {
+            return;
+        }
+        for held in self.holders.all() {
+            let agent = held.copies.known_agent(&who.name, who.epoch);
+            if agent.is_some_and(|agent| held.copies.has_lost(agent)) {
+                voice.verdict(&who.name, who.epoch, &held.name, VerdictSays::BeatWanted);
+            }
+        }
+    }
+
+    fn each_op(
+        &mut self,
+        batch: &HoldBatch<'_>,
+        who: &Who,
+        clock: Clock,
+        place: Place,
+        contexts: &mut [Context<'_>],
+        rulings: &mut Rulings,
+    ) {
+        let mut voice = self.voice(place, rulings);
+        let mut ahead: Vec<HoldOp<'_>> = Vec::with_capacity(AHEAD);
+        let mut ops = batch.ops();
+        loop {
+            ahead.clear();
+            ahead.extend(ops.by_ref().take(AHEAD));
+            if ahead.is_empty() {
+                return;
+            }
+            self.read_ahead(&ahead, contexts);
+            for op in &ahead {
+                let context = &mut contexts[op.resource as usize];
+                context.counts.ops += 1;
+                let says = match context.door {
+                    Door::Counted { index, agent } => {
+                        let Some((held, out)) = self.holders.at(index) else {
+                            continue;
+                        };
+                        let id = HoldId {
+                            agent,
+                            number: op.number,
+                        };
+                        let at = clock.instant(op.at);
+                        let says = apply(held, id, op, at, out, &mut context.counts);
+                        held.follow(out, &mut voice);
+                        says
+                    }
+                    Door::Free => let_through(op, &mut context.counts),
+                    Door::Unconfigured => turned_away(op, Why::Unconfigured),
+                    Door::Misrouted => turned_away(op, Why::Misrouted),
+                };
+                if let Some(says) = says {
+                    if matches!(says, VerdictSays::Refused { .. }) {
+                        context.counts.refused_ops += 1;
+                    }
+                    let resource = match context.door {
+                        Door::Counted { index, .. } => self.holders.all()[index].name.clone(),
+                        _ => context.name.into(),
+                    };
+                    voice.verdict(&who.name, who.epoch, &resource, says);
+                }
+                voice.next();
+            }
+        }
+    }
+
+    /// Reads what the next operations will look up; those on one resource, which most batches are.
+    fn read_ahead(&self, ops: &[HoldOp<'_>], contexts: &[Context<'_>]) {
+        let Some(first) = ops.first().filter(|_| 1 < ops.len()) else {
+            return;
+        };
+        let Door::Counted { index, agent } = contexts[first.resource as usize].door else {
+            return;
+        };
+        let mut list = [Ahead::Domain(""); 2 * AHEAD];
+        let mut len = 0;
+        for op in ops.iter().filter(|op| op.resource == first.resource) {
+            let number = op.number;
+            list[len] = Ahead::Hold(HoldId { agent, number });
+            len += 1;
+            if let Does::Hold { domain, .. } | Does::Reserve { domain, .. } = op.does {
+                list[len] = Ahead::Domain(domain);
+                len += 1;
+            }
+        }
+        if let Some(held) = self.holders.all().get(index) {
+            held.copies.read_ahead(&list[..len]);
+        }
+    }
+}
+
+/// Does one operation; what there is to tell its agent.
+fn apply(
+    held: &mut Held,
+    id: HoldId,
+    op: &HoldOp<'_>,
+    at: Timestamp,
+    out: &mut Effects,
+    counts: &mut HoldCounts,
+) -> Option<VerdictSays> {
+    let copies = &mut held.copies;
+    let number = op.number;
+    let done = match op.does {
+        Does::Reserve {
+            domain,
+            copies: asked,
+            min,
+        } => {
+            let ask = ask(id, at, domain, asked);
+            reserve(copies, ask, min, held.stated, out).map(|(granted, by)| {
+                counts.granted += u64::from(granted);
+                counts.not_granted += u64::from(asked - granted);
+                Some(VerdictSays::Granted {
+                    number,
+                    copies: granted,
+                    by,
+                })
+            })
+        }
+        Does::Hold {
+            domain,
+            copies: taken,
+        } => {
+            let ask = ask(id, at, domain, taken);
+            copies.hold(ask, out).map(|found| {
+                counts.taken += u64::from(taken);
+                counts.excess += u64::from(found.excess);
+                Some(VerdictSays::Counted {
+                    number,
+                    excess: found.excess,
+                    by: found.by.map(|by| scope_of(copies, by, domain)),
+                })
+            })
+        }
+        Does::Release { copies: given } => copies.release(id, given, out).map(|()| {
+            counts.released += u64::from(given);
+            None
+        }),
+        Does::Transfer {
+            copies: staged,
+            to,
+            ttl,
+        } => copies.transfer(id, staged, to, at, ttl, out).map(|()| {
+            counts.staged += u64::from(staged);
+            None
+        }),
+        Does::Seize { from } => copies.seize(from, id, out).map(|seized| {
+            counts.seized += u64::from(seized);
+            again(copies, id)
+        }),
+        Does::Cancel => {
+            let live = copies
+                .hold_of(id)
+                .filter(|view| view.state == HoldState::Live);
+            let given = live.map_or(0, |view| view.copies);
+            match given {
+                0 => Ok(None),
+                given => copies.release(id, given, out).map(|()| {
+                    counts.released += u64::from(given);
+                    None
+                }),
+            }
+        }
+    };
+    done.unwrap_or_else(|why| Some(not_done(number, Some(op.does.op()), why)))
+}
+
+fn ask(id: HoldId, at: Timestamp, domain: &str, copies: u32) -> Ask<'_> {
+    Ask {
+        id,
+        at,
+        domain,
+        copies,
+    }
+}
+
+/// Grants copies before use. Where denials are not stated nobody is refused either.
+fn reserve(
+    copies: &mut Copies,
+    ask: Ask<'_>,
+    min: u32,
+    stated: bool,
+    out: &mut Effects,
+) -> Result<(u32, Option<Name>), Refused> {
+    if !stated {
+        copies.hold(ask, out)?;
+        return Ok((ask.copies, None));
+    }
+    let grant = copies.reserve(ask, min, out)?;
+    let by = grant.by.map(|by| scope_of(copies, by, ask.domain));
+    Ok((grant.granted, by))
+}
+
+/// What is said of a hold when it is asked about: how it stands.
+pub(super) fn again(copies: &Copies, id: HoldId) -> Option<VerdictSays> {
+    let view = copies.hold_of(id);
+    let number = id.number;
+    Some(match view.filter(|view| view.state == HoldState::Live) {
+        Some(view) if view.seized => VerdictSays::Seized {
+            number,
+            domain: view.domain.into(),
+            copies: view.copies,
+            start: view.start,
+        },
+        Some(view) => VerdictSays::Held {
+            number,
+            copies: view.copies,
+        },
+        None => VerdictSays::NotHeld { number },
+    })
+}
+
+/// The scope that a limit belongs to.
+pub(super) fn scope_of(copies: &Copies, by: Limiter, domain: &str) -> Name {
+    match by {
+        Limiter::Domain => Name::Pair(tollgate_shared::names::admit_domain(domain).into()),
+        Limiter::Group(group) => Name::Group(copies.group_name(group).into()),
+        Limiter::Resource => Name::Resource,
+    }
+}
+
+/// What the sender of an operation that was not done is told.
+pub(super) fn not_done(number: u64, op: Option<Op>, why: Refused) -> VerdictSays {
+    let why = match why {
+        Refused::HoldEnded => {
+            let by = EndedBy::Earlier;
+            return VerdictSays::Ended { number, by };
+        }
+        // Neither arrives: operations without copies are refused when they are decoded.
+        Refused::UnknownHold | Refused::NoCopies | Refused::MinAboveCopies { .. } => {
+            Why::UnknownHold
+        }
+        Refused::TooManyCopies { .. } => Why::TooManyCopies,
+        Refused::UnknownTransfer => Why::UnknownTransfer,
+        Refused::TransferExists => Why::TransferExists,
+        Refused::HoldExists => Why::HoldExists,
+        Refused::EpochOver => Why::EpochOver,
+        Refused::AtCapacity => Why::AtCapacity,
+    };
+    refused(number, op, why)
+}
+
+pub(super) fn refused(number: u64, op: Option<Op>, why: Why) -> VerdictSays {
+    VerdictSays::Refused { number, op, why }
+}
+
+/// The resource has no limits on copies: whatever is taken is granted, and nothing is kept.
+fn let_through(op: &HoldOp<'_>, counts: &mut HoldCounts) -> Option<VerdictSays> {
+    let number = op.number;
+    match op.does {
+        Does::Reserve { copies, .. } => {
+            counts.unlimited += u64::from(copies);
+            Some(VerdictSays::Granted {
+                number,
+                copies,
+                by: None,
+            })
+        }
+        Does::Hold { copies, .. } => {
+            counts.unlimited += u64::from(copies);
+            Some(VerdictSays::Counted {
+                number,
+                excess: 0,
+                by: None,
+            })
+        }
+        Does::Seize { .. } => Some(refused(number, Some(Op::Seize), Why::UnknownTransfer)),
+        Does::Release { .. } | Does::Transfer { .. } | Does::Cancel => None,
+    }
+}
+
+/// The resource is not counted here: whoever takes of it is told.
+fn turned_away(op: &HoldOp<'_>, why: Why) -> Option<VerdictSays> {
+    match op.does {
+        Does::Cancel => None,
+        does => Some(refused(op.number, Some(does.op()), why)),
+    }
+}

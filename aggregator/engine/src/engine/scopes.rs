@@ -1,0 +1,279 @@
+//! Which scopes of a copy-limited resource are denied: those that had no room when they were last
+//! touched, until they have room again.
+//!
+//! ```text
+//! hold 2 of b       probation is full           denied: group probation, without an end
+//! release 1 of b    probation has room          open
+//! limit raised      the scopes that are denied are looked at again; no other is
+//! ```
+//!
+//! Such a denial has no end of its own: it holds while the partition's place is heard to advance.
+//! Knows nothing of holds. What stays true: a denied scope is full, and a scope that is full is denied
+//! from the first operation on that met it so, unless as many are denied as may be.
+
+use std::collections::BTreeMap;
+use std::hash::Hasher as _;
+use std::sync::Arc;
+
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
+use tollgate_shared::place::Place;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope as Name, Statement};
+use tollgate_shared::wire::verdict::VerdictSays;
+
+use super::rulings::{Rulings, Said, VerdictDue};
+use crate::copies::{Copies, Scope};
+
+/// What was stated about a denied scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stated {
+    /// Where it was stated last.
+    pub place: Place,
+    /// The version that ruled.
+    pub version: u64,
+    /// The scope's effective limit.
+    pub limit: u64,
+}
+
+/// All denied scopes of one resource.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DeniedScopes {
+    domains: BTreeMap<Box<str>, Stated>,
+    groups: BTreeMap<Box<str>, Stated>,
+    resource: Option<Stated>,
+    digest: u128,
+}
+
+/// Where what is said goes, and what it is said with.
+pub(super) struct Voice<'r> {
+    pub rulings: &'r mut Rulings,
+    /// The place of what is said next.
+    pub place: Place,
+    /// The version in force.
+    pub version: u64,
+    /// Domains of one resource that are denied at most.
+    pub denied_max: u64,
+}
+
+impl Voice<'_> {
+    /// What is said from now on has the next place.
+    pub fn next(&mut self) {
+        self.place.entry = self.place.entry.saturating_add(1);
+    }
+
+    /// A verdict for an agent's epoch.
+    pub fn verdict(
+        &mut self,
+        agent: &Arc<str>,
+        epoch: u128,
+        resource: &Arc<str>,
+        says: VerdictSays,
+    ) {
+        self.rulings.verdicts.push(VerdictDue {
+            agent: agent.clone(),
+            epoch,
+            resource: resource.clone(),
+            place: self.place,
+            says,
+        });
+    }
+}
+
+impl Stated {
+    fn denial(self) -> Denial {
+        Denial {
+            end: Timestamp::MAX,
+            cause: Cause::Full,
+            version: self.version,
+            limit: self.limit,
+            window: Span::ZERO,
+        }
+    }
+}
+
+impl DeniedScopes {
+    /// Looks at a scope and says what has changed: a denial where it is full now, a lift where it
+    /// has room again. `stated` is whether this resource's denials are stated at all.
+    pub fn follow(
+        &mut self,
+        resource: &Arc<str>,
+        copies: &Copies,
+        stated: bool,
+        scope: Scope<'_>,
+        voice: &mut Voice<'_>,
+    ) {
+        let count = copies.count_of(scope);
+        let full = count.limit.filter(|_| stated && count.full());
+        let before = self.get(scope);
+        let says = match (full, before) {
+            (Some(limit), Some(before)) if before.limit == limit => return,
+            (Some(limit), before) => {
+                let new_domain = before.is_none() && matches!(scope, Scope::Domain(_));
+                if new_domain && voice.denied_max <= self.domains.len() as u64 {
+                    voice.rulings.copies.denials_at_cap += 1;
+                    return;
+                }
+                let now = Stated {
+                    place: voice.place,
+                    version: voice.version,
+                    limit,
+                };
+                self.put(scope, Some(now));
+                Says::Denied(now.denial())
+            }
+            (None, Some(_)) => {
+                self.put(scope, None);
+                Says::Open
+            }
+            (None, None) => return,
+        };
+        voice.rulings.statements.push(Said {
+            resource: resource.clone(),
+            statement: Statement {
+                scope: name_of(scope),
+                place: voice.place,
+                says,
+            },
+        });
+    }
+
+    /// Looks at every denied scope again.
+    pub fn again(
+        &mut self,
+        resource: &Arc<str>,
+        copies: &Copies,
+        stated: bool,
+        voice: &mut Voice<'_>,
+    ) {
+        for (scope, _) in self.names() {
+            self.follow(resource, copies, stated, borrowed(&scope), voice);
+            voice.next();
+        }
+    }
+
+    /// Says every denial again, at new places.
+    pub fn say_again(&mut self, resource: &Arc<str>, voice: &mut Voice<'_>) {
+        for (scope, stated) in self.names() {
+            let place = voice.place;
+            self.put(borrowed(&scope), Some(Stated { place, ..stated }));
+            voice.rulings.statements.push(Said {
+                resource: resource.clone(),
+                statement: Statement {
+                    scope,
+                    place,
+                    says: Says::Denied(stated.denial()),
+                },
+            });
+            voice.next();
+        }
+    }
+
+    /// The resource is not limited by copies any more: every denial is over.
+    pub fn lift_all(&mut self, resource: &Arc<str>, voice: &mut Voice<'_>) {
+        for (scope, _) in self.names() {
+            voice.rulings.statements.push(Said {
+                resource: resource.clone(),
+                statement: Statement {
+                    scope,
+                    place: voice.place,
+                    says: Says::Open,
+                },
+            });
+            voice.next();
+        }
+        *self = Self::default();
+    }
+
+    /// Every denied scope as it was stated, with the places it was stated at.
+    pub fn statements(&self) -> impl Iterator<Item = Statement> + '_ {
+        self.iter().map(|(scope, stated)| Statement {
+            scope: name_of(scope),
+            place: stated.place,
+            says: Says::Denied(stated.denial()),
+        })
+    }
+
+    /// Every denied scope: domains, then groups, each by name, then the resource.
+    pub fn iter(&self) -> impl Iterator<Item = (Scope<'_>, Stated)> {
+        let domains = self.domains.iter();
+        let groups = self.groups.iter();
+        domains
+            .map(|(name, stated)| (Scope::Domain(name), *stated))
+            .chain(groups.map(|(name, stated)| (Scope::Group(name), *stated)))
+            .chain(self.resource.map(|stated| (Scope::Resource, stated)))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.domains.len() + self.groups.len() + usize::from(self.resource.is_some())
+    }
+
+    /// A number that depends on what is denied under which limits alone.
+    pub fn digest(&self) -> u128 {
+        self.digest
+    }
+
+    /// Puts a scope in as a snapshot has it, or takes it out.
+    pub fn put(&mut self, scope: Scope<'_>, stated: Option<Stated>) {
+        let before = match (scope, stated) {
+            (Scope::Domain(name), Some(stated)) => self.domains.insert(name.into(), stated),
+            (Scope::Domain(name), None) => self.domains.remove(name),
+            (Scope::Group(name), Some(stated)) => self.groups.insert(name.into(), stated),
+            (Scope::Group(name), None) => self.groups.remove(name),
+            (Scope::Resource, stated) => std::mem::replace(&mut self.resource, stated),
+        };
+        if let Some(before) = before {
+            self.digest = self.digest.wrapping_sub(mark(scope, before));
+        }
+        if let Some(stated) = stated {
+            self.digest = self.digest.wrapping_add(mark(scope, stated));
+        }
+    }
+
+    fn get(&self, scope: Scope<'_>) -> Option<Stated> {
+        match scope {
+            Scope::Domain(name) => self.domains.get(name).copied(),
+            Scope::Group(name) => self.groups.get(name).copied(),
+            Scope::Resource => self.resource,
+        }
+    }
+
+    fn names(&self) -> Vec<(Name, Stated)> {
+        self.iter()
+            .map(|(scope, stated)| (name_of(scope), stated))
+            .collect()
+    }
+}
+
+/// The scope as statements name it.
+pub(super) fn name_of(scope: Scope<'_>) -> Name {
+    match scope {
+        Scope::Domain(name) => Name::Pair(name.into()),
+        Scope::Group(name) => Name::Group(name.into()),
+        Scope::Resource => Name::Resource,
+    }
+}
+
+/// The scope that a statement names.
+fn borrowed(name: &Name) -> Scope<'_> {
+    match name {
+        Name::Pair(name) => Scope::Domain(name),
+        Name::Group(name) => Scope::Group(name),
+        Name::Resource => Scope::Resource,
+    }
+}
+
+/// What one denied scope adds to the digest.
+fn mark(scope: Scope<'_>, stated: Stated) -> u128 {
+    let mut hasher = SipHasher13::new();
+    let (kind, name) = match scope {
+        Scope::Domain(name) => (0, name),
+        Scope::Group(name) => (1, name),
+        Scope::Resource => (2, ""),
+    };
+    hasher.write_u8(kind);
+    hasher.write_u64(stated.version);
+    hasher.write_u64(stated.limit);
+    hasher.write(name.as_bytes());
+    hasher.finish128().as_u128()
+}

@@ -1,0 +1,99 @@
+//! Whether an agent's record is ruled at all: seen before, out of turn, of an epoch that is over.
+//!
+//! Hits may come in any order within their window; hold operations and beats of an epoch apply in
+//! rising sequence alone. Knows nothing of what is in a record. What stays true: a record that is
+//! turned away has changed nothing but what is known of its sender's sequences and clock.
+
+use std::sync::Arc;
+
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::hits::Sender;
+
+use super::Engine;
+use super::epochs::{Batch, Freshness};
+use super::holders::Who;
+use super::rulings::{Correction, Fate, Rulings};
+
+/// A sender's instants in the engine's time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    /// By how much its stamps move.
+    pub move_us: i64,
+    /// When its record was appended.
+    pub appended: Timestamp,
+}
+
+impl Clock {
+    /// An instant by an agent's stamp.
+    #[inline]
+    pub fn instant(self, stamp: Timestamp) -> Timestamp {
+        instant(stamp, self.move_us, self.appended)
+    }
+}
+
+/// The instant of a hit: its stamp, moved by what its agent's clock is wrong, and never later than the
+/// end of the millisecond of its append.
+#[inline]
+pub fn instant(stamp: Timestamp, move_us: i64, appended: Timestamp) -> Timestamp {
+    let moved = stamp.saturating_offset(move_us);
+    moved.min(appended.end_of_millisecond())
+}
+
+impl Engine {
+    /// Takes note of an agent's record with so many entries; the fate of one that is not ruled.
+    pub(super) fn admit(
+        &mut self,
+        sender: &Sender<'_>,
+        appended: Timestamp,
+        entries: u32,
+        rulings: &mut Rulings,
+    ) -> Result<Clock, Fate> {
+        let who = self.identities.of_agent(sender.agent, sender.epoch);
+        let sent = Batch {
+            sequence: sender.sequence,
+            appended,
+            sent: sender.sent,
+        };
+        let epochs_max = self.epochs_max();
+        let move_us = match self.epochs.batch(who, sent, self.log_time, epochs_max) {
+            Freshness::Fresh { move_us } => move_us,
+            Freshness::Duplicate => return Err(Fate::Duplicate { entries }),
+            Freshness::OlderThanWindow => return Err(Fate::OlderThanWindow { entries }),
+            Freshness::TooMany => return Err(Fate::TooManyAgents { entries }),
+        };
+        if move_us != 0 {
+            rulings.corrections.push(Correction {
+                agent: sender.agent.into(),
+                moved_us: move_us,
+            });
+        }
+        Ok(Clock { move_us, appended })
+    }
+
+    /// The same of hold operations and beats, which come in turn or not at all.
+    pub(super) fn admit_in_turn(
+        &mut self,
+        sender: &Sender<'_>,
+        appended: Timestamp,
+        entries: u32,
+        rulings: &mut Rulings,
+    ) -> Result<(Who, Clock), Fate> {
+        let clock = self.admit(sender, appended, entries, rulings)?;
+        let identity = self.identities.of_agent(sender.agent, sender.epoch);
+        if !self.epochs.in_turn(identity, sender.sequence) {
+            return Err(Fate::Overtaken { entries });
+        }
+        let who = Who {
+            name: Arc::from(sender.agent),
+            epoch: sender.epoch,
+        };
+        if !self.holders.knows(&who) && self.epochs_max() <= self.holders.agents() {
+            return Err(Fate::TooManyAgents { entries });
+        }
+        Ok((who, clock))
+    }
+
+    fn epochs_max(&self) -> u64 {
+        self.steps.newest().limits.engine().epochs_per_partition_max
+    }
+}

@@ -1,0 +1,242 @@
+//! Copies and their holders in a snapshot.
+//!
+//! ```text
+//! copies    0 resource, bytes of its copies      1 a piece of them, ...
+//!           2 denied scope: kind, name, place, version, limit
+//! holders   0 ticks   1 beats: name, epoch, ticks   2 gone: the same   3 over: the same
+//! ```
+//!
+//! A resource's copies are a snapshot of their own, cut into pieces, because one of many holds is
+//! larger than a chunk. Knows nothing of what is in it. What stays true: whatever the bytes, reading
+//! ends in what was written or in a fault, and keeps no more than it was given.
+
+use std::sync::Arc;
+
+use tollgate_shared::names::NAME_BYTES_MAX;
+use tollgate_shared::place::Place;
+
+use super::super::Engine;
+use super::super::holders::{Held, Holders, Who};
+use super::super::scopes::{DeniedScopes, Stated};
+use super::read::Cursor;
+use super::write::{Chunks, write_text};
+use super::{SnapshotFault, kind};
+use crate::copies::silence::Silence;
+use crate::copies::{Copies, CopyLimits, Scope};
+use crate::varint;
+
+/// Bytes of a piece: several fit a chunk.
+const PIECE_BYTES: usize = 64 * 1024;
+
+mod tag {
+    pub const RESOURCE: u8 = 0;
+    pub const PIECE: u8 = 1;
+    pub const DENIED: u8 = 2;
+
+    pub const TICKS: u8 = 0;
+    pub const BEATS: u8 = 1;
+    pub const GONE: u8 = 2;
+    pub const OVER: u8 = 3;
+}
+
+pub(super) fn write(holders: &Holders, chunks: &mut Chunks<'_>) {
+    chunks.begin(kind::COPIES);
+    for held in holders.all() {
+        let copies = held.copies.snapshot();
+        chunks.item(|bytes| {
+            bytes.push(tag::RESOURCE);
+            write_text(&held.name, bytes);
+            varint::write(bytes, copies.len() as u64);
+        });
+        for piece in copies.chunks(PIECE_BYTES) {
+            chunks.item(|bytes| {
+                bytes.push(tag::PIECE);
+                varint::write(bytes, piece.len() as u64);
+                bytes.extend_from_slice(piece);
+            });
+        }
+        for (scope, stated) in held.denied.iter() {
+            chunks.item(|bytes| write_denied(scope, stated, bytes));
+        }
+    }
+    chunks.begin(kind::HOLDERS);
+    let silence = &holders.silence;
+    chunks.item(|bytes| {
+        bytes.push(tag::TICKS);
+        varint::write(bytes, silence.ticks());
+    });
+    let mut one = |tag, who: &Who, ticks| {
+        chunks.item(|bytes| {
+            bytes.push(tag);
+            write_text(&who.name, bytes);
+            bytes.extend_from_slice(&who.epoch.to_le_bytes());
+            varint::write(bytes, ticks);
+        });
+    };
+    for (who, ticks) in silence.beating() {
+        one(tag::BEATS, who, ticks);
+    }
+    for (who, ticks) in silence.gone() {
+        one(tag::GONE, who, ticks);
+    }
+    for (who, ticks) in holders.over() {
+        one(tag::OVER, who, ticks);
+    }
+}
+
+fn write_denied(scope: Scope<'_>, stated: Stated, bytes: &mut Vec<u8>) {
+    let (kind, name) = match scope {
+        Scope::Domain(name) => (0, name),
+        Scope::Group(name) => (1, name),
+        Scope::Resource => (2, ""),
+    };
+    bytes.push(tag::DENIED);
+    bytes.push(kind);
+    write_text(name, bytes);
+    varint::write(bytes, u64::from(stated.place.generation));
+    varint::write(bytes, stated.place.offset);
+    varint::write(bytes, u64::from(stated.place.entry));
+    varint::write(bytes, stated.version);
+    varint::write(bytes, stated.limit);
+}
+
+/// Reads the chunks of copies, which a resource may be spread over.
+#[derive(Default)]
+pub(super) struct CopiesReader {
+    /// A resource of whose copies bytes are missing: its name, how many bytes, those there are.
+    pending: Option<(Arc<str>, usize, Vec<u8>)>,
+    /// The last resource that is whole.
+    last: Option<Arc<str>>,
+}
+
+/// Reads the chunks of holders.
+pub(super) struct HoldersReader;
+
+impl CopiesReader {
+    pub(super) fn read(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        engine: &mut Engine,
+    ) -> Result<(), SnapshotFault> {
+        while cursor.at < cursor.bytes.len() {
+            match cursor.byte("kind of copies")? {
+                tag::RESOURCE if self.pending.is_none() => {
+                    let name: Arc<str> = cursor.text("resource")?.into();
+                    if self.last.as_ref().is_some_and(|last| name <= *last) {
+                        return Err(cursor.broken("resource"));
+                    }
+                    let len = cursor.number("bytes of copies")?;
+                    let len = usize::try_from(len).map_err(|_| cursor.broken("bytes of copies"))?;
+                    self.pending = Some((name, len, Vec::new()));
+                }
+                tag::PIECE => self.piece(cursor, engine)?,
+                tag::DENIED if self.pending.is_none() => self.denied(cursor, engine)?,
+                _ => return Err(cursor.broken("kind of copies")),
+            }
+        }
+        Ok(())
+    }
+
+    /// All chunks were read: no resource is cut off.
+    pub(super) fn done(&self, cursor: &Cursor<'_>) -> Result<HoldersReader, SnapshotFault> {
+        match self.pending {
+            Some(_) => Err(cursor.broken("copies before")),
+            None => Ok(HoldersReader),
+        }
+    }
+
+    fn piece(&mut self, cursor: &mut Cursor<'_>, engine: &mut Engine) -> Result<(), SnapshotFault> {
+        let len = usize::try_from(cursor.number("piece")?).unwrap_or(usize::MAX);
+        let end = cursor.at.saturating_add(len);
+        let broken = cursor.broken("piece");
+        let piece = cursor.bytes.get(cursor.at..end).ok_or(broken)?;
+        cursor.at = end;
+        let (name, whole, mut bytes) = self.pending.take().ok_or(broken)?;
+        bytes.extend_from_slice(piece);
+        if bytes.len() < whole {
+            self.pending = Some((name, whole, bytes));
+            return Ok(());
+        }
+        let limits = engine.steps.newest().limits.clone();
+        let resource = limits.copies(&name).ok_or(broken)?;
+        let limits_of = Arc::new(CopyLimits::from(resource));
+        let copies = Copies::restore(&bytes, limits_of, engine.name_key()).map_err(|_| broken)?;
+        let held = Held {
+            name: name.clone(),
+            copies,
+            stated: !limits.namespace_of(&name).ignore_configured,
+            denied: DeniedScopes::default(),
+        };
+        engine.holders.put(held).map_err(|_| broken)?;
+        self.last = Some(name);
+        Ok(())
+    }
+
+    fn denied(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        engine: &mut Engine,
+    ) -> Result<(), SnapshotFault> {
+        let kind = cursor.byte("kind of scope")?;
+        let name = cursor.text("scope")?;
+        let scope = match kind {
+            0 => Scope::Domain(name),
+            1 => Scope::Group(name),
+            2 => Scope::Resource,
+            _ => return Err(cursor.broken("kind of scope")),
+        };
+        let stated = Stated {
+            place: Place {
+                generation: cursor.small("generation")?,
+                offset: cursor.number("offset")?,
+                entry: cursor.small("entry")?,
+            },
+            version: cursor.number("version")?,
+            limit: cursor.number("limit")?,
+        };
+        let broken = cursor.broken("scope");
+        let resource = self.last.as_ref().ok_or(broken)?;
+        let index = engine.holders.find(resource).map_err(|_| broken)?;
+        let (held, _) = engine.holders.at(index).ok_or(broken)?;
+        held.denied.put(scope, Some(stated));
+        Ok(())
+    }
+}
+
+impl HoldersReader {
+    pub(super) fn read(
+        self,
+        cursor: &mut Cursor<'_>,
+        engine: &mut Engine,
+    ) -> Result<(), SnapshotFault> {
+        let silence = &engine.holders.silence;
+        let mut ticks = silence.ticks();
+        let known = |(who, ticks): (&Who, u64)| (who.clone(), ticks);
+        let mut beating: Vec<(Who, u64)> = silence.beating().map(known).collect();
+        let mut gone: Vec<(Who, u64)> = silence.gone().map(known).collect();
+        while cursor.at < cursor.bytes.len() {
+            let tag = cursor.byte("kind of holder")?;
+            if tag == tag::TICKS {
+                ticks = cursor.number("ticks")?;
+                continue;
+            }
+            let name = cursor.text("agent")?;
+            if NAME_BYTES_MAX < name.len() {
+                return Err(cursor.broken("agent"));
+            }
+            let who = Who {
+                name: name.into(),
+                epoch: u128::from_le_bytes(cursor.array("epoch")?),
+            };
+            let since = cursor.number("ticks of an agent")?;
+            match tag {
+                tag::BEATS => beating.push((who, since)),
+                tag::GONE => gone.push((who, since)),
+                tag::OVER => engine.holders.put_over(who, since),
+                _ => return Err(cursor.broken("kind of holder")),
+            }
+        }
+        engine.holders.silence = Silence::restore(ticks, beating, gone);
+        Ok(())
+    }
+}

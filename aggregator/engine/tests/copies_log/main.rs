@@ -1,0 +1,535 @@
+//! What a log with hold operations and beats is ruled to: the clauses on copies and on the liveness
+//! of agents, each played through records.
+
+mod play;
+mod random;
+
+use play::{RESOURCE, Sending, agent, listed, whole};
+use tollgate_engine::engine::{AgentChange, Engine, Fate, Rulings};
+use tollgate_shared::holdings::{Holdings, TransferId};
+use tollgate_shared::names::partition_of_resource;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::beat::{BeatHead, Holds, Listed, Part};
+use tollgate_shared::wire::holds::Does;
+use tollgate_shared::wire::record::Record;
+
+use play::Play;
+
+const SANDBOX: &str = "[copies.sandbox]\nlimit = 3\nglobal = 5\n\
+    groups.probation = { limit = 2, members = [\"new\"] }\n";
+
+const fn hold(domain: &str, copies: u32) -> Does<'_> {
+    Does::Hold { domain, copies }
+}
+
+const fn release(copies: u32) -> Does<'static> {
+    Does::Release { copies }
+}
+
+fn digest(holdings: Holdings) -> Part<'static> {
+    Part {
+        resource: 0,
+        awaiting: &[],
+        asked: &[],
+        holds: Holds::Digest(holdings),
+    }
+}
+
+#[test]
+fn a_hold_is_confirmed_or_told_what_was_full_and_a_release_lifts() {
+    let mut play = Play::of(SANDBOX);
+    let mut web = agent("web", 1);
+    play.ops(&mut web, &[(1, hold("acme", 2))]);
+    assert_eq!(play.said(), ["web: 1 counted, 0 too many"]);
+    play.ops(&mut web, &[(2, hold("acme", 2))]);
+    let full = ["denied acme at 3", "web: 2 counted, 1 too many by acme"];
+    assert_eq!(play.said(), full);
+    play.ops(&mut web, &[(3, hold("new", 3))]);
+    let group = [
+        "denied new at 3",
+        "denied group probation at 2",
+        "denied all at 5",
+        "web: 3 counted, 2 too many by all",
+    ];
+    assert_eq!(play.said(), group);
+    // Denied already: nothing is said twice.
+    play.ops(&mut web, &[(4, hold("acme", 1))]);
+    assert_eq!(play.said(), ["web: 4 counted, 1 too many by acme"]);
+    play.ops(
+        &mut web,
+        &[(3, release(3)), (1, release(2)), (2, release(1))],
+    );
+    let lifted = ["open new", "open group probation", "open all", "open acme"];
+    assert_eq!(play.said(), lifted);
+    assert_eq!(play.copies_of("acme"), 2);
+    let places: Vec<u32> = play
+        .rulings
+        .statements
+        .iter()
+        .map(|s| s.statement.place.entry)
+        .collect();
+    assert!(places.is_sorted(), "{places:?}");
+    play.restart();
+}
+
+#[test]
+fn a_strict_reserve_is_granted_what_there_is_room_for_and_never_more() {
+    let mut play = Play::of(SANDBOX);
+    let mut web = agent("web", 1);
+    let reserve = |copies, min| Does::Reserve {
+        domain: "acme",
+        copies,
+        min,
+    };
+    play.ops(
+        &mut web,
+        &[(1, reserve(2, 2)), (2, reserve(2, 1)), (3, reserve(1, 1))],
+    );
+    let said = [
+        "denied acme at 3",
+        "web: 1 granted 2",
+        "web: 2 granted 1 by acme",
+        "web: 3 granted 0 by acme",
+    ];
+    assert_eq!(play.said(), said);
+    // The deadline of 2 has passed: whatever it was granted is given up, and twice does no harm.
+    play.ops(
+        &mut web,
+        &[(2, Does::Cancel), (2, Does::Cancel), (9, Does::Cancel)],
+    );
+    assert_eq!(play.said(), ["open acme"]);
+    assert_eq!(play.total(), 2);
+}
+
+#[test]
+fn what_cannot_be_done_changes_nothing_and_is_told() {
+    let mut play = Play::of(SANDBOX);
+    let (mut web, mut job) = (agent("web", 1), agent("job", 1));
+    play.ops(&mut web, &[(1, hold("acme", 2))]);
+    let before = play.engine.snapshot();
+    let ttl = Span::from_secs(1);
+    let to = TransferId(7);
+    let transfer = |copies| Does::Transfer { copies, to, ttl };
+    play.ops(
+        &mut web,
+        &[(1, release(3)), (2, release(1)), (1, transfer(3))],
+    );
+    let said = [
+        "web: 1 refused: more copies than it has",
+        "web: 2 refused: unknown hold",
+        "web: 1 refused: more copies than it has",
+    ];
+    assert_eq!(play.said(), said);
+    assert_eq!(play.rulings.hold_counts[0].counts.refused_ops, 3);
+    play.ops(&mut job, &[(1, release(1)), (1, Does::Seize { from: to })]);
+    let said = [
+        "job: 1 refused: unknown hold",
+        "job: 1 refused: unknown transfer",
+    ];
+    assert_eq!(play.said(), said);
+    assert_eq!(play.total(), 2);
+    assert_ne!(play.engine.snapshot(), before, "sequences are remembered");
+}
+
+#[test]
+fn staged_copies_count_until_they_are_seized_or_their_time_is_over() {
+    let mut play = Play::of(SANDBOX);
+    let (mut web, mut job) = (agent("web", 1), agent("job", 1));
+    let (one, two) = (TransferId(7), TransferId(8));
+    let ttl = Span::from_secs(1);
+    let stage = |to| Does::Transfer { copies: 1, to, ttl };
+    play.ops(
+        &mut web,
+        &[(1, hold("acme", 2)), (1, stage(one)), (1, stage(two))],
+    );
+    assert_eq!(play.copies_of("acme"), 2);
+    play.restart();
+    play.ops(
+        &mut job,
+        &[
+            (1, Does::Seize { from: one }),
+            (2, Does::Seize { from: one }),
+        ],
+    );
+    let said = [
+        "job: 1 seized 1 of acme",
+        "job: 2 refused: unknown transfer",
+    ];
+    assert_eq!(play.said(), said);
+    play.tick();
+    assert_eq!(play.copies_of("acme"), 2);
+    play.tick();
+    assert_eq!(play.copies_of("acme"), 1, "the other was let go");
+}
+
+#[test]
+fn an_agent_that_is_silent_for_its_timeout_of_ticks_is_gone_and_comes_back_exactly() {
+    let mut play = Play::of(SANDBOX);
+    let mut web = agent("web", 1);
+    play.ops(&mut web, &[(1, hold("acme", 2)), (2, hold("acme", 1))]);
+    for _ in 0..3 {
+        play.tick();
+        assert_eq!((play.total(), play.rulings.agents.len()), (3, 0));
+    }
+    play.tick();
+    assert_eq!(play.said(), ["open acme"]);
+    assert_eq!(
+        play.rulings.agents[0].change,
+        AgentChange::Gone { copies: 3 }
+    );
+    assert_eq!(play.total(), 0);
+    play.restart();
+    // Somebody else takes what came back; the one that was cut off returns, and is excess.
+    let mut job = agent("job", 1);
+    play.ops(&mut job, &[(1, hold("acme", 2))]);
+    let held = Holdings::default().with(1, 2).with(2, 1);
+    play.beat(&mut web, digest(held));
+    assert_eq!(play.said(), ["web: beat wanted"]);
+    assert_eq!(play.rulings.agents[0].change, AgentChange::Returned);
+    let list = [
+        listed(1, "acme", 2, play.now_ms - 2_000),
+        listed(2, "acme", 1, play.now_ms - 2_000),
+    ];
+    play.beat(&mut web, whole(&list));
+    let said = [
+        "denied acme at 3",
+        "denied all at 5",
+        "web: 1 counted, 1 too many by acme",
+        "web: 2 counted, 1 too many by acme",
+    ];
+    assert_eq!(play.said(), said);
+    assert_eq!(play.total(), 5);
+    play.beat(&mut web, digest(held));
+    assert!(play.said().is_empty());
+}
+
+#[test]
+fn one_that_was_gone_and_takes_something_is_asked_at_once_what_it_holds() {
+    let mut play = Play::of(SANDBOX);
+    let mut web = agent("web", 1);
+    play.ops(&mut web, &[(1, hold("acme", 2))]);
+    (0..4).for_each(|_| assert_eq!(play.tick(), Fate::Applied));
+    play.ops(&mut web, &[(2, hold("acme", 1))]);
+    let said = ["web: beat wanted", "web: 2 counted, 0 too many"];
+    assert_eq!(play.said(), said);
+    assert_eq!(play.total(), 1);
+}
+
+#[test]
+fn a_stalled_log_buries_nobody() {
+    let mut play = Play::of(SANDBOX);
+    let mut web = agent("web", 1);
+    play.ops(&mut web, &[(1, hold("acme", 2))]);
+    // An hour in which nothing was appended, and then one tick.
+    play.now_ms += 3_600_000;
+    play.tick();
+    assert_eq!((play.total(), play.rulings.agents.len()), (2, 0));
+}
+
+#[test]
+fn a_successor_ends_its_old_epoch_at_once_and_that_one_stays_ended() {
+    let mut play = Play::of(SANDBOX);
+    let (mut old, mut new) = (agent("web", 1), agent("web", 2));
+    play.ops(&mut old, &[(1, hold("acme", 3))]);
+    let head = BeatHead {
+        replaces: Some(1),
+        ..BeatHead::default()
+    };
+    let beat = play.beat_bytes(&mut new, head, &[]);
+    assert_eq!(play.apply(&beat), Fate::Applied);
+    assert_eq!(play.said(), ["open acme"]);
+    assert_eq!(
+        play.rulings.agents[0].change,
+        AgentChange::Over { copies: 3 }
+    );
+    play.restart();
+    let fate = play.ops(&mut old, &[(2, hold("acme", 1))]);
+    assert_eq!(fate, Fate::EpochOver { entries: 1 });
+    assert_eq!(play.said(), ["web: 2 refused: the agent's epoch is over"]);
+    let list = [listed(1, "acme", 3, play.now_ms)];
+    play.beat(&mut old, whole(&list));
+    assert_eq!(play.said(), ["web: 1 refused: the agent's epoch is over"]);
+    assert_eq!(play.total(), 0);
+    // Another name cannot end it, and an epoch does not end itself by naming itself.
+    let mut job = agent("job", 3);
+    play.ops(&mut new, &[(1, hold("acme", 1))]);
+    let head = BeatHead {
+        replaces: Some(2),
+        ..BeatHead::default()
+    };
+    let beat = play.beat_bytes(&mut job, head, &[]);
+    play.apply(&beat);
+    let own = BeatHead { more: true, ..head };
+    let beat = play.beat_bytes(&mut new, own, &[]);
+    play.apply(&beat);
+    assert_eq!(play.total(), 1);
+}
+
+#[test]
+fn a_graceful_stop_gives_everything_back() {
+    let mut play = Play::of(SANDBOX);
+    let mut web = agent("web", 1);
+    let stage = Does::Transfer {
+        copies: 1,
+        to: TransferId(1),
+        ttl: Span::from_secs(9),
+    };
+    play.ops(&mut web, &[(1, hold("acme", 3)), (1, stage)]);
+    let head = BeatHead {
+        last: true,
+        ..BeatHead::default()
+    };
+    let beat = play.beat_bytes(&mut web, head, &[]);
+    play.apply(&beat);
+    assert_eq!(play.said(), ["open acme"]);
+    assert_eq!(play.total(), 1, "what is staged is nobody's");
+}
+
+#[test]
+fn operations_and_beats_apply_in_rising_sequence_alone() {
+    let mut play = Play::of(SANDBOX);
+    let mut web = agent("web", 1);
+    let first = play.ops_bytes(&mut web, &[(1, hold("acme", 2))]);
+    let second = play.ops_bytes(&mut web, &[(1, release(2))]);
+    assert_eq!(play.apply(&second), Fate::Applied);
+    assert_eq!(play.apply(&second), Fate::Duplicate { entries: 1 });
+    assert_eq!(play.apply(&first), Fate::Overtaken { entries: 1 });
+    assert_eq!(play.total(), 0, "a release is not followed by its hold");
+}
+
+#[test]
+fn a_lost_release_is_healed_by_a_list_and_by_a_beat_that_does_not_name_the_resource() {
+    let mut play = Play::of(SANDBOX);
+    let mut web = agent("web", 1);
+    play.ops(&mut web, &[(1, hold("acme", 1)), (2, hold("acme", 1))]);
+    let one = [listed(2, "acme", 1, play.now_ms)];
+    play.beat(&mut web, whole(&one));
+    assert_eq!(play.total(), 1);
+    let more = BeatHead {
+        more: true,
+        ..BeatHead::default()
+    };
+    let beat = play.beat_bytes(&mut web, more, &[]);
+    play.apply(&beat);
+    assert_eq!(play.total(), 1, "there is more to come");
+    let beat = play.beat_bytes(&mut web, BeatHead::default(), &[]);
+    play.apply(&beat);
+    assert_eq!(play.total(), 0);
+}
+
+#[test]
+fn a_list_of_some_numbers_says_nothing_about_others() {
+    let mut play = Play::of("[copies.sandbox]\nlimit = 100\n");
+    let mut web = agent("web", 1);
+    let ops: Vec<(u64, Does<'_>)> = (1..=6).map(|number| (number, hold("acme", 1))).collect();
+    play.ops(&mut web, &ops);
+    let two = [listed(2, "acme", 1, play.now_ms)];
+    let part = Part {
+        holds: Holds::List {
+            from: 1,
+            upto: 3,
+            listed: &two,
+        },
+        ..whole(&[])
+    };
+    play.beat(&mut web, part);
+    assert_eq!(play.total(), 4);
+}
+
+#[test]
+fn a_beat_answers_for_numbers_whose_verdict_was_lost() {
+    let mut play = Play::of(SANDBOX);
+    let (mut web, mut job) = (agent("web", 1), agent("job", 1));
+    let reserve = Does::Reserve {
+        domain: "acme",
+        copies: 2,
+        min: 1,
+    };
+    let to = TransferId(3);
+    let ttl = Span::from_secs(60);
+    let stage = Does::Transfer { copies: 1, to, ttl };
+    play.ops(&mut job, &[(1, hold("acme", 1)), (1, stage)]);
+    play.ops(
+        &mut web,
+        &[
+            (1, reserve),
+            (2, Does::Seize { from: to }),
+            (3, hold("new", 1)),
+        ],
+    );
+    let in_use = [listed(3, "new", 1, play.now_ms)];
+    let part = Part {
+        awaiting: &[1, 2, 8],
+        asked: &[3],
+        ..whole(&in_use)
+    };
+    play.beat(&mut web, part);
+    let said = [
+        "web: 1 held 2",
+        "web: 2 seized 1 of acme",
+        "web: 8 not held",
+        "web: 3 held 1",
+    ];
+    assert_eq!(play.said(), said);
+    let part = Part {
+        awaiting: &[1, 2],
+        ..digest(Holdings::default().with(3, 1))
+    };
+    play.beat(&mut web, part);
+    assert_eq!(play.said(), said[..2]);
+}
+
+#[test]
+fn copies_seized_by_an_operation_that_was_lost_are_claimed_by_the_beat() {
+    let mut play = Play::of(SANDBOX);
+    let (mut web, mut job) = (agent("web", 1), agent("job", 1));
+    let to = TransferId(3);
+    let ttl = Span::from_secs(60);
+    let stage = Does::Transfer { copies: 2, to, ttl };
+    play.ops(&mut web, &[(1, hold("acme", 2)), (1, stage)]);
+    let seized = |number, from| Listed {
+        seized: Some(TransferId(from)),
+        copies: 0,
+        ..listed(number, "acme", 0, 0)
+    };
+    let list = [seized(5, 3), seized(6, 4)];
+    play.beat(&mut job, whole(&list));
+    let said = [
+        "job: 5 seized 2 of acme",
+        "job: 6 refused: unknown transfer",
+    ];
+    assert_eq!(play.said(), said);
+    assert_eq!(play.total(), 2);
+}
+
+#[test]
+fn a_hold_that_grew_too_old_ends_and_stays_so() {
+    let mut play = Play::of("[copies.sandbox]\nlimit = 1\nmax_age = \"2s\"\n");
+    let mut web = agent("web", 1);
+    play.ops(&mut web, &[(1, hold("acme", 1))]);
+    let start = play.now_ms;
+    let list = [listed(1, "acme", 1, start)];
+    for _ in 0..3 {
+        play.tick();
+        play.beat(&mut web, whole(&list));
+        assert!(play.said().is_empty());
+    }
+    play.tick();
+    assert_eq!(
+        play.said(),
+        ["open acme", "web: 1 ended Age"].map(str::to_owned)
+    );
+    play.restart();
+    play.beat(&mut web, whole(&list));
+    assert_eq!(play.said(), ["web: 1 ended Earlier"]);
+    play.ops(&mut web, &[(1, hold("acme", 1))]);
+    assert_eq!(play.said(), ["web: 1 ended Earlier"]);
+    assert_eq!(play.total(), 0);
+}
+
+#[test]
+fn a_version_lifts_and_states_anew_what_is_denied_and_starts_no_denial() {
+    let mut play = Play::of(SANDBOX);
+    let mut web = agent("web", 1);
+    play.ops(&mut web, &[(1, hold("acme", 3)), (2, hold("globex", 1))]);
+    assert_eq!(play.said()[0], "denied acme at 3");
+    play.version("[copies.sandbox]\nlimit = 2\n");
+    assert_eq!(play.said(), ["denied acme at 2"]);
+    play.version("[copies.sandbox]\nlimit = 2\n[rate.other]\nrate = \"1/s\"\n");
+    assert!(play.said().is_empty(), "nothing has changed");
+    play.version("[copies.sandbox]\nlimit = 1\ndomains = { acme = 9 }\n");
+    assert_eq!(
+        play.said(),
+        ["open acme"],
+        "globex is full, and denied from its next entry on"
+    );
+    play.ops(&mut web, &[(3, hold("globex", 1))]);
+    assert_eq!(play.said()[0], "denied globex at 1");
+    play.version("[namespace.\"*\"]\nignore_configured = true\n[copies.sandbox]\nlimit = 1\n");
+    assert_eq!(play.said(), ["open globex"]);
+    play.restart();
+    play.ops(&mut web, &[(4, hold("globex", 1))]);
+    assert_eq!(play.said(), ["web: 4 counted, 1 too many by globex"]);
+    play.version("");
+    assert_eq!((play.total(), play.engine.copies().count()), (0, 0));
+}
+
+#[test]
+fn what_is_not_limited_is_let_through_or_refused_and_never_kept() {
+    let reserve = Does::Reserve {
+        domain: "acme",
+        copies: 9,
+        min: 1,
+    };
+    let mut play = Play::of("");
+    let mut web = agent("web", 1);
+    play.ops(
+        &mut web,
+        &[(1, hold("acme", 4)), (2, reserve), (1, release(4))],
+    );
+    let said = ["web: 1 counted, 0 too many", "web: 2 granted 9"];
+    assert_eq!(play.said(), said);
+    play.version("[namespace.\"*\"]\nallow_unconfigured = false\n");
+    play.ops(&mut web, &[(3, hold("acme", 4))]);
+    assert_eq!(
+        play.said(),
+        ["web: 3 refused: the resource is not configured"]
+    );
+    assert_eq!(play.engine.copies().count(), 0);
+}
+
+#[test]
+fn what_belongs_to_another_partition_is_told_so() {
+    let mut play = Play::of(SANDBOX);
+    let home = partition_of_resource(RESOURCE, 7);
+    let mut elsewhere = Engine::new((home + 1) % 7, 7);
+    let mut web: Sending = agent("web", 1);
+    let bytes = play.ops_bytes(&mut web, &[(1, hold("acme", 1))]);
+    let mut rulings = Rulings::new();
+    let record = Record::decode(&bytes).expect("a record");
+    // A version first, so that the resource is known.
+    let (&version, _) = play.versions.iter().next().expect("a version");
+    let pointer = tollgate_shared::wire::record::Pointer {
+        version,
+        digest: [0; 32],
+    };
+    let at = Timestamp::from_millis(play.now_ms);
+    elsewhere.apply(
+        0,
+        at,
+        &Record::Pointer(pointer),
+        &play.versions,
+        &mut rulings,
+    );
+    elsewhere.apply(1, at, &record, &play.versions, &mut rulings);
+    play.rulings = rulings;
+    assert_eq!(
+        play.said(),
+        ["web: 1 refused: the resource belongs to another partition"]
+    );
+}
+
+#[test]
+fn two_agents_of_one_name_are_noticed_and_a_restart_is_not() {
+    let mut play = Play::of(SANDBOX);
+    let (mut one, mut other) = (agent("web", 1), agent("web", 2));
+    let twins = |play: &Play| {
+        let news = play.rulings.agents.iter();
+        news.filter(|news| news.change == AgentChange::Twin).count()
+    };
+    play.beat(&mut one, digest(Holdings::default()));
+    for _ in 0..3 {
+        play.tick();
+        play.beat(&mut other, digest(Holdings::default()));
+        assert_eq!(twins(&play), 0, "the first has stopped");
+    }
+    let mut found = 0;
+    for _ in 0..3 {
+        play.tick();
+        play.beat(&mut one, digest(Holdings::default()));
+        found += twins(&play);
+        play.beat(&mut other, digest(Holdings::default()));
+        found += twins(&play);
+    }
+    assert!(1 < found, "{found}");
+}

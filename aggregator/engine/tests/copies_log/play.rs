@@ -1,0 +1,251 @@
+//! A partition that is played record by record: what agents and owners write, and what is said.
+//!
+//! What stays true: every record goes through the wire; after every record all copies are counted
+//! again, and now and then the engine is restored from its own snapshot.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tollgate_engine::engine::{Engine, Fate, Rulings};
+use tollgate_engine::limits::Limits;
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::place::LogId;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::beat::{BeatHead, Holds, Listed, Part, write_beat};
+use tollgate_shared::wire::hits::Sender;
+use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
+use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick};
+use tollgate_shared::wire::statement::{Says, Scope};
+use tollgate_shared::wire::verdict::VerdictSays;
+
+pub const RESOURCE: &str = "sandbox";
+
+const LOG: LogId = LogId {
+    generation: 1,
+    random: 5,
+};
+
+/// An engine, its log so far, and what it said last.
+pub struct Play {
+    pub engine: Engine,
+    pub versions: BTreeMap<u64, Arc<Limits>>,
+    pub rulings: Rulings,
+    pub now_ms: u64,
+    offset: u64,
+    ticks: u64,
+}
+
+/// An agent's epoch, with the sequence that it used last.
+#[derive(Clone, Debug)]
+pub struct Sending {
+    pub name: &'static str,
+    pub epoch: u128,
+    pub sequence: u64,
+}
+
+pub const fn agent(name: &'static str, epoch: u128) -> Sending {
+    Sending {
+        name,
+        epoch,
+        sequence: 0,
+    }
+}
+
+pub fn listed(number: u64, domain: &str, copies: u32, start_ms: u64) -> Listed<'_> {
+    Listed {
+        number,
+        domain,
+        copies,
+        start: Timestamp::from_millis(start_ms),
+        strict: false,
+        seized: None,
+    }
+}
+
+pub fn whole<'a>(listed: &'a [Listed<'a>]) -> Part<'a> {
+    Part {
+        resource: 0,
+        awaiting: &[],
+        asked: &[],
+        holds: Holds::List {
+            from: 0,
+            upto: u64::MAX,
+            listed,
+        },
+    }
+}
+
+impl Play {
+    /// A log with its genesis and one version.
+    pub fn of(document: &str) -> Self {
+        let mut play = Self {
+            engine: Engine::new(0, 1),
+            versions: BTreeMap::new(),
+            rulings: Rulings::new(),
+            now_ms: 1_800_000_000_000,
+            offset: 0,
+            ticks: 0,
+        };
+        play.apply(&pen().genesis(LOG));
+        play.version(document);
+        play
+    }
+
+    pub fn apply(&mut self, bytes: &[u8]) -> Fate {
+        let record = Record::decode(bytes).expect("a record");
+        self.rulings.clear();
+        let appended = Timestamp::from_millis(self.now_ms);
+        let (engine, rulings) = (&mut self.engine, &mut self.rulings);
+        engine.apply(self.offset, appended, &record, &self.versions, rulings);
+        self.offset += 1;
+        self.engine.audit_copies().expect("counts are right");
+        self.rulings.fates[0]
+    }
+
+    pub fn version(&mut self, document: &str) -> Fate {
+        let text = format!("version = 1\nrules = 1\n{document}");
+        let limits = Limits::parse(&text).unwrap_or_else(|faults| panic!("{faults}"));
+        let version = self.offset + 100;
+        self.versions.insert(version, Arc::new(limits));
+        let digest = [0; 32];
+        let pointer = pen().pointer(&Pointer { version, digest });
+        self.apply(&pointer)
+    }
+
+    /// Half a second passes, and a tick is counted.
+    pub fn tick(&mut self) -> Fate {
+        self.now_ms += 500;
+        self.ticks += 1;
+        let tick = pen().tick(&Tick {
+            log: LOG,
+            owner: "agg-1",
+            instance: 1,
+            number: self.ticks,
+        });
+        self.apply(&tick)
+    }
+
+    pub fn ops(&mut self, from: &mut Sending, ops: &[(u64, Does<'_>)]) -> Fate {
+        let bytes = self.ops_bytes(from, ops);
+        self.apply(&bytes)
+    }
+
+    /// A record of operations that is not appended yet.
+    pub fn ops_bytes(&self, from: &mut Sending, ops: &[(u64, Does<'_>)]) -> Vec<u8> {
+        let at = Timestamp::from_millis(self.now_ms);
+        let ops = ops.iter().map(|(number, does)| HoldOp {
+            resource: 0,
+            number: *number,
+            at,
+            does: *does,
+        });
+        let mut writer = Writer::new();
+        let sender = self.sender(from);
+        write_holds(&mut writer, &sender, &[RESOURCE], ops);
+        writer.as_slice().to_vec()
+    }
+
+    pub fn beat(&mut self, from: &mut Sending, part: Part<'_>) -> Fate {
+        let bytes = self.beat_bytes(from, BeatHead::default(), &[part]);
+        self.apply(&bytes)
+    }
+
+    /// A beat that is not appended yet.
+    pub fn beat_bytes(&self, from: &mut Sending, head: BeatHead, parts: &[Part<'_>]) -> Vec<u8> {
+        let mut writer = Writer::new();
+        let sender = self.sender(from);
+        write_beat(&mut writer, &sender, &[RESOURCE], head, parts);
+        writer.as_slice().to_vec()
+    }
+
+    /// What the last record said: denials and lifts, then verdicts, as text.
+    pub fn said(&self) -> Vec<String> {
+        let statements = self.rulings.statements.iter().map(|said| {
+            let scope = scope(&said.statement.scope);
+            match said.statement.says {
+                Says::Denied(denial) => format!("denied {scope} at {}", denial.limit),
+                Says::Open => format!("open {scope}"),
+                Says::Near(_) => "near".to_owned(),
+            }
+        });
+        let verdicts = self.rulings.verdicts.iter();
+        statements
+            .chain(verdicts.map(|due| format!("{}: {}", due.agent, verdict(&due.says))))
+            .collect()
+    }
+
+    pub fn copies_of(&self, domain: &str) -> u64 {
+        let found = self.engine.copies().find(|(name, _)| &***name == RESOURCE);
+        found.map_or(0, |(_, copies)| copies.domain(domain).copies)
+    }
+
+    pub fn total(&self) -> u64 {
+        self.engine
+            .copies()
+            .map(|(_, copies)| copies.total().copies)
+            .sum()
+    }
+
+    /// The engine is restored from its snapshot, and goes on.
+    pub fn restart(&mut self) {
+        let (before, chunks) = (self.engine.digest(), self.engine.snapshot());
+        let restored = Engine::restore(0, 1, &chunks, &self.versions);
+        self.engine = restored.unwrap_or_else(|fault| panic!("{fault}"));
+        assert_eq!(self.engine.digest(), before);
+        assert_eq!(self.engine.snapshot(), chunks);
+    }
+
+    fn sender(&self, from: &mut Sending) -> Sender<'static> {
+        from.sequence += 1;
+        Sender {
+            agent: from.name,
+            epoch: from.epoch,
+            sequence: from.sequence,
+            sent: Timestamp::from_millis(self.now_ms),
+        }
+    }
+}
+
+fn scope(scope: &Scope) -> String {
+    match scope {
+        Scope::Pair(domain) => domain.to_string(),
+        Scope::Group(group) => format!("group {group}"),
+        Scope::Resource => "all".to_owned(),
+    }
+}
+
+fn by(by: &Option<Scope>) -> String {
+    by.as_ref()
+        .map_or_else(String::new, |by| format!(" by {}", scope(by)))
+}
+
+fn verdict(says: &VerdictSays) -> String {
+    match says {
+        VerdictSays::Counted {
+            number,
+            excess,
+            by: of,
+        } => format!("{number} counted, {excess} too many{}", by(of)),
+        VerdictSays::Granted {
+            number,
+            copies,
+            by: of,
+        } => format!("{number} granted {copies}{}", by(of)),
+        VerdictSays::Seized {
+            number,
+            domain,
+            copies,
+            ..
+        } => format!("{number} seized {copies} of {domain}"),
+        VerdictSays::Held { number, copies } => format!("{number} held {copies}"),
+        VerdictSays::NotHeld { number } => format!("{number} not held"),
+        VerdictSays::Ended { number, by } => format!("{number} ended {by:?}"),
+        VerdictSays::Refused { number, why, .. } => format!("{number} refused: {why}"),
+        VerdictSays::BeatWanted => "beat wanted".to_owned(),
+    }
+}
+
+fn pen() -> OwnersPen<'static> {
+    OwnersPen::new(&MacKey::UNPROTECTED, 0)
+}
