@@ -11,6 +11,7 @@ pub mod demo;
 pub mod exit;
 pub mod explain;
 pub mod hit;
+pub mod holds;
 pub mod logs;
 pub mod output;
 pub mod serve;
@@ -97,6 +98,8 @@ pub enum Command {
     Simulate(simulate::SimulateArgs),
     /// Plays recorded traffic against other limits: what would be granted, what refused
     Backtest(backtest::BacktestArgs),
+    /// Lists who holds what, the oldest first
+    Holds(holds::HoldsArgs),
     /// Looks at Kafka's topics, and makes them
     Topics(topics::TopicsArgs),
     /// Prints completions for a shell
@@ -147,6 +150,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Explain(args) => explain::run(&global, &args),
         Command::Simulate(args) => simulate::run(&global, &args),
         Command::Backtest(args) => backtest::run(&global, &args),
+        Command::Holds(args) => holds::run(&global, &args),
         Command::Topics(args) => topics::run(&global, &args),
         Command::Completions { shell } => completions(&global, shell),
     };

@@ -29,6 +29,48 @@ pub struct Counters {
     pub totals_out_of_order: u64,
     /// Calls that agents refused.
     pub refused_calls: u64,
+    /// Operations on holds, and verdicts on what beats list.
+    pub hold_ops: u64,
+    /// Of them, those that were refused and changed nothing.
+    pub hold_ops_refused: u64,
+    /// Operations and parts of beats that came out of turn, or of an epoch that was over.
+    pub out_of_turn: u64,
+    /// Copies taken into use before they were granted.
+    pub copies_taken: u64,
+    /// Of them, those that would not have been granted.
+    pub copies_excess: u64,
+    /// Copies granted before use.
+    pub copies_granted: u64,
+    /// Copies asked for before use, and not granted.
+    pub copies_not_granted: u64,
+    /// Copies given back.
+    pub copies_released: u64,
+    /// Copies staged for another agent.
+    pub copies_staged: u64,
+    /// Copies seized by another agent.
+    pub copies_seized: u64,
+    /// Copies taken of resources that are not limited by copies.
+    pub copies_unlimited: u64,
+    /// Copies that came back because their agent was gone or its epoch over.
+    pub copies_back: u64,
+    /// Beats applied.
+    pub beats: u64,
+    /// Of them, those after which a list was wanted.
+    pub beats_wanted: u64,
+    /// Holds that ended by their greatest age.
+    pub holds_ended_by_age: u64,
+    /// Full domains that were not denied because as many are as may be.
+    pub denials_at_cap: u64,
+    /// Agents that were silent for too long.
+    pub agents_gone: u64,
+    /// Agents that were heard again.
+    pub agents_returned: u64,
+    /// Epochs that were replaced, or said themselves that they are over.
+    pub epochs_over: u64,
+    /// Signs of two agents that have one name.
+    pub agents_twin: u64,
+    /// Verdicts told to agents.
+    pub verdicts: u64,
     /// Statements that deny.
     pub denials: u64,
     /// Statements that lift.

@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 
 use tollgate_shared::wire::link::{FromAggregator, Snapshot, TopicSnapshot};
-use tollgate_shared::wire::public::Public;
+use tollgate_shared::wire::public::{GROUPS_BYTES_MAX, Public};
 
 use super::Core;
 use super::announce::{Point, TOLD_MAX};
@@ -112,11 +112,19 @@ impl Core {
             let Some(resource) = giving.resources.get(giving.next) else {
                 break;
             };
+            let public = public(resource);
+            let weight = TOPIC_TOLD + groups_told(&public);
+            if room <= weight && !topics.is_empty() {
+                break;
+            }
             let after = giving.after.take();
-            let (told, more) =
-                self.announcer
-                    .slice(resource, after.as_ref(), room - TOPIC_TOLD, &ready);
-            room -= told.len() + TOPIC_TOLD;
+            let (told, more) = self.announcer.slice(
+                resource,
+                after.as_ref(),
+                room.saturating_sub(weight).max(1),
+                &ready,
+            );
+            room = room.saturating_sub(told.len() + weight);
             topics.push(TopicSnapshot {
                 resource: resource.clone(),
                 sequence: giving
@@ -125,7 +133,7 @@ impl Core {
                     .get(giving.next)
                     .copied()
                     .unwrap_or(0),
-                public: public(resource),
+                public,
                 told,
             });
             match more {
@@ -150,3 +158,22 @@ impl Core {
         }
     }
 }
+
+/// As many statements take the room of the groups that public limits tell.
+fn groups_told(public: &Public) -> usize {
+    /// Below what a statement may take.
+    const TOLD_BYTES: usize = 400;
+    const HEADS: usize = 32;
+    let groups = public.copies.iter().flat_map(|copies| &copies.groups);
+    let bytes: usize = groups
+        .map(|group| {
+            let members = group.members.iter().flatten();
+            let members: usize = members.map(|name| name.len() + 3).sum();
+            group.name.len() + HEADS + members
+        })
+        .sum();
+    bytes.div_ceil(TOLD_BYTES)
+}
+
+// However many groups a resource has, it fits a part.
+const _: () = assert!(TOPIC_TOLD + GROUPS_BYTES_MAX.div_ceil(400) < TOLD_MAX);

@@ -20,10 +20,12 @@ pub mod partition;
 pub mod ruler;
 pub mod snapshots;
 pub mod totals;
+pub mod verdicts;
 pub mod view;
 
 mod agents;
 mod giving;
+pub mod holds;
 mod limits_desk;
 mod queries;
 mod rule;
@@ -44,6 +46,7 @@ use partition::{Partition, RETRY_AFTER, Slot, Stage};
 use snapshots::{Chunks, Policy};
 use tollgate_shared::place::LogId;
 use totals::{ChainKey, Totals};
+use verdicts::Verdicts;
 
 /// What a core is started with.
 #[derive(Clone, Debug)]
@@ -101,6 +104,8 @@ pub struct Core {
     limits: LimitsDesk,
     totals: Totals,
     announcer: Announcer,
+    verdicts: Verdicts,
+    verdict_frames: u64,
     givings: giving::Desk,
     appends: HashMap<Ticket, Purpose>,
     appends_of_agents: usize,
@@ -141,6 +146,8 @@ impl Core {
             limits: LimitsDesk::default(),
             totals: Totals::default(),
             announcer: Announcer::new(instance, TOPIC_KEY_UNPROTECTED),
+            verdicts: Verdicts::default(),
+            verdict_frames: 0,
             givings: giving::Desk::default(),
             appends: HashMap::new(),
             appends_of_agents: 0,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tollgate_engine::copies::Copies;
 use tollgate_shared::names::{EVERYBODY, partition_of_pair, partition_of_resource};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Denial, Says, Scope, Statement};
@@ -47,10 +48,11 @@ impl Core {
             Query::Pair { resource, domain } => {
                 Reply::Pair(Box::new(self.pair_view(now.clock, &resource, &domain)))
             }
+            Query::Holds(filter) => Reply::Holds(self.holds_view(&filter)),
             Query::Digests => Reply::Digests(self.digests_view()),
             Query::Counters => {
                 let mut counters = self.counters;
-                counters.frames = self.announcer.frames();
+                counters.frames = self.announcer.frames() + self.verdict_frames;
                 Reply::Counters(Box::new((counters, self.gauges())))
             }
         };
@@ -139,20 +141,27 @@ impl Core {
     ) -> impl Iterator<Item = Found<'a>> + 'a {
         let live = self.announcer.live();
         let count = self.settings.partitions;
-        let one = domain.map(|domain| match domain {
-            EVERYBODY => At {
-                partition: partition_of_resource(resource, count),
-                scope: Scope::Resource,
-            },
-            _ => At {
-                partition: partition_of_pair(resource, domain, count),
-                scope: Scope::Pair(domain.into()),
-            },
+        let one = domain.map(|domain| {
+            let scope = match domain {
+                EVERYBODY => Scope::Resource,
+                _ => Scope::Pair(domain.into()),
+            };
+            // Rates are ruled with their pairs, copies with their resources.
+            let of_copies = partition_of_resource(resource, count);
+            let of_rates = match domain {
+                EVERYBODY => of_copies,
+                _ => partition_of_pair(resource, domain, count),
+            };
+            let partitions = [Some(of_rates), Some(of_copies).filter(|of| *of != of_rates)];
+            partitions.into_iter().flatten().map(move |partition| At {
+                partition,
+                scope: scope.clone(),
+            })
         });
-        let one_only = one.is_some();
-        let one = one.and_then(|at| live.get(resource, &at));
-        let all = (!one_only).then(|| live.of_resource(resource));
+        let all = one.is_none().then(|| live.of_resource(resource));
         one.into_iter()
+            .flatten()
+            .filter_map(move |at| live.get(resource, &at))
             .chain(all.into_iter().flatten())
             .filter_map(move |(at, statement)| {
                 let log_now = ready.get(&at.partition)?.log_now;
@@ -233,6 +242,15 @@ impl Core {
         }
     }
 
+    fn copies(&self) -> impl Iterator<Item = &Copies> {
+        let of = self.partitions.iter().flat_map(|p| p.ruler.copies());
+        of.map(|(_, copies)| copies)
+    }
+
+    fn agents(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.partitions.iter().map(|p| p.ruler.agents())
+    }
+
     fn gauges(&self) -> Gauges {
         let count = |found: &dyn Fn(&super::Partition) -> bool| {
             self.partitions.iter().filter(|p| found(p)).count() as u64
@@ -245,6 +263,10 @@ impl Core {
             partitions_stopped: count(&|p| matches!(p.stage, Stage::Stopped { .. })),
             pairs: self.partitions.iter().map(|p| p.ruler.pairs()).sum(),
             live: self.announcer.live().len() as u64,
+            holds: self.copies().map(|copies| copies.kept()).sum(),
+            copies: self.copies().map(|copies| copies.total().copies).sum(),
+            agents_beating: self.agents().map(|(beating, _)| beating as u64).sum(),
+            agents_gone: self.agents().map(|(_, gone)| gone as u64).sum(),
             totals_waiting: self.totals.len() as u64,
             denials_waiting: self
                 .partitions

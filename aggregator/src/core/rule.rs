@@ -17,6 +17,8 @@ use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::record::{OwnersPen, Record, authentic};
 use tollgate_shared::wire::statement::{Says, Statement};
 
+use tollgate_engine::engine::{AgentChange, AgentNews};
+
 use super::event::{Aside, Effect, Now};
 use super::partition::{Slot, Stage};
 use super::ruler::Ruled;
@@ -116,6 +118,19 @@ impl Core {
             {
                 self.announcer.announce(index, &resource, statement);
             }
+        }
+        let announcing = self
+            .partitions
+            .get(index as usize)
+            .is_some_and(|partition| partition.announcing);
+        for due in ruled.verdicts {
+            if announcing {
+                self.counters.verdicts += 1;
+                self.verdicts.tell(index, due);
+            }
+        }
+        for news in &ruled.agents {
+            tell_news(index, news);
         }
         for (key, due) in ruled.totals {
             self.totals.due(key, due);
@@ -305,5 +320,27 @@ impl Core {
                 ticket
             },
         );
+    }
+}
+
+/// Says in the logs what happened to an agent.
+fn tell_news(partition: u32, news: &AgentNews) {
+    let agent = &*news.agent;
+    match news.change {
+        AgentChange::Gone { copies } => {
+            tracing::info!(
+                partition,
+                agent,
+                copies,
+                "an agent is gone, its copies are back"
+            );
+        }
+        AgentChange::Returned => tracing::info!(partition, agent, "an agent is back"),
+        AgentChange::Over { copies } => {
+            tracing::debug!(partition, agent, copies, "an agent's epoch is over");
+        }
+        AgentChange::Twin => {
+            tracing::warn!(partition, agent, "two agents have this name");
+        }
     }
 }

@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
+use tollgate_engine::copies::Copies;
 use tollgate_engine::engine::{
-    Engine, Fate, LiveDenial, Rulings, SnapshotFault, TotalDue, Versions,
+    AgentChange, AgentNews, Engine, Fate, LiveDenial, Rulings, SnapshotFault, TotalDue, VerdictDue,
+    Versions,
 };
 use tollgate_engine::limits::Limits;
 use tollgate_shared::place::LogId;
@@ -25,6 +27,10 @@ use super::view::PairState;
 pub struct Ruled {
     /// What is said about which resource, in order.
     pub statements: Vec<(Arc<str>, Statement)>,
+    /// What agents are told about their holds, in order.
+    pub verdicts: Vec<VerdictDue>,
+    /// What happened to agents.
+    pub agents: Vec<AgentNews>,
     /// Totals to be appended.
     pub totals: Vec<(ChainKey, Due)>,
     /// The total that was applied: its chain, and its source offset.
@@ -131,13 +137,15 @@ impl Ruler {
                 .drain(..)
                 .map(|said| (said.resource, said.statement))
                 .collect(),
+            verdicts: std::mem::take(&mut self.rulings.verdicts),
+            agents: std::mem::take(&mut self.rulings.agents),
             totals: self.rulings.totals_due.drain(..).map(due).collect(),
             applied_total: match record {
                 Record::Totals(totals) => applied(&self.rulings.fates, totals),
                 _ => None,
             },
             stopped: self.rulings.stopped().map(|stop| stop.to_string()),
-            entries: self.rulings.counts.iter().map(|of| of.counts.entries).sum(),
+            entries: entries(&self.rulings),
         }
     }
 
@@ -148,7 +156,25 @@ impl Ruler {
 
     /// What is in force at log time.
     pub fn live(&self) -> Vec<(Arc<str>, Statement)> {
-        self.engine.live_denials().map(statement).collect()
+        let scopes = self.engine.denied_scopes();
+        let scopes = scopes.map(|(resource, statement)| (Arc::clone(resource), statement));
+        let denials = self.engine.live_denials().map(statement);
+        denials.chain(scopes).collect()
+    }
+
+    /// The copy-limited resources of which something was ever held.
+    pub fn copies(&self) -> impl Iterator<Item = (&Arc<str>, &Copies)> {
+        self.engine.copies()
+    }
+
+    /// The latest instant that has been brought into the log.
+    pub fn now(&self) -> Timestamp {
+        self.engine.now()
+    }
+
+    /// Agents' epochs that beat, and those that are gone and not forgotten.
+    pub fn agents(&self) -> (usize, usize) {
+        self.engine.agents()
     }
 
     /// How a pair stands.
@@ -208,7 +234,49 @@ fn applied(fates: &[Fate], totals: &Totals<'_>) -> Option<(ChainKey, u64)> {
     })
 }
 
+/// Entries of hits and operations on holds.
+fn entries(rulings: &Rulings) -> u64 {
+    let hits = rulings.counts.iter().map(|of| of.counts.entries);
+    let holds = rulings.hold_counts.iter().map(|of| of.counts.ops);
+    hits.chain(holds).sum()
+}
+
+fn count_copies(rulings: &Rulings, counters: &mut Counters) {
+    for of in &rulings.hold_counts {
+        let counts = &of.counts;
+        counters.hold_ops += counts.ops;
+        counters.hold_ops_refused += counts.refused_ops;
+        counters.copies_taken += counts.taken;
+        counters.copies_excess += counts.excess;
+        counters.copies_granted += counts.granted;
+        counters.copies_not_granted += counts.not_granted;
+        counters.copies_released += counts.released;
+        counters.copies_staged += counts.staged;
+        counters.copies_seized += counts.seized;
+        counters.copies_unlimited += counts.unlimited;
+    }
+    counters.beats += rulings.copies.beats;
+    counters.beats_wanted += rulings.copies.beats_wanted;
+    counters.holds_ended_by_age += rulings.copies.ended_by_age;
+    counters.denials_at_cap += rulings.copies.denials_at_cap;
+    for news in &rulings.agents {
+        match news.change {
+            AgentChange::Gone { copies } => {
+                counters.agents_gone += 1;
+                counters.copies_back += copies;
+            }
+            AgentChange::Returned => counters.agents_returned += 1,
+            AgentChange::Over { copies } => {
+                counters.epochs_over += 1;
+                counters.copies_back += copies;
+            }
+            AgentChange::Twin => counters.agents_twin += 1,
+        }
+    }
+}
+
 fn count(rulings: &Rulings, counters: &mut Counters) {
+    count_copies(rulings, counters);
     for of in &rulings.counts {
         let counts = &of.counts;
         counters.entries += counts.entries;
@@ -228,6 +296,9 @@ fn count(rulings: &Rulings, counters: &mut Counters) {
             Fate::Duplicate { entries } => counters.duplicates += u64::from(*entries),
             Fate::OlderThanWindow { entries } | Fate::TooManyAgents { entries } => {
                 counters.not_ruled += u64::from(*entries);
+            }
+            Fate::Overtaken { entries } | Fate::EpochOver { entries } => {
+                counters.out_of_turn += u64::from(*entries);
             }
             Fate::OfAnotherLog => counters.foreign += 1,
             Fate::TotalOutOfOrder => counters.totals_out_of_order += 1,

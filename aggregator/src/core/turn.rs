@@ -3,6 +3,7 @@
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick};
 
+use super::announce::TOPIC_KEY_UNPROTECTED;
 use super::event::Now;
 use super::partition::{Partition, Stage, TICK_EVERY};
 use super::{Core, Purpose};
@@ -14,6 +15,12 @@ impl Core {
         let ready = self.ready(now.clock);
         self.announcer
             .publish_pending(now.clock, &ready, &mut self.effects);
+        self.verdict_frames += self.verdicts.publish(
+            self.instance,
+            &TOPIC_KEY_UNPROTECTED,
+            now.clock,
+            &mut self.effects,
+        );
         if self.next_heartbeat <= now.clock {
             self.announcer
                 .publish_heartbeats(now.clock, &ready, &mut self.effects);

@@ -7,6 +7,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Denial, Scope, Statement};
 
 use super::counters::Counters;
+use super::holds::{HoldFilter, HoldsView};
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub enum Query {
         /// The domain.
         domain: String,
     },
+    /// Who holds what?
+    Holds(HoldFilter),
     /// What is the state of every partition?
     Digests,
     /// What was counted?
@@ -52,6 +55,8 @@ pub enum Reply {
     Denials(DenialsView),
     /// To [`Query::Pair`].
     Pair(Box<PairView>),
+    /// To [`Query::Holds`].
+    Holds(HoldsView),
     /// To [`Query::Digests`].
     Digests(DigestsView),
     /// To [`Query::Counters`].
@@ -106,8 +111,10 @@ pub struct DenialView {
     pub resource: Box<str>,
     /// `pair`, `resource` or `group`.
     pub scope: &'static str,
-    /// The domain; null where all of the resource is denied.
+    /// The domain; null where a group or all of the resource is denied.
     pub domain: Option<Box<str>>,
+    /// The group; null where something else is denied.
+    pub group: Option<Box<str>>,
     /// Which limit closed: `tier`, `hard`, `global`, `inaccessible`, ….
     pub cause: String,
     /// The limit that closed.
@@ -217,6 +224,14 @@ pub struct Gauges {
     pub pairs: u64,
     /// Statements in force.
     pub live: u64,
+    /// Holds and staged transfers, those of gone agents included.
+    pub holds: u64,
+    /// Copies that are held or staged.
+    pub copies: u64,
+    /// Agents' epochs that beat, by partition.
+    pub agents_beating: u64,
+    /// Agents' epochs that are gone and not forgotten, by partition.
+    pub agents_gone: u64,
     /// Totals that the log may not have yet.
     pub totals_waiting: u64,
     /// Statements that the `denials` stream may not have yet.
@@ -242,10 +257,10 @@ impl DenialView {
         denial: &Denial,
         log_now: Timestamp,
     ) -> Self {
-        let (scope, domain) = match &statement.scope {
-            Scope::Pair(domain) => ("pair", Some(domain.clone())),
-            Scope::Resource => ("resource", None),
-            Scope::Group(group) => ("group", Some(group.clone())),
+        let (scope, domain, group) = match &statement.scope {
+            Scope::Pair(domain) => ("pair", Some(domain.clone()), None),
+            Scope::Resource => ("resource", None, None),
+            Scope::Group(group) => ("group", None, Some(group.clone())),
         };
         let ends = denial.end < Timestamp::MAX;
         let code = Code {
@@ -256,6 +271,7 @@ impl DenialView {
             resource: resource.into(),
             scope,
             domain,
+            group,
             cause: denial.cause.to_string(),
             limit: denial.limit,
             window_us: denial.window.as_micros(),

@@ -33,7 +33,8 @@ impl Metrics {
 
     /// The text of all metrics.
     pub fn render(&self, counters: &Counters, gauges: &Gauges) -> String {
-        for (name, help, value) in counted(counters) {
+        let rows = counted(counters).into_iter();
+        for (name, help, value) in rows.chain(counted_copies(counters)) {
             self.counter(name, help, value, Vec::new());
         }
         let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
@@ -253,7 +254,113 @@ fn counted(c: &Counters) -> [Row; 33] {
     ]
 }
 
-fn measured(g: &Gauges) -> [Row; 13] {
+fn counted_copies(c: &Counters) -> [Row; 21] {
+    [
+        (
+            "tollgate_hold_operations_total",
+            "Operations on holds.",
+            c.hold_ops,
+        ),
+        (
+            "tollgate_hold_operations_refused_total",
+            "Operations on holds that changed nothing.",
+            c.hold_ops_refused,
+        ),
+        (
+            "tollgate_hold_records_out_of_turn_total",
+            "Operations that were overtaken, or of an epoch that was over.",
+            c.out_of_turn,
+        ),
+        (
+            "tollgate_copies_taken_total",
+            "Copies taken before they were granted.",
+            c.copies_taken,
+        ),
+        (
+            "tollgate_copies_excess_total",
+            "Copies taken beyond the limits.",
+            c.copies_excess,
+        ),
+        (
+            "tollgate_copies_granted_total",
+            "Copies granted before use.",
+            c.copies_granted,
+        ),
+        (
+            "tollgate_copies_not_granted_total",
+            "Copies asked for before use and not granted.",
+            c.copies_not_granted,
+        ),
+        (
+            "tollgate_copies_released_total",
+            "Copies given back.",
+            c.copies_released,
+        ),
+        (
+            "tollgate_copies_staged_total",
+            "Copies staged for another agent.",
+            c.copies_staged,
+        ),
+        (
+            "tollgate_copies_seized_total",
+            "Copies seized from the staging area.",
+            c.copies_seized,
+        ),
+        (
+            "tollgate_copies_unlimited_total",
+            "Copies of resources that are not limited by copies.",
+            c.copies_unlimited,
+        ),
+        (
+            "tollgate_copies_back_total",
+            "Copies that came back from agents that were gone or over.",
+            c.copies_back,
+        ),
+        ("tollgate_beats_total", "Beats of agents.", c.beats),
+        (
+            "tollgate_beats_wanted_total",
+            "Beats after which a list was wanted.",
+            c.beats_wanted,
+        ),
+        (
+            "tollgate_holds_ended_by_age_total",
+            "Holds that ended by their greatest age.",
+            c.holds_ended_by_age,
+        ),
+        (
+            "tollgate_denials_at_cap_total",
+            "Full domains that were not denied, at the cap.",
+            c.denials_at_cap,
+        ),
+        (
+            "tollgate_agents_gone_total",
+            "Agents that were silent for the timeout.",
+            c.agents_gone,
+        ),
+        (
+            "tollgate_agents_returned_total",
+            "Agents that were gone and came back.",
+            c.agents_returned,
+        ),
+        (
+            "tollgate_agent_epochs_over_total",
+            "Agents' epochs that were replaced or stopped.",
+            c.epochs_over,
+        ),
+        (
+            "tollgate_agents_twin_total",
+            "Signs of two agents of one name.",
+            c.agents_twin,
+        ),
+        (
+            "tollgate_verdicts_total",
+            "Verdicts on holds told to agents.",
+            c.verdicts,
+        ),
+    ]
+}
+
+fn measured(g: &Gauges) -> [Row; 17] {
     [
         (
             "tollgate_partitions_ours",
@@ -277,6 +384,22 @@ fn measured(g: &Gauges) -> [Row; 13] {
         ),
         ("tollgate_pairs", "Pairs that engines know.", g.pairs),
         ("tollgate_statements_live", "Statements in force.", g.live),
+        ("tollgate_holds", "Holds and staged transfers.", g.holds),
+        (
+            "tollgate_copies",
+            "Copies that are held or staged.",
+            g.copies,
+        ),
+        (
+            "tollgate_agents_beating",
+            "Agents' epochs that beat, by partition.",
+            g.agents_beating,
+        ),
+        (
+            "tollgate_agents_away",
+            "Agents' epochs that are gone, by partition.",
+            g.agents_gone,
+        ),
         (
             "tollgate_totals_waiting",
             "Totals that the log may not have yet.",

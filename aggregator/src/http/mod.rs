@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! /healthz /readyz /metrics     not versioned
-//! /v1/limits  /v1/denials  /v1/pairs  /v1/digests  /v1/explain
+//! /v1/limits  /v1/denials  /v1/pairs  /v1/holds  /v1/digests  /v1/explain
 //! ```
 //!
 //! Each answer asks the core and shows what it says. Nothing here is on a request's path, and nothing
@@ -29,6 +29,7 @@ use tokio::sync::{mpsc, oneshot};
 use tollgate_shared::names::{EVERYBODY, admit_domain};
 
 use crate::core::event::{Event, QueryId};
+use crate::core::holds::HoldFilter;
 use crate::core::view::{DenialFilter, Query, Reply};
 
 /// How long an answer may take. The core answers between two events; it is only slower than this when
@@ -38,6 +39,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The most denials in one answer, and how many there are where nobody says.
 const DENIALS_MAX: usize = 100_000;
 const DENIALS_DEFAULT: usize = 1_000;
+
+/// The most holds in one answer, and how many there are where nobody says.
+const HOLDS_MAX: usize = 100_000;
+const HOLDS_DEFAULT: usize = 1_000;
 
 /// Where questions wait for the core's answers.
 #[derive(Clone)]
@@ -130,6 +135,7 @@ pub fn routes(desk: Desk, metrics: Arc<Metrics>, log: LogView) -> Router {
         .route("/v1/denials", get(denials))
         .route("/v1/pairs", get(pair_by_query))
         .route("/v1/pairs/{resource}/{domain}", get(pair_by_path))
+        .route("/v1/holds", get(holds))
         .route("/v1/digests", get(digests))
         .route("/v1/explain", get(explain::answer))
         .fallback(|| async { fault(StatusCode::NOT_FOUND, "no such path") })
@@ -211,6 +217,36 @@ async fn denials(State(shown): State<Shown>, UrlQuery(url): UrlQuery<DenialsUrl>
     };
     match shown.desk.ask(Query::Denials(filter)).await {
         Some(Reply::Denials(view)) => Json(view).into_response(),
+        _ => silent(),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HoldsUrl {
+    resource: Option<String>,
+    domain: Option<String>,
+    agent: Option<String>,
+    group: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn holds(State(shown): State<Shown>, UrlQuery(url): UrlQuery<HoldsUrl>) -> Response {
+    let limit = url.limit.unwrap_or(HOLDS_DEFAULT);
+    if HOLDS_MAX < limit {
+        let text = format!("limit = {limit}: expected at most {HOLDS_MAX}");
+        return fault(StatusCode::BAD_REQUEST, text);
+    }
+    let filter = HoldFilter {
+        resource: url.resource,
+        // The name under which a caller of this domain is limited.
+        domain: url.domain.map(|domain| admit_domain(&domain).into_owned()),
+        agent: url.agent,
+        group: url.group,
+        limit,
+    };
+    match shown.desk.ask(Query::Holds(filter)).await {
+        Some(Reply::Holds(view)) => Json(view).into_response(),
         _ => silent(),
     }
 }

@@ -18,6 +18,7 @@ use tollgate_shared::wire::frame::Frame;
 use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
 use tollgate_shared::wire::link::FromAggregator;
 use tollgate_shared::wire::record::{Record, kind};
+use tollgate_shared::wire::verdict::VerdictFrame;
 
 pub const PARTITIONS: u32 = 4;
 
@@ -74,6 +75,8 @@ pub struct World {
     pub log: MemoryLog,
     pub clock: Span,
     pub frames: Vec<Frame>,
+    /// What was published on agents' own topics.
+    pub verdicts: Vec<VerdictFrame>,
     pub answers: Vec<FromAggregator>,
     pub asides: Vec<Aside>,
     pub gave_up: Option<String>,
@@ -167,6 +170,7 @@ impl World {
             log,
             clock: Span::from_secs(seed * 3_600),
             frames: Vec::new(),
+            verdicts: Vec::new(),
             answers: Vec::new(),
             asides: Vec::new(),
             gave_up: None,
@@ -233,6 +237,9 @@ impl World {
                     attempt,
                     known,
                 } => self.restores.push((partition, attempt, known)),
+                Effect::Publish { topic, frame } if topic.as_str().starts_with('a') => {
+                    self.verdicts.push(VerdictFrame::decode(&frame).unwrap());
+                }
                 Effect::Publish { frame, .. } => self.frames.push(Frame::decode(&frame).unwrap()),
                 Effect::Answer { message, .. } => {
                     self.answers.push(FromAggregator::decode(&message).unwrap());
@@ -395,14 +402,7 @@ impl World {
     /// The bytes of a batch of hits of one pair, now.
     pub fn batch(&mut self, resource: &str, domain: &str, hits: usize) -> (u32, Vec<u8>) {
         let partition = partition_of_pair(resource, domain, PARTITIONS);
-        let sequence = self.sequences.entry(partition).or_default();
-        *sequence += 1;
-        let sender = Sender {
-            agent: "a",
-            epoch: 1,
-            sequence: *sequence,
-            sent: BASE.saturating_add(self.clock),
-        };
+        let sender = self.sender("a", partition);
         let hit = Hit {
             resource: 0,
             domain,
@@ -422,9 +422,20 @@ impl World {
         (partition, writer.as_slice().to_vec())
     }
 
-    /// An agent appends hits of one pair.
-    pub fn hit(&mut self, resource: &str, domain: &str, hits: usize) {
-        let (partition, record) = self.batch(resource, domain, hits);
+    /// What an agent says of itself in its next record for a partition.
+    pub fn sender(&mut self, agent: &'static str, partition: u32) -> Sender<'static> {
+        let sequence = self.sequences.entry(partition).or_default();
+        *sequence += 1;
+        Sender {
+            agent,
+            epoch: 1,
+            sequence: *sequence,
+            sent: BASE.saturating_add(self.clock),
+        }
+    }
+
+    /// An agent appends a record.
+    pub fn agent_appends(&mut self, partition: u32, record: Vec<u8>) {
         let request = Request::Append {
             id: 1,
             partition,
@@ -434,7 +445,13 @@ impl World {
         self.step(Event::Agent { peer, request });
     }
 
-    fn ask(&mut self, query: Query) -> Reply {
+    /// An agent appends hits of one pair.
+    pub fn hit(&mut self, resource: &str, domain: &str, hits: usize) {
+        let (partition, record) = self.batch(resource, domain, hits);
+        self.agent_appends(partition, record);
+    }
+
+    pub fn ask(&mut self, query: Query) -> Reply {
         self.queries += 1;
         let id = QueryId(self.queries);
         self.step(Event::Query { id, query });

@@ -15,8 +15,8 @@
 //! scope    [kind, name], as in statements
 //! ```
 //!
-//! `sent` and `sequence` are as in the frames of resources; a frame comes only when there is a verdict,
-//! so that a lost one is found by what it leaves unanswered, not by a gap. Every verdict has a place of
+//! `sent` is as in the frames of resources. A frame comes only when there is a verdict, and sequences
+//! rise with gaps, so that a lost one is found by what it leaves unanswered. Every verdict has a place of
 //! its own: it may arrive twice, or from two owners, and is then the same.
 
 use super::frame::read_list;
@@ -149,7 +149,7 @@ pub enum Why {
 pub struct VerdictFrame {
     /// Drawn at random when the publisher started.
     pub instance: u128,
-    /// Counted by topic, without gaps.
+    /// Rising within the topic, with gaps: one count serves all agents of a publisher.
     pub sequence: u64,
     /// The publisher's monotonic clock when the frame was sent.
     pub sent: Span,

@@ -126,13 +126,13 @@ impl Holders {
         &self.held
     }
 
-    /// Puts in a resource as a snapshot has it.
-    pub fn put(&mut self, held: Held) -> Result<(), Held> {
+    /// Puts in a resource as a snapshot has it; whether it was not there yet.
+    pub fn put(&mut self, held: Held) -> bool {
         match self.find(&held.name) {
-            Ok(_) => Err(held),
+            Ok(_) => false,
             Err(index) => {
                 self.held.insert(index, held);
-                Ok(())
+                true
             }
         }
     }

@@ -167,7 +167,9 @@ impl CopiesReader {
             stated: !limits.namespace_of(&name).ignore_configured,
             denied: DeniedScopes::default(),
         };
-        engine.holders.put(held).map_err(|_| broken)?;
+        if !engine.holders.put(held) {
+            return Err(broken);
+        }
         self.last = Some(name);
         Ok(())
     }

@@ -1,0 +1,208 @@
+//! `tollgate holds`: who holds what, the oldest first.
+//!
+//! ```text
+//! AGE     RESOURCE  DOMAIN  COPIES  STATE   AGENT
+//! 1h 2m   sandbox   acme         3  held    web-1 #17
+//! 12s     sandbox   new-1        1  staged  (transfer 0000000000000000000000000000abcd)
+//! ```
+//!
+//! Asks an aggregator, and changes nothing. What stays true: what could not be asked is named.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Global;
+use super::exit::{Exit, Failure};
+use super::output::{Format, Output};
+
+/// What `holds` takes.
+#[derive(Debug, clap::Args)]
+pub struct HoldsArgs {
+    /// Any aggregator
+    #[arg(
+        long,
+        value_name = "URL",
+        value_parser = super::values::url,
+        env = "TOLLGATE_URL",
+        default_value = "http://127.0.0.1:7400"
+    )]
+    url: String,
+    /// Only of this resource
+    #[arg(long)]
+    resource: Option<String>,
+    /// Only of this domain
+    #[arg(long)]
+    domain: Option<String>,
+    /// Only of the agent of this name
+    #[arg(long)]
+    agent: Option<String>,
+    /// Only those taken under this group
+    #[arg(long)]
+    group: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    limit: u32,
+}
+
+/// The answer, as far as it is shown to people.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    holds: Vec<Value>,
+    more: bool,
+    partitions_missing: Vec<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Hold {
+    resource: String,
+    domain: String,
+    groups: Vec<String>,
+    state: String,
+    agent: Option<String>,
+    number: Option<u64>,
+    transfer: Option<String>,
+    copies: u32,
+    age_us: u64,
+}
+
+/// Runs the command. Where a partition could not be asked it ends with 1.
+///
+/// # Errors
+///
+/// Where the aggregator does not answer, or the output cannot be written.
+pub fn run(global: &Global, args: &HoldsArgs) -> Result<Exit, Failure> {
+    for (flag, name) in [("--resource", &args.resource), ("--domain", &args.domain)] {
+        if let Some(name) = name {
+            tollgate_shared::names::check_name(name)
+                .map_err(|fault| Failure::Usage(format!("{flag} {name:?}: {fault}")))?;
+        }
+    }
+    let answer = ask(args)?;
+    let mut output = global.open_output()?;
+    match global.format {
+        Format::Json => {
+            for hold in &answer.holds {
+                output.json(&with_schema(hold))?;
+            }
+        }
+        Format::Text => print(&answer, &mut output)?,
+    }
+    output.finish()?;
+    if answer.more {
+        eprintln!("tollgate: there are more; see --limit, or narrow what is asked for");
+    }
+    if answer.partitions_missing.is_empty() {
+        return Ok(Exit::Done);
+    }
+    let missing = &answer.partitions_missing;
+    eprintln!("tollgate: partitions that could not be asked: {missing:?}");
+    Ok(Exit::No)
+}
+
+fn ask(args: &HoldsArgs) -> Result<Answer, Failure> {
+    let url = format!("{}/v1/holds", args.url.trim_end_matches('/'));
+    let mut request = ureq::get(&url).query("limit", args.limit.to_string());
+    let filters = [
+        ("resource", &args.resource),
+        ("domain", &args.domain),
+        ("agent", &args.agent),
+        ("group", &args.group),
+    ];
+    for (name, value) in filters {
+        if let Some(value) = value {
+            request = request.query(name, value);
+        }
+    }
+    let unavailable = |error: ureq::Error| Failure::Unavailable(format!("{url}: {error}"));
+    let mut response = request.call().map_err(unavailable)?;
+    let body = response.body_mut().with_config().limit(BODY_BYTES_MAX);
+    let body = body.read_to_string().map_err(unavailable)?;
+    serde_json::from_str(&body).map_err(|error| Failure::Data(format!("{url}: {error}")))
+}
+
+/// An answer of as many holds as may be asked for, with names of the greatest length.
+const BODY_BYTES_MAX: u64 = 256 << 20;
+
+fn with_schema(hold: &Value) -> Value {
+    let mut hold = hold.clone();
+    if let Some(fields) = hold.as_object_mut() {
+        fields.insert("schema".to_owned(), "tollgate.holds/1".into());
+    }
+    hold
+}
+
+fn print(answer: &Answer, output: &mut Output) -> Result<(), Failure> {
+    if answer.holds.is_empty() {
+        return output.line("nobody holds anything");
+    }
+    let mut rows = vec![["AGE", "RESOURCE", "DOMAIN", "COPIES", "STATE", "WHO"].map(str::to_owned)];
+    for hold in &answer.holds {
+        let hold = Hold::deserialize(hold).map_err(|error| Failure::Data(error.to_string()))?;
+        rows.push(row(&hold));
+    }
+    let widths: [usize; 6] = std::array::from_fn(|column| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or(0)
+    });
+    for row in &rows {
+        let [age, resource, domain, copies, state, who] = row;
+        let [w0, w1, w2, w3, w4, _] = widths;
+        let line = format!(
+            "{age:<w0$}  {resource:<w1$}  {domain:<w2$}  {copies:>w3$}  {state:<w4$}  {who}"
+        );
+        output.line(line.trim_end())?;
+    }
+    Ok(())
+}
+
+fn row(hold: &Hold) -> [String; 6] {
+    let who = match (&hold.agent, &hold.transfer) {
+        (Some(agent), _) => format!("{agent} #{}", hold.number.unwrap_or(0)),
+        (None, Some(transfer)) => format!("(transfer {transfer})"),
+        (None, None) => String::new(),
+    };
+    let groups = match hold.groups.is_empty() {
+        true => String::new(),
+        false => format!("  [{}]", hold.groups.join(", ")),
+    };
+    [
+        age(hold.age_us),
+        hold.resource.clone(),
+        hold.domain.clone(),
+        hold.copies.to_string(),
+        hold.state.clone(),
+        who + &groups,
+    ]
+}
+
+/// An age in the two greatest units that it has.
+fn age(us: u64) -> String {
+    let seconds = us / 1_000_000;
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) if seconds < 10 => format!("{:.1}s", us as f64 / 1e6),
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, minutes) => format!("{minutes}m {}s", seconds % 60),
+        (0, hours, minutes) => format!("{hours}h {minutes}m"),
+        (days, hours, _) => format!("{days}d {hours}h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_told_in_two_units() {
+        let told = [
+            0,
+            9_940_000,
+            59_000_000,
+            3_599_000_000,
+            3_720_000_000,
+            90_000_000_000,
+        ];
+        let told = told.map(age);
+        assert_eq!(told, ["0.0s", "9.9s", "59s", "59m 59s", "1h 2m", "1d 1h"]);
+    }
+}

@@ -1,0 +1,127 @@
+//! Verdicts on holds: what was ruled in a turn goes to each agent's own topic.
+//!
+//! ```text
+//! ruled in a turn    web-1: hold 7 counted, hold 8 granted        one frame of web-1's topic
+//! ```
+//!
+//! Nothing of it is kept: an agent that missed a verdict asks again with its next beat. So these topics
+//! have no heartbeats, and cost nothing while nothing is said. Knows nothing of sockets.
+//!
+//! What stays true: no two frames of a publisher have one sequence; a frame is never larger than a
+//! message may be.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tollgate_engine::engine::VerdictDue;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::frame::Topic;
+use tollgate_shared::wire::verdict::{Verdict, VerdictFrame};
+use tollgate_shared::wire::{MESSAGE_BYTES_MAX, Writer};
+
+use super::event::Effect;
+
+/// Verdicts in one frame. With names of the greatest length one takes 600 bytes.
+const VERDICTS_MAX: usize = 1_500;
+
+const _: () = assert!(VERDICTS_MAX * 600 + 1_000 <= MESSAGE_BYTES_MAX);
+
+/// The verdicts that were ruled and not told yet.
+#[derive(Debug, Default)]
+pub struct Verdicts {
+    pending: BTreeMap<Arc<str>, Vec<Verdict>>,
+    /// One count for all agents: one for each would grow with their names.
+    sequence: u64,
+    writer: Writer,
+}
+
+impl Verdicts {
+    /// Takes a verdict of a ready partition; it goes out at the end of the turn.
+    pub fn tell(&mut self, partition: u32, due: VerdictDue) {
+        let verdict = Verdict {
+            partition,
+            place: due.place,
+            epoch: due.epoch,
+            resource: (*due.resource).into(),
+            says: due.says,
+        };
+        self.pending.entry(due.agent).or_default().push(verdict);
+    }
+
+    /// Publishes what was ruled in this turn. Returns how many frames that were.
+    pub fn publish(
+        &mut self,
+        instance: u128,
+        topic_key: &[u8; 16],
+        clock: Span,
+        effects: &mut Vec<Effect>,
+    ) -> u64 {
+        let before = self.sequence;
+        for (agent, mut verdicts) in std::mem::take(&mut self.pending) {
+            let topic = Topic::of_agent(topic_key, &agent);
+            while !verdicts.is_empty() {
+                let rest = verdicts.split_off(verdicts.len().min(VERDICTS_MAX));
+                self.sequence += 1;
+                VerdictFrame {
+                    instance,
+                    sequence: self.sequence,
+                    sent: clock,
+                    agent: (*agent).into(),
+                    verdicts: std::mem::replace(&mut verdicts, rest),
+                }
+                .encode(&mut self.writer);
+                effects.push(Effect::Publish {
+                    topic,
+                    frame: self.writer.as_slice().to_vec(),
+                });
+            }
+        }
+        self.sequence - before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_shared::place::Place;
+    use tollgate_shared::wire::verdict::VerdictSays;
+
+    #[test]
+    fn frames_are_told_apart_and_none_is_too_large() {
+        let mut verdicts = Verdicts::default();
+        let name = "n".repeat(256);
+        for number in 0..2_000 {
+            verdicts.tell(
+                0,
+                VerdictDue {
+                    agent: name.as_str().into(),
+                    epoch: u128::MAX,
+                    resource: name.as_str().into(),
+                    place: Place::default(),
+                    says: VerdictSays::Seized {
+                        number,
+                        domain: name.as_str().into(),
+                        copies: u32::MAX,
+                        start: tollgate_shared::time::Timestamp::MAX,
+                    },
+                },
+            );
+        }
+        let mut effects = Vec::new();
+        assert_eq!(verdicts.publish(1, &[0; 16], Span::ZERO, &mut effects), 2);
+        assert_eq!(verdicts.publish(1, &[0; 16], Span::ZERO, &mut effects), 0);
+        let mut numbers = 0..2_000;
+        for (effect, sequence) in effects.iter().zip(1..) {
+            let Effect::Publish { topic, frame } = effect else {
+                panic!("{effect:?}")
+            };
+            assert_eq!(*topic, Topic::of_agent(&[0; 16], &name));
+            let frame = VerdictFrame::decode(frame).expect("a frame");
+            assert_eq!(frame.sequence, sequence);
+            for verdict in frame.verdicts {
+                assert_eq!(verdict.says.number(), numbers.next());
+            }
+        }
+        assert_eq!(numbers.next(), None);
+    }
+}
