@@ -258,6 +258,9 @@ impl<'w, 'a> Auditor<'w, 'a> {
         };
         match record {
             Record::Hits(batch) => self.batch(offset, batch, part),
+            // One count of sequences for all records of an agent.
+            Record::Holds(batch) => self.sequences.saw(&batch.sender, offset, part),
+            Record::Beat(beat) => self.sequences.saw(&beat.sender, offset, part),
             Record::Tick(tick) => {
                 let seen = self.owners.entry(tick.instance).or_default();
                 seen.rotate_left(1);
@@ -272,6 +275,14 @@ impl<'w, 'a> Auditor<'w, 'a> {
                     ("duplicates", "batches that came again: not ruled twice")
                 }
                 Fate::OlderThanWindow { .. } => ("older", "batches too old to be ruled"),
+                Fate::Overtaken { .. } => (
+                    "overtaken",
+                    "hold operations or beats that came out of turn: not applied",
+                ),
+                Fate::EpochOver { .. } => (
+                    "epochs",
+                    "hold operations or beats of an epoch that was over: not applied",
+                ),
                 Fate::TooManyAgents { .. } => ("agents", "batches of agents beyond the bound"),
                 Fate::OfAnotherLog => ("foreign", "ticks of another log: not heeded"),
                 Fate::TotalOutOfOrder => ("totals", "totals that came again: not counted twice"),

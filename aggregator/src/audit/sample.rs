@@ -13,7 +13,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use tollgate_engine::engine::Said;
-use tollgate_engine::limits::{Limits, Mode};
+use tollgate_engine::limits::{Limits, Mode, Resource};
 use tollgate_model::log::{Change, EntryRuling};
 use tollgate_model::{Cause as ModelCause, Denial as ModelDenial, End, PartitionModel};
 use tollgate_shared::names::partition_of_pair;
@@ -268,8 +268,10 @@ impl Sample {
 /// Whether a version states everything that it rules about a resource.
 fn states_all(limits: &Limits, resource: &str) -> bool {
     let namespace = limits.namespace_of(resource);
-    match limits.rate(resource) {
-        Some(rate) => rate.mode() == Mode::Enforced && !namespace.ignore_configured,
+    match limits.resource(resource) {
+        Some(Resource::Rate(rate)) => rate.mode() == Mode::Enforced && !namespace.ignore_configured,
+        // The model knows rates alone; full scopes are none of its business.
+        Some(Resource::Copies(_)) => false,
         None => namespace.allow_unconfigured,
     }
 }
