@@ -174,6 +174,13 @@ fn every_pair_fares_as_the_independent_model_says() {
             ];
             let args: Vec<&str> = args.into_iter().chain(more).collect();
             let report = report(dir.path(), &args);
+            // Alone a file is played by all cores, and that must not be seen.
+            let alone = [&["--limits", "0.toml"], &args[4..]].concat();
+            assert_eq!(
+                self::report(dir.path(), &alone)["results"][0],
+                report["results"][0],
+                "seed {seed} {more:?}"
+            );
             for (text, result) in documents.iter().zip(report["results"].as_array().unwrap()) {
                 let model = of_model(text, calls);
                 let hits: u64 = model.values().map(|(_, _, hits)| hits).sum();

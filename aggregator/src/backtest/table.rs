@@ -284,10 +284,11 @@ pub fn instant(micros: u64) -> String {
     }
 }
 
-/// A span as it is written in limits; from a minute on to the second.
+/// A span as it is written in limits; from a second on to the millisecond, from a minute on to the second.
 pub fn span(micros: u64) -> String {
     let rounded = match micros {
-        0..60_000_000 => micros,
+        0..1_000_000 => micros,
+        1_000_000..60_000_000 => micros / 1_000 * 1_000,
         micros => micros / 1_000_000 * 1_000_000,
     };
     print_span(Span::from_micros(rounded))

@@ -68,7 +68,8 @@ pub fn trace(
         return Ok(None);
     };
     let (from, to) = part(class, tally, tape.extent());
-    let width = to.since(from).as_micros() / COLUMNS + 1;
+    // Whole milliseconds, since people read them.
+    let width = (to.since(from).as_micros() / COLUMNS + 1).next_multiple_of(1_000);
     let mut trace = Trace {
         resource: resource.to_owned(),
         domain: domain.to_owned(),

@@ -76,8 +76,9 @@ pub struct BacktestArgs {
     /// The least number of copies that is of use to rows that do not say so [default: all]
     #[arg(long, value_name = "COPIES")]
     pub min: Option<NonZeroU32>,
-    /// Plays calls in the order of the recording, not of their stamps
-    #[arg(long)]
+    /// Plays calls in the order of the recording, not of their stamps; not of a log, whose partitions
+    /// have an order each
+    #[arg(long, conflicts_with = "log")]
     pub as_recorded: bool,
     /// Refuses a recording with a row that cannot be read
     #[arg(long)]
