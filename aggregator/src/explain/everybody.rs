@@ -13,8 +13,10 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Scope, Statement};
 
-use super::answer::{end_us, reason_of, version_view, window_of};
-use super::follow::{Until, denial_of, key};
+use super::answer::{end_us, reason_of, version_view};
+use super::counts::window_of;
+use super::follow::Until;
+use super::history::{denial_of, key};
 use super::view::{DenialView, Explanation, StatementView};
 use super::{Asked, ExplainError, begin, partition_of_everybody, record_at, recorded};
 use crate::audit::range::Utc;

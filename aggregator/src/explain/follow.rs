@@ -11,15 +11,15 @@ use std::collections::VecDeque;
 use tollgate_engine::engine::{Fate, TOO_OLD, instant};
 use tollgate_engine::limits::{Limits, RateClass};
 use tollgate_engine::rules::request::Request;
-use tollgate_engine::rules::tiers::Phase;
 use tollgate_engine::stream::Pair;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, HitBatch, Refused, write_hits};
 use tollgate_shared::wire::record::Record;
-use tollgate_shared::wire::statement::{Denial, Says, Statement};
+use tollgate_shared::wire::statement::{Says, Statement};
 
 use super::Begun;
+use super::history::{Burst, Entry, EntryFate, RefusedCalls, Said, TierNow, key};
 use crate::audit::replay::{Met, Replay, ReplayError};
 use crate::audit::source::{Source, Step};
 use crate::log::{Delivered, Stream};
@@ -43,105 +43,6 @@ pub enum Until {
     Instant(Timestamp),
     /// To the log's end.
     End,
-}
-
-/// One entry of the pair.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// Offset and entry.
-    pub place: (u64, u32),
-    /// The agent.
-    pub agent: Box<str>,
-    /// As the agent stamped it.
-    pub stamp: Timestamp,
-    /// After all corrections.
-    pub at: Timestamp,
-    /// When the log took it.
-    pub appended: Timestamp,
-    /// Hits in it.
-    pub copies: u64,
-    /// What became of them.
-    pub fate: EntryFate,
-    /// When the pair was open again after it; none: it was open.
-    pub until: Option<Timestamp>,
-}
-
-/// What became of an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EntryFate {
-    /// It was ruled.
-    Ruled {
-        /// Hits granted.
-        granted: u64,
-        /// Hits of excess.
-        excess: u64,
-        /// Hits too late to say.
-        late: u64,
-        /// Granted hits by tier.
-        by_tier: Vec<u64>,
-        /// Tiers that it entered.
-        entered: Vec<usize>,
-    },
-    /// Its batch had come before.
-    Duplicate,
-    /// It was stamped too long before its append.
-    TooOld,
-    /// Nothing limits its resource.
-    Free,
-}
-
-/// A tier was entered.
-#[derive(Clone, Debug)]
-pub struct Burst {
-    /// The tier, from 1.
-    pub tier: usize,
-    /// When.
-    pub at: Timestamp,
-    /// By which entry.
-    pub place: (u64, u32),
-    /// Of whom.
-    pub agent: Box<str>,
-}
-
-/// How a tier stood.
-#[derive(Clone, Debug)]
-pub struct TierNow {
-    /// Its phase.
-    pub phase: Phase,
-    /// When it was entered.
-    pub entered: Option<Timestamp>,
-    /// Hits in its window: their instants, each with how many.
-    pub window: Vec<(Timestamp, u64)>,
-}
-
-/// A statement about the pair, and how things stood.
-#[derive(Clone, Debug)]
-pub struct Said {
-    /// What was said; its place is the one in the log.
-    pub statement: Statement,
-    /// The pair's time.
-    pub since: Timestamp,
-    /// When the log took what caused it.
-    pub appended: Timestamp,
-    /// The limits of the pair.
-    pub class: RateClass,
-    /// Its tiers.
-    pub tiers: Vec<TierNow>,
-}
-
-/// Calls that an agent refused.
-#[derive(Clone, Debug)]
-pub struct RefusedCalls {
-    /// The agent.
-    pub agent: Box<str>,
-    /// Calls.
-    pub calls: u64,
-    /// Copies that they asked for.
-    pub copies: u64,
-    /// The first one.
-    pub first: Timestamp,
-    /// The last one.
-    pub last: Timestamp,
 }
 
 /// One pair, followed.
@@ -517,19 +418,6 @@ impl Follow {
         let now = self.pair.now();
         engines.now() == now
             && engines.closure(&self.class, now) == self.pair.closure(&self.class, now)
-    }
-}
-
-/// Offset and entry of a statement.
-pub fn key(statement: &Statement) -> (u64, u32) {
-    (statement.place.offset, statement.place.entry)
-}
-
-/// The denial that a statement says, if it is one.
-pub fn denial_of(statement: &Statement) -> Option<Denial> {
-    match statement.says {
-        Says::Denied(denial) => Some(denial),
-        Says::Open | Says::Near(_) => None,
     }
 }
 

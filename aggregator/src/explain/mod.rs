@@ -12,8 +12,12 @@
 //! limits; what the log does not say is not guessed.
 
 mod answer;
+mod counts;
 mod everybody;
 mod follow;
+mod history;
+mod open;
+mod sentences;
 mod text;
 mod view;
 

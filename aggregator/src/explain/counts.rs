@@ -1,0 +1,230 @@
+//! What is counted for an answer: the window, the tiers, excess, refused calls, and the picture of it.
+//!
+//! Knows nothing of questions. What stays true: every number is counted from entries of the log.
+
+use std::collections::BTreeMap;
+
+use tollgate_engine::rules::Until as Closed;
+use tollgate_engine::rules::tiers::Phase;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::statement::{Cause, Denial};
+
+use super::answer::{end_us, place_text};
+use super::follow::Follow;
+use super::history::{EntryFate, Said, key};
+use super::view::{AgentView, Explanation, Tally, TierView, TimeView, WindowView};
+use crate::picture::{Played, Step, draw_tiers};
+
+/// Into how many steps a window is cut.
+const STEPS: u64 = 12;
+
+/// The hits that filled the window of the limit that closed.
+pub(super) fn window(follow: &Follow, said: &Said, denial: &Denial) -> Option<WindowView> {
+    let tier = match denial.cause {
+        Cause::Tier(tier) => Some(usize::from(tier).checked_sub(1)?),
+        Cause::Hard => None,
+        _ => return None,
+    };
+    let place = key(&said.statement);
+    let counted = follow.entries.iter().filter_map(|entry| {
+        let EntryFate::Ruled {
+            granted, by_tier, ..
+        } = &entry.fate
+        else {
+            return None;
+        };
+        let hits = match tier {
+            Some(tier) => by_tier.get(tier).copied().unwrap_or(0),
+            None => *granted,
+        };
+        let inside = said.since <= entry.at.saturating_add(denial.window);
+        (0 < hits && inside && entry.place <= place).then_some((&*entry.agent, entry.at, hits))
+    });
+    Some(window_of(counted.collect()))
+}
+
+/// Hits with their agents and instants, summed up.
+pub(super) fn window_of(hits: Vec<(&str, Timestamp, u64)>) -> WindowView {
+    let from_us = hits
+        .iter()
+        .map(|(_, at, _)| at.as_micros())
+        .min()
+        .unwrap_or(0);
+    let to_us = hits
+        .iter()
+        .map(|(_, at, _)| at.as_micros())
+        .max()
+        .unwrap_or(0);
+    let step = ((to_us - from_us) / STEPS + 1).max(1);
+    let mut by_time: BTreeMap<u64, u64> = BTreeMap::new();
+    for (_, at, hits) in &hits {
+        *by_time
+            .entry((at.as_micros() - from_us) / step)
+            .or_default() += hits;
+    }
+    let by_time = by_time.into_iter().map(|(index, hits)| TimeView {
+        from_us: from_us + index * step,
+        hits,
+    });
+    WindowView {
+        from_us,
+        to_us,
+        hits: hits.iter().map(|(_, _, hits)| hits).sum(),
+        by_time: by_time.collect(),
+        by_agent: by_agent(
+            hits.into_iter()
+                .map(|(agent, at, hits)| (agent, at, at, hits)),
+        ),
+    }
+}
+
+fn by_agent<'a>(
+    hits: impl Iterator<Item = (&'a str, Timestamp, Timestamp, u64)>,
+) -> Vec<AgentView> {
+    let mut agents: BTreeMap<&str, AgentView> = BTreeMap::new();
+    for (agent, first, last, hits) in hits {
+        let of = agents.entry(agent).or_insert_with(|| AgentView {
+            agent: agent.to_owned(),
+            hits: 0,
+            first_us: u64::MAX,
+            last_us: 0,
+        });
+        of.hits = of.hits.saturating_add(hits);
+        of.first_us = of.first_us.min(first.as_micros());
+        of.last_us = of.last_us.max(last.as_micros());
+    }
+    let mut agents: Vec<AgentView> = agents.into_values().collect();
+    agents.sort_by_key(|of| std::cmp::Reverse(of.hits));
+    agents
+}
+
+pub(super) fn tiers(follow: &Follow, said: &Said) -> Vec<TierView> {
+    let place = key(&said.statement);
+    let tiers = said.class.tiers.iter().zip(&said.tiers).enumerate();
+    tiers
+        .map(|(index, (tier, now))| {
+            let burst = follow.bursts.iter().rev().find(|burst| {
+                burst.tier == index + 1 && Some(burst.at) == now.entered && burst.place <= place
+            });
+            let active_until = now.entered.map(|at| at.saturating_add(tier.active));
+            let cooling_until = active_until.map(|at| at.saturating_add(tier.cooldown));
+            TierView {
+                tier: index + 1,
+                limit: tier.limit,
+                window_us: tier.window.as_micros(),
+                active_us: tier.active.as_micros(),
+                cooldown_us: tier.cooldown.as_micros(),
+                skippable: tier.skippable,
+                phase: match now.phase {
+                    Phase::Inactive => "inactive",
+                    Phase::Active => "active",
+                    Phase::Cooling => "cooling",
+                },
+                hits: now.window.iter().map(|(_, hits)| hits).sum(),
+                entered_us: now.entered.map(Timestamp::as_micros),
+                entered_by: burst.map(|burst| burst.agent.to_string()),
+                entered_at: burst.map(|burst| place_text(burst.place)),
+                active_until_us: active_until.and_then(end_us),
+                cooling_until_us: cooling_until.and_then(end_us),
+            }
+        })
+        .collect()
+}
+
+pub(super) fn excess(follow: &Follow, since: Timestamp, until: Timestamp) -> Tally {
+    let entries = follow.entries.iter().filter_map(|entry| match entry.fate {
+        EntryFate::Ruled { excess, .. } if 0 < excess && since <= entry.at && entry.at < until => {
+            Some((&*entry.agent, entry.at, entry.at, excess))
+        }
+        _ => None,
+    });
+    let entries: Vec<_> = entries.collect();
+    Tally {
+        calls: entries.len() as u64,
+        hits: entries.iter().map(|(.., hits)| hits).sum(),
+        by_agent: by_agent(entries.into_iter()),
+    }
+}
+
+pub(super) fn refused(follow: &Follow, since: Timestamp, until: Timestamp) -> Tally {
+    let within = follow
+        .refused
+        .iter()
+        .filter(|refused| since <= refused.last && refused.first < until);
+    let within: Vec<_> = within.collect();
+    Tally {
+        calls: within.iter().map(|refused| refused.calls).sum(),
+        hits: within.iter().map(|refused| refused.copies).sum(),
+        by_agent: by_agent(
+            within
+                .iter()
+                .map(|refused| (&*refused.agent, refused.first, refused.last, refused.calls)),
+        ),
+    }
+}
+
+/// The tiers from what led there to the end of the denial, or to the end of what was read.
+pub(super) fn picture(
+    follow: &Follow,
+    said: &Said,
+    explanation: &Explanation,
+    until: Timestamp,
+) -> Option<String> {
+    let led = said.tiers.iter().filter_map(|tier| tier.entered);
+    let window = explanation.window.as_ref().map(|window| window.from_us);
+    let from = led
+        .chain(window.filter(|from| 0 < *from).map(Timestamp::from_micros))
+        .min()
+        .unwrap_or(said.since);
+    let of = said.class.tiers.len();
+    let steps = follow.entries.iter().filter_map(|entry| {
+        let EntryFate::Ruled {
+            granted,
+            excess,
+            by_tier,
+            entered,
+            ..
+        } = &entry.fate
+        else {
+            return None;
+        };
+        let inside = from <= entry.at && entry.at <= until;
+        inside.then(|| Step {
+            at: entry.at,
+            asked: granted + excess,
+            granted: *granted,
+            by_tier: (0..of)
+                .map(|n| by_tier.get(n).copied().unwrap_or(0))
+                .collect(),
+            entered: (0..of).map(|n| entered.contains(&n)).collect(),
+            limited_by: None,
+            until: match entry.until {
+                None => Closed::Now,
+                Some(Timestamp::MAX) => Closed::Never,
+                Some(end) => Closed::At(end),
+            },
+        })
+    });
+    let mut steps: Vec<Step> = steps.collect();
+    steps.sort_by_key(|step| step.at);
+    if steps.is_empty() {
+        return None;
+    }
+    let entries = (1..=of).map(|tier| {
+        let of_tier = follow.bursts.iter().filter(|burst| burst.tier == tier);
+        of_tier
+            .map(|burst| burst.at)
+            .filter(|at| from <= *at && *at <= until)
+            .collect()
+    });
+    let played = Played {
+        resource: explanation.resource.clone(),
+        domain: explanation.domain.clone().unwrap_or_default(),
+        class: said.class.clone(),
+        origin: steps.first().map_or(from, |step| step.at),
+        beyond: "excess",
+        steps,
+        entries: entries.collect(),
+    };
+    Some(draw_tiers(&played, false))
+}
