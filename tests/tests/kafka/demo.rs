@@ -43,4 +43,29 @@ pub fn the_demonstration_runs_on_a_real_kafka(kafka: &LocalKafka) {
             .is_some_and(|denials| 0 < denials),
         "{report}"
     );
+    what_was_announced_is_what_the_log_says(kafka.bootstrap(), &report);
+}
+
+/// The topics that the demonstration left, audited: with a kill in them, and with all of the model.
+fn what_was_announced_is_what_the_log_says(bootstrap: &str, demo: &Value) {
+    let prefix = demo["topic_prefix"].as_str().expect("a prefix");
+    let log = ["--kafka", bootstrap, "--topic-prefix", prefix];
+    let audit = tollgate()
+        .args(["audit", "--format", "json", "--model", "all"])
+        .args(log)
+        .output()
+        .expect("runs");
+    let text = String::from_utf8_lossy(&audit.stdout);
+    let errors = String::from_utf8_lossy(&audit.stderr);
+    let report: Value = serde_json::from_str(text.trim())
+        .unwrap_or_else(|error| panic!("{error}: {text}\n{errors}"));
+    assert_eq!(audit.status.code(), Some(0), "{report:#}\n{errors}");
+    assert_eq!(report["equal"], true, "{report:#}");
+    let number = |field: &str| report[field].as_u64().expect("a number");
+    assert!(0 < number("announced_equal"), "{report:#}");
+    assert!(
+        number("announced_equal") <= number("denials") + number("lifts"),
+        "{report:#}"
+    );
+    println!("{report:#}");
 }

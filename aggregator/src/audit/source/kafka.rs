@@ -1,15 +1,22 @@
 //! The topics of a Kafka as evidence. Nothing is made in it, no group is joined, nothing is committed.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use tollgate_engine::limits::RULES;
 
 use super::{Cursor, Source, SourceError, Step};
+use crate::core::snapshots::Chunks;
 use crate::log::Stream;
 use crate::log::kafka::reader::{self, KafkaReader, Read};
-use crate::log::kafka::{KafkaConfig, KafkaFault};
+use crate::log::kafka::{Candidate, KafkaConfig, KafkaFault, StateTopic};
 
 /// A Kafka that is read.
 pub struct KafkaSource {
     config: KafkaConfig,
+    state: Option<StateTopic>,
+    /// By partition: the snapshots that look whole.
+    candidates: Mutex<BTreeMap<u32, Vec<Candidate>>>,
 }
 
 impl KafkaSource {
@@ -31,7 +38,30 @@ impl KafkaSource {
             ..KafkaConfig::new(bootstrap)
         };
         config.partitions = reader::partitions(&config).map_err(fault)?;
-        Ok(Self { config })
+        Ok(Self {
+            state: reader::snapshots(&config, RULES).map_err(fault)?,
+            config,
+            candidates: Mutex::default(),
+        })
+    }
+
+    fn candidates(&self, partition: u32) -> Result<Vec<Candidate>, SourceError> {
+        let Some(state) = &self.state else {
+            return Ok(Vec::new());
+        };
+        let known = || {
+            self.candidates
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        if let Some(found) = known().get(&partition) {
+            return Ok(found.clone());
+        }
+        let reader = state.reader().map_err(fault)?;
+        let found = reader.candidates(partition);
+        let found = found.map_err(|error| SourceError::Unreachable(error.to_string()))?;
+        known().insert(partition, found.clone());
+        Ok(found)
     }
 }
 
@@ -57,6 +87,27 @@ impl Source for KafkaSource {
     ) -> Result<Box<dyn Cursor>, SourceError> {
         let reader = KafkaReader::open(&self.config, stream, partition, from).map_err(fault)?;
         Ok(Box::new(reader))
+    }
+
+    fn snapshots(&self, partition: u32) -> Vec<u64> {
+        // Where they cannot be looked at there is nothing to compare; the hits are read all the same.
+        let found = self.candidates(partition).unwrap_or_default();
+        let mut uptos: Vec<u64> = found.iter().map(|found| found.id.upto).collect();
+        uptos.sort_unstable();
+        uptos.dedup();
+        uptos
+    }
+
+    fn snapshot(&self, partition: u32, upto: u64) -> Result<Chunks, SourceError> {
+        let found = self.candidates(partition)?;
+        let found = found.iter().find(|found| found.id.upto == upto);
+        let (Some(found), Some(state)) = (found, &self.state) else {
+            let text = format!("partition {partition}: no snapshot at {upto}");
+            return Err(SourceError::Missing(text));
+        };
+        let reader = state.reader().map_err(fault)?;
+        let chunks = reader.chunks(partition, found);
+        chunks.map_err(|error| SourceError::Bad(error.to_string()))
     }
 }
 

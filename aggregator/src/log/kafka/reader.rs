@@ -11,7 +11,8 @@ use rdkafka::{Offset, TopicPartitionList};
 use tollgate_shared::time::Timestamp;
 
 use super::super::{Delivered, Stream};
-use super::topics::Names;
+use super::state::StateTopic;
+use super::topics::{self, Names, Topic};
 use super::{KafkaConfig, KafkaFault, consumer};
 
 /// How long brokers may take to answer, and how long nothing may come although there is something.
@@ -65,6 +66,22 @@ pub fn partitions(config: &KafkaConfig) -> Result<u32, KafkaFault> {
         }),
         count => Ok(u32::try_from(count).unwrap_or(u32::MAX)),
     }
+}
+
+/// Where snapshots are, if the log has a topic for them.
+///
+/// # Errors
+///
+/// Where nobody answers.
+pub fn snapshots(config: &KafkaConfig, rules: u32) -> Result<Option<StateTopic>, KafkaFault> {
+    let client = consumer::create(config)?;
+    let topic = topics::name(config, Topic::State);
+    let metadata = client
+        .fetch_metadata(Some(&topic), ANSWER_WITHIN)
+        .map_err(|error| unreachable(config, error))?;
+    let found = metadata.topics().iter().find(|t| t.name() == topic);
+    let is_there = found.is_some_and(|topic| !topic.partitions().is_empty());
+    Ok(is_there.then(|| StateTopic::new(config.clone(), rules)))
 }
 
 impl KafkaReader {
