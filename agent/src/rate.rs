@@ -18,7 +18,7 @@ use tollgate_shared::time::Span;
 
 use crate::answer::{Allowed, Cause, Denied};
 use crate::recorder::{Event, Happened};
-use crate::resource::{GUARDED, IGNORED, REFUSED, Resource, WHOLE};
+use crate::resource::{GUARDED, IGNORED, OF_RATE, REFUSED, Resource, WHOLE};
 use crate::shared::Shared;
 use crate::sight;
 use crate::stats::Counters;
@@ -307,7 +307,11 @@ impl Rate {
         }
         if flags & REFUSED != 0 {
             return self.unless_killed(flags, want, || {
-                Denied::by_policy(Cause::Unconfigured, Span::MAX)
+                let cause = match flags & OF_RATE {
+                    0 => Cause::Unconfigured,
+                    _ => Cause::Inaccessible,
+                };
+                Denied::by_policy(cause, Span::MAX)
             });
         }
         Ok(Allowed::new(want.max, false, policy))

@@ -26,7 +26,7 @@ pub(crate) const NO_RESOURCE: ResourceId = ResourceId(u32::MAX);
 
 /// The whole resource is denied, or was.
 pub(crate) const WHOLE: u32 = 1;
-/// Calls are refused without being asked: not configured, and not allowed to be.
+/// Calls are refused without being asked: not configured and not allowed to be, or granted to nobody.
 pub(crate) const REFUSED: u32 = 2;
 /// Denials are grants here.
 pub(crate) const IGNORED: u32 = 4;

@@ -118,7 +118,8 @@ pub struct Public {
     pub has_overrides: bool,
     /// What to do while blind.
     pub blind: BlindPolicy,
-    /// Whether calls are refused without being asked: not configured, and not allowed to be.
+    /// Whether calls are refused without being asked: not configured and not allowed to be, or limited
+    /// so that nobody is ever granted a hit.
     pub refused: bool,
     /// Whether denials are grants here (the namespace ignores what is configured, or a shadow).
     pub ignored: bool,

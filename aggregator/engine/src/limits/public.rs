@@ -37,6 +37,8 @@ impl Limits {
             },
             Some(Resource::Rate(rate)) => {
                 let class = self.class(rate.default_class());
+                let ignored = namespace.ignore_configured || rate.mode() == Mode::Shadow;
+                let has_overrides = rate.overrides().len() != 0;
                 let tiers = class.tiers.iter().map(|tier| PublicTier {
                     limit: tier.limit,
                     window: tier.window,
@@ -45,9 +47,12 @@ impl Limits {
                     kind: Kind::Rate,
                     tiers: tiers.collect(),
                     hard: class.hard,
-                    has_overrides: rate.overrides().len() != 0,
+                    has_overrides,
                     blind: public_blind(rate.blind()),
-                    ignored: namespace.ignore_configured || rate.mode() == Mode::Shadow,
+                    // Or whoever calls under a new name each time would have a denial without end
+                    // for each of them.
+                    refused: class.grants_nothing() && !has_overrides && !ignored,
+                    ignored,
                     ..unconfigured
                 }
             }
@@ -121,6 +126,35 @@ mod tests {
     use tollgate_shared::time::Span;
 
     use super::*;
+
+    #[test]
+    fn what_grants_nothing_to_anybody_is_refused_without_being_asked() {
+        let limits = Limits::parse(
+            r#"
+            [rate.closed]
+            tiers = []
+            [rate.zero]
+            rate = "0/s"
+            [rate.none]
+            rate = "5/s"
+            hard = "0/s"
+            [rate.some]
+            tiers = []
+            domains.acme.rate = "5/s"
+            [rate.shown]
+            tiers = []
+            shadow = true
+            [rate.open]
+            rate = "1/s"
+            "#,
+        )
+        .expect("it is right");
+        let refused: Vec<&str> = ["closed", "zero", "none", "some", "shown", "open"]
+            .into_iter()
+            .filter(|resource| limits.public(resource, 1).refused)
+            .collect();
+        assert_eq!(refused, ["closed", "zero", "none"]);
+    }
 
     #[test]
     fn agents_learn_what_they_need_and_nothing_of_single_domains() {

@@ -26,3 +26,10 @@ pub struct RateClass {
     /// Hits a second of this domain; none: unbounded.
     pub hard: Option<u64>,
 }
+
+impl RateClass {
+    /// Whether no hit is ever granted.
+    pub fn grants_nothing(&self) -> bool {
+        self.hard == Some(0) || self.tiers.iter().all(|tier| tier.limit == 0)
+    }
+}
