@@ -169,7 +169,7 @@ impl Resource {
         Arc::clone(&self.public.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes public limits, if they are not older than what is known.
+    /// Takes public limits of the log that is followed, if they are not older than what is known.
     pub(crate) fn learn(&self, public: &Public) {
         let mut known = self.public.write().unwrap_or_else(PoisonError::into_inner);
         if public.version < known.version {
@@ -198,6 +198,14 @@ impl Resource {
         let limit = limit.map(|one| one.limit.min(one.global.unwrap_or(u64::MAX)));
         self.copies_limit
             .store(limit.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// What is known rules on, and public limits of any version are news.
+    pub(crate) fn forget_version(&self) {
+        let mut known = self.public.write().unwrap_or_else(PoisonError::into_inner);
+        if known.version != 0 {
+            Arc::make_mut(&mut known).version = 0;
+        }
     }
 
     /// Whether a blind call of a domain may pass, or how long until it may.

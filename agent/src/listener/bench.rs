@@ -39,6 +39,9 @@ pub(super) struct Bench {
     pub(super) sequences: Vec<(u64, u64)>,
     /// By nonce: the number of the next part of the answer.
     pub(super) parts: HashMap<u64, u32>,
+    /// The log of every partition, and the resource's limits, as all publishers tell them.
+    pub(super) log: LogId,
+    pub(super) public: Public,
 }
 
 impl Bench {
@@ -65,6 +68,11 @@ impl Bench {
             now: BEGIN,
             parts: HashMap::new(),
             sequences: vec![(0, 0); publishers],
+            log: LOG,
+            public: Public {
+                version: 1,
+                ..Public::default()
+            },
         };
         for peer in 0..publishers {
             bench.welcome(peer);
@@ -128,15 +136,12 @@ impl Bench {
             more,
             instance: Self::instance(peer),
             clock: self.clock(),
-            evidence: evidence(LOG, ruled),
+            evidence: evidence(self.log, ruled),
             control_sequence: control,
             topics: vec![TopicSnapshot {
                 resource: "r".into(),
                 sequence,
-                public: Public {
-                    version: 1,
-                    ..Public::default()
-                },
+                public: self.public.clone(),
                 told: told.to_vec(),
             }],
         };
@@ -183,13 +188,21 @@ impl Bench {
 
     /// A frame of the resource's topic that is heard at once.
     pub(super) fn frame(&mut self, peer: usize, ruled: u64, told: &[Told]) {
-        let frame = self.next_frame(peer, "r", evidence(LOG, ruled), told);
+        let frame = self.next_frame(peer, "r", evidence(self.log, ruled), told);
         self.hear(peer, &frame);
     }
 
     pub(super) fn heartbeat(&mut self, peer: usize, ruled: u64) {
-        let frame = self.next_frame(peer, "", evidence(LOG, ruled), &[]);
+        let frame = self.next_frame(peer, "", evidence(self.log, ruled), &[]);
         self.hear(peer, &frame);
+    }
+
+    /// Loses a frame of a publisher's, so that it is asked; it answers with these limits.
+    pub(super) fn ask_again(&mut self, peer: usize, ruled: u64, public: Public) {
+        let _lost = self.next_frame(peer, "r", evidence(self.log, ruled), &[]);
+        self.frame(peer, ruled, &[]);
+        self.public = public;
+        self.snapshot(peer, ruled, &[]);
     }
 
     pub(super) fn advance(&mut self, by: Span) {

@@ -111,7 +111,14 @@ impl Listener {
         for one in evidence {
             match self.ledger.log(one, now) {
                 LogNews::Same => {}
-                LogNews::Anew(generation) => self.deny.void(one.partition, generation),
+                LogNews::Anew(generation) => {
+                    self.deny.void(one.partition, generation);
+                    if self.taught.give_up(one.partition) {
+                        self.forget_versions();
+                    }
+                    // What was said of it while it was not followed was not heard.
+                    self.want_all();
+                }
                 LogNews::Foreign => {
                     Counters::add(&self.around.counters.foreign_logs, 1);
                     foreign.insert(one.partition);

@@ -21,6 +21,7 @@ mod ledger;
 mod peer;
 mod run;
 mod snapshots;
+mod taught;
 #[cfg(test)]
 mod tests;
 
@@ -43,6 +44,7 @@ use crate::sight::Sight;
 use crate::stats::Counters;
 use ledger::{Ledger, TopicKey};
 use peer::{Ask, Asked, Feed, Peer};
+use taught::Taught;
 
 /// The key of topic names where the fleet has no key.
 const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
@@ -103,6 +105,7 @@ pub(crate) struct Listener {
     around: Surroundings,
     deny: DenyList,
     ledger: Ledger,
+    taught: Taught,
     peers: Vec<Peer>,
     partitions: u32,
     last_nonce: u64,
@@ -125,6 +128,7 @@ impl Listener {
             around,
             deny,
             ledger: Ledger::default(),
+            taught: Taught::default(),
             peers: (0..peers).map(|_| Peer::new()).collect(),
             partitions: 0,
             last_nonce: nonce,
@@ -376,6 +380,20 @@ impl Listener {
         });
     }
 
+    /// Everything is asked for again, of everybody.
+    fn want_all(&mut self) {
+        let all = self.around.resources.all();
+        for peer in &mut self.peers {
+            peer.wanted.extend(all.iter().map(|one| one.id));
+        }
+    }
+
+    /// Limits of any version are news from now on: see [`taught`].
+    fn forget_versions(&self) {
+        let all = self.around.resources.all();
+        all.iter().for_each(|one| one.forget_version());
+    }
+
     fn set_partitions(&mut self, partitions: u32) {
         if partitions == 0 || partitions == self.partitions {
             return;
@@ -384,17 +402,10 @@ impl Listener {
             // Pairs belong elsewhere now: nothing that was said can be told to be true.
             self.deny.void_all();
             self.ledger.end_all();
+            self.taught.give_up_all();
+            self.forget_versions();
             self.peers.iter_mut().for_each(Peer::interrupt);
-            let all: Vec<ResourceId> = self
-                .around
-                .resources
-                .all()
-                .iter()
-                .map(|one| one.id)
-                .collect();
-            self.peers
-                .iter_mut()
-                .for_each(|peer| peer.wanted.extend(&all));
+            self.want_all();
         }
         self.partitions = partitions;
         let leases = (0..partitions)

@@ -106,12 +106,15 @@ impl Listener {
             .filter(|one| !foreign.contains(&one.partition))
             .map(|one| (one.partition, Place::of_record(one.log, one.ruled)))
             .collect();
+        let teaches = self.taught.take(&snapshot.evidence, &foreign);
         for topic in &snapshot.topics {
             let resource = self.around.resources.find(&topic.resource);
             let Some(resource) = resource.filter(|one| ask.resources.contains(&one.id)) else {
                 continue;
             };
-            resource.learn(&topic.public);
+            if teaches {
+                resource.learn(&topic.public);
+            }
             ask.sequences.insert(resource.id, topic.sequence);
             for told in topic
                 .told
