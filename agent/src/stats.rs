@@ -61,8 +61,8 @@ impl Counters {
 pub struct Stats {
     /// Calls let through that the recorder took.
     pub hits_accepted: u64,
-    /// Calls let through that the recorder dropped: their thread's ring was full, or there are too
-    /// many threads.
+    /// Calls let through that the recorder dropped: their thread's ring was full, there are too many
+    /// threads, or the agent had ended.
     pub hits_dropped_recorder: u64,
     /// Calls let through that were dropped on their way to the courier, at the bound on bytes.
     pub hits_dropped_queue: u64,

@@ -43,6 +43,7 @@ pub(crate) struct Ending {
 }
 
 /// Runs until it is told to end; then everything that could not be handed over is counted as dropped.
+/// Only then the parcels' channel is let go of, and by that others know that everything is counted.
 pub(crate) fn run(
     shared: &Shared,
     mut packer: Packer,
@@ -77,6 +78,7 @@ pub(crate) fn run(
         };
         std::thread::sleep(pause);
     }
+    drain.end(&shared.recorder);
     packer.give_up();
     count_dropped(&mut packer, shared);
 }

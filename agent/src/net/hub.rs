@@ -156,7 +156,7 @@ impl Hub {
                 break;
             }
         }
-        self.end(parcels);
+        self.end(parcels).await;
         drop(flushing);
     }
 
@@ -435,13 +435,14 @@ impl Hub {
         self.told = counts;
     }
 
-    /// Gives up what is left, and counts it; from here on the agent is blind.
-    fn end(&mut self, mut parcels: mpsc::Receiver<Parcel>) {
+    /// Gives up what is left, and counts it; from here on the agent is blind. Waits for the flusher,
+    /// which lets go of its parcels once it has counted what it could not hand over: a pause of its, a
+    /// millisecond or so, without which whoever asked for the end would be told less than was dropped.
+    async fn end(&mut self, mut parcels: mpsc::Receiver<Parcel>) {
         self.shared.ended.store(true, Ordering::Release);
         self.ending.now.store(true, Ordering::Release);
         self.shared.desk.close();
-        parcels.close();
-        while let Ok(parcel) = parcels.try_recv() {
+        while let Some(parcel) = parcels.recv().await {
             self.courier.take(parcel);
         }
         self.courier.give_up();

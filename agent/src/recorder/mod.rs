@@ -10,7 +10,8 @@
 //! and nothing that two calling threads share. A ring that is full drops the newest event, and counts.
 //! Nobody is woken: the flusher comes by.
 //!
-//! Knows nothing of batches. What stays true: below its bound a ring loses nothing and keeps order.
+//! Knows nothing of batches. What stays true: below its bound a ring loses nothing and keeps order; what
+//! nobody came for any more counts as dropped.
 
 mod event;
 
@@ -77,6 +78,8 @@ struct Registry {
     counts: Vec<Arc<RingCounts>>,
     /// Of rings whose threads have ended.
     retired: Recorded,
+    /// Hits and refused calls that were ever drained, once nobody drains any more.
+    ended: Option<(u64, u64)>,
 }
 
 impl Recorder {
@@ -141,7 +144,7 @@ impl Recorder {
 
     fn new_ring(&self) -> Option<Ring> {
         let mut registry = self.registry();
-        if self.rings_max <= registry.counts.len() {
+        if registry.ended.is_some() || self.rings_max <= registry.counts.len() {
             return None;
         }
         let (producer, consumer) = RingBuffer::new(self.ring_words);
@@ -163,6 +166,14 @@ impl Recorder {
         registry.counts.iter().for_each(|counts| sum.add(counts));
         sum.hits_dropped += self.hits_ringless.load(Ordering::Relaxed);
         sum.refused_dropped += self.refused_ringless.load(Ordering::Relaxed);
+        if let Some((hits, refused)) = registry.ended {
+            // What was written after the last drain stays in its ring for ever. To look for the end at
+            // each call would cost all calls something; the difference costs none.
+            let left = sum.hits.saturating_sub(hits);
+            (sum.hits, sum.hits_dropped) = (sum.hits - left, sum.hits_dropped + left);
+            let left = sum.refused.saturating_sub(refused);
+            (sum.refused, sum.refused_dropped) = (sum.refused - left, sum.refused_dropped + left);
+        }
         sum
     }
 
@@ -204,6 +215,8 @@ pub(crate) struct Drain {
     rings: Vec<(Consumer<u64>, Arc<RingCounts>)>,
     words: Vec<u64>,
     room: Vec<u8>,
+    hits: u64,
+    refused: u64,
 }
 
 impl Drain {
@@ -225,6 +238,10 @@ impl Drain {
             chunk.commit_all();
             let mut reader = Reader::new(&self.words);
             while let Some(event) = reader.next(&mut self.room) {
+                match event.happened {
+                    Happened::Hit { .. } => self.hits += 1,
+                    Happened::Refused { .. } => self.refused += 1,
+                }
                 take(event);
                 events += 1;
             }
@@ -233,6 +250,11 @@ impl Drain {
             self.retire(recorder);
         }
         events
+    }
+
+    /// Nobody drains any more: what was not drained counts as dropped from here on.
+    pub(crate) fn end(self, recorder: &Recorder) {
+        recorder.registry().ended = Some((self.hits, self.refused));
     }
 
     fn retire(&mut self, recorder: &Recorder) {
@@ -361,6 +383,29 @@ mod tests {
             ..Recorded::default()
         };
         assert_eq!(recorder.recorded(), expected);
+    }
+
+    #[test]
+    fn what_nobody_came_for_any_more_counts_as_dropped() {
+        let recorder = Recorder::new(4_096, 4);
+        let mut drain = Drain::default();
+        recorder.record(&hit("a", 1));
+        assert_eq!(drained(&mut drain, &recorder).len(), 1);
+        recorder.record(&hit("a", 2));
+        drain.end(&recorder);
+        recorder.record(&hit("a", 3));
+        let expected = Recorded {
+            hits: 1,
+            hits_dropped: 2,
+            ..Recorded::default()
+        };
+        assert_eq!(recorder.recorded(), expected);
+        // A thread that comes only now gets no ring.
+        std::thread::scope(|scope| {
+            scope.spawn(|| recorder.record(&hit("a", 4)));
+        });
+        assert_eq!(recorder.recorded().hits_dropped, 3);
+        assert_eq!(recorder.registry().counts.len(), 1);
     }
 
     #[test]
