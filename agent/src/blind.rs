@@ -1,15 +1,24 @@
 //! What calls get while nobody is heard: the local fallback rate, by `governor`.
 //!
+//! ```text
+//! take 1    taken                 take 1, or be told how long until one may be had
+//! look 1    the same answer       nothing is taken
+//! give back 1                     as if it had not been taken: a call for several pairs was refused
+//! ```
+//!
 //! Knows nothing of why the agent is blind. What stays true: it remembers a bounded number of domains,
 //! and lets those beyond through; the table is on no path that a sighted agent takes.
 
+use std::cell::Cell;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use governor::clock::{Clock as GovernorClock, Reference as _};
 use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
-use governor::state::keyed::DashMapStateStore;
+use governor::state::StateStore;
+use governor::state::keyed::{DashMapStateStore, ShrinkableKeyedStateStore};
 use governor::{Quota, RateLimiter};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::public::BlindPolicy;
@@ -19,15 +28,84 @@ use crate::clock::Mono;
 /// Domains that one resource's fallback remembers. At 100 bytes each it may take some megabytes.
 const DOMAINS_MAX: usize = 65_536;
 
+/// The longest window that `governor` is told. It counts in nanoseconds, of which a word holds 584 years,
+/// and adds them up unchecked.
+const WINDOW_MAX: Span = Span::from_secs(100 * 366 * 86_400);
+
 /// A fallback rate for each domain of one resource.
 pub(crate) struct Local {
-    limiter: RateLimiter<u64, DashMapStateStore<u64>, Hand, NoOpMiddleware<Nanos>>,
+    limiter: RateLimiter<Asked, Domains, Hand, NoOpMiddleware<Nanos>>,
+    domains: Domains,
     hand: Hand,
+    /// What one copy takes of its domain's time.
+    each: Nanos,
+}
+
+/// Whose rate is asked about, and whether anything is taken of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Asked {
+    fingerprint: u64,
+    taking: bool,
+}
+
+/// Of each domain, until when its rate is used up. `governor` neither looks without taking nor gives
+/// back; but it leaves the keeping of this instant to others, and for them both are easy.
+#[derive(Clone, Debug, Default)]
+struct Domains(Arc<DashMapStateStore<u64>>);
+
+impl Domains {
+    /// Takes back what a domain was given: its rate is used up so much earlier.
+    fn give_back(&self, fingerprint: u64, time: Nanos) {
+        let earlier = |used_up: Option<Nanos>| {
+            let used_up = used_up.ok_or(())?.as_u64();
+            Ok(((), Nanos::new(used_up.saturating_sub(time.as_u64()))))
+        };
+        // A domain that was forgotten has all of its rate.
+        let _: Result<(), ()> = self.0.measure_and_replace(&fingerprint, earlier);
+    }
+}
+
+impl StateStore for Domains {
+    type Key = Asked;
+
+    fn measure_and_replace<T, F, E>(&self, asked: &Asked, measure: F) -> Result<T, E>
+    where
+        F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
+    {
+        if asked.taking {
+            return self.0.measure_and_replace(&asked.fingerprint, measure);
+        }
+        let used_up = Cell::new(None);
+        let look = |found| {
+            used_up.set(found);
+            Err(())
+        };
+        let _: Result<(), ()> = self.0.measure_and_replace(&asked.fingerprint, look);
+        measure(used_up.get()).map(|(answer, _)| answer)
+    }
+}
+
+impl ShrinkableKeyedStateStore<Asked> for Domains {
+    fn retain_recent(&self, drop_below: Nanos) {
+        self.0.retain_recent(drop_below);
+    }
+
+    fn shrink_to_fit(&self) {
+        ShrinkableKeyedStateStore::shrink_to_fit(&*self.0);
+    }
+
+    fn len(&self) -> usize {
+        ShrinkableKeyedStateStore::len(&*self.0)
+    }
+
+    fn is_empty(&self) -> bool {
+        ShrinkableKeyedStateStore::is_empty(&*self.0)
+    }
 }
 
 /// `governor` asks its clock for the time; the agent has the time at hand already, and its own.
 #[derive(Clone, Debug, Default)]
-struct Hand(std::sync::Arc<std::sync::atomic::AtomicU64>);
+struct Hand(Arc<std::sync::atomic::AtomicU64>);
 
 impl GovernorClock for Hand {
     type Instant = Nanos;
@@ -47,19 +125,45 @@ impl Local {
         };
         let burst = NonZeroU32::new(u32::try_from(limit).unwrap_or(u32::MAX))?;
         let each = window
+            .min(WINDOW_MAX)
             .to_std()
             .checked_div(burst.get())
             .filter(|each| !each.is_zero())?;
         let quota = Quota::with_period(each)?.allow_burst(burst);
-        let hand = Hand::default();
+        let (hand, domains) = (Hand::default(), Domains::default());
         Some(Self {
-            limiter: RateLimiter::new(quota, DashMapStateStore::default(), hand.clone()),
+            limiter: RateLimiter::new(quota, domains.clone(), hand.clone()),
+            domains,
             hand,
+            each: Nanos::from(each),
         })
     }
 
     /// Takes `copies` for a domain, or says how long until they may be had.
     pub(crate) fn take(&self, fingerprint: u64, copies: u32, now: Mono) -> Result<(), Span> {
+        let asked = Asked {
+            fingerprint,
+            taking: true,
+        };
+        self.ask(asked, copies, now)
+    }
+
+    /// What [`Local::take`] would say.
+    pub(crate) fn look(&self, fingerprint: u64, copies: u32, now: Mono) -> Result<(), Span> {
+        let asked = Asked {
+            fingerprint,
+            taking: false,
+        };
+        self.ask(asked, copies, now)
+    }
+
+    /// Takes back what was taken for a domain and not used.
+    pub(crate) fn give_back(&self, fingerprint: u64, copies: u32) {
+        let time = self.each.as_u64().saturating_mul(u64::from(copies));
+        self.domains.give_back(fingerprint, Nanos::new(time));
+    }
+
+    fn ask(&self, asked: Asked, copies: u32, now: Mono) -> Result<(), Span> {
         self.hand
             .0
             .fetch_max(now.0, std::sync::atomic::Ordering::Relaxed);
@@ -72,7 +176,7 @@ impl Local {
         let Some(copies) = NonZeroU32::new(copies) else {
             return Ok(());
         };
-        match self.limiter.check_key_n(&fingerprint, copies) {
+        match self.limiter.check_key_n(&asked, copies) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(not_until)) => {
                 let wait = not_until
@@ -105,6 +209,42 @@ mod tests {
         assert_eq!(local.take(2, 1, at(0)), Ok(()));
         assert_eq!(local.take(1, 1, at(500)), Ok(()));
         assert_eq!(local.take(1, 3, at(9_000)), Err(Span::MAX));
+    }
+
+    #[test]
+    fn a_look_takes_nothing_and_what_is_given_back_is_there_again() {
+        let policy = BlindPolicy::Local {
+            limit: 2,
+            window: Span::from_secs(1),
+        };
+        let local = Local::of_policy(policy).expect("a local policy");
+        let now = Mono(5_000_000);
+        for _ in 0..5 {
+            assert_eq!(local.look(1, 2, now), Ok(()));
+        }
+        assert_eq!(local.take(1, 2, now), Ok(()));
+        assert_eq!(local.look(1, 1, now), Err(Span::from_millis(500)));
+        local.give_back(1, 1);
+        assert_eq!(local.look(1, 2, now), Err(Span::from_millis(500)));
+        assert_eq!(local.take(1, 1, now), Ok(()));
+        // No more than the rate comes of it, whenever it is given back.
+        let later = now.plus(Span::from_secs(9));
+        local.give_back(1, 2);
+        local.give_back(7, 2);
+        assert_eq!(local.look(1, 3, later), Err(Span::MAX));
+        assert_eq!(local.take(1, 2, later), Ok(()));
+        assert!(local.take(1, 1, later).is_err());
+    }
+
+    #[test]
+    fn a_window_without_end_is_a_long_one() {
+        let policy = BlindPolicy::Local {
+            limit: 1,
+            window: Span::MAX,
+        };
+        let local = Local::of_policy(policy).expect("a local policy");
+        assert_eq!(local.take(1, 1, Mono(5_000_000)), Ok(()));
+        assert_eq!(local.take(1, 1, Mono(5_000_000)), Err(WINDOW_MAX));
     }
 
     #[test]

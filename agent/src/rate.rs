@@ -39,6 +39,13 @@ struct Want {
     min: u32,
 }
 
+/// Whether what a local blind rate lets through is taken of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asking {
+    Take,
+    Look,
+}
+
 const ONE: Want = Want { max: 1, min: 1 };
 
 impl Want {
@@ -123,10 +130,9 @@ impl Rate {
         self.ask(
             self.resource.fingerprint(&domain),
             &domain,
-            Want { max: 0, min: 0 },
-            true,
+            ONE,
+            Asking::Look,
         )
-        .map(|allowed| Allowed::new(1, allowed.blind(), self.resource.policy()))
     }
 
     /// Records hits that have happened, whatever they would have been told: for a cost that is known
@@ -159,7 +165,7 @@ impl Rate {
         let until = clock.read().plus(Span::from_std(max_wait));
         let mut backoff = Backoff::new();
         loop {
-            let denied = match self.ask(fingerprint, &domain, ONE, false) {
+            let denied = match self.ask(fingerprint, &domain, ONE, Asking::Take) {
                 Ok(allowed) => {
                     self.record_hits(&domain, ONE);
                     return Ok(allowed);
@@ -239,7 +245,7 @@ impl Rate {
                 self.resource.policy(),
             ));
         }
-        match self.ask(fingerprint, domain, want, false) {
+        match self.ask(fingerprint, domain, want, Asking::Take) {
             Ok(allowed) => {
                 self.record_hits(
                     domain,
@@ -261,13 +267,13 @@ impl Rate {
         }
     }
 
-    /// Asks, and records nothing. A peek takes nothing of a local blind rate.
+    /// Asks, and records nothing.
     fn ask(
         &self,
         fingerprint: u64,
         domain: &str,
         want: Want,
-        peek: bool,
+        asking: Asking,
     ) -> Result<Allowed, Denied> {
         let shared = &*self.shared;
         let flags = self.resource.flags();
@@ -292,11 +298,13 @@ impl Rate {
         }
         if self.is_blind(domain) {
             let least = want.least();
-            let granted = if peek {
-                Ok(())
-            } else {
-                self.resource
-                    .passes_blind(fingerprint, least, shared.clock.cached())
+            let granted = match asking {
+                Asking::Take => self
+                    .resource
+                    .passes_blind(fingerprint, least, &shared.clock),
+                Asking::Look => self
+                    .resource
+                    .would_pass_blind(fingerprint, least, &shared.clock),
             };
             return match granted {
                 Ok(()) => Ok(Allowed::new(least, true, policy)),
@@ -324,6 +332,11 @@ impl Rate {
             .is_blind(&self.resource.name, domain, shared.clock.cached())
     }
 
+    /// Whether denials are grants.
+    fn lets_all_through(&self, flags: u32) -> bool {
+        flags & IGNORED != 0 || self.shared.kill_switch.load(Ordering::Relaxed)
+    }
+
     /// Refuses, unless denials are grants.
     fn unless_killed(
         &self,
@@ -331,7 +344,7 @@ impl Rate {
         want: Want,
         denied: impl FnOnce() -> Denied,
     ) -> Result<Allowed, Denied> {
-        if flags & IGNORED == 0 && !self.shared.kill_switch.load(Ordering::Relaxed) {
+        if !self.lets_all_through(flags) {
             return Err(denied());
         }
         Counters::add(&self.shared.counters.kill_switch_grants, 1);
@@ -378,11 +391,16 @@ pub(crate) fn is_ordinary(domain: &str) -> bool {
 /// Asks for one hit of each pair, and records all of them or none.
 pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
     let mut worst: Option<Denied> = None;
-    let mut blind = false;
+    let (mut blind, mut guarded) = (false, false);
     for (rate, domain) in pairs {
         let domain = admit_domain(domain);
-        match rate.ask(rate.resource.fingerprint(&domain), &domain, ONE, false) {
-            Ok(allowed) => blind |= allowed.blind(),
+        let fingerprint = rate.resource.fingerprint(&domain);
+        // Only looked at: of a call that is refused nothing is taken, for however short a time.
+        match rate.ask(fingerprint, &domain, ONE, Asking::Look) {
+            Ok(allowed) => {
+                blind |= allowed.blind();
+                guarded |= allowed.blind() && rate.resource.flags() & GUARDED != 0;
+            }
             Err(denied) => {
                 rate.record_refused(&domain, 1, &denied);
                 let longest = worst.is_none_or(|worst| worst.remaining() < denied.remaining());
@@ -393,6 +411,9 @@ pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
     if let Some(denied) = worst {
         return Err(denied);
     }
+    if guarded {
+        take_all(pairs)?;
+    }
     for (rate, domain) in pairs {
         rate.record_hits(&admit_domain(domain), ONE);
     }
@@ -402,4 +423,32 @@ pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
         blind,
         crate::resource::Policy::default(),
     ))
+}
+
+/// Takes one hit of each pair of the local blind rates, or nothing of any: what was to be had by itself
+/// need not be to be had together, and others take in between.
+#[cold]
+fn take_all(pairs: &[(&Rate, &str)]) -> Result<(), Denied> {
+    let mut taken = Vec::with_capacity(pairs.len());
+    for (rate, domain) in pairs {
+        let domain = admit_domain(domain);
+        let fingerprint = rate.resource.fingerprint(&domain);
+        if !rate.is_blind(&domain) {
+            continue;
+        }
+        let clock = &rate.shared.clock;
+        match rate.resource.passes_blind(fingerprint, 1, clock) {
+            Ok(()) => taken.push((rate, fingerprint)),
+            Err(_) if rate.lets_all_through(rate.resource.flags()) => {}
+            Err(wait) => {
+                let denied = Denied::by_policy(Cause::Blind, wait);
+                rate.record_refused(&domain, 1, &denied);
+                for (rate, fingerprint) in taken {
+                    rate.resource.give_back_blind(fingerprint, 1);
+                }
+                return Err(denied);
+            }
+        }
+    }
+    Ok(())
 }

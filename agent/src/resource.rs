@@ -15,7 +15,7 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::public::{BlindPolicy, Kind, Public, Reserving};
 
 use crate::blind::Local;
-use crate::clock::Mono;
+use crate::clock::{Clock, Mono};
 
 /// Number of a resource within one agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -208,25 +208,54 @@ impl Resource {
         }
     }
 
-    /// Whether a blind call of a domain may pass, or how long until it may.
+    /// Whether a blind call of a domain may pass, or how long until it may. What it may is taken of a
+    /// local rate.
+    ///
+    /// Asks the cached clock first, and before it refuses the clock itself, as all refusals do: a
+    /// process that was suspended has a cache from before, and an agent that has ended one for ever.
     pub(crate) fn passes_blind(
         &self,
         fingerprint: u64,
         copies: u32,
-        now: Mono,
+        clock: &Clock,
+    ) -> Result<(), Span> {
+        self.ask_blind(clock, |local, now| local.take(fingerprint, copies, now))
+    }
+
+    /// What [`Resource::passes_blind`] would say; nothing is taken.
+    pub(crate) fn would_pass_blind(
+        &self,
+        fingerprint: u64,
+        copies: u32,
+        clock: &Clock,
+    ) -> Result<(), Span> {
+        self.ask_blind(clock, |local, now| local.look(fingerprint, copies, now))
+    }
+
+    /// Takes back what was taken for a blind call that was not made after all.
+    pub(crate) fn give_back_blind(&self, fingerprint: u64, copies: u32) {
+        if let Some(local) = self.local() {
+            local.give_back(fingerprint, copies);
+        }
+    }
+
+    fn ask_blind(
+        &self,
+        clock: &Clock,
+        ask: impl Fn(&Local, Mono) -> Result<(), Span>,
     ) -> Result<(), Span> {
         match self.public().blind {
             BlindPolicy::Open => Ok(()),
             BlindPolicy::Closed | BlindPolicy::Local { limit: 0, .. } => Err(Span::MAX),
-            BlindPolicy::Local { .. } => {
-                let local = self
-                    .local
-                    .read()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .clone();
-                local.map_or(Ok(()), |local| local.take(fingerprint, copies, now))
-            }
+            BlindPolicy::Local { .. } => self.local().map_or(Ok(()), |local| {
+                ask(&local, clock.cached()).or_else(|_| ask(&local, clock.read()))
+            }),
         }
+    }
+
+    fn local(&self) -> Option<Arc<Local>> {
+        let local = self.local.read().unwrap_or_else(PoisonError::into_inner);
+        local.clone()
     }
 }
 

@@ -208,15 +208,55 @@ fn a_blind_agent_follows_the_resources_policy() {
         (denied.cause(), denied.code(), denied.retry_after()),
         (Cause::Blind, None, Some(SECOND / 2))
     );
-    assert!(rate.peek("globex").is_ok(), "a peek takes nothing");
+    assert!(rate.peek("globex").is_err(), "as a hit");
     kit.advance(SECOND / 2);
+    assert!(rate.peek("globex").is_ok(), "a peek takes nothing");
     assert!(rate.hit("globex").is_ok());
     kit.when_blind("r", WhenBlind::Closed);
+    assert!(rate.peek("globex").is_err());
     let denied = rate.hit("initech").expect_err("closed");
     assert_eq!((denied.cause(), denied.retry_after()), (Cause::Blind, None));
     kit.see_again();
     assert!(!rate.hit("initech").expect("heard").blind());
     assert!(rate.hit("acme").is_err(), "the denial has not ended");
+}
+
+#[test]
+fn a_call_for_several_pairs_takes_nothing_of_a_blind_rate_where_one_is_refused() {
+    let kit = TestAgent::new();
+    let (agent, one, other) = (
+        kit.agent(),
+        kit.agent().rate("one"),
+        kit.agent().rate("other"),
+    );
+    let twice = WhenBlind::Local {
+        limit: 2,
+        window: SECOND,
+    };
+    kit.when_blind("one", twice);
+    kit.when_blind("other", WhenBlind::Closed);
+    kit.go_blind();
+    for _ in 0..5 {
+        assert!(agent.hit_all(&[(&one, "acme"), (&other, "acme")]).is_err());
+    }
+    // Nor where the refusal is only found once something was taken.
+    kit.when_blind("other", twice);
+    for _ in 0..5 {
+        let thrice = [
+            (&one, "acme"),
+            (&other, "acme"),
+            (&other, "acme"),
+            (&other, "acme"),
+        ];
+        assert!(agent.hit_all(&thrice).is_err());
+    }
+    for _ in 0..2 {
+        assert!(agent.hit_all(&[(&one, "acme"), (&other, "acme")]).is_ok());
+    }
+    assert!(one.hit("acme").is_err() && other.hit("acme").is_err());
+    kit.agent().kill_switch(KillSwitch::On);
+    assert!(agent.hit_all(&[(&one, "acme"), (&other, "acme")]).is_ok());
+    assert_eq!(agent.stats().kill_switch_grants, 2);
 }
 
 #[test]

@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 use support::Aggregator;
 use tollgate_agent::{Agent, Cause, Change};
 use tollgate_shared::names::partition_of_pair;
+use tollgate_shared::time::Span;
 use tollgate_shared::wire::link::Refusal;
+use tollgate_shared::wire::public::{BlindPolicy, Public};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -275,5 +277,32 @@ fn every_call_is_sent_or_dropped_by_the_time_shutdown_answers() {
         // Nothing is under way any more: a second answer is final.
         let flushed = runtime.block_on(agent.shutdown(Duration::ZERO));
         assert_eq!((flushed.sent, flushed.dropped), (0, 10_000));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blind_rate_refills_after_the_agent_has_ended() {
+    let aggregator = Aggregator::start(1).await;
+    let blind = BlindPolicy::Local {
+        limit: 1,
+        window: Span::from_millis(10),
+    };
+    aggregator.set_public(
+        "r",
+        Public {
+            version: 1,
+            blind,
+            ..Public::default()
+        },
+    );
+    let agent = agent(&[&aggregator]);
+    let rate = agent.rate("r");
+    assert!(agent.ready(SOON).await);
+    agent.shutdown(SOON).await;
+    assert!(rate.hit("acme").expect("one each 10 ms").blind());
+    let until = Instant::now() + SOON;
+    while rate.hit("acme").is_err() {
+        assert!(Instant::now() < until, "its time stands still");
+        tokio::task::yield_now().await;
     }
 }

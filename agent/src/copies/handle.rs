@@ -289,7 +289,7 @@ impl Copies {
         if resource.flags() & GUARDED == 0 {
             return Ok(());
         }
-        match resource.passes_blind(fingerprint, copies, shared.clock.cached()) {
+        match resource.passes_blind(fingerprint, copies, &shared.clock) {
             Err(wait) if !self.lets_all_through() => Err(Denied::by_policy(Cause::Blind, wait)),
             Ok(()) | Err(_) => Ok(()),
         }
