@@ -11,6 +11,7 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::statement as wire;
 pub use tollgate_shared::wire::statement::Cause;
 
+use crate::copies::Misuse;
 use crate::deny::Refusal;
 use crate::headers::Headers;
 use crate::resource::{Policy, whole_seconds};
@@ -34,6 +35,20 @@ pub struct Denied {
     scope: Scope,
     limit: u64,
     window: Span,
+}
+
+/// Why hits were not let through, where a call says how many. A call that makes no sense is neither
+/// granted nor refused, and recorded nowhere: to grant it, be it with 0 copies, would let a fault in the
+/// service's own sums go unseen, and a refusal would be counted against a domain that has done nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HitError {
+    /// A limit is reached, or nobody is heard and the blind policy says so.
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    /// The call makes no sense.
+    #[error(transparent)]
+    Misuse(#[from] Misuse),
 }
 
 /// What a refusal is about.
@@ -84,6 +99,16 @@ impl Allowed {
         match self.policy.get() {
             Some((limit, seconds)) => Headers::of_policy("tier-1", limit, seconds),
             None => Headers::default(),
+        }
+    }
+}
+
+impl HitError {
+    /// The refusal, where it is one.
+    pub const fn denied(&self) -> Option<&Denied> {
+        match self {
+            Self::Denied(denied) => Some(denied),
+            Self::Misuse(_) => None,
         }
     }
 }
@@ -284,5 +309,6 @@ mod tests {
     #[test]
     fn answers_are_small() {
         assert!(size_of::<Result<Allowed, Denied>>() <= 72);
+        assert!(size_of::<Result<Allowed, HitError>>() <= 72);
     }
 }

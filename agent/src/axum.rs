@@ -1,13 +1,13 @@
 //! Answers as parts of HTTP responses.
 //!
 //! `Denied` becomes 429 (503 where nobody is heard and the policy is closed) with its headers, so that
-//! a handler can use `?`. Headers are response parts.
+//! a handler can use `?`; so do the errors that have one in them. Headers are response parts.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
 use std::convert::Infallible;
 
-use crate::answer::{Cause, Denied};
+use crate::answer::{Cause, Denied, HitError};
 use crate::copies::ReserveError;
 use crate::headers::Headers;
 
@@ -32,6 +32,18 @@ impl IntoResponse for ReserveError {
             }
             Self::Uncounted(_) => {
                 (StatusCode::SERVICE_UNAVAILABLE, format!("{self}\n")).into_response()
+            }
+        }
+    }
+}
+
+impl IntoResponse for HitError {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Denied(denied) => denied.into_response(),
+            // The service's own mistake.
+            Self::Misuse(_) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, format!("{self}\n")).into_response()
             }
         }
     }

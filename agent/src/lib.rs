@@ -64,7 +64,7 @@ mod timer;
 mod waiting;
 
 pub use agent::{Agent, Flushed, KillSwitch};
-pub use answer::{Allowed, Cause, Denied, Scope};
+pub use answer::{Allowed, Cause, Denied, HitError, Scope};
 pub use builder::AgentBuilder;
 pub use copies::{
     Confirmation, Copies, FullScope, Hold, HoldChange, HoldFault, HoldNews, Misuse, ReserveError,

@@ -16,7 +16,8 @@ use std::time::Duration;
 use tollgate_shared::names::{NAME_BYTES_MAX, admit_domain};
 use tollgate_shared::time::Span;
 
-use crate::answer::{Allowed, Cause, Denied};
+use crate::answer::{Allowed, Cause, Denied, HitError};
+use crate::copies::Misuse;
 use crate::recorder::{Event, Happened};
 use crate::resource::{GUARDED, IGNORED, OF_RATE, REFUSED, Resource, WHOLE};
 use crate::shared::Shared;
@@ -31,7 +32,7 @@ pub struct Rate {
     shared: Arc<Shared>,
 }
 
-/// How many copies a call wants.
+/// How many copies a call wants: at least one, and the most is not below the least.
 #[derive(Clone, Copy, Debug)]
 struct Want {
     max: u32,
@@ -51,7 +52,7 @@ const ONE: Want = Want { max: 1, min: 1 };
 impl Want {
     /// What a blind agent grants: the least, but something.
     fn least(self) -> u32 {
-        self.min.clamp(1, self.max.max(1))
+        self.min.max(1)
     }
 }
 
@@ -85,39 +86,47 @@ impl Rate {
 
     /// May `copies` hits by `domain` proceed now, all of them?
     ///
-    /// Costs what [`Rate::hit`] does. No copies are always granted, and recorded nowhere.
+    /// Costs what [`Rate::hit`] does.
     ///
     /// # Errors
     ///
-    /// As [`Rate::hit`].
-    pub fn hit_n(&self, domain: &str, copies: u32) -> Result<Allowed, Denied> {
-        self.ask_and_record(
-            domain,
-            Want {
-                max: copies,
-                min: copies,
-            },
-        )
+    /// [`HitError::Denied`] as [`Rate::hit`]; [`HitError::Misuse`] for no copies, which is recorded
+    /// nowhere.
+    pub fn hit_n(&self, domain: &str, copies: u32) -> Result<Allowed, HitError> {
+        if copies == 0 {
+            return Err(Misuse::NoCopies.into());
+        }
+        let want = Want {
+            max: copies,
+            min: copies,
+        };
+        Ok(self.ask_and_record(domain, want)?)
     }
 
     /// May as many hits by `domain` as possible proceed now, at least the start of `copies`?
     ///
     /// An agent knows whether a domain is denied, not how many hits it has left: it grants all, or
     /// while nobody is heard the least, and the aggregators deny from then on. With a start of 0 a
-    /// denied domain is granted 0 instead of being refused. An empty range is granted 0.
+    /// denied domain is granted 0 instead of being refused.
     ///
     /// # Errors
     ///
-    /// As [`Rate::hit`].
-    pub fn hit_up_to(&self, domain: &str, copies: RangeInclusive<u32>) -> Result<Allowed, Denied> {
-        let max = if copies.is_empty() { 0 } else { *copies.end() };
-        self.ask_and_record(
-            domain,
-            Want {
-                max,
-                min: *copies.start(),
-            },
-        )
+    /// [`HitError::Denied`] as [`Rate::hit`]; [`HitError::Misuse`] for a range that is empty, or has
+    /// nothing but 0 in it, which is recorded nowhere.
+    pub fn hit_up_to(
+        &self,
+        domain: &str,
+        copies: RangeInclusive<u32>,
+    ) -> Result<Allowed, HitError> {
+        let is_empty = copies.is_empty();
+        let (min, max) = copies.into_inner();
+        if is_empty {
+            return Err(Misuse::MinAboveMax { min, max }.into());
+        }
+        if max == 0 {
+            return Err(Misuse::NoCopies.into());
+        }
+        Ok(self.ask_and_record(domain, Want { max, min })?)
     }
 
     /// What [`Rate::hit`] would say now. Records nothing, and takes nothing of a local blind rate.
@@ -212,11 +221,7 @@ impl Rate {
         // through costs the same, unless only some partitions are heard.
         let sight = self.shared.sight.state();
         let is_denied = self.shared.view.maybe(fingerprint);
-        if is_denied
-            || self.resource.flags() & ATTENTION != 0
-            || sight == sight::SOME
-            || want.max == 0
-        {
+        if is_denied || self.resource.flags() & ATTENTION != 0 || sight == sight::SOME {
             return self.ask_and_record_attentively(fingerprint, domain, want);
         }
         let blind = sight != sight::ALL;
@@ -238,13 +243,6 @@ impl Rate {
         domain: &str,
         want: Want,
     ) -> Result<Allowed, Denied> {
-        if want.max == 0 {
-            return Ok(Allowed::new(
-                0,
-                self.is_blind(domain),
-                self.resource.policy(),
-            ));
-        }
         match self.ask(fingerprint, domain, want, Asking::Take) {
             Ok(allowed) => {
                 self.record_hits(

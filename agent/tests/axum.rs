@@ -84,3 +84,21 @@ fn a_denied_tenant_gets_429_with_everything_that_is_known() {
     kit.go_blind();
     assert!(request(address, "globex").starts_with("HTTP/1.1 503"));
 }
+
+#[test]
+fn a_refusal_of_many_is_answered_as_one_of_one_and_misuse_is_the_services_own_fault() {
+    let kit = TestAgent::new();
+    let rate = kit.agent().rate("r");
+    kit.deny("r", "acme", Duration::from_secs(5));
+    let denied = rate.hit_n("acme", 2).expect_err("denied").into_response();
+    assert_eq!(denied.status(), 429);
+    assert_eq!(
+        denied
+            .headers()
+            .get("retry-after")
+            .map(|one| one.as_bytes()),
+        Some(&b"5"[..])
+    );
+    let misuse = rate.hit_n("acme", 0).expect_err("no copies");
+    assert_eq!(misuse.into_response().status(), 500);
+}

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tollgate_agent::testing::{Outcome, Recorded, TestAgent, WhenBlind};
-use tollgate_agent::{Cause, KillSwitch, Scope};
+use tollgate_agent::{Cause, HitError, KillSwitch, Misuse, Scope};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -97,19 +97,6 @@ fn every_call_is_recorded_as_what_it_was() {
     let _ = rate.peek("f");
     rate.record("g", 0);
     assert_eq!(
-        rate.hit_n("h", 0)
-            .expect("nothing is always granted")
-            .copies(),
-        0
-    );
-    let empty = std::ops::RangeInclusive::new(5, 4);
-    assert_eq!(
-        rate.hit_up_to("i", empty)
-            .expect("nothing was asked for")
-            .copies(),
-        0
-    );
-    assert_eq!(
         outcomes(&kit.recorded()),
         [
             ("a", hit(1, None)),
@@ -119,6 +106,52 @@ fn every_call_is_recorded_as_what_it_was() {
             ("e", hit(9, None)),
         ]
     );
+}
+
+#[test]
+fn a_call_that_makes_no_sense_is_told_so_whatever_is_in_force_and_recorded_nowhere() {
+    let kit = TestAgent::new();
+    let rate = kit.agent().rate("r");
+    let reversed = || std::ops::RangeInclusive::new(5, 4);
+    let mut used_up = 3..=3;
+    used_up.next();
+    let check = |when: &str| {
+        let none = Err(HitError::Misuse(Misuse::NoCopies));
+        assert_eq!(rate.hit_n("acme", 0), none, "{when}");
+        assert_eq!(rate.hit_up_to("acme", 0..=0), none, "{when}");
+        assert_eq!(
+            rate.hit_up_to("acme", reversed()),
+            Err(HitError::Misuse(Misuse::MinAboveMax { min: 5, max: 4 })),
+            "{when}"
+        );
+        assert!(
+            matches!(
+                rate.hit_up_to("acme", used_up.clone()),
+                Err(HitError::Misuse(Misuse::MinAboveMax { .. }))
+            ),
+            "{when}"
+        );
+    };
+    check("open");
+    kit.deny("r", "acme", SECOND);
+    check("denied");
+    kit.agent().kill_switch(KillSwitch::On);
+    check("killed");
+    kit.go_blind();
+    check("blind");
+    assert_eq!(kit.recorded(), []);
+    assert_eq!(kit.agent().stats().kill_switch_grants, 0);
+}
+
+#[test]
+fn a_refusal_of_many_is_the_same_as_of_one() {
+    let kit = TestAgent::new();
+    let rate = kit.agent().rate("r");
+    kit.deny("r", "acme", SECOND);
+    let one = rate.hit("acme").expect_err("denied");
+    let many = rate.hit_n("acme", 3).expect_err("denied");
+    assert_eq!(many.denied(), Some(&one));
+    assert_eq!(rate.hit_up_to("acme", 1..=3), Err(HitError::Denied(one)));
 }
 
 #[test]
