@@ -2,7 +2,7 @@
 //!
 //! A new benchmark is a file under `benches` and a line here. The order is that of the report.
 
-use crate::benches::{engine, hit, overshoot, pairs, propagation};
+use crate::benches::{engine, hit, holds, overshoot, pairs, propagation};
 use crate::harness::Bench;
 
 /// Every benchmark, in the order of the report.
@@ -16,6 +16,11 @@ pub const BENCHES: &[Bench] = &[
         name: "pairs",
         about: "resident bytes of a pair, and of a further hit",
         run: pairs::run,
+    },
+    Bench {
+        name: "holds",
+        about: "hold operations at 100,000 domains, one core; bytes of a live hold",
+        run: holds::run,
     },
     Bench {
         name: "hit",

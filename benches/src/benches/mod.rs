@@ -2,6 +2,7 @@
 
 pub mod engine;
 pub mod hit;
+pub mod holds;
 pub mod overshoot;
 pub mod pairs;
 pub mod propagation;

@@ -1,0 +1,204 @@
+//! Copies through a real aggregator: agents hold, are confirmed and denied, die, and come back; and
+//! `tollgate holds` says who holds what.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use support::{DEADLINE, Dealer, Served, directory, run, serve, wall};
+use tollgate_agent::{Agent, Confirmation, Copies, ReserveError};
+use tollgate_shared::names::partition_of_resource;
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::hits::Sender;
+use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
+
+const LIMITS: &str = r#"
+version = 1
+rules = 1
+[copies.sandbox]
+limit = 2
+groups.probation = { limit = 1, members = ["new"] }
+[copies.gpu]
+limit = 1
+reserve = "strict"
+"#;
+
+async fn agent(served: &Served, name: &str) -> Agent {
+    let agent = Agent::builder()
+        .name(name)
+        .aggregator(served.agents.to_string())
+        .build()
+        .expect("good settings");
+    let _ = (agent.copies("sandbox"), agent.copies("gpu"));
+    assert!(agent.ready(DEADLINE).await, "{name} hears the aggregator");
+    agent
+}
+
+/// Waits until what was denied is not, or the other way round.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !holds() {
+        assert!(Instant::now() < end, "in time: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn is_denied(copies: &Copies, domain: &str) -> bool {
+    matches!(copies.peek(domain), Err(ReserveError::Denied(_)))
+}
+
+/// Who holds, as the command shows it to programs: resource, domain, agent, copies, state.
+fn listed(served: &Served, more: &[&str]) -> Vec<(String, String, String, u64, String)> {
+    let url = format!("http://{}", served.http);
+    let args = [&["holds", "--url", &url, "--format", "json"], more].concat();
+    let (code, stdout, stderr) = run(std::path::Path::new("."), &args);
+    assert_eq!((code, &*stderr), (0, ""));
+    let row = |line: &str| {
+        let hold: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(hold["schema"], "tollgate.holds/1");
+        let text = |field: &str| hold[field].as_str().unwrap_or_default().to_owned();
+        let copies = hold["copies"].as_u64().expect("copies");
+        (
+            text("resource"),
+            text("domain"),
+            text("agent"),
+            copies,
+            text("state"),
+        )
+    };
+    stdout.lines().map(row).collect()
+}
+
+fn row(of: (&str, &str, &str, u64, &str)) -> (String, String, String, u64, String) {
+    (of.0.into(), of.1.into(), of.2.into(), of.3, of.4.into())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_process_holds_another_is_denied_until_it_is_given_back() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let (web, job) = (agent(&served, "web").await, agent(&served, "job").await);
+    let (ours, theirs) = (web.copies("sandbox"), job.copies("sandbox"));
+
+    let hold = ours.reserve("acme", 2).expect("room");
+    assert_eq!(hold.confirmed().await, Confirmation::Confirmed);
+    until("acme is denied elsewhere", || is_denied(&theirs, "acme")).await;
+    let of_group = ours.reserve("new", 1).expect("room");
+    assert_eq!(of_group.confirmed().await, Confirmation::Confirmed);
+    until("the group is denied elsewhere", || {
+        is_denied(&theirs, "new")
+    })
+    .await;
+    assert!(!is_denied(&theirs, "globex"));
+
+    let rows = listed(&served, &[]);
+    let expected = [
+        row(("sandbox", "acme", "web", 2, "held")),
+        row(("sandbox", "new", "web", 1, "held")),
+    ];
+    assert_eq!(rows, expected);
+    assert_eq!(listed(&served, &["--group", "probation"]), expected[1..]);
+    assert_eq!(listed(&served, &["--agent", "job"]), []);
+    assert_eq!(
+        listed(&served, &["--domain", "acme", "--limit", "5"]),
+        expected[..1]
+    );
+    let url = format!("http://{}", served.http);
+    let (code, text, _) = run(std::path::Path::new("."), &["holds", "--url", &url]);
+    assert_eq!(code, 0);
+    assert!(text.starts_with("AGE"), "{text}");
+    assert!(
+        text.contains("web #") && text.contains("[probation]"),
+        "{text}"
+    );
+
+    drop(hold);
+    until("acme is open again", || !is_denied(&theirs, "acme")).await;
+    drop(of_group);
+    until("the group is open again", || !is_denied(&theirs, "new")).await;
+    served.await_json("/v1/holds", |view| {
+        view["holds"].as_array().is_some_and(Vec::is_empty)
+    });
+    assert_eq!(served.metric("tollgate_copies_excess_total"), 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strict_copies_are_granted_before_use_and_never_too_many() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let (web, job) = (agent(&served, "web").await, agent(&served, "job").await);
+    let (ours, theirs) = (web.copies("gpu"), job.copies("gpu"));
+    let (one, other) = tokio::join!(
+        ours.reserve_confirmed("acme", 1, DEADLINE),
+        theirs.reserve_confirmed("acme", 1, DEADLINE),
+    );
+    assert!(
+        one.is_ok() != other.is_ok(),
+        "one of two: {one:?} {other:?}"
+    );
+    assert_eq!(served.metric("tollgate_copies"), 1.0);
+    drop((one, other));
+    served.await_json("/v1/holds", |view| {
+        view["holds"].as_array().is_some_and(Vec::is_empty)
+    });
+    let again = theirs.reserve_confirmed("acme", 1, DEADLINE).await;
+    assert!(again.is_ok(), "{again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_of_a_process_that_died_are_back_within_its_timeout_and_half_a_second() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let job = agent(&served, "job").await;
+    let theirs = job.copies("sandbox");
+    // It takes, and is never heard again.
+    let mut dead = Dealer::connect(served.agents, 1).await;
+    let (_, partitions, _) = dead.hello().await;
+    let sent = wall();
+    let sender = Sender {
+        agent: "dead",
+        epoch: 1,
+        sequence: 1,
+        sent,
+    };
+    let op = HoldOp {
+        resource: 0,
+        number: 1,
+        at: sent,
+        does: Does::Hold {
+            domain: "acme",
+            copies: 2,
+        },
+    };
+    let mut writer = Writer::new();
+    write_holds(&mut writer, &sender, &["sandbox"], [op].into_iter());
+    let partition = partition_of_resource("sandbox", partitions);
+    let taken = Instant::now();
+    dead.append(partition, writer.as_slice()).await;
+    drop(dead);
+    until("acme is denied", || is_denied(&theirs, "acme")).await;
+    until("acme is back", || !is_denied(&theirs, "acme")).await;
+    let back_after = taken.elapsed();
+    // Four ticks of half a second; the first may come at once. A busy machine may be late.
+    assert!(Duration::from_millis(1_500) <= back_after, "{back_after:?}");
+    println!("copies_back_ms {}", back_after.as_millis());
+    assert_eq!(served.metric("tollgate_agents_gone_total"), 1.0);
+    assert_eq!(served.metric("tollgate_copies_back_total"), 2.0);
+    assert_eq!(served.metric("tollgate_copies"), 0.0);
+    assert!(theirs.reserve("acme", 2).is_ok());
+}
+
+#[test]
+fn what_cannot_be_asked_ends_as_the_table_says() {
+    let here = std::path::Path::new(".");
+    let (code, _, stderr) = run(here, &["holds", "--url", "http://127.0.0.1:1"]);
+    assert_eq!(code, 69, "{stderr}");
+    let (code, _, stderr) = run(here, &["holds", "--resource", "a*"]);
+    assert_eq!(code, 64, "{stderr}");
+    assert!(stderr.contains("--resource \"a*\""), "{stderr}");
+    let (code, _, _) = run(here, &["holds", "--url", "nowhere"]);
+    assert_eq!(code, 64);
+}

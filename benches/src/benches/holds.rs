@@ -1,0 +1,270 @@
+//! Hold operations on one core: from the bytes of a record to verdicts and counts, and the bytes that
+//! a live hold takes.
+//!
+//! ```text
+//! before    a partition with so many live holds of 100,000 domains, by 100 agents
+//! round     each record releases 32 holds and takes 32 others, of random domains; decoded and applied
+//! ```
+//!
+//! Domains belong to two groups each fourth, holds have a greatest age, and limits leave room. Times are
+//! of the thread's own running. Memory is what the process grew by while the holds were taken, beside
+//! what the tables say of themselves.
+
+use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::hits::Sender;
+use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
+
+use crate::harness::Session;
+use crate::harness::clock::took;
+use crate::harness::figure::{Figure, Target};
+use crate::harness::memory::resident_bytes;
+use crate::load::SEED;
+use crate::load::batches::BEGIN_US;
+use crate::load::names::domain;
+use crate::load::partition::Partition;
+
+const DOMAINS: u32 = 100_000;
+const AGENTS: usize = 100;
+/// Operations of a record: half of them releases.
+const OPS: usize = 64;
+/// Records of a round: long against the timer.
+const ROUND_RECORDS: usize = 8_000;
+/// Rounds that count; one more before them warms up.
+const ROUNDS: usize = 7;
+const RESOURCE: &str = "sandbox";
+
+/// Measures it.
+///
+/// # Errors
+///
+/// Where the engine did not apply what it was given.
+pub fn run(session: &mut Session) -> anyhow::Result<()> {
+    let holds = if session.is_full() {
+        1_000_000
+    } else {
+        200_000
+    };
+    session.step(&format!("taking {holds} holds"));
+    let mut fleet = Fleet::new(holds)?;
+    let before = resident_bytes()?;
+    fleet.fill()?;
+    let grown = resident_bytes()?.saturating_sub(before);
+    let mut rounds = Vec::with_capacity(ROUNDS);
+    for round in 0..=ROUNDS {
+        session.step(&format!("round {round} of {ROUNDS}"));
+        let per_second = fleet.round()?;
+        if 0 < round {
+            rounds.push(per_second);
+        }
+    }
+    let name =
+        format!("hold operations, decode and apply, {holds} live holds of {DOMAINS} domains");
+    if let Some(figure) = Figure::of_rounds(name, "operations/s", &rounds) {
+        let note = format!(
+            "{OPS} operations a record, as many releases as holds; each hold with its verdict"
+        );
+        session.add(figure.target(Target::AtLeast(2_000_000.0)).note(note));
+    }
+    let tables: usize = fleet
+        .partition
+        .engine
+        .copies()
+        .map(|(_, of)| of.heap_bytes())
+        .sum();
+    let note = format!(
+        "what the process grew by; its tables are {:.1} bytes a hold",
+        tables as f64 / holds as f64
+    );
+    let figure = Figure::single(
+        "bytes a live hold, all in",
+        "bytes",
+        grown as f64 / holds as f64,
+    );
+    session.add(figure.target(Target::AtMost(96.0)).note(note));
+    Ok(())
+}
+
+/// A hold that lives: who took it, and its number.
+#[derive(Clone, Copy, Default)]
+struct Live {
+    agent: usize,
+    number: u64,
+}
+
+struct Fleet {
+    partition: Partition,
+    names: Vec<String>,
+    agents: Vec<String>,
+    sequences: Vec<u64>,
+    live: Vec<Live>,
+    random: SmallRng,
+    number: u64,
+    now_us: u64,
+    writer: Writer,
+}
+
+impl Fleet {
+    fn new(holds: usize) -> anyhow::Result<Self> {
+        let names: Vec<String> = (0..DOMAINS).map(domain).collect();
+        let members: Vec<String> = names
+            .iter()
+            .step_by(4)
+            .map(|name| format!("{name:?}"))
+            .collect();
+        let members = members.join(", ");
+        let limits = format!(
+            "version = 1\nrules = 1\n[engine]\nagent_timeout = \"1h\"\n[copies.{RESOURCE}]\nlimit = 100000\n\
+             global = 4000000000\nmax_age = \"1h\"\n\
+             groups.gold = {{ limit = 3000000000, members = [{members}] }}\n\
+             groups.europe = {{ limit = 3000000000, members = [{members}] }}\n"
+        );
+        Ok(Self {
+            partition: Partition::new(&limits)?,
+            names,
+            agents: (0..AGENTS).map(|agent| format!("agent-{agent}")).collect(),
+            sequences: vec![0; AGENTS],
+            // Written before, so that it is not among what has grown.
+            live: (0..holds)
+                .map(|_| Live {
+                    agent: 1,
+                    number: 1,
+                })
+                .collect(),
+            random: SmallRng::seed_from_u64(SEED),
+            number: 0,
+            now_us: BEGIN_US,
+            writer: Writer::new(),
+        })
+    }
+
+    /// Takes every hold once.
+    fn fill(&mut self) -> anyhow::Result<()> {
+        for first in (0..self.live.len()).step_by(OPS) {
+            let upto = self.live.len().min(first + OPS);
+            let record = self.record(|fleet, agent, ops| {
+                for slot in first..upto {
+                    fleet.take(slot, agent, ops);
+                }
+            });
+            self.expect_applied(&record)?;
+        }
+        let kept: u64 = self
+            .partition
+            .engine
+            .copies()
+            .map(|(_, of)| of.kept())
+            .sum();
+        anyhow::ensure!(kept == self.live.len() as u64, "{kept} holds were kept");
+        Ok(())
+    }
+
+    /// Operations a second of giving back and taking.
+    fn round(&mut self) -> anyhow::Result<f64> {
+        let records: Vec<Vec<u8>> = (0..ROUND_RECORDS).map(|_| self.change()).collect();
+        let at = Timestamp::from_micros(self.now_us);
+        let (mut all, mut ops, mut refused) = (true, 0, 0);
+        let ((), took) = took(|| {
+            for record in &records {
+                all &= self.partition.apply(record, at);
+                for of in &self.partition.rulings.hold_counts {
+                    ops += of.counts.ops;
+                    refused += of.counts.refused_ops;
+                }
+            }
+        });
+        anyhow::ensure!(all && refused == 0, "{refused} operations were refused");
+        Ok(ops as f64 * 1e9 / took.cpu_ns.max(1) as f64)
+    }
+
+    /// A record of one agent that gives back some of its holds and takes as many.
+    fn change(&mut self) -> Vec<u8> {
+        self.record(|fleet, agent, ops| {
+            let mut found = 0;
+            while found < OPS / 2 {
+                let slot = fleet.random.random_range(0..fleet.live.len());
+                let live = fleet.live[slot];
+                if live.agent != agent {
+                    // Half of all operations release what this agent took: look near by.
+                    let Some(near) = fleet.near(slot, agent) else {
+                        continue;
+                    };
+                    fleet.give_back(near, agent, ops);
+                } else {
+                    fleet.give_back(slot, agent, ops);
+                }
+                found += 1;
+            }
+        })
+    }
+
+    fn near(&self, slot: usize, agent: usize) -> Option<usize> {
+        let upto = self.live.len().min(slot + 1_000);
+        (slot..upto).find(|slot| self.live[*slot].agent == agent)
+    }
+
+    fn give_back(&mut self, slot: usize, agent: usize, ops: &mut Vec<(u64, Option<u32>)>) {
+        ops.push((self.live[slot].number, None));
+        self.take(slot, agent, ops);
+    }
+
+    fn take(&mut self, slot: usize, agent: usize, ops: &mut Vec<(u64, Option<u32>)>) {
+        self.number += 1;
+        let number = self.number;
+        self.live[slot] = Live { agent, number };
+        ops.push((number, Some(self.random.random_range(0..DOMAINS))));
+    }
+
+    /// A record of a random agent with the operations that are made: a number, and a domain if it is
+    /// taken.
+    fn record(
+        &mut self,
+        make: impl FnOnce(&mut Self, usize, &mut Vec<(u64, Option<u32>)>),
+    ) -> Vec<u8> {
+        let agent = self.random.random_range(0..AGENTS);
+        let mut ops = Vec::with_capacity(OPS);
+        make(self, agent, &mut ops);
+        self.now_us += 10;
+        self.sequences[agent] += 1;
+        let sent = Timestamp::from_micros(self.now_us);
+        let sender = Sender {
+            agent: &self.agents[agent],
+            epoch: agent as u128,
+            sequence: self.sequences[agent],
+            sent,
+        };
+        let names = &self.names;
+        let ops = ops.into_iter().map(|(number, of)| HoldOp {
+            resource: 0,
+            number,
+            at: sent,
+            does: match of {
+                Some(of) => Does::Hold {
+                    domain: &names[of as usize],
+                    copies: 1,
+                },
+                None => Does::Release { copies: 1 },
+            },
+        });
+        write_holds(&mut self.writer, &sender, &[RESOURCE], ops);
+        self.writer.as_slice().to_vec()
+    }
+
+    fn expect_applied(&mut self, record: &[u8]) -> anyhow::Result<()> {
+        let at = Timestamp::from_micros(self.now_us);
+        self.partition.expect_applied(record, at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_applies_every_operation() {
+        let mut fleet = Fleet::new(20_000).expect("a fleet");
+        fleet.fill().expect("holds");
+        assert!(0.0 < fleet.round().expect("a round"));
+    }
+}
