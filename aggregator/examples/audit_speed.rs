@@ -225,10 +225,7 @@ fn main() {
     out.drain(0);
     out.journal.close();
     while !matches!(out.events.blocking_recv(), Some(LogEvent::Closed) | None) {}
-    println!(
-        "{denials} statements, {} a code: {a_code:?}",
-        LOG.generation
-    );
+    println!("{denials} statements");
     if let Some(code) = a_code {
         println!("{code}");
     }

@@ -211,10 +211,15 @@ pub(super) fn picture(
         return None;
     }
     let entries = (1..=of).map(|tier| {
+        let lasts = said.class.tiers[tier - 1];
         let of_tier = follow.bursts.iter().filter(|burst| burst.tier == tier);
+        let over = |at: Timestamp| {
+            at.saturating_add(lasts.active)
+                .saturating_add(lasts.cooldown)
+        };
         of_tier
             .map(|burst| burst.at)
-            .filter(|at| from <= *at && *at <= until)
+            .filter(|at| from < over(*at) && *at <= until)
             .collect()
     });
     let played = Played {
