@@ -316,6 +316,7 @@ impl Resources {
     }
 
     /// The resource of this name, made if it is new (told by the second). `None` at the bound.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn get(&self, name: &str) -> (Option<Arc<Resource>>, bool) {
         self.get_with(name, 0)
     }

@@ -6,3 +6,4 @@
 pub mod binary;
 pub mod conformance;
 pub mod kafka;
+pub mod serving;

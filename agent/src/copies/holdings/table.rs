@@ -23,6 +23,9 @@ const BEATS: u64 = 4;
 /// No beats come faster than this, whatever is configured.
 const BEAT_MIN: Span = Span::from_millis(50);
 
+/// None come more slowly either: lists go with them, and heal what was lost.
+const BEAT_MAX: Span = Span::from_secs(10);
+
 /// What is held of one resource.
 #[derive(Debug)]
 pub(super) struct Held {
@@ -104,7 +107,7 @@ impl Held {
             .copies
             .as_ref()
             .map_or(TIMEOUT_UNKNOWN, |copies| copies.agent_timeout);
-        Span::from_micros(timeout.as_micros() / BEATS).max(BEAT_MIN)
+        Span::from_micros(timeout.as_micros() / BEATS).clamp(BEAT_MIN, BEAT_MAX)
     }
 
     pub(super) fn put(&mut self, number: u64, kept: Kept) {

@@ -1,0 +1,298 @@
+//! Copies, end to end: agents beside a real aggregator and its journal, one of them killed for real.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tollgate_agent::{
+    Agent, Cause, Change, Confirmation, Copies, FullScope, Hold, ReserveError, Scope, SeizeError,
+};
+use tollgate_tests::serving::Serving;
+
+const LIMITS: &str = r#"
+version = 1
+rules = 1
+
+[copies.sandbox]
+limit = 2
+
+[copies.licence]
+limit = 9
+global = 3
+reserve = "strict"
+
+[copies.gpu]
+limit = 9
+groups.probation = { limit = 2, members = ["new-1", "new-2"] }
+"#;
+
+/// Long before this everything is over; the machine may be busy.
+const SOON: Duration = Duration::from_secs(30);
+
+/// What the process that is killed needs to know.
+const HOLDER: &str = "COPIES_TEST_AGGREGATOR";
+const HOLDER_EPOCH: &str = "COPIES_TEST_EPOCH_FILE";
+
+struct World {
+    aggregator: Serving,
+    dir: TempDir,
+}
+
+/// An agent, and what it hears of denials.
+struct Listening {
+    agent: Agent,
+    heard: UnboundedReceiver<(String, Change)>,
+}
+
+impl World {
+    fn new(limits: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let aggregator = Serving::start(dir.path(), limits, 4);
+        Self { aggregator, dir }
+    }
+
+    async fn agent(&self, name: &str, resource: &str) -> Listening {
+        let (told, heard) = unbounded_channel();
+        let told = Mutex::new(told);
+        let agent = Agent::builder()
+            .name(name)
+            .aggregator(self.aggregator.agents.as_str())
+            .on_heard(Arc::new(move |heard| {
+                let scope = heard.domain().or(heard.group()).unwrap_or("*").to_owned();
+                let _ = told
+                    .lock()
+                    .expect("not poisoned")
+                    .send((scope, heard.change()));
+            }))
+            .build()
+            .expect("good settings");
+        let _ = agent.copies(resource);
+        assert!(agent.ready(SOON).await, "the aggregator is heard");
+        Listening { agent, heard }
+    }
+
+    /// A process that holds two sandboxes of acme, confirmed, until it is killed.
+    fn holder(&self, epoch_file: Option<&Path>) -> Holder {
+        let mut command = Command::new(std::env::current_exe().expect("this test"));
+        command
+            .args(["--exact", "holder", "--ignored", "--nocapture"])
+            .env(HOLDER, &self.aggregator.agents)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        if let Some(path) = epoch_file {
+            command.env(HOLDER_EPOCH, path);
+        }
+        let mut process = command.spawn().expect("this program again");
+        let output = process.stdout.take().expect("its output");
+        let holds = BufReader::new(output)
+            .lines()
+            .map_while(Result::ok)
+            .any(|line| line.contains("holding"));
+        assert!(holds, "it holds");
+        Holder(process)
+    }
+}
+
+struct Holder(Child);
+
+impl Holder {
+    /// With signal 9: it gives nothing back.
+    fn kill(mut self) -> Instant {
+        self.0.kill().expect("it lives");
+        self.0.wait().expect("it is gone");
+        Instant::now()
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Listening {
+    fn copies(&self, resource: &str) -> Copies {
+        self.agent.copies(resource)
+    }
+
+    /// Waits until this was heard.
+    async fn hears(&mut self, scope: &str, change: Change) {
+        let wanted = (scope.to_owned(), change);
+        let waited = tokio::time::timeout(SOON, async {
+            while self.heard.recv().await.expect("the agent lives") != wanted {}
+        });
+        assert!(waited.await.is_ok(), "not heard: {wanted:?}");
+    }
+}
+
+async fn confirmed(hold: &Hold) -> Confirmation {
+    let word = tokio::time::timeout(SOON, hold.confirmed()).await;
+    word.expect("a verdict")
+}
+
+fn refused(result: Result<Hold, ReserveError>) -> (Cause, Scope) {
+    match result {
+        Err(ReserveError::Denied(denied)) => (denied.cause(), denied.scope()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A part of the tests below, in a process of its own.
+#[tokio::test]
+#[ignore = "a process that others start, and kill"]
+async fn holder() {
+    let Ok(aggregator) = std::env::var(HOLDER) else {
+        return;
+    };
+    let mut builder = Agent::builder().name("holder").aggregator(aggregator);
+    if let Ok(path) = std::env::var(HOLDER_EPOCH) {
+        builder = builder.epoch_file(path);
+    }
+    let agent = builder.build().expect("good settings");
+    let sandbox = agent.copies("sandbox");
+    assert!(agent.ready(SOON).await);
+    let hold = sandbox.reserve("acme", 2).expect("not full");
+    assert_eq!(confirmed(&hold).await, Confirmation::Confirmed);
+    println!("\nholding");
+    // Until it is killed, or whoever started it is gone.
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_domain_is_denied_elsewhere_until_a_copy_is_given_back() {
+    let world = World::new(LIMITS);
+    let (mut one, mut other) = (
+        world.agent("one", "sandbox").await,
+        world.agent("other", "sandbox").await,
+    );
+    let mut hold = one.copies("sandbox").reserve("acme", 2).expect("not full");
+    assert_eq!(confirmed(&hold).await, Confirmation::Confirmed);
+    other.hears("acme", Change::Denied).await;
+    assert_eq!(
+        refused(other.copies("sandbox").reserve("acme", 1)),
+        (Cause::Full, Scope::Pair)
+    );
+    let beta = other
+        .copies("sandbox")
+        .reserve("beta", 1)
+        .expect("not full");
+    assert_eq!(confirmed(&beta).await, Confirmation::Confirmed);
+    hold.release(1).expect("it has two");
+    other.hears("acme", Change::Opened).await;
+    let taken = other.copies("sandbox").reserve("acme", 1).expect("lifted");
+    assert_eq!(confirmed(&taken).await, Confirmation::Confirmed);
+    one.hears("acme", Change::Denied).await;
+    drop((hold, taken));
+    one.hears("acme", Change::Opened).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_agents_copies_come_back() {
+    let world = World::new(LIMITS);
+    let mut other = world.agent("other", "sandbox").await;
+    let holder = world.holder(None);
+    other.hears("acme", Change::Denied).await;
+    let killed = holder.kill();
+    assert_eq!(
+        refused(other.copies("sandbox").reserve("acme", 1)),
+        (Cause::Full, Scope::Pair)
+    );
+    other.hears("acme", Change::Opened).await;
+    println!("copies_back_ms = {}", killed.elapsed().as_millis());
+    let all = other.copies("sandbox").reserve("acme", 2).expect("lifted");
+    assert_eq!(confirmed(&all).await, Confirmation::Confirmed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restarted_agent_ends_its_old_epoch_at_once() {
+    // An hour is waited for by no test.
+    let world = World::new(&format!("{LIMITS}\n[engine]\nagent_timeout = \"1h\"\n"));
+    let mut other = world.agent("other", "sandbox").await;
+    let epoch_file = world.dir.path().join("epoch");
+    let holder = world.holder(Some(&epoch_file));
+    other.hears("acme", Change::Denied).await;
+    holder.kill();
+    let successor = Agent::builder()
+        .name("holder")
+        .aggregator(world.aggregator.agents.as_str())
+        .epoch_file(&epoch_file)
+        .build()
+        .expect("good settings");
+    let _ = successor.copies("sandbox");
+    other.hears("acme", Change::Opened).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_graceful_end_gives_all_back() {
+    let world = World::new(&format!("{LIMITS}\n[engine]\nagent_timeout = \"1h\"\n"));
+    let one = world.agent("one", "sandbox").await;
+    let mut other = world.agent("other", "sandbox").await;
+    let _hold = one.copies("sandbox").reserve("acme", 2).expect("not full");
+    other.hears("acme", Change::Denied).await;
+    one.agent.shutdown(SOON).await;
+    other.hears("acme", Change::Opened).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strict_copies_are_never_too_many() {
+    let world = World::new(LIMITS);
+    let one = world.agent("one", "licence").await;
+    let other = world.agent("other", "licence").await;
+    let (mine, theirs) = (one.copies("licence"), other.copies("licence"));
+    let asked = (0..8).map(|n| {
+        let licence = if n % 2 == 0 { &mine } else { &theirs }.clone();
+        tokio::spawn(async move {
+            let domain = format!("d{n}");
+            licence.reserve_confirmed(&domain, 1, SOON).await
+        })
+    });
+    let mut granted = Vec::new();
+    for one in asked.collect::<Vec<_>>() {
+        match one.await.expect("no panic") {
+            Ok(hold) => granted.push(hold),
+            refusal => assert_eq!(refused(refusal), (Cause::Full, Scope::Resource)),
+        }
+    }
+    assert_eq!(granted.len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_change_hands_between_processes_and_groups_are_limited() {
+    let world = World::new(LIMITS);
+    let (one, mut other) = (
+        world.agent("one", "gpu").await,
+        world.agent("other", "gpu").await,
+    );
+    let mut giver = one.copies("gpu").reserve("new-1", 2).expect("not full");
+    assert_eq!(confirmed(&giver).await, Confirmation::Confirmed);
+    other.hears("probation", Change::Denied).await;
+    assert_eq!(
+        refused(other.copies("gpu").reserve("new-2", 1)),
+        (Cause::Full, Scope::Group)
+    );
+    assert!(other.copies("gpu").reserve("old", 1).is_ok());
+    let id = giver.transfer(2, SOON).expect("it has two");
+    let taken = other.copies("gpu").seize(id).await.expect("staged");
+    assert_eq!(taken.copies(), 2);
+    let again = one.copies("gpu").seize(id).await;
+    assert_eq!(again.err(), Some(SeizeError::Unknown));
+    // They count all the while: whoever had not heard takes too much.
+    drop(giver);
+    let late = world.agent("late", "other").await;
+    let excess = late
+        .copies("gpu")
+        .reserve("new-2", 1)
+        .expect("not heard yet");
+    let full = Confirmation::Excess {
+        copies: 1,
+        scope: Some(FullScope::Group("probation".into())),
+    };
+    assert_eq!(confirmed(&excess).await, full);
+    drop((taken, excess));
+    other.hears("probation", Change::Opened).await;
+}
