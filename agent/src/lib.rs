@@ -1,4 +1,4 @@
-//! What services link: decides rate limits in-process, and never waits.
+//! What services link: decides in-process how often and how many at a time, and never waits.
 //!
 //! ```no_run
 //! # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
@@ -16,6 +16,9 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! How many at a time is asked of [`Agent::copies`] in the same way, and given back on drop:
+//! [`Copies::reserve`].
 //!
 //! A call looks into a deny list in memory, and leaves a few words in a buffer of its thread. A flusher
 //! sends those into the fleet's log; aggregators replay the limits over it, and say who is denied; the

@@ -67,12 +67,36 @@ pub(crate) fn tell(agent: &str, stats: &Stats) {
         ("tollgate_agent_snapshots_total", stats.snapshots),
         ("tollgate_agent_snapshots_torn_total", stats.snapshots_torn),
         ("tollgate_agent_links_lost_total", stats.links_lost),
+        (
+            "tollgate_agent_hold_operations_total",
+            stats.hold_operations,
+        ),
+        (
+            "tollgate_agent_hold_operations_dropped_total",
+            stats.hold_operations_dropped,
+        ),
+        (
+            "tollgate_agent_holds_unrecorded_total",
+            stats.holds_unrecorded,
+        ),
+        ("tollgate_agent_holds_excess_total", stats.holds_excess),
+        ("tollgate_agent_holds_ended_total", stats.holds_ended),
+        (
+            "tollgate_agent_holds_uncounted_total",
+            stats.holds_uncounted,
+        ),
+        (
+            "tollgate_agent_holds_beyond_strict_total",
+            stats.holds_beyond_strict,
+        ),
+        ("tollgate_agent_beats_total", stats.beats),
     ];
     for (name, value) in counters {
         counter!(name, "agent" => agent.to_owned()).absolute(value);
     }
     let gauges = [
         ("tollgate_agent_denials", stats.denials_live as f64),
+        ("tollgate_agent_holds", stats.holds_live as f64),
         (
             "tollgate_agent_batches_waiting",
             stats.batches_waiting as f64,
@@ -152,6 +176,6 @@ mod tests {
         assert_eq!(kept["tollgate_agent_hits_accepted_total"], 7.0);
         assert_eq!(kept["tollgate_agent_gaps_total"], 2.0);
         assert_eq!(kept["tollgate_agent_blind_seconds"], 1.5);
-        assert_eq!(kept.len(), 24);
+        assert_eq!(kept.len(), 33);
     }
 }

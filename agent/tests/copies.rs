@@ -242,8 +242,9 @@ fn copies_go_from_hand_to_hand_by_an_id() {
         panic!("not seized");
     };
     assert_eq!((taken.copies(), held(&kit)), (2, vec![1, 2]));
+    assert_eq!(sandbox.held("acme"), 3);
     drop(taken);
-    assert_eq!(held(&kit), [1]);
+    assert_eq!((held(&kit), sandbox.held("acme")), (vec![1], 1));
     let mut again = pin!(sandbox.seize(id));
     assert!(poll(again.as_mut()).is_pending());
     let number = kit.held()[1].number;

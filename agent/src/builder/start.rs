@@ -27,8 +27,9 @@ use crate::timer::Timer;
 /// Parcels between flusher and network thread: some for each partition.
 const PARCELS_MAX: usize = 1_024;
 
-/// Batches of words about holds between the two. The network thread takes one at each turn.
-const WORDS_MAX: usize = 64;
+/// Batches of words about holds between the two: each may be as long as the desk is full, and while
+/// they wait the desk fills up to its bound.
+const WORDS_MAX: usize = 2;
 
 impl AgentBuilder {
     /// Builds the agent, and starts its threads. Connects in the background: an agent without anybody

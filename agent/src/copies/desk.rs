@@ -12,7 +12,7 @@
 //! so a release is told before any hold that was taken after it, on whatever thread. Without that a
 //! domain at its limit would now and then be told to have too much.
 //!
-//! What stays true: holds and pairs are bounded; at the bound copies are granted, unrecorded, and
+//! What stays true: holds, pairs and words are bounded; at the bound copies are granted, unrecorded, and
 //! counted. What is given back of a recorded hold is always recorded, which the copies held bound.
 
 use std::collections::HashMap;
@@ -28,6 +28,10 @@ use crate::resource::{NO_RESOURCE, Resource, ResourceId};
 
 /// Locks. With as many threads as a machine has cores two seldom meet.
 const SHARDS: usize = 64;
+
+/// Words of one shard that may wait for the flusher, beside those that give back what is on record: some
+/// milliseconds of as many calls as one core can make.
+const WORDS_MAX: usize = 8_192;
 
 /// Holds that one agent may have on record, unless its builder says otherwise.
 pub(crate) const HOLDS_MAX: usize = 1 << 18;
@@ -140,7 +144,8 @@ impl Desk {
             ticket.summed = true;
             Arc::clone(&pair.domain)
         });
-        let recorded = domain.filter(|_| self.has_room() && !table.closed);
+        let has_room = self.has_room() && table.words.len() < WORDS_MAX && !table.closed;
+        let recorded = domain.filter(|_| has_room);
         let Some(domain) = recorded.filter(|_| resource.id != NO_RESOURCE) else {
             drop(table);
             self.unrecorded.fetch_add(1, Ordering::Relaxed);
@@ -163,7 +168,8 @@ impl Desk {
     ) -> Option<Ticket> {
         let shard = self.shard(fingerprint)?;
         let mut table = shard.lock();
-        if !self.has_room() || table.closed || resource.id == NO_RESOURCE {
+        let has_room = self.has_room() && table.words.len() < WORDS_MAX && !table.closed;
+        if !has_room || resource.id == NO_RESOURCE {
             return None;
         }
         self.live.fetch_add(1, Ordering::Relaxed);
@@ -178,9 +184,10 @@ impl Desk {
         })
     }
 
-    /// Copies that were granted to a hold that was begun are in use from now on. A seized hold is
-    /// summed nowhere: its shard is not that of its pair.
+    /// Copies that were granted to a hold that was begun are in use from now on; whose they are may only
+    /// be known now.
     pub(crate) fn sum(&self, resource: &Resource, ticket: &mut Ticket, domain: &str, copies: u32) {
+        ticket.fingerprint = resource.fingerprint(domain);
         let Some(shard) = self.shard(ticket.fingerprint) else {
             return;
         };

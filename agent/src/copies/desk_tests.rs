@@ -166,6 +166,22 @@ fn beyond_the_bound_holds_are_granted_and_counted_and_recorded_ones_always_end()
 }
 
 #[test]
+fn while_nobody_sweeps_words_are_bounded_and_releases_are_kept() {
+    let bench = Bench::new(HOLDS_MAX);
+    let held = bench.take("acme", 1, None).expect("on record");
+    for _ in 0..WORDS_MAX {
+        let ticket = bench.take("acme", 1, None).expect("granted");
+        bench.give(ticket, 1, true);
+    }
+    assert!(0 < bench.desk.unrecorded());
+    bench.give(held, 1, true);
+    let words = bench.sweep();
+    assert_eq!(words.last(), Some(&(held.number, "release")));
+    assert!(words.len() <= WORDS_MAX + 2, "{}", words.len());
+    assert_ne!(bench.take("acme", 1, None).expect("granted").number, 0);
+}
+
+#[test]
 fn pairs_that_are_idle_make_room_for_others() {
     let bench = Bench::new(SHARDS);
     for n in 0..10_000 {

@@ -230,15 +230,13 @@ impl Pending {
     }
 
     /// Its copies are granted.
-    pub(super) fn granted(mut self, domain: &str, copies: u32, sums: bool) -> Hold {
+    pub(super) fn granted(mut self, domain: &str, copies: u32) -> Hold {
         self.over = true;
         let inner = Arc::clone(&self.inner);
-        if sums {
-            inner
-                .shared
-                .desk
-                .sum(&inner.resource, &mut self.ticket, domain, copies);
-        }
+        inner
+            .shared
+            .desk
+            .sum(&inner.resource, &mut self.ticket, domain, copies);
         Hold::new(inner, self.ticket, copies, true)
     }
 }

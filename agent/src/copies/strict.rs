@@ -78,7 +78,7 @@ impl Copies {
             let pending = Pending::new(Arc::clone(&self.inner), ticket);
             match self.verdict(verdict, until).await {
                 Some(Answer::Granted { domain, copies }) => {
-                    return Ok(pending.granted(&domain, copies, true));
+                    return Ok(pending.granted(&domain, copies));
                 }
                 Some(Answer::Full(_)) if self.lets_all_through() => {
                     Counters::add(&shared.counters.kill_switch_grants, 1);
@@ -168,7 +168,7 @@ impl Copies {
             let pending = Pending::new(Arc::clone(&self.inner), ticket.ok_or(SeizeError::NoRoom)?);
             match self.verdict(verdict, until).await {
                 Some(Answer::Granted { domain, copies }) => {
-                    return Ok(pending.granted(&domain, copies, false));
+                    return Ok(pending.granted(&domain, copies));
                 }
                 Some(Answer::Full(_) | Answer::Refused(Why::UnknownTransfer)) => {
                     return Err(SeizeError::Unknown);

@@ -61,11 +61,13 @@ pub(crate) fn run(
         let events = drain.drain(&shared.recorder, |event| packer.take(&event, now));
         packer.set_partitions(shared.log_partitions.load(Ordering::Relaxed), now);
         // While words wait to be taken, more wait where they were said, where holds bound them.
-        if told.is_empty() {
+        let mut all_told = tell(&mut told, words);
+        let mut said = 0;
+        if all_told {
             shared.desk.sweep(&mut told);
+            said = told.len();
+            all_told = tell(&mut told, words);
         }
-        let said = told.len();
-        let all_told = tell(&mut told, words);
         let all_gone = hand_over(&mut packer, parcels, now, last) && all_told;
         count_dropped(&mut packer, shared);
         if ending.now.load(Ordering::Acquire) || (last && all_gone) {

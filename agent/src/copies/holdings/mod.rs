@@ -71,6 +71,8 @@ pub(crate) struct Keeper {
     partitions: u32,
     held: BTreeMap<ResourceId, Held>,
     lanes: BTreeMap<u32, Lane>,
+    /// The epoch is over: nothing is said any more.
+    ended: bool,
 }
 
 /// One partition.
@@ -100,6 +102,7 @@ impl Keeper {
             partitions: 0,
             held: BTreeMap::new(),
             lanes: BTreeMap::new(),
+            ended: false,
         }
     }
 
@@ -244,14 +247,14 @@ impl Keeper {
     }
 
     fn queue(&mut self, partition: u32, operation: Operation, now: Mono) {
-        let every = self.beat_every(partition);
         let lane = self.lanes.entry(partition).or_default();
         if OPERATIONS_MAX <= lane.operations.len() {
             return self.overflow(partition, operation, now);
         }
         lane.operations.push_back(operation);
         if lane.beat_at.is_none() {
-            lane.beat_at = Some(now.plus(every));
+            let at = now.plus(self.beat_every(partition));
+            self.lanes.entry(partition).or_default().beat_at = Some(at);
         }
     }
 
@@ -318,7 +321,7 @@ impl Keeper {
 
     /// What is to be sent now, given how many of this keeper's records are under way in a partition.
     pub(crate) fn next(&mut self, now: Mono, under_way: impl Fn(u32) -> usize) -> Vec<Cargo> {
-        if self.partitions == 0 {
+        if self.partitions == 0 || self.ended {
             return Vec::new();
         }
         let mut cargoes = Vec::new();
@@ -403,6 +406,7 @@ impl Keeper {
         }
         self.held.clear();
         self.lanes.clear();
+        self.ended = true;
         self.tell_live();
         cargoes
     }
