@@ -2,7 +2,7 @@
 //!
 //! A new benchmark is a file under `benches` and a line here. The order is that of the report.
 
-use crate::benches::{engine, hit, holds, overshoot, pairs, propagation};
+use crate::benches::{copies, engine, hit, holds, overshoot, pairs, propagation};
 use crate::harness::Bench;
 
 /// Every benchmark, in the order of the report.
@@ -26,6 +26,11 @@ pub const BENCHES: &[Bench] = &[
         name: "hit",
         about: "what a call costs, let through and refused; with the log stalled and gone",
         run: hit::run,
+    },
+    Bench {
+        name: "copies",
+        about: "what it costs to take a copy and give it back, beside a semaphore",
+        run: copies::run,
     },
     Bench {
         name: "propagation",

@@ -1,5 +1,6 @@
 //! The benchmarks, one file each. None knows another.
 
+pub mod copies;
 pub mod engine;
 pub mod hit;
 pub mod holds;
