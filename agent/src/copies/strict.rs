@@ -28,6 +28,10 @@ use crate::stats::Counters;
 /// How long a seize waits at most, unless it is told otherwise.
 const SEIZE_WITHIN: Duration = Duration::from_secs(10);
 
+/// How soon an id that nobody knows is asked for again: it may have come faster than its transfer, whose
+/// agent sends it through the log. Some hundred milliseconds in all.
+const UNKNOWN_AGAIN_MS: [u64; 6] = [5, 10, 20, 40, 80, 160];
+
 impl Copies {
     /// Takes `copies` for `domain` once the aggregators have granted them, within `deadline`: for
     /// resources that are strict, and of which too much may never be in use.
@@ -135,7 +139,8 @@ impl Copies {
 
     /// Takes over what was staged under an id by [`Hold::transfer`], in this process or another, and
     /// waits for the verdict, ten seconds at most: the hold's copies count all the while, for the
-    /// domain that they were taken for.
+    /// domain that they were taken for. An id that is not known is asked for again for some hundred
+    /// milliseconds, since it may have come faster than its transfer.
     ///
     /// # Errors
     ///
@@ -159,6 +164,7 @@ impl Copies {
             return Err(SeizeError::NotCopies);
         }
         let until = shared.clock.read().plus(Span::from_std(max_wait));
+        let mut again = UNKNOWN_AGAIN_MS.iter();
         loop {
             let (answer, verdict) = oneshot::channel();
             let at = shared.clock.cached_wall();
@@ -171,7 +177,16 @@ impl Copies {
                     return Ok(pending.granted(&domain, copies));
                 }
                 Some(Answer::Full(_) | Answer::Refused(Why::UnknownTransfer)) => {
-                    return Err(SeizeError::Unknown);
+                    drop(pending);
+                    let pause = again.next().map(|millis| Span::from_millis(*millis));
+                    let left = until.since(shared.clock.read());
+                    let Some(pause) = pause.filter(|pause| *pause <= left) else {
+                        return Err(SeizeError::Unknown);
+                    };
+                    let wake = shared.clock.read().plus(pause);
+                    while shared.clock.read() < wake && !shared.has_ended() {
+                        shared.timer.sleep(wake.since(shared.clock.read())).await;
+                    }
                 }
                 Some(Answer::Refused(why)) => return Err(SeizeError::Refused(why)),
                 Some(Answer::Lost) => {}
