@@ -67,7 +67,10 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
         });
         peer.push(cost.wall_ns);
     }
-    ensure!(refused == 0, "{refused} copies were refused that nobody holds");
+    ensure!(
+        refused == 0,
+        "{refused} copies were refused that nobody holds"
+    );
     let made = (ROUNDS * BLOCKS * BLOCK_CALLS) as u64;
     if let Some(figure) = Figure::of_rounds("reserve and drop, 1k pairs: p50", "ns", &ours) {
         session.add(
