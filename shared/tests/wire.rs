@@ -12,7 +12,9 @@ use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::frame::{Evidence, Frame, Told};
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
-use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal, Snapshot, TopicSnapshot};
+use tollgate_shared::wire::link::{
+    FromAgent, FromAggregator, Member, Refusal, Snapshot, TopicSnapshot,
+};
 use tollgate_shared::wire::public::{
     BlindPolicy, Kind, OnExcess, Public, PublicCopies, PublicGroup, PublicTier, Reserving,
 };
@@ -386,6 +388,7 @@ proptest! {
             FromAggregator::Welcome {
                 nonce, instance: epoch, partitions: partition,
                 feeds: resources.iter().map(|r| r.as_str().into()).collect(), clock: Span::from_micros(nonce),
+                members: resources.iter().map(|r| Member { instance: epoch, address: r.as_str().into() }).collect(),
             },
             FromAggregator::Appended { id: nonce, partition, offset: nonce },
             FromAggregator::Refused { id: nonce, reason, text: who.as_str().into() },

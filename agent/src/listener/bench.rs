@@ -109,6 +109,7 @@ impl Bench {
             partitions: PARTITIONS,
             feeds: vec!["tcp://feed:1".into()],
             clock: self.clock(),
+            members: Vec::new(),
         };
         self.listener.link_said(peer, welcome, self.now);
     }

@@ -33,7 +33,7 @@ use bytes::Bytes;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Topic;
-use tollgate_shared::wire::link::FromAgent;
+use tollgate_shared::wire::link::{FromAgent, Member};
 use tollgate_shared::wire::verdict::Verdict;
 
 use crate::clock::{Clock, Mono};
@@ -79,6 +79,8 @@ pub(crate) enum Act {
         addresses: Vec<Box<str>>,
         topics: Vec<(ResourceId, Topic)>,
     },
+    /// Follow another aggregator of the fleet, at this address, if that is not done already.
+    Meet { address: Box<str> },
     /// Subscribe to one topic more.
     Subscribe {
         peer: usize,
@@ -135,6 +137,21 @@ impl Listener {
             refreshed: HashMap::new(),
             writer: Writer::new(),
             acts: Vec::new(),
+        }
+    }
+
+    /// Takes another aggregator, which has not been heard.
+    pub(crate) fn add_peer(&mut self) {
+        self.peers.push(Peer::new());
+    }
+
+    /// Hears of the others of a fleet: those that do not answer here already are to be followed too.
+    pub(super) fn meet(&mut self, members: Vec<Member>) {
+        for Member { instance, address } in members {
+            let known = |peer: &Peer| peer.instance == Some(instance);
+            if !self.peers.iter().any(known) {
+                self.acts.push(Act::Meet { address });
+            }
         }
     }
 

@@ -25,7 +25,9 @@ impl Listener {
                 partitions,
                 feeds,
                 clock,
+                members,
             } => {
+                self.meet(members);
                 self.welcomed(index, nonce, instance, partitions, feeds, clock, now);
             }
             FromAggregator::Snapshot(snapshot) => self.take_part(index, snapshot, now),

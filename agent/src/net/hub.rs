@@ -33,6 +33,10 @@ pub(crate) const EVENTS_MAX: usize = 4_096;
 /// clears up, and looks after silences of hundreds of milliseconds.
 const TICK: Duration = Duration::from_millis(20);
 
+/// Aggregators that one agent follows. A fleet has fewer; an agent that has met so many, because they
+/// came and went under ever new addresses, meets no more, and says so.
+const PEERS_MAX: usize = 1_024;
+
 /// What the agent's owner wants.
 #[derive(Debug)]
 pub(crate) enum Order {
@@ -60,6 +64,10 @@ pub(crate) struct Hub {
     listener: Listener,
     courier: Courier,
     keeper: Keeper,
+    /// Of those below, in their order.
+    addresses: Vec<Box<str>>,
+    /// For sockets that are made later; the others have their own.
+    events: mpsc::WeakSender<Event>,
     links: Vec<Link>,
     feeds: Vec<Feed>,
     carrier: Carrier,
@@ -93,6 +101,11 @@ impl Hub {
             shared,
             courier,
             keeper,
+            addresses: aggregators
+                .iter()
+                .map(|address| address.as_str().into())
+                .collect(),
+            events: events.downgrade(),
             links: endpoints
                 .map(|(peer, endpoint)| Link::start(peer, endpoint, events.clone()))
                 .collect(),
@@ -305,6 +318,7 @@ impl Hub {
                     self.listener.feed_busy(peer);
                 }
             }
+            Act::Meet { address } => self.meet(address),
             Act::Subscribe {
                 peer,
                 resource,
@@ -319,6 +333,29 @@ impl Hub {
                 }
             }
         }
+    }
+
+    /// Follows another aggregator that one of them told of.
+    fn meet(&mut self, address: Box<str>) {
+        if self.addresses.contains(&address) {
+            return;
+        }
+        if PEERS_MAX <= self.links.len() {
+            tracing::warn!(%address, "an aggregator is not followed: too many have been met");
+            return;
+        }
+        // Without one, the last of the sockets' tasks has ended.
+        let Some(events) = self.events.upgrade() else {
+            return;
+        };
+        tracing::debug!(%address, "meets another aggregator of the fleet");
+        let peer = self.links.len();
+        let endpoint = format!("tcp://{address}");
+        self.links.push(Link::start(peer, endpoint, events.clone()));
+        self.feeds
+            .push(Feed::start(peer, self.listener.topic(), events));
+        self.listener.add_peer();
+        self.addresses.push(address);
     }
 
     fn carry_no_more(&mut self, peer: usize) {

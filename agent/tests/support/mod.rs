@@ -486,6 +486,7 @@ impl Served {
                 partitions: PARTITIONS,
                 feeds: vec![format!("tcp://{}", self.feed).into()],
                 clock: Span::from_std(self.began.elapsed()),
+                members: Vec::new(),
             }),
             FromAgent::Ask { nonce, resources } => {
                 state.asks += 1;

@@ -20,6 +20,7 @@ impl Core {
                     partitions: self.settings.partitions,
                     feeds: self.settings.feeds.clone(),
                     clock: now.clock,
+                    members: self.members.clone(),
                 };
                 self.answer(peer, &welcome);
             }

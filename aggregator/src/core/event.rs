@@ -5,6 +5,7 @@
 
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::Topic;
+use tollgate_shared::wire::link::Member;
 
 use super::assignment::{Known, Restored};
 use super::snapshots::Moment;
@@ -48,6 +49,8 @@ pub enum Event {
         /// Which of the two.
         saved: bool,
     },
+    /// These others belong to this process's fleet.
+    Members(Vec<Member>),
     /// This process is to rule these partitions. Only for one made by [`super::Core::shared`].
     Assigned(Vec<u32>),
     /// Another rules these partitions from now on.

@@ -35,6 +35,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Span;
+use tollgate_shared::wire::link::Member;
 use tollgate_shared::wire::record::OwnersPen;
 
 use crate::log::{AppendError, LogEvent, Stream, Ticket};
@@ -124,6 +125,8 @@ pub struct Core {
     shared: bool,
     /// Whether partitions were shared out to this process yet, be it none.
     joined: bool,
+    /// The others of the fleet.
+    members: Vec<Member>,
     /// How many times restoring a partition began.
     attempts: u64,
     counters: Counters,
@@ -165,6 +168,7 @@ impl Core {
             started: false,
             shared: false,
             joined: false,
+            members: Vec::new(),
             attempts: 0,
             counters: Counters::default(),
             effects: Vec::new(),
@@ -195,6 +199,7 @@ impl Core {
             Event::Query { id, query } => self.answer_query(now, id, query),
             Event::LimitsFile(file) => self.limits_file_read(now, file),
             Event::SnapshotSaved { partition, saved } => self.snapshot_saved(partition, saved),
+            Event::Members(members) => self.members = members,
             Event::Assigned(partitions) => self.assigned(&partitions),
             Event::Revoked(partitions) => self.revoked(now, &partitions),
             Event::Restored {

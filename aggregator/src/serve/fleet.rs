@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! group  ── Assigned, Revoked ──────────────────────────> core
+//! members topic ── the others, for agents ──────────────> core
 //! core   ── SaveSnapshot ──> writer's thread ── saved ──> core, and a commit to the group
 //!        ── Restore ───────> reader's thread ── Restored ──> core
 //! ```
@@ -11,12 +12,15 @@
 //! is passed over is said with its reason; while Kafka does not answer, it is tried again, because a
 //! partition ruled from too little would say less than is known.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tollgate_engine::engine::SnapshotFault;
 use tollgate_engine::limits::RULES;
+use tollgate_shared::wire::link::Member as Other;
 
 use crate::cli::exit::{Exit, Failure};
 use crate::core::assignment::{Known, Restored};
@@ -24,8 +28,8 @@ use crate::core::event::Event;
 use crate::core::ruler::Ruler;
 use crate::core::snapshots::Moment;
 use crate::log::kafka::{
-    Commits, GroupEvent, KafkaConfig, Member, StateError, StateReader, StateTopic, StateWriter,
-    Written,
+    Commits, GroupEvent, KafkaConfig, Member, MemberRecord, Registry, StateError, StateReader,
+    StateTopic, StateWriter, Written,
 };
 
 /// How long before restoring is tried again while Kafka does not answer.
@@ -49,6 +53,7 @@ struct Restore {
 /// This process's place in the fleet.
 pub struct Fleet {
     member: Member,
+    registry: Registry,
     saves: Sender<Save>,
     restores: Sender<Restore>,
 }
@@ -64,6 +69,17 @@ pub struct Place {
     pub keep_hourly: u64,
 }
 
+/// Who and where this aggregator is, as the others and agents are told.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The core's instance.
+    pub instance: u128,
+    /// The address for agents, as `host:port`.
+    pub agents: String,
+    /// The address for HTTP, as `host:port`.
+    pub http: String,
+}
+
 impl Fleet {
     /// Joins the fleet; what happens comes as events, and by `faults` what ends the process.
     ///
@@ -72,6 +88,7 @@ impl Fleet {
     /// Where a property is wrong, or no thread can be had.
     pub fn join(
         place: Place,
+        found: Found,
         events: mpsc::Sender<Event>,
         faults: mpsc::Sender<Failure>,
     ) -> Result<Self, Failure> {
@@ -79,13 +96,23 @@ impl Fleet {
         let state = StateTopic::new(kafka.clone(), RULES);
         let (saves, saving) = channel();
         let (restores, restoring) = channel();
+        let registry = register(&place, found, events.clone())?;
+        let rules = registry.rules();
+        let ours = Mutex::new(BTreeSet::new());
         let to_core = events.clone();
         let member = Member::join(
             kafka.clone(),
             Box::new(move |said| {
+                let mut ours = ours.lock().unwrap_or_else(PoisonError::into_inner);
                 let event = match said {
-                    GroupEvent::Assigned(partitions) => Event::Assigned(partitions),
-                    GroupEvent::Revoked(partitions) => Event::Revoked(partitions),
+                    GroupEvent::Assigned(partitions) => {
+                        ours.extend(partitions.iter().copied());
+                        Event::Assigned(partitions)
+                    }
+                    GroupEvent::Revoked(partitions) => {
+                        ours.retain(|partition| !partitions.contains(partition));
+                        Event::Revoked(partitions)
+                    }
                     GroupEvent::Fenced(text) => {
                         let exit = Exit::Config;
                         // Whoever is gone does not hear of it.
@@ -93,6 +120,7 @@ impl Fleet {
                         return;
                     }
                 };
+                rules.tell(ours.iter().copied().collect());
                 let _ = to_core.blocking_send(event);
             }),
         )?;
@@ -109,6 +137,7 @@ impl Fleet {
         })?;
         Ok(Self {
             member,
+            registry,
             saves,
             restores,
         })
@@ -135,8 +164,36 @@ impl Fleet {
 
     /// Leaves, so that others take over at once.
     pub fn leave(&self) {
+        self.registry.leave(LEAVE_WITHIN / 2);
         self.member.leave(LEAVE_WITHIN);
     }
+}
+
+/// States this aggregator in the `members` topic, and tells the core of the others.
+fn register(place: &Place, found: Found, events: mpsc::Sender<Event>) -> Result<Registry, Failure> {
+    let me = MemberRecord {
+        instance: found.instance,
+        group: place.kafka.group.as_str().into(),
+        agents: found.agents.into(),
+        http: found.http.into(),
+        partitions: Vec::new(),
+    };
+    let heard = move |others: Vec<(Box<str>, MemberRecord)>| {
+        for (name, member) in &others {
+            let MemberRecord {
+                agents, partitions, ..
+            } = member;
+            tracing::debug!(%name, %agents, ?partitions, "a member of the fleet");
+        }
+        let members = others.into_iter().map(|(_, member)| Other {
+            instance: member.instance,
+            address: member.agents,
+        });
+        // Whoever is gone does not hear of it.
+        let _ = events.blocking_send(Event::Members(members.collect()));
+    };
+    let registry = Registry::join(place.kafka.clone(), &place.name, me, Box::new(heard))?;
+    Ok(registry)
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {

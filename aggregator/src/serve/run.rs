@@ -1,5 +1,7 @@
 //! The one loop: events in, effects out.
 
+#[cfg(feature = "kafka")]
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::aside::AsideDir;
 #[cfg(feature = "kafka")]
-use super::fleet::Fleet;
+use super::fleet::{Fleet, Found};
 use super::signals::{Asked, Signals};
 use super::snapshots::Saver;
 use super::{Bound, Listeners};
@@ -169,9 +171,16 @@ async fn start(
         LogKind::Kafka => {
             let bug = || Failure::Bug("no place in the fleet".to_owned());
             let (place, faults) = opened.place.ok_or_else(bug)?;
-            keeper = Keeper::Fleet(Fleet::join(place, events, faults)?);
-            aside = "tollgate-aside".into();
             (core, effects) = Core::shared(settings);
+            let advertised =
+                |address: SocketAddr| format!("{}:{}", config.listen.advertise, address.port());
+            let found = Found {
+                instance: core.instance(),
+                agents: advertised(bound.agents),
+                http: advertised(bound.http),
+            };
+            keeper = Keeper::Fleet(Fleet::join(place, found, events, faults)?);
+            aside = "tollgate-aside".into();
         }
         #[cfg(not(feature = "kafka"))]
         LogKind::Kafka => return Err(Failure::Bug("built without kafka".to_owned())),

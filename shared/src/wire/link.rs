@@ -4,7 +4,8 @@
 //! agent        hello 1    [nonce, agent, epoch (16 bytes)]
 //!              append 2   [id, partition, record]
 //!              ask 3      [nonce, [resource, ...]]
-//! aggregator   welcome 65 [nonce, instance (16 bytes), partitions, [feed address, ...], clock (us)]
+//! aggregator   welcome 65 [nonce, instance (16 bytes), partitions, [feed address, ...], clock (us),
+//!                          [[instance (16 bytes), address for agents], ...]]
 //!              appended 66 [id, partition, offset]
 //!              refused 67 [id, reason, text]
 //!              snapshot 68 [nonce, part, more, instance, clock (us), [evidence, ...], control sequence, [topic, ...]]
@@ -78,6 +79,8 @@ pub enum FromAggregator {
         feeds: Vec<Box<str>>,
         /// The aggregator's monotonic clock.
         clock: Span,
+        /// The others of its fleet, who rule other partitions, or the same.
+        members: Vec<Member>,
     },
     /// The log has the record.
     Appended {
@@ -99,6 +102,25 @@ pub enum FromAggregator {
     },
     /// To an ask.
     Snapshot(Snapshot),
+}
+
+/// Another aggregator of a fleet, and where agents find it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Drawn at random when it started.
+    pub instance: u128,
+    /// Its address for agents, as `host:port`.
+    pub address: Box<str>,
+}
+
+impl Member {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.fixed_array("member", 2, "2")?;
+        Ok(Self {
+            instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
+            address: reader.text("address", 1, NAME_BYTES_MAX)?.into(),
+        })
+    }
 }
 
 /// Why an append was refused.
@@ -233,7 +255,7 @@ impl FromAggregator {
         let before = reader;
         let message = match reader.byte("kind")? {
             65 => {
-                reader.fixed_array("welcome", 5, "5")?;
+                reader.fixed_array("welcome", 6, "6")?;
                 Self::Welcome {
                     nonce: reader.u64("nonce")?,
                     instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
@@ -242,6 +264,7 @@ impl FromAggregator {
                         Ok(r.text("feed", 1, NAME_BYTES_MAX)?.into())
                     })?,
                     clock: Span::from_micros(reader.u64("clock")?),
+                    members: read_list(&mut reader, "members", Member::read)?,
                 }
             }
             66 => {
@@ -283,9 +306,10 @@ impl FromAggregator {
                 partitions,
                 feeds,
                 clock,
+                members,
             } => {
                 writer.begin(65);
-                writer.array(5);
+                writer.array(6);
                 writer.u64(*nonce);
                 writer.bytes(&instance.to_be_bytes());
                 writer.u64(u64::from(*partitions));
@@ -294,6 +318,12 @@ impl FromAggregator {
                     writer.text(feed);
                 }
                 writer.u64(clock.as_micros());
+                writer.array(members.len());
+                for member in members {
+                    writer.array(2);
+                    writer.bytes(&member.instance.to_be_bytes());
+                    writer.text(&member.address);
+                }
             }
             Self::Appended {
                 id,

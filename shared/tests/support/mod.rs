@@ -10,7 +10,9 @@ use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::frame::{Evidence, Frame, Told};
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
-use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal, Snapshot, TopicSnapshot};
+use tollgate_shared::wire::link::{
+    FromAgent, FromAggregator, Member, Refusal, Snapshot, TopicSnapshot,
+};
 use tollgate_shared::wire::public::{BlindPolicy, Kind, Public, PublicTier};
 use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick};
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
@@ -366,6 +368,10 @@ fn welcome(writer: &mut Writer) {
         partitions: 16,
         feeds: vec!["tcp://127.0.0.1:7402".into()],
         clock: Span::from_millis(77),
+        members: vec![Member {
+            instance: 10,
+            address: "127.0.0.1:7411".into(),
+        }],
     }
     .encode(writer);
 }

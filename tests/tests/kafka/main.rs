@@ -10,6 +10,7 @@ use tollgate_tests::{kafka, trials};
 mod broker;
 mod demo;
 mod fleet;
+mod followed;
 mod kills;
 mod log;
 mod state;
@@ -18,6 +19,7 @@ mod topics;
 use broker::{a_broker_is_gone_once_dropped, records_are_stamped_and_found_by_their_append_time};
 use demo::the_demonstration_runs_on_a_real_kafka;
 use fleet::partitions_move_when_an_aggregator_comes_and_when_it_goes;
+use followed::an_agent_that_knows_one_aggregator_finds_all_and_follows_them;
 use kills::whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin;
 use log::{
     a_broker_that_goes_and_comes_back_is_told_once, kafka_keeps_every_promise_of_a_log,
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         a_broker_that_goes_and_comes_back_is_told_once,
         snapshots_are_read_whole_or_passed_over,
         partitions_move_when_an_aggregator_comes_and_when_it_goes,
+        an_agent_that_knows_one_aggregator_finds_all_and_follows_them,
         whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin,
         the_command_makes_topics_and_says_what_differs,
         the_demonstration_runs_on_a_real_kafka,

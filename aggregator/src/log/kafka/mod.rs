@@ -23,6 +23,7 @@
 
 mod consumer;
 mod member;
+mod members;
 mod producer;
 mod properties;
 pub mod reader;
@@ -38,6 +39,7 @@ use tokio::sync::mpsc;
 
 use super::{AppendError, Log, LogEvent, Stream, Ticket};
 pub use member::{Commits, GroupEvent, Member, Sink};
+pub use members::{Heard, MemberRecord, Registry, Rules};
 pub use state::{Candidate, StateError, StateReader, StateTopic, StateWriter, Written};
 pub use topics::{Expected, Missing, Setting, Topic, TopicReport, Weight};
 

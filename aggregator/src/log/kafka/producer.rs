@@ -33,6 +33,13 @@ impl ClientContext for Quiet {
     }
 }
 
+/// Nobody waits for answers.
+impl ProducerContext for Quiet {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
+}
+
 /// One line of the library. What matters of it is said by `Down` and by answers; the rest is for those
 /// who look closely.
 pub(super) fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {

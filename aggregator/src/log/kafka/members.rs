@@ -1,0 +1,335 @@
+//! The `members` topic: which aggregators there are, what they rule, and where they are found.
+//!
+//! ```text
+//! key     name
+//! value   1 [instance (16 bytes), group, address for agents, address for HTTP, [partition, ...]]
+//! ```
+//!
+//! Each states itself every [`STATE_EVERY`] and when it is given other partitions, and takes itself out
+//! when it leaves. One that was killed is passed over once it has been silent for [`SILENCE_MAX`] of the
+//! topic's own time, so that nobody's clock matters. Knows nothing of agents. What stays true: the list
+//! is told again whenever it changes, and never contains oneself.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use rdkafka::{Offset, TopicPartitionList};
+use tollgate_shared::names::NAME_BYTES_MAX;
+use tollgate_shared::wire::{DecodeError, Fault, Reader, Writer};
+
+use super::consumer::{self, Logging};
+use super::topics::{self, Topic};
+use super::{KafkaConfig, KafkaFault, producer, properties};
+
+/// How often a member states itself.
+const STATE_EVERY: Duration = Duration::from_secs(2);
+
+/// After so long without a word a member is passed over: four of its statements.
+const SILENCE_MAX: Duration = Duration::from_secs(8);
+
+/// How long the thread waits for statements before it looks at its own.
+const POLL: Duration = Duration::from_millis(100);
+
+/// How long it waits before it asks again for topics that are not there yet.
+const RETRY_EVERY: Duration = Duration::from_millis(200);
+
+/// The number of a statement's kind.
+const KIND: u8 = 1;
+
+/// One aggregator of a fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberRecord {
+    /// Drawn at random when it started.
+    pub instance: u128,
+    /// The group that it belongs to.
+    pub group: Box<str>,
+    /// Its address for agents, as `host:port`.
+    pub agents: Box<str>,
+    /// Its address for HTTP, as `host:port`.
+    pub http: Box<str>,
+    /// The partitions that it rules.
+    pub partitions: Vec<u32>,
+}
+
+impl MemberRecord {
+    fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        writer.begin(KIND);
+        writer.array(5);
+        writer.bytes(&self.instance.to_be_bytes());
+        writer.text(&self.group);
+        writer.text(&self.agents);
+        writer.text(&self.http);
+        writer.array(self.partitions.len());
+        for partition in &self.partitions {
+            writer.u64(u64::from(*partition));
+        }
+        writer.as_slice().to_vec()
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::of_message(bytes)?;
+        let before = reader;
+        let found = reader.byte("kind")?;
+        if found != KIND {
+            return Err(before.error("kind", Fault::Kind { found }));
+        }
+        reader.fixed_array("member", 5, "5")?;
+        let mut member = Self {
+            instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
+            group: reader.text("group", 1, NAME_BYTES_MAX)?.into(),
+            agents: reader.text("agents", 1, NAME_BYTES_MAX)?.into(),
+            http: reader.text("http", 1, NAME_BYTES_MAX)?.into(),
+            partitions: Vec::new(),
+        };
+        for _ in 0..reader.array("partitions")? {
+            member.partitions.push(reader.u32("partition")?);
+        }
+        reader.end()?;
+        Ok(member)
+    }
+}
+
+/// What was heard, by name.
+#[derive(Debug, Default)]
+struct Book {
+    members: BTreeMap<Box<str>, (MemberRecord, u64)>,
+    /// The append time of the newest statement.
+    newest_ms: u64,
+}
+
+impl Book {
+    fn enter(&mut self, name: &str, member: Option<MemberRecord>, appended_ms: u64) {
+        self.newest_ms = self.newest_ms.max(appended_ms);
+        match member {
+            Some(member) => drop(self.members.insert(name.into(), (member, appended_ms))),
+            None => drop(self.members.remove(name)),
+        }
+    }
+
+    /// Those that are alive, but oneself, by name.
+    fn others(&self, instance: u128) -> Vec<(Box<str>, MemberRecord)> {
+        let since = self
+            .newest_ms
+            .saturating_sub(SILENCE_MAX.as_millis() as u64);
+        self.members
+            .iter()
+            .filter(|(_, (member, said_ms))| since <= *said_ms && member.instance != instance)
+            .map(|(name, (member, _))| (name.clone(), member.clone()))
+            .collect()
+    }
+}
+
+enum Command {
+    Rules(Vec<u32>),
+    Leave(Sender<()>),
+}
+
+/// One's own entry in the topic. It is taken out by [`Registry::leave`].
+pub struct Registry {
+    commands: Sender<Command>,
+}
+
+/// Says which partitions this member rules, from wherever that is learnt.
+#[derive(Clone)]
+pub struct Rules(Sender<Command>);
+
+impl Rules {
+    /// From now on it is these.
+    pub fn tell(&self, partitions: Vec<u32>) {
+        // Whoever has left rules nothing.
+        let _ = self.0.send(Command::Rules(partitions));
+    }
+}
+
+/// Takes the others whenever they change, by name. Called from the registry's thread; may wait.
+pub type Heard = Box<dyn Fn(Vec<(Box<str>, MemberRecord)>) + Send>;
+
+impl Registry {
+    /// Begins to state `me` under a name, and to follow the others, whether or not Kafka is there.
+    ///
+    /// # Errors
+    ///
+    /// Where a property is wrong.
+    pub fn join(
+        config: KafkaConfig,
+        name: &str,
+        me: MemberRecord,
+        heard: Heard,
+    ) -> Result<Self, KafkaFault> {
+        let (commands, inbox) = channel();
+        let thread = Thread {
+            topic: topics::name(&config, Topic::Members),
+            consumer: consumer::create(&config)?,
+            producer: properties::client(&config)?
+                .create_with_context(producer::Quiet)
+                .map_err(properties::fault_of)?,
+            config,
+            name: name.into(),
+            me,
+            inbox,
+            heard,
+        };
+        std::thread::Builder::new()
+            .name("kafka-members".to_owned())
+            .spawn(move || thread.run())
+            .map_err(|error| KafkaFault::Client {
+                why: error.to_string(),
+            })?;
+        Ok(Self { commands })
+    }
+
+    /// Tells it what this member rules.
+    pub fn rules(&self) -> Rules {
+        Rules(self.commands.clone())
+    }
+
+    /// Takes this member out, and waits for that a moment.
+    pub fn leave(&self, within: Duration) {
+        let (left, done) = channel();
+        if self.commands.send(Command::Leave(left)).is_ok() {
+            // Late is as good as never: the others pass it over when it is silent.
+            let _ = done.recv_timeout(within);
+        }
+    }
+}
+
+struct Thread {
+    config: KafkaConfig,
+    topic: String,
+    consumer: BaseConsumer<Logging>,
+    producer: BaseProducer<producer::Quiet>,
+    name: Box<str>,
+    me: MemberRecord,
+    inbox: Receiver<Command>,
+    heard: Heard,
+}
+
+impl Thread {
+    fn run(mut self) {
+        while topics::probe(&self.config, &self.consumer, Duration::from_secs(1)).is_err() {
+            match self.inbox.recv_timeout(RETRY_EVERY) {
+                Ok(Command::Rules(partitions)) => self.me.partitions = partitions,
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Command::Leave(_)) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+        if let Err(error) = self.follow() {
+            tracing::error!(%error, "other members cannot be followed");
+            return;
+        }
+        let (mut book, mut known) = (Book::default(), Vec::new());
+        let mut state_at = Instant::now();
+        loop {
+            if state_at <= Instant::now() {
+                self.state(Some(&self.me.encode()));
+                state_at = Instant::now() + STATE_EVERY;
+            }
+            match self.consumer.poll(POLL) {
+                Some(Ok(message)) => enter(&mut book, &message),
+                Some(Err(error)) => tracing::debug!(%error, "kafka members"),
+                None => {}
+            }
+            // Statements are few; what is answered late is told by the next one.
+            self.producer.poll(Duration::ZERO);
+            let others = book.others(self.me.instance);
+            if others != known {
+                known.clone_from(&others);
+                (self.heard)(others);
+            }
+            while let Ok(command) = self.inbox.try_recv() {
+                match command {
+                    Command::Rules(partitions) => {
+                        self.me.partitions = partitions;
+                        state_at = Instant::now();
+                    }
+                    Command::Leave(left) => {
+                        self.state(None);
+                        if let Err(error) = self.producer.flush(Duration::from_secs(1)) {
+                            tracing::debug!(%error, "leaves without a word");
+                        }
+                        drop(left);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn follow(&self) -> Result<(), KafkaError> {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(&self.topic, 0, Offset::Beginning)?;
+        self.consumer.assign(&list)
+    }
+
+    fn state(&self, value: Option<&[u8]>) {
+        let mut record: BaseRecord<'_, str, [u8]> =
+            BaseRecord::to(&self.topic).partition(0).key(&*self.name);
+        record.payload = value;
+        if let Err((error, _)) = self.producer.send(record) {
+            tracing::debug!(%error, "a statement is left out");
+        }
+    }
+}
+
+fn enter(book: &mut Book, message: &BorrowedMessage<'_>) {
+    let name = std::str::from_utf8(message.key().unwrap_or_default()).unwrap_or_default();
+    let appended = message.timestamp().to_millis().unwrap_or(0);
+    let member = match message.payload().map(MemberRecord::decode) {
+        None => None,
+        Some(Ok(member)) => Some(member),
+        Some(Err(error)) => {
+            tracing::warn!(name, %error, "a member is passed over");
+            None
+        }
+    };
+    book.enter(name, member, u64::try_from(appended).unwrap_or(0));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(instance: u128) -> MemberRecord {
+        MemberRecord {
+            instance,
+            group: "a".into(),
+            agents: "127.0.0.1:7401".into(),
+            http: "127.0.0.1:7400".into(),
+            partitions: vec![0, 7, 1_023],
+        }
+    }
+
+    #[test]
+    fn a_member_is_read_as_it_was_written_and_nothing_else_is_one() {
+        let whole = member(u128::MAX).encode();
+        assert_eq!(MemberRecord::decode(&whole), Ok(member(u128::MAX)));
+        for len in 0..whole.len() {
+            assert!(MemberRecord::decode(&whole[..len]).is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn the_silent_and_those_who_left_are_passed_over_and_oneself_never_listed() {
+        let names = |book: &Book| -> Vec<String> {
+            let others = book.others(9);
+            others.iter().map(|(name, _)| name.to_string()).collect()
+        };
+        let mut book = Book::default();
+        book.enter("me", Some(member(9)), 1_000);
+        book.enter("agg-1", Some(member(1)), 1_000);
+        book.enter("agg-2", Some(member(2)), 2_000);
+        assert_eq!(names(&book), ["agg-1", "agg-2"]);
+        book.enter("me", Some(member(9)), 9_500);
+        assert_eq!(names(&book), ["agg-2"], "agg-1 has been silent for 8.5 s");
+        book.enter("agg-2", None, 9_600);
+        assert!(names(&book).is_empty());
+        book.enter("agg-1", Some(member(3)), 9_700);
+        assert_eq!(names(&book), ["agg-1"], "it is back");
+    }
+}

@@ -1,0 +1,68 @@
+//! Agents of a fleet: who is told of one aggregator finds all, and follows partitions where they go.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use tollgate_agent::{Agent, Rate};
+use tollgate_shared::names::partition_of_pair;
+use tollgate_tests::kafka::LocalKafka;
+
+use crate::fleet::{Aggregator, PARTITIONS, WITHIN, await_whole, directory};
+
+/// How fast one domain hits: far above its limit, and far below what a loaded machine takes.
+const PACE: Duration = Duration::from_millis(5);
+
+/// One domain for each partition.
+fn domains(round: &str) -> Vec<String> {
+    let of = |partition| {
+        let mut names = (0..).map(|n| format!("{round}-{n}"));
+        names.find(|name| partition_of_pair("search", name, PARTITIONS) == partition)
+    };
+    (0..PARTITIONS).filter_map(of).collect()
+}
+
+/// Hits until the domains of all these partitions have been refused.
+fn await_refused(rate: &Rate, round: &str, partitions: &BTreeSet<u32>) -> Duration {
+    let domains = domains(round);
+    let mut waiting = partitions.clone();
+    let begun = Instant::now();
+    while !waiting.is_empty() {
+        assert!(
+            begun.elapsed() < WITHIN,
+            "{round}: nobody refuses {waiting:?}"
+        );
+        waiting.retain(|partition| rate.hit(&domains[*partition as usize]).is_ok());
+        std::thread::sleep(PACE);
+    }
+    begun.elapsed()
+}
+
+pub fn an_agent_that_knows_one_aggregator_finds_all_and_follows_them(kafka: &LocalKafka) {
+    let (dir, prefix) = (directory(), kafka.fresh_name("followed"));
+    let start = |name| Aggregator::start(dir.path(), kafka, &prefix, name, false);
+    let (first, second) = (start("agg-1"), start("agg-2"));
+    await_whole(&[&first, &second]);
+    let of_second: BTreeSet<u32> = second.rules().into_keys().collect();
+    assert_eq!(of_second.len(), 4);
+
+    let agent = Agent::builder()
+        .aggregator(first.agents.to_string())
+        .build()
+        .expect("good settings");
+    let rate = agent.rate("search");
+    let all: BTreeSet<u32> = (0..PARTITIONS).collect();
+    let took = await_refused(&rate, "first", &all);
+    println!("refused by both within {took:?}, though told of one alone");
+
+    // A third comes, then the one that the agent was told of goes for good.
+    let third = start("agg-3");
+    await_whole(&[&first, &second, &third]);
+    assert!(!third.rules().is_empty());
+    let ruled: BTreeSet<u32> = third.rules().into_keys().collect();
+    await_refused(&rate, "third", &ruled);
+    drop(first.kill());
+    let took = await_whole(&[&second, &third]);
+    println!("taken over in {took:?}");
+    await_refused(&rate, "left", &all);
+    assert_eq!(agent.stats().hits_dropped(), 0);
+}
