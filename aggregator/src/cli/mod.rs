@@ -13,6 +13,7 @@ pub mod explain;
 pub mod hit;
 pub mod holds;
 pub mod logs;
+pub mod limits;
 pub mod output;
 pub mod serve;
 pub mod simulate;
@@ -100,6 +101,8 @@ pub enum Command {
     Backtest(backtest::BacktestArgs),
     /// Lists who holds what, the oldest first
     Holds(holds::HoldsArgs),
+    /// Shows, compares and pushes limits
+    Limits(limits::LimitsArgs),
     /// Looks at Kafka's topics, and makes them
     Topics(topics::TopicsArgs),
     /// Prints completions for a shell
@@ -151,6 +154,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Simulate(args) => simulate::run(&global, &args),
         Command::Backtest(args) => backtest::run(&global, &args),
         Command::Holds(args) => holds::run(&global, &args),
+        Command::Limits(args) => limits::run(&global, &args),
         Command::Topics(args) => topics::run(&global, &args),
         Command::Completions { shell } => completions(&global, shell),
     };

@@ -13,7 +13,7 @@
 
 use tollgate_shared::time::Span;
 
-use super::Core;
+use super::{Core, Settings};
 use super::event::{Effect, Now};
 use super::limits_book::LimitsBook;
 use super::partition::{Partition, Stage, Ticks};
@@ -41,6 +41,17 @@ pub struct Known {
 }
 
 impl Core {
+    /// A core of a fleet: it rules the partitions that it is [assigned](super::event::Event::Assigned),
+    /// and none before.
+    pub fn shared(settings: Settings) -> (Self, Vec<Effect>) {
+        let (mut core, effects) = Self::new(settings);
+        core.shared = true;
+        for partition in &mut core.partitions {
+            partition.stage = Stage::Elsewhere;
+        }
+        (core, effects)
+    }
+
     /// Takes partitions that this process is to rule.
     pub(super) fn assigned(&mut self, partitions: &[u32]) {
         self.joined = true;

@@ -4,14 +4,13 @@
 //! in the log, and a version rules a partition from its pointer on.
 
 use tollgate_engine::limits::Limits;
-use tollgate_shared::names::NAME_BYTES_MAX;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::Writer;
-use tollgate_shared::wire::limits_chunk::{CHUNK_BYTES_MAX, LimitsChunk, REASON_BYTES_MAX};
+use tollgate_shared::wire::limits_chunk::LimitsChunk;
 use tollgate_shared::wire::record::{Pointer, kind};
 
 use super::event::{Effect, LimitsFile, Now};
 use super::limits_book::{Entered, LimitsBook, Version, Void, digest};
+use super::limits_push::Pushed;
 use super::partition::{Partition, Stage};
 use super::{Core, Purpose, draw_u128};
 use crate::log::{Delivered, Stream};
@@ -212,31 +211,15 @@ impl Core {
             return;
         };
         let id = draw_u128(&mut self.random);
-        let parts: Vec<&[u8]> = match file.text.len() {
-            0 => vec![&[]],
-            _ => file.text.as_bytes().chunks(CHUNK_BYTES_MAX).collect(),
+        let pushed = Pushed {
+            push: id,
+            text: &file.text,
+            expected: self.limits.book.latest_number(),
+            who: &self.settings.owner,
+            why: &format!("limits.file {}", file.name),
+            at: now.wall,
         };
-        let why = format!("limits.file {}", file.name);
-        let mut writer = Writer::new();
-        let records: Vec<Vec<u8>> = parts
-            .iter()
-            .enumerate()
-            .map(|(index, bytes)| {
-                let chunk = LimitsChunk {
-                    push: id,
-                    index: index as u32,
-                    count: parts.len() as u32,
-                    expected: self.limits.book.latest_number(),
-                    digest: file.digest,
-                    who: cut(&self.settings.owner, NAME_BYTES_MAX),
-                    why: cut(&why, REASON_BYTES_MAX),
-                    at: now.wall,
-                    bytes,
-                };
-                chunk.encode(&mut writer);
-                writer.as_slice().to_vec()
-            })
-            .collect();
+        let records = pushed.records();
         tracing::info!(file = file.name, chunks = records.len(), "pushing limits");
         self.counters.pushes += 1;
         self.limits.push = Some(id);
@@ -342,8 +325,4 @@ impl Core {
             self.follow(Stream::Hits, index, from);
         }
     }
-}
-
-fn cut(text: &str, bytes_max: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes_max)]
 }

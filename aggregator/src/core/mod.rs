@@ -15,6 +15,7 @@ pub mod assignment;
 pub mod counters;
 pub mod event;
 pub mod limits_book;
+pub mod limits_push;
 pub mod live;
 pub mod partition;
 pub mod ruler;
@@ -178,16 +179,6 @@ impl Core {
         core.begin_partitions(Span::ZERO);
         core.follow(Stream::Limits, 0, 0);
         let effects = std::mem::take(&mut core.effects);
-        (core, effects)
-    }
-
-    /// A core of a fleet: it rules the partitions that it is [assigned](Event::Assigned), and none before.
-    pub fn shared(settings: Settings) -> (Self, Vec<Effect>) {
-        let (mut core, effects) = Self::new(settings);
-        core.shared = true;
-        for partition in &mut core.partitions {
-            partition.stage = Stage::Elsewhere;
-        }
         (core, effects)
     }
 

@@ -12,6 +12,7 @@ mod demo;
 mod fleet;
 mod followed;
 mod kills;
+mod limits;
 mod log;
 mod state;
 mod topics;
@@ -21,6 +22,7 @@ use demo::the_demonstration_runs_on_a_real_kafka;
 use fleet::partitions_move_when_an_aggregator_comes_and_when_it_goes;
 use followed::an_agent_that_knows_one_aggregator_finds_all_and_follows_them;
 use kills::whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin;
+use limits::limits_are_pushed_listed_compared_and_rolled_back;
 use log::{
     a_broker_that_goes_and_comes_back_is_told_once, kafka_keeps_every_promise_of_a_log,
     missing_topics_are_made_and_unfit_ones_refused, two_logs_follow_the_same_records,
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         partitions_move_when_an_aggregator_comes_and_when_it_goes,
         an_agent_that_knows_one_aggregator_finds_all_and_follows_them,
         whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin,
+        limits_are_pushed_listed_compared_and_rolled_back,
         the_command_makes_topics_and_says_what_differs,
         the_demonstration_runs_on_a_real_kafka,
     ])

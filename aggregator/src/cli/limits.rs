@@ -1,0 +1,463 @@
+//! `tollgate limits`: the versions that the log knows; pushing another, and going back to one.
+//!
+//! ```text
+//! push F ── faults? 65 ── in force already? done ── append, expecting the version in force
+//!        ── the log decides: this version, or somebody was faster (75)
+//! ```
+//!
+//! Speaks to Kafka itself: the `limits` topic has rights of its own, and no aggregator needs to run.
+//! Knows nothing of how versions come into force in partitions: owners point at them. What stays true:
+//! who won is what stands in the log, and not what anybody was told first.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::Global;
+use super::exit::{Exit, Failure};
+use crate::config::Given;
+
+/// What `limits` takes.
+#[derive(Debug, clap::Args)]
+pub struct LimitsArgs {
+    /// What to do; by itself: versions are listed
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    /// Brokers to ask first (kafka.bootstrap)
+    #[arg(long, global = true, value_name = "HOST:PORT,...")]
+    kafka: Option<String>,
+    /// What the topics' names begin with (kafka.topic_prefix)
+    #[arg(long, global = true, value_name = "PREFIX")]
+    topic_prefix: Option<String>,
+    /// How many partitions hits have (kafka.partitions)
+    #[arg(long, global = true, value_name = "N")]
+    partitions: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+enum Verb {
+    /// Lists the versions, oldest first; the last is in force
+    List,
+    /// Prints a version as it was pushed
+    Show {
+        /// The version [default: the one in force]
+        version: Option<u64>,
+    },
+    /// Says how a version differs from another: ends with 1 if it does
+    Diff {
+        /// The version to begin from
+        from: u64,
+        /// The version to end at [default: the one in force]
+        to: Option<u64>,
+    },
+    /// Pushes a document: ends with 65 if it has faults, with 75 if another version came first
+    Push {
+        /// The document; `-` is stdin
+        file: PathBuf,
+        #[command(flatten)]
+        act: Act,
+    },
+    /// Pushes a former version again
+    Rollback {
+        /// The version
+        version: u64,
+        #[command(flatten)]
+        act: Act,
+    },
+}
+
+/// What every act of an operator says.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+struct Act {
+    /// Why; it stands in the log
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// The version that has to be in force, or nothing is done (75)
+    #[arg(long, value_name = "N")]
+    expect_version: Option<u64>,
+    /// Says what would be done
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Where Kafka does not answer (69), does not let us (77), the document has faults (65), another version
+/// came first (75), or the configuration is wrong (78).
+pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
+    let mut given = vec![Given {
+        path: "log.kind",
+        origin: "limits".to_owned(),
+        text: "kafka".to_owned(),
+    }];
+    let stated = [
+        ("kafka.bootstrap", "--kafka", &args.kafka),
+        ("kafka.topic_prefix", "--topic-prefix", &args.topic_prefix),
+        ("kafka.partitions", "--partitions", &args.partitions),
+    ];
+    for (path, flag, text) in stated {
+        given.extend(text.as_ref().map(|text| Given {
+            path,
+            origin: flag.to_owned(),
+            text: text.clone(),
+        }));
+    }
+    // Without the feature this says so.
+    let config = super::serve::load_with(global, given)?;
+    #[cfg(not(feature = "kafka"))]
+    return Err(Failure::Bug(format!("kafka is configured: {config:?}")));
+    #[cfg(feature = "kafka")]
+    kafka::run(global, args.verb.as_ref(), &config)
+}
+
+#[cfg(feature = "kafka")]
+mod kafka {
+    use std::sync::Arc;
+
+    use serde::Serialize;
+    use similar::TextDiff;
+    use tokio::sync::mpsc;
+    use tollgate_engine::limits::Limits;
+    use tollgate_shared::mac::MacKey;
+    use tollgate_shared::place::LogId;
+    use tollgate_shared::wire::limits_chunk::LimitsChunk;
+    use tollgate_shared::wire::record::OwnersPen;
+
+    use super::{Act, Exit, Failure, Global, Verb};
+    use crate::cli::output::Format;
+    use crate::cli::{input_name, read_input, serve::host_name};
+    use crate::config::Config;
+    use crate::core::limits_book::{Entered, LimitsBook, Version, Void, digest};
+    use crate::core::limits_push::Pushed;
+    use crate::core::view::hex;
+    use crate::log::kafka::reader::{KafkaReader, Read};
+    use crate::log::kafka::{KafkaConfig, KafkaLog, check};
+    use crate::log::{Delivered, Log as _, LogEvent, Stream, Ticket};
+    use crate::serve::wall;
+
+    /// Events of the log that may wait.
+    const EVENTS_MAX: usize = 64;
+
+    /// A version, and who pushed it.
+    struct Entry {
+        version: Arc<Version>,
+        who: String,
+        why: String,
+        at_us: u64,
+    }
+
+    /// The limits stream as far as it was read.
+    #[derive(Default)]
+    struct History {
+        book: LimitsBook,
+        entries: Vec<Entry>,
+        next: u64,
+    }
+
+    impl History {
+        /// Enters a record; says what became of the push that it completes, if it completes one.
+        fn enter(&mut self, record: &Delivered) -> Option<Entered> {
+            self.next = record.offset + 1;
+            // The stream's identity, and what a later build may put here.
+            let chunk = LimitsChunk::decode(&record.bytes).ok()?;
+            let entered = self.book.enter(record.offset, &chunk);
+            if let Entered::Version { version, .. } = &entered {
+                self.entries.push(Entry {
+                    version: Arc::clone(version),
+                    who: chunk.who.to_owned(),
+                    why: chunk.why.to_owned(),
+                    at_us: chunk.at.as_micros(),
+                });
+            }
+            Some(entered)
+        }
+
+        fn find(&self, number: Option<u64>) -> Result<&Entry, Failure> {
+            let wanted = number.unwrap_or_else(|| self.book.latest_number());
+            let found = self.entries.iter().find(|e| e.version.number == wanted);
+            found.ok_or_else(|| {
+                let known: Vec<String> = self
+                    .entries
+                    .iter()
+                    .rev()
+                    .take(5)
+                    .map(|entry| entry.version.number.to_string())
+                    .collect();
+                Failure::Data(match known.is_empty() {
+                    true => "the log has no limits version".to_owned(),
+                    false => format!(
+                        "version {wanted}: there is no such version; the newest are {}",
+                        known.join(", ")
+                    ),
+                })
+            })
+        }
+    }
+
+    #[derive(Serialize)]
+    struct VersionView<'a> {
+        schema: &'static str,
+        version: u64,
+        digest: String,
+        in_force: bool,
+        bytes: usize,
+        resources: usize,
+        who: &'a str,
+        why: &'a str,
+        at_us: u64,
+    }
+
+    #[derive(Serialize)]
+    struct PushView {
+        schema: &'static str,
+        /// The version in force; with a dry run the one that was.
+        version: u64,
+        /// The one that was in force before.
+        expected: u64,
+        pushed: bool,
+    }
+
+    pub(super) fn run(
+        global: &Global,
+        verb: Option<&Verb>,
+        config: &Config,
+    ) -> Result<Exit, Failure> {
+        let kafka = KafkaConfig::of(&config.kafka);
+        match verb {
+            None | Some(Verb::List) => list(global, &read(&kafka)?),
+            Some(Verb::Show { version }) => {
+                let history = read(&kafka)?;
+                let mut output = global.open_output()?;
+                output.line(history.find(*version)?.version.text.trim_end())?;
+                output.finish()?;
+                Ok(Exit::Done)
+            }
+            Some(Verb::Diff { from, to }) => diff(global, &read(&kafka)?, *from, *to),
+            Some(Verb::Push { file, act }) => {
+                let text = read_input(file)?;
+                let name = input_name(file);
+                if let Err(faults) = Limits::parse(&text) {
+                    return Err(Failure::Data(faults.in_file(&name).to_string()));
+                }
+                push(global, &kafka, act, |_| Ok(text))
+            }
+            Some(Verb::Rollback { version, act }) => push(global, &kafka, act, |history| {
+                Ok(history.find(Some(*version))?.version.text.to_string())
+            }),
+        }
+    }
+
+    /// Reads the stream as far as it goes now, and writes nothing.
+    fn read(kafka: &KafkaConfig) -> Result<History, Failure> {
+        let mut reader = KafkaReader::open(kafka, Stream::Limits, 0, 0)?;
+        let mut history = History::default();
+        loop {
+            match reader.read()? {
+                Read::Records(records) => {
+                    for record in &records {
+                        history.enter(record);
+                    }
+                }
+                Read::Gone { wanted, first } => {
+                    return Err(Failure::Data(format!(
+                        "limits from offset {wanted} to {first} are gone, and are to be kept for ever"
+                    )));
+                }
+                Read::End => return Ok(history),
+            }
+        }
+    }
+
+    fn list(global: &Global, history: &History) -> Result<Exit, Failure> {
+        let mut output = global.open_output()?;
+        let latest = history.book.latest_number();
+        for entry in &history.entries {
+            let version = &entry.version;
+            let view = VersionView {
+                schema: "tollgate.limits_versions/1",
+                version: version.number,
+                digest: hex(&version.digest),
+                in_force: version.number == latest,
+                bytes: version.text.len(),
+                resources: version.limits.resources().len(),
+                who: &entry.who,
+                why: &entry.why,
+                at_us: entry.at_us,
+            };
+            match global.format {
+                Format::Json => output.json(&view)?,
+                Format::Text => {
+                    let at = jiff::Timestamp::from_microsecond(entry.at_us as i64);
+                    let at = at.map_or_else(|_| "?".to_owned(), |at| format!("{at:.0}"));
+                    let mark = if view.in_force { "*" } else { " " };
+                    output.line(format_args!(
+                        "{mark} {:>8}  {}  {at}  {:>9} bytes  {}: {}",
+                        view.version,
+                        &view.digest[..12],
+                        view.bytes,
+                        view.who,
+                        view.why
+                    ))?;
+                }
+            }
+        }
+        output.finish()?;
+        Ok(Exit::Done)
+    }
+
+    fn diff(
+        global: &Global,
+        history: &History,
+        from: u64,
+        to: Option<u64>,
+    ) -> Result<Exit, Failure> {
+        let (from, to) = (history.find(Some(from))?, history.find(to)?);
+        let (before, after) = (&from.version, &to.version);
+        let name = |version: &Version| format!("version {}", version.number);
+        let text = TextDiff::from_lines(&*before.text, &*after.text)
+            .unified_diff()
+            .header(&name(before), &name(after))
+            .to_string();
+        let mut output = global.open_output()?;
+        if !text.is_empty() {
+            output.line(text.trim_end())?;
+        }
+        output.finish()?;
+        Ok(if text.is_empty() { Exit::Done } else { Exit::No })
+    }
+
+    /// Pushes the document that `text` makes of what is known, and waits for what the log says of it.
+    fn push(
+        global: &Global,
+        kafka: &KafkaConfig,
+        act: &Act,
+        text: impl FnOnce(&History) -> Result<String, Failure>,
+    ) -> Result<Exit, Failure> {
+        // Says what is wrong with topics and rights; an append would only be refused.
+        check(kafka)?;
+        let (events, mut inbox) = mpsc::channel(EVENTS_MAX);
+        let mut log = KafkaLog::open(kafka.clone(), events)?;
+        log.follow(Stream::Limits, 0, 0);
+        let mut history = History::default();
+        until(&mut inbox, &mut history, |event, _| {
+            Ok(matches!(event, LogEvent::CaughtUp { .. }).then_some(()))
+        })?;
+        let text = text(&history)?;
+        let in_force = history.book.latest_number();
+        let expected = act.expect_version.unwrap_or(in_force);
+        if expected != in_force {
+            return Err(conflict(expected, in_force));
+        }
+        let same = history.book.latest().is_some_and(|latest| {
+            latest.number == in_force && latest.digest == digest(text.as_bytes())
+        });
+        if same || act.dry_run {
+            let what = if same { "in force already" } else { "would be pushed" };
+            return told(global, in_force, in_force, false, what);
+        }
+        let push = rand::random();
+        let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+        let pushed = Pushed {
+            push,
+            text: &text,
+            expected,
+            who: &format!("{user}@{}", host_name()),
+            why: &act.reason,
+            at: wall(),
+        };
+        let mut records = pushed.records();
+        if history.next == 0 {
+            // The stream begins with its identity: offset 0 stands for "none".
+            let id = LogId {
+                generation: 1,
+                random: rand::random(),
+            };
+            records.insert(0, OwnersPen::new(&MacKey::UNPROTECTED, 0).genesis(id));
+        }
+        for (ticket, record) in (1..).zip(records) {
+            log.append(Stream::Limits, 0, Ticket(ticket), record);
+        }
+        let version = until(&mut inbox, &mut history, |_, entered| match entered {
+            Some(Entered::Version { push: of, version }) if of == push => Ok(Some(version.number)),
+            Some(Entered::Void { push: of, why }) if of == push => Err(match why {
+                Void::Conflict { expected, found } => conflict(expected, found),
+                why => Failure::Data(format!("the pushed document is void: {why}")),
+            }),
+            Some(Entered::Newer { why, .. }) => Err(Failure::Data(why)),
+            _ => Ok(None),
+        })?;
+        log.close();
+        told(global, version, expected, true, "pushed")
+    }
+
+    fn conflict(expected: u64, found: u64) -> Failure {
+        Failure::Log {
+            exit: Exit::Conflict,
+            text: format!(
+                "it expected version {expected}, and {found} is in force: look at it, and push again"
+            ),
+        }
+    }
+
+    /// Takes events until `found` has what it looks for: in an event, or in what became of a push.
+    fn until<T>(
+        inbox: &mut mpsc::Receiver<LogEvent>,
+        history: &mut History,
+        mut found: impl FnMut(&LogEvent, Option<Entered>) -> Result<Option<T>, Failure>,
+    ) -> Result<T, Failure> {
+        while let Some(event) = inbox.blocking_recv() {
+            match &event {
+                LogEvent::Delivered { records, .. } => {
+                    for record in records {
+                        let entered = history.enter(record);
+                        if let Some(found) = found(&event, entered)? {
+                            return Ok(found);
+                        }
+                    }
+                }
+                LogEvent::Down { why } => return Err(Failure::Unavailable(why.clone())),
+                LogEvent::Appended {
+                    result: Err(error), ..
+                } => {
+                    return Err(Failure::Unavailable(format!(
+                        "{error}: what was not appended whole is void; push again"
+                    )));
+                }
+                LogEvent::Gap { .. } | LogEvent::Broken { .. } => {
+                    return Err(Failure::Data(format!("limits cannot be read: {event:?}")));
+                }
+                _ => {}
+            }
+            if let Some(found) = found(&event, None)? {
+                return Ok(found);
+            }
+        }
+        Err(Failure::Unavailable("the log has ended".to_owned()))
+    }
+
+    fn told(
+        global: &Global,
+        version: u64,
+        expected: u64,
+        pushed: bool,
+        what: &str,
+    ) -> Result<Exit, Failure> {
+        let mut output = global.open_output()?;
+        match global.format {
+            Format::Json => output.json(&PushView {
+                schema: "tollgate.limits_push/1",
+                version,
+                expected,
+                pushed,
+            })?,
+            Format::Text if pushed => {
+                output.line(format_args!("version {version} ({what} over {expected})"))?;
+            }
+            Format::Text => output.line(format_args!("version {version}: {what}"))?,
+        }
+        output.finish()?;
+        Ok(Exit::Done)
+    }
+}

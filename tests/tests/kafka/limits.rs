@@ -1,0 +1,133 @@
+//! `tollgate limits` on a real Kafka: pushes, two at once, going back, and what aggregators say of it.
+
+use serde_json::Value;
+use tollgate_tests::binary::tollgate;
+use tollgate_tests::kafka::LocalKafka;
+
+use crate::fleet::{Aggregator, LIMITS, PARTITIONS, await_whole, get};
+
+struct Pusher<'k> {
+    kafka: &'k LocalKafka,
+    prefix: String,
+    dir: tempfile::TempDir,
+}
+
+impl Pusher<'_> {
+    fn command(&self, args: &[&str]) -> std::process::Command {
+        let mut command = tollgate();
+        command
+            .current_dir(self.dir.path())
+            .arg("limits")
+            .args(["--kafka", self.kafka.bootstrap()])
+            .args(["--topic-prefix", &self.prefix])
+            .args(["--partitions", &PARTITIONS.to_string()])
+            .args(args);
+        command
+    }
+
+    /// How a command ended, and what it printed.
+    fn run(&self, args: &[&str]) -> (Option<i32>, String) {
+        let output = self.command(args).output().expect("runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), text + &errors)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.dir.path().join(name), text).expect("written");
+    }
+
+    fn push(&self, file: &str, more: &[&str]) -> (Option<i32>, Value) {
+        let (code, text) =
+            self.run(&[&["push", file, "--reason", "test", "--format", "json"], more].concat());
+        (code, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+}
+
+pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
+    let pusher = Pusher {
+        kafka,
+        prefix: kafka.fresh_name("limits"),
+        dir: crate::fleet::directory(),
+    };
+    pusher.write("a.toml", LIMITS);
+    pusher.write("b.toml", &LIMITS.replace("20/s", "30/s"));
+    pusher.write("bad.toml", "version = 1\nrules = 1\n[rate.x]\nrate = \"often\"\n");
+
+    let (code, text) = pusher.push("bad.toml", &[]);
+    assert_eq!(code, Some(65), "{text}");
+    let (code, first) = pusher.push("a.toml", &[]);
+    assert_eq!((code, &first["pushed"]), (Some(0), &Value::Bool(true)), "{first}");
+    let one = first["version"].as_u64().expect("a version");
+    let (code, again) = pusher.push("a.toml", &[]);
+    assert_eq!((code, &again["pushed"]), (Some(0), &Value::Bool(false)), "in force already");
+
+    let (code, text) = pusher.push("b.toml", &["--expect-version", "77"]);
+    assert_eq!(code, Some(75), "{text}");
+    let (code, dry) = pusher.push("b.toml", &["--dry-run"]);
+    assert_eq!((code, dry["version"].as_u64()), (Some(0), Some(one)));
+    let (code, second) = pusher.push("b.toml", &[]);
+    let two = second["version"].as_u64().expect("a version");
+    assert_eq!((code, one < two), (Some(0), true), "{second}");
+
+    let (code, text) = pusher.run(&["diff", &one.to_string()]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("-global = \"20/s\"\n+global = \"30/s\""), "{text}");
+    let (code, text) = pusher.run(&["show", &one.to_string()]);
+    assert_eq!((code, text.trim()), (Some(0), LIMITS.trim()));
+    let back = ["rollback", &one.to_string(), "--reason", "too many"];
+    let (code, text) = pusher.run(&back);
+    assert_eq!(code, Some(0), "{text}");
+    let (_, text) = pusher.run(&["diff", &one.to_string()]);
+    assert_eq!(text, "", "as it was");
+    let (code, text) = pusher.run(&[]);
+    assert_eq!((code, text.lines().count()), (Some(0), 3), "{text}");
+    assert!(text.contains(": too many"), "{text}");
+
+    // Two at the same time: the log lets one win, and the other is told, unless it came after.
+    let mut winners = 0;
+    for round in 0..3 {
+        let pushes: Vec<_> = (0..2)
+            .map(|n| {
+                let file = format!("race-{n}.toml");
+                pusher.write(&file, &format!("# {round} {n}\n{LIMITS}"));
+                let mut push = pusher.command(&["push", &file, "--reason", "race"]);
+                push.args(["--expect-version", &latest(&pusher).to_string()]);
+                push.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+                push
+            })
+            .collect();
+        let children: Vec<_> = pushes
+            .into_iter()
+            .map(|mut push| push.spawn().expect("starts"))
+            .collect();
+        let mut codes: Vec<_> = children
+            .into_iter()
+            .map(|child| child.wait_with_output().expect("ended").status.code())
+            .collect();
+        codes.sort_unstable();
+        assert_eq!(codes, [Some(0), Some(75)], "round {round}");
+        winners += 1;
+    }
+    assert_eq!(winners, 3);
+
+    // An aggregator that follows no file rules by what was pushed.
+    let latest = latest(&pusher);
+    std::fs::write(
+        pusher.dir.path().join("dynamic.toml"),
+        format!("[kafka]\npartitions = {PARTITIONS}\n"),
+    )
+    .expect("written");
+    let one = Aggregator::start(pusher.dir.path(), kafka, &pusher.prefix, "agg-1", false);
+    await_whole(&[&one]);
+    let limits = get(one.http, "/v1/limits").expect("an answer");
+    assert_eq!(limits["version"].as_u64(), Some(latest));
+}
+
+fn latest(pusher: &Pusher<'_>) -> u64 {
+    let (_, text) = pusher.run(&["list", "--format", "json"]);
+    let last = text.lines().last().expect("a version");
+    let version: Value = serde_json::from_str(last).expect("JSON");
+    assert_eq!(version["in_force"], true);
+    version["version"].as_u64().expect("a number")
+}
