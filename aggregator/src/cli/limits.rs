@@ -325,7 +325,11 @@ mod kafka {
             output.line(text.trim_end())?;
         }
         output.finish()?;
-        Ok(if text.is_empty() { Exit::Done } else { Exit::No })
+        Ok(if text.is_empty() {
+            Exit::Done
+        } else {
+            Exit::No
+        })
     }
 
     /// Pushes the document that `text` makes of what is known, and waits for what the log says of it.
@@ -354,7 +358,11 @@ mod kafka {
             latest.number == in_force && latest.digest == digest(text.as_bytes())
         });
         if same || act.dry_run {
-            let what = if same { "in force already" } else { "would be pushed" };
+            let what = if same {
+                "in force already"
+            } else {
+                "would be pushed"
+            };
             return told(global, in_force, in_force, false, what);
         }
         let push = rand::random();

@@ -13,11 +13,11 @@
 
 use tollgate_shared::time::Span;
 
-use super::{Core, Settings};
 use super::event::{Effect, Now};
 use super::limits_book::LimitsBook;
 use super::partition::{Partition, Stage, Ticks};
 use super::ruler::Ruler;
+use super::{Core, Settings};
 use crate::log::Stream;
 
 /// What came of restoring a partition.

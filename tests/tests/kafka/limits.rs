@@ -38,9 +38,17 @@ impl Pusher<'_> {
     }
 
     fn push(&self, file: &str, more: &[&str]) -> (Option<i32>, Value) {
-        let (code, text) =
-            self.run(&[&["push", file, "--reason", "test", "--format", "json"], more].concat());
-        (code, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+        let (code, text) = self.run(
+            &[
+                &["push", file, "--reason", "test", "--format", "json"],
+                more,
+            ]
+            .concat(),
+        );
+        (
+            code,
+            serde_json::from_str(&text).unwrap_or(Value::String(text)),
+        )
     }
 }
 
@@ -52,15 +60,26 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
     };
     pusher.write("a.toml", LIMITS);
     pusher.write("b.toml", &LIMITS.replace("20/s", "30/s"));
-    pusher.write("bad.toml", "version = 1\nrules = 1\n[rate.x]\nrate = \"often\"\n");
+    pusher.write(
+        "bad.toml",
+        "version = 1\nrules = 1\n[rate.x]\nrate = \"often\"\n",
+    );
 
     let (code, text) = pusher.push("bad.toml", &[]);
     assert_eq!(code, Some(65), "{text}");
     let (code, first) = pusher.push("a.toml", &[]);
-    assert_eq!((code, &first["pushed"]), (Some(0), &Value::Bool(true)), "{first}");
+    assert_eq!(
+        (code, &first["pushed"]),
+        (Some(0), &Value::Bool(true)),
+        "{first}"
+    );
     let one = first["version"].as_u64().expect("a version");
     let (code, again) = pusher.push("a.toml", &[]);
-    assert_eq!((code, &again["pushed"]), (Some(0), &Value::Bool(false)), "in force already");
+    assert_eq!(
+        (code, &again["pushed"]),
+        (Some(0), &Value::Bool(false)),
+        "in force already"
+    );
 
     let (code, text) = pusher.push("b.toml", &["--expect-version", "77"]);
     assert_eq!(code, Some(75), "{text}");
@@ -72,7 +91,10 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
 
     let (code, text) = pusher.run(&["diff", &one.to_string()]);
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("-global = \"20/s\"\n+global = \"30/s\""), "{text}");
+    assert!(
+        text.contains("-global = \"20/s\"\n+global = \"30/s\""),
+        "{text}"
+    );
     let (code, text) = pusher.run(&["show", &one.to_string()]);
     assert_eq!((code, text.trim()), (Some(0), LIMITS.trim()));
     let back = ["rollback", &one.to_string(), "--reason", "too many"];
@@ -93,7 +115,8 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
                 pusher.write(&file, &format!("# {round} {n}\n{LIMITS}"));
                 let mut push = pusher.command(&["push", &file, "--reason", "race"]);
                 push.args(["--expect-version", &latest(&pusher).to_string()]);
-                push.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+                push.stdout(std::process::Stdio::piped())
+                    .stderr(std::process::Stdio::piped());
                 push
             })
             .collect();
