@@ -130,6 +130,15 @@ impl Clock {
         self.refresh();
     }
 
+    /// Sets a clock that is moved by hand, whichever way; what is cached stays.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn set(&self, since_start_us: u64, wall: Timestamp) {
+        if let Source::Hand { mono_us, wall_us } = &self.source {
+            mono_us.store(BEGIN_US.saturating_add(since_start_us), Ordering::Relaxed);
+            wall_us.store(wall.as_micros(), Ordering::Relaxed);
+        }
+    }
+
     /// The machine's instant that a monotonic one is, for those who measure.
     pub(crate) fn instant(&self, at: Mono) -> Instant {
         match &self.source {

@@ -60,6 +60,9 @@ mod recorder;
 mod resource;
 mod shared;
 mod sight;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
 mod stats;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -16,7 +16,7 @@ use crate::deny::{DenyList, DenyView};
 use crate::error::BuildError;
 use crate::flusher::{self, Ending, Packer};
 use crate::listener::{Listener, Surroundings};
-use crate::net::{self, Carrier, Hub};
+use crate::net::{self, Carrier, Hub, Sockets};
 use crate::recorder::Recorder;
 use crate::resource::Resources;
 use crate::shared::Shared;
@@ -62,49 +62,29 @@ impl AgentBuilder {
         };
         let clock = Arc::new(Clock::of_the_machine());
         let shared = Arc::new(self.shared(clock, seed, Timer::Runtime(runtime.handle().clone())));
-        let around = Surroundings {
-            agent: name.as_str().into(),
-            epoch,
-            clock: Arc::clone(&shared.clock),
-            resources: Arc::clone(&shared.resources),
-            sight: Arc::clone(&shared.sight),
-            counters: Arc::clone(&shared.counters),
-            on_heard: self.on_heard.clone(),
-        };
-        let deny = DenyList::new(Arc::clone(&shared.view), self.bounds.denials);
-        let listener = Listener::new(around, deny, aggregators.len(), rand::random());
-        let courier = Courier::new(&name, epoch, Arc::clone(&shared.resources));
+        let (listener, courier, keeper) =
+            self.thinkers(&shared, &name, origin, aggregators.len(), rand::random());
         let (events, event_receiver) = mpsc::channel(net::EVENTS_MAX);
         let (parcels, parcel_receiver) = mpsc::channel(PARCELS_MAX);
         let (words, word_receiver) = mpsc::channel(WORDS_MAX);
-        let keeper = Keeper::new(
-            origin,
-            Arc::clone(&shared.resources),
-            Arc::clone(&shared.counters),
-            self.on_hold.clone(),
-        );
         let (orders, order_receiver) = mpsc::channel(1);
         let ending = Arc::new(Ending::default());
         let (courier, carrier) = self.carrier(&name, courier, &events)?;
         let hub = {
             let _runtime = runtime.enter();
-            Hub::new(
-                Arc::clone(&shared),
-                listener,
-                (courier, keeper),
-                &aggregators,
-                carrier,
-                Arc::clone(&ending),
-                &events,
-            )
+            let sockets = Sockets::start(&aggregators, listener.topic(), carrier, &events);
+            Hub::new(Arc::clone(&shared), listener, (courier, keeper), sockets)
         };
         // Tasks and Kafka have theirs: with the last of them gone, no event comes any more.
         drop(events);
         std::thread::Builder::new()
             .name("tollgate-net".to_owned())
-            .spawn(move || {
-                let work = (parcel_receiver, word_receiver);
-                runtime.block_on(hub.run(event_receiver, work, order_receiver))
+            .spawn({
+                let ending = Arc::clone(&ending);
+                move || {
+                    let work = (parcel_receiver, word_receiver);
+                    runtime.block_on(hub.run(event_receiver, work, order_receiver, ending))
+                }
             })
             .map_err(BuildError::Thread)?;
         let packer = Packer::new(Arc::clone(&shared.resources), self.bounds.queue_bytes);
@@ -116,6 +96,61 @@ impl AgentBuilder {
         )
         .map_err(BuildError::Thread)?;
         Ok(Agent::of(Inner::new(shared, name, ending, Some(orders))))
+    }
+
+    /// The parts of an agent for one who drives them by hand.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn simulated<W: net::Wires>(
+        self,
+        identity: &crate::simulation::Identity,
+        aggregators: usize,
+        wall: tollgate_shared::time::Timestamp,
+        wires: W,
+    ) -> (Agent, Hub<W>, flusher::Flusher) {
+        let clock = Arc::new(Clock::by_hand(wall));
+        let timer = Timer::Hand(Arc::new(Notify::new()));
+        let shared = Arc::new(self.shared(clock, identity.seed, timer));
+        let name = identity.name.clone();
+        let origin = Origin {
+            epoch: identity.epoch,
+            replaces: None,
+        };
+        let (listener, courier, keeper) =
+            self.thinkers(&shared, &name, origin, aggregators, identity.nonce);
+        let hub = Hub::new(Arc::clone(&shared), listener, (courier, keeper), wires);
+        let packer = Packer::new(Arc::clone(&shared.resources), self.bounds.queue_bytes);
+        let agent = Agent::of(Inner::new(shared, name, Arc::new(Ending::default()), None));
+        (agent, hub, flusher::Flusher::new(packer))
+    }
+
+    fn thinkers(
+        &self,
+        shared: &Arc<Shared>,
+        name: &str,
+        origin: Origin,
+        aggregators: usize,
+        nonce: u64,
+    ) -> (Listener, Courier, Keeper) {
+        let epoch = origin.epoch;
+        let around = Surroundings {
+            agent: name.into(),
+            epoch,
+            clock: Arc::clone(&shared.clock),
+            resources: Arc::clone(&shared.resources),
+            sight: Arc::clone(&shared.sight),
+            counters: Arc::clone(&shared.counters),
+            on_heard: self.on_heard.clone(),
+        };
+        let deny = DenyList::new(Arc::clone(&shared.view), self.bounds.denials);
+        let listener = Listener::new(around, deny, aggregators, nonce);
+        let courier = Courier::new(name, epoch, Arc::clone(&shared.resources));
+        let keeper = Keeper::new(
+            origin,
+            Arc::clone(&shared.resources),
+            Arc::clone(&shared.counters),
+            self.on_hold.clone(),
+        );
+        (listener, courier, keeper)
     }
 
     pub(crate) fn shared(&self, clock: Arc<Clock>, seed: u64, timer: Timer) -> Shared {

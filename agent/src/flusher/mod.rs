@@ -42,24 +42,72 @@ pub(crate) struct Ending {
     pub(crate) now: AtomicBool,
 }
 
+/// What the flusher's thread does each time that it comes by.
+#[derive(Debug)]
+pub(crate) struct Flusher {
+    drain: Drain,
+    packer: Packer,
+}
+
+/// What one coming by came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flushed {
+    /// Events that were drained.
+    pub(crate) events: usize,
+    /// Whether nothing is left of what is due.
+    pub(crate) all_gone: bool,
+}
+
+impl Flusher {
+    pub(crate) fn new(packer: Packer) -> Self {
+        Self {
+            drain: Drain::default(),
+            packer,
+        }
+    }
+
+    /// Moves the cached clock on, empties the recorder and hands over what is due, until `hand_over`
+    /// gives a parcel back; `last` hands over everything.
+    pub(crate) fn come_by(
+        &mut self,
+        shared: &Shared,
+        last: bool,
+        hand_over: impl FnMut(Parcel) -> Option<Parcel>,
+    ) -> Flushed {
+        shared.clock.refresh();
+        let now = shared.clock.cached();
+        let packer = &mut self.packer;
+        let events = self
+            .drain
+            .drain(&shared.recorder, |event| packer.take(&event, now));
+        packer.set_partitions(shared.log_partitions.load(Ordering::Relaxed), now);
+        let all_gone = hand_over_due(packer, hand_over, now, last);
+        count_dropped(packer, shared);
+        Flushed { events, all_gone }
+    }
+
+    /// Ends the recorder, gives up everything that could not be handed over, and counts it.
+    pub(crate) fn give_up(&mut self, shared: &Shared) {
+        self.drain.end(&shared.recorder);
+        self.packer.give_up();
+        count_dropped(&mut self.packer, shared);
+    }
+}
+
 /// Runs until it is told to end; then everything that could not be handed over is counted as dropped.
 /// Only then the parcels' channel is let go of, and by that others know that everything is counted.
 pub(crate) fn run(
     shared: &Shared,
-    mut packer: Packer,
+    packer: Packer,
     (parcels, words): &(mpsc::Sender<Parcel>, mpsc::Sender<Vec<Told>>),
     ending: &Ending,
 ) {
-    let mut drain = Drain::default();
+    let mut flusher = Flusher::new(packer);
     let mut told = Vec::new();
     let mut pause = PAUSE_MIN;
     loop {
         // Asked before the drain, so that what was recorded before the telling is drained below.
         let last = ending.flush.load(Ordering::Acquire);
-        shared.clock.refresh();
-        let now = shared.clock.cached();
-        let events = drain.drain(&shared.recorder, |event| packer.take(&event, now));
-        packer.set_partitions(shared.log_partitions.load(Ordering::Relaxed), now);
         // While words wait to be taken, more wait where they were said, where holds bound them.
         let mut all_told = tell(&mut told, words);
         let mut said = 0;
@@ -68,37 +116,35 @@ pub(crate) fn run(
             said = told.len();
             all_told = tell(&mut told, words);
         }
-        let all_gone = hand_over(&mut packer, parcels, now, last) && all_told;
-        count_dropped(&mut packer, shared);
+        let flushed = flusher.come_by(shared, last, |parcel| match parcels.try_send(parcel) {
+            Ok(()) => None,
+            Err(TrySendError::Full(parcel) | TrySendError::Closed(parcel)) => Some(parcel),
+        });
+        let all_gone = flushed.all_gone && all_told;
         if ending.now.load(Ordering::Acquire) || (last && all_gone) {
             break;
         }
-        pause = if events + said == 0 {
+        pause = if flushed.events + said == 0 {
             (pause * 2).min(PAUSE_MAX)
         } else {
             PAUSE_MIN
         };
         std::thread::sleep(pause);
     }
-    drain.end(&shared.recorder);
-    packer.give_up();
-    count_dropped(&mut packer, shared);
+    flusher.give_up(shared);
 }
 
 /// Hands over what is due; whether nothing is left of what is.
-fn hand_over(
+fn hand_over_due(
     packer: &mut Packer,
-    parcels: &mpsc::Sender<Parcel>,
+    mut hand_over: impl FnMut(Parcel) -> Option<Parcel>,
     now: crate::clock::Mono,
     last: bool,
 ) -> bool {
     while let Some(parcel) = packer.next(now, last) {
-        match parcels.try_send(parcel) {
-            Ok(()) => {}
-            Err(TrySendError::Full(parcel) | TrySendError::Closed(parcel)) => {
-                packer.take_back(parcel);
-                return false;
-            }
+        if let Some(parcel) = hand_over(parcel) {
+            packer.take_back(parcel);
+            return false;
         }
     }
     packer.knows_where_to()

@@ -199,7 +199,10 @@ impl Packer {
 
     fn put_refused(&mut self, now: Mono) {
         self.refused_since = None;
-        for ((resource, domain), sum) in std::mem::take(&mut self.refused) {
+        // In order, so that what an agent sends is a function of what it was asked.
+        let mut sums: Vec<_> = std::mem::take(&mut self.refused).into_iter().collect();
+        sums.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        for ((resource, domain), sum) in sums {
             let Some(lane) = self.lane_of(resource, &domain) else {
                 continue;
             };

@@ -170,6 +170,16 @@ impl Listener {
         self.topic
     }
 
+    /// Up to where a resource's statements about a partition have been heard without a gap.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn heard_upto(
+        &self,
+        resource: ResourceId,
+        partition: u32,
+    ) -> Option<tollgate_shared::place::Place> {
+        self.ledger.ruled(TopicKey::Of(resource), partition)
+    }
+
     /// Whether an aggregator has answered on a link that works.
     pub(crate) fn is_welcome(&self, peer: usize) -> bool {
         self.peers

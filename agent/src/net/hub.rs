@@ -1,76 +1,70 @@
-//! The hub: the one loop of the network thread, woken by sockets, parcels, orders and time.
+//! The hub: what the network thread thinks, without its sockets.
 //!
 //! Its order: what happened goes to listener or courier; then what the listener wants is done; then
-//! the courier's records go out, as many as the carrier takes. What stays true: the loop never waits
-//! for a socket; whatever a socket does not take stays with the courier.
+//! the courier's records go out, as many as the carrier takes. What stays true: it never waits for a
+//! socket, and has none of its own (a simulation drives it); whatever a socket does not take stays
+//! with the courier.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+#[cfg(feature = "metrics")]
+use std::time::Instant;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, MissedTickBehavior};
 use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal};
 
 use super::Event;
-use super::feed::Feed;
-#[cfg(feature = "kafka")]
-use super::kafka::Kafka;
-use super::link::Link;
 use crate::copies::{Keeper, Told};
-use crate::courier::{Counts, Courier};
-use crate::flusher::{Ending, Parcel};
+use crate::courier::{Counts, Courier, Outgoing};
+use crate::flusher::Parcel;
 use crate::listener::{Act, Listener};
+use crate::resource::ResourceId;
 use crate::shared::Shared;
 use crate::stats::Counters;
 
-/// Events of sockets that may wait; while so many do, sockets are not read.
-pub(crate) const EVENTS_MAX: usize = 4_096;
+/// What the hub asks of its sockets. None of them waits.
+pub(crate) trait Wires {
+    /// How many aggregators there are links to.
+    fn links(&self) -> usize;
 
-/// How often time is told: leases and ends are as exact as a call's own look at the clock, this only
-/// clears up, and looks after silences of hundreds of milliseconds.
-const TICK: Duration = Duration::from_millis(20);
+    /// Takes a message for a link; what finds no room is lost.
+    fn say(&mut self, peer: usize, message: Bytes);
 
-/// Aggregators that one agent follows. A fleet has fewer; an agent that has met so many, because they
-/// came and went under ever new addresses, meets no more, and says so.
-const PEERS_MAX: usize = 1_024;
+    /// Makes a link anew.
+    fn reopen_link(&mut self, peer: usize);
 
-/// What the agent's owner wants.
-#[derive(Debug)]
-pub(crate) enum Order {
-    /// Send what is there, until the deadline at the latest, then end.
-    Flush {
-        deadline: Instant,
-        done: oneshot::Sender<()>,
-    },
-}
+    /// Makes a feed anew. False: too much is waiting, to be tried again.
+    fn open_feed(
+        &mut self,
+        peer: usize,
+        addresses: Vec<Box<str>>,
+        topics: Vec<(ResourceId, Topic)>,
+    ) -> bool;
 
-/// What carries records to the log.
-#[derive(Debug)]
-pub(crate) enum Carrier {
-    /// The link of an aggregator that answers.
-    Links,
-    /// Kafka itself.
-    #[cfg(feature = "kafka")]
-    Kafka(Kafka),
+    /// Follows another aggregator, at this address; whether it is a new one.
+    fn meet(&mut self, address: Box<str>) -> bool;
+
+    /// Subscribes to a topic more. False: too much is waiting, to be tried again.
+    fn subscribe(&mut self, peer: usize, resource: ResourceId, topic: Topic) -> bool;
+
+    /// Takes messages for a link while it has room for them and there are any.
+    fn fill_link(&mut self, peer: usize, next: &mut dyn FnMut() -> Option<Bytes>);
+
+    /// Takes records while there is room for them and there are any, where they go another way than by
+    /// links; whether they do.
+    fn fill_carrier(&mut self, next: &mut dyn FnMut() -> Option<Outgoing>) -> bool;
 }
 
 /// The hub.
 #[derive(Debug)]
-pub(crate) struct Hub {
+pub(crate) struct Hub<W> {
     shared: Arc<Shared>,
     listener: Listener,
     courier: Courier,
     keeper: Keeper,
-    /// Of those below, in their order.
-    addresses: Vec<Box<str>>,
-    /// For sockets that are made later; the others have their own.
-    events: mpsc::WeakSender<Event>,
-    links: Vec<Link>,
-    feeds: Vec<Feed>,
-    carrier: Carrier,
+    wires: W,
     /// The link that carries records now.
     carrying: Option<usize>,
     /// Resources that the listener knows of.
@@ -79,101 +73,73 @@ pub(crate) struct Hub {
     #[cfg(feature = "metrics")]
     metrics_told: Option<Instant>,
     writer: Writer,
-    ending: Arc<Ending>,
 }
 
-impl Hub {
-    /// Starts the sockets' tasks; within the runtime that will run the hub.
+impl<W: Wires> Hub<W> {
+    /// One that has heard nothing.
     pub(crate) fn new(
         shared: Arc<Shared>,
         listener: Listener,
         (courier, keeper): (Courier, Keeper),
-        aggregators: &[String],
-        carrier: Carrier,
-        ending: Arc<Ending>,
-        events: &mpsc::Sender<Event>,
+        wires: W,
     ) -> Self {
-        let endpoints = aggregators
-            .iter()
-            .map(|address| format!("tcp://{address}"))
-            .enumerate();
         Self {
             shared,
+            listener,
             courier,
             keeper,
-            addresses: aggregators
-                .iter()
-                .map(|address| address.as_str().into())
-                .collect(),
-            events: events.downgrade(),
-            links: endpoints
-                .map(|(peer, endpoint)| Link::start(peer, endpoint, events.clone()))
-                .collect(),
-            feeds: (0..aggregators.len())
-                .map(|peer| Feed::start(peer, listener.topic(), events.clone()))
-                .collect(),
-            listener,
-            carrier,
+            wires,
             carrying: None,
             resources: 0,
             told: Counts::default(),
             #[cfg(feature = "metrics")]
             metrics_told: None,
             writer: Writer::new(),
-            ending,
         }
     }
 
-    /// Runs until the agent is flushed or dropped.
-    pub(crate) async fn run(
-        mut self,
-        mut events: mpsc::Receiver<Event>,
-        (mut parcels, mut words): (mpsc::Receiver<Parcel>, mpsc::Receiver<Vec<Told>>),
-        mut orders: mpsc::Receiver<Order>,
-    ) {
-        let shared = Arc::clone(&self.shared);
-        let mut ticks = tokio::time::interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut flushing: Option<(Instant, oneshot::Sender<()>)> = None;
-        let (mut parcels_are_all, mut words_are_all) = (false, false);
-        let mut has_ended_epoch = false;
-        loop {
-            let deadline = flushing.as_ref().map(|(deadline, _)| *deadline);
-            tokio::select! {
-                Some(event) = events.recv() => self.take(event),
-                parcel = parcels.recv(), if !parcels_are_all => match parcel {
-                    Some(parcel) => self.courier.take(parcel),
-                    None => parcels_are_all = true,
-                },
-                told = words.recv(), if !words_are_all => match told {
-                    Some(told) => self.keeper.take(told, shared.clock.read()),
-                    None => words_are_all = true,
-                },
-                order = orders.recv(), if flushing.is_none() => match order {
-                    Some(Order::Flush { deadline, done }) => flushing = Some((deadline, done)),
-                    None => break,
-                },
-                () = shared.new_resource.notified() => {}
-                () = async { tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)).await },
-                    if deadline.is_some() => break,
-                _ = ticks.tick() => self.tick(),
-            }
-            let all_said = flushing.is_some() && parcels_are_all && words_are_all;
-            if all_said && !has_ended_epoch && self.keeper.knows_where_to() {
-                has_ended_epoch = true;
-                let last = self.keeper.end();
-                last.into_iter().for_each(|cargo| self.courier.take(cargo));
-            }
-            self.turn();
-            if all_said && self.courier.len() == 0 && self.keeper.waiting() == 0 {
-                break;
-            }
-        }
-        self.end(parcels).await;
-        drop(flushing);
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
-    fn take(&mut self, event: Event) {
+    /// The flusher handed over a parcel.
+    pub(crate) fn take_parcel(&mut self, parcel: Parcel) {
+        self.courier.take(parcel);
+    }
+
+    /// The flusher passed on words about holds.
+    pub(crate) fn take_words(&mut self, told: Vec<Told>) {
+        self.keeper.take(told, self.shared.clock.read());
+    }
+
+    /// Says the last words of this epoch, if it is known where to; whether it is.
+    pub(crate) fn end_epoch(&mut self) -> bool {
+        let known = self.keeper.knows_where_to();
+        if known {
+            let last = self.keeper.end();
+            last.into_iter().for_each(|cargo| self.courier.take(cargo));
+        }
+        known
+    }
+
+    /// Whether nothing waits for the log any more.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.courier.len() == 0 && self.keeper.waiting() == 0
+    }
+
+    /// The listener, to be looked at.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn listener(&self) -> &Listener {
+        &self.listener
+    }
+
+    #[cfg(feature = "simulation")]
+    pub(crate) fn wires(&mut self) -> &mut W {
+        &mut self.wires
+    }
+
+    /// Something happened on a socket.
+    pub(crate) fn take(&mut self, event: Event) {
         let now = self.shared.clock.read();
         match event {
             Event::LinkUp { peer } => self.listener.link_up(peer, now),
@@ -227,7 +193,8 @@ impl Hub {
         }
     }
 
-    fn tick(&mut self) {
+    /// Time passes. To be called several times a second.
+    pub(crate) fn tick(&mut self) {
         let now = self.shared.clock.read();
         self.listener.tick(now);
         self.courier.tick(now);
@@ -247,7 +214,7 @@ impl Hub {
     }
 
     /// What follows from whatever happened.
-    fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         self.use_new_resources();
         for act in self.listener.take_acts() {
             self.act(act);
@@ -293,16 +260,10 @@ impl Hub {
 
     fn act(&mut self, act: Act) {
         match act {
-            Act::Say { peer, message } => {
-                // What finds no room is asked again, by and by.
-                if let Some(link) = self.links.get(peer) {
-                    let _ = link.messages.try_send(message);
-                }
-            }
+            // What finds no room is asked again, by and by.
+            Act::Say { peer, message } => self.wires.say(peer, message),
             Act::ReopenLink { peer } => {
-                if let Some(link) = self.links.get(peer) {
-                    link.reopen();
-                }
+                self.wires.reopen_link(peer);
                 self.carry_no_more(peer);
             }
             Act::OpenFeed {
@@ -310,52 +271,25 @@ impl Hub {
                 addresses,
                 topics,
             } => {
-                if !self
-                    .feeds
-                    .get(peer)
-                    .is_some_and(|feed| feed.open(addresses, topics))
-                {
+                if !self.wires.open_feed(peer, addresses, topics) {
                     self.listener.feed_busy(peer);
                 }
             }
-            Act::Meet { address } => self.meet(address),
+            Act::Meet { address } => {
+                if self.wires.meet(address) {
+                    self.listener.add_peer();
+                }
+            }
             Act::Subscribe {
                 peer,
                 resource,
                 topic,
             } => {
-                if !self
-                    .feeds
-                    .get(peer)
-                    .is_some_and(|feed| feed.subscribe(resource, topic))
-                {
+                if !self.wires.subscribe(peer, resource, topic) {
                     self.listener.feed_busy(peer);
                 }
             }
         }
-    }
-
-    /// Follows another aggregator that one of them told of.
-    fn meet(&mut self, address: Box<str>) {
-        if self.addresses.contains(&address) {
-            return;
-        }
-        if PEERS_MAX <= self.links.len() {
-            tracing::warn!(%address, "an aggregator is not followed: too many have been met");
-            return;
-        }
-        // Without one, the last of the sockets' tasks has ended.
-        let Some(events) = self.events.upgrade() else {
-            return;
-        };
-        tracing::debug!(%address, "meets another aggregator of the fleet");
-        let peer = self.links.len();
-        let endpoint = format!("tcp://{address}");
-        self.links.push(Link::start(peer, endpoint, events.clone()));
-        self.feeds
-            .push(Feed::start(peer, self.listener.topic(), events));
-        self.listener.add_peer();
-        self.addresses.push(address);
     }
 
     fn carry_no_more(&mut self, peer: usize) {
@@ -366,53 +300,37 @@ impl Hub {
     }
 
     fn send_records(&mut self) {
-        match &self.carrier {
-            Carrier::Links => {
-                if self
-                    .carrying
-                    .is_none_or(|peer| !self.listener.is_welcome(peer))
-                {
-                    if let Some(peer) = self.carrying {
-                        self.carry_no_more(peer);
-                    }
-                    self.carrying =
-                        (0..self.links.len()).find(|peer| self.listener.is_welcome(*peer));
-                }
-                self.shared
-                    .log_partitions
-                    .store(self.shared.sight.partitions(), Ordering::Relaxed);
-                self.send_by_link();
-            }
-            #[cfg(feature = "kafka")]
-            Carrier::Kafka(kafka) => {
-                let (now, wall) = (self.shared.clock.read(), self.shared.clock.read_wall());
-                while let Ok(room) = kafka.records.try_reserve() {
-                    match self.courier.next(now, wall) {
-                        Some(outgoing) => room.send(outgoing),
-                        None => break,
-                    }
-                }
-            }
+        let (now, wall) = (self.shared.clock.read(), self.shared.clock.read_wall());
+        let courier = &mut self.courier;
+        if self.wires.fill_carrier(&mut || courier.next(now, wall)) {
+            return;
         }
-    }
-
-    fn send_by_link(&mut self) {
-        let Some(link) = self.carrying.and_then(|peer| self.links.get(peer)) else {
+        if self
+            .carrying
+            .is_none_or(|peer| !self.listener.is_welcome(peer))
+        {
+            if let Some(peer) = self.carrying {
+                self.carry_no_more(peer);
+            }
+            self.carrying = (0..self.wires.links()).find(|peer| self.listener.is_welcome(*peer));
+        }
+        self.shared
+            .log_partitions
+            .store(self.shared.sight.partitions(), Ordering::Relaxed);
+        let Some(peer) = self.carrying else {
             return;
         };
-        let (now, wall) = (self.shared.clock.read(), self.shared.clock.read_wall());
-        while let Ok(room) = link.messages.try_reserve() {
-            let Some(outgoing) = self.courier.next(now, wall) else {
-                return;
-            };
+        let (courier, writer) = (&mut self.courier, &mut self.writer);
+        self.wires.fill_link(peer, &mut || {
+            let outgoing = courier.next(now, wall)?;
             let append = FromAgent::Append {
                 id: outgoing.id,
                 partition: outgoing.partition,
                 record: &outgoing.record,
             };
-            append.encode(&mut self.writer);
-            room.send(Bytes::copy_from_slice(self.writer.as_slice()));
-        }
+            append.encode(writer);
+            Some(Bytes::copy_from_slice(writer.as_slice()))
+        });
     }
 
     fn tell_counts(&mut self) {
@@ -472,16 +390,9 @@ impl Hub {
         self.told = counts;
     }
 
-    /// Gives up what is left, and counts it; from here on the agent is blind. Waits for the flusher,
-    /// which lets go of its parcels once it has counted what it could not hand over: a pause of its, a
-    /// millisecond or so, without which whoever asked for the end would be told less than was dropped.
-    async fn end(&mut self, mut parcels: mpsc::Receiver<Parcel>) {
+    /// Gives up what is left, and counts it; from here on the agent is blind.
+    pub(crate) fn end(&mut self) {
         self.shared.ended.store(true, Ordering::Release);
-        self.ending.now.store(true, Ordering::Release);
-        self.shared.desk.close();
-        while let Some(parcel) = parcels.recv().await {
-            self.courier.take(parcel);
-        }
         self.courier.give_up();
         self.tell_counts();
         self.shared.sight.end(self.shared.clock.read());

@@ -1,23 +1,21 @@
-//! The network thread: sockets, and the one loop that everything comes together in.
+//! The network thread: sockets (`sockets`, `link`, `feed`, `kafka`), and what is made of what they say
+//! (`hub`).
 //!
-//! ```text
-//! link tasks (DEALER) ──┐                       ┌──> listener ──> deny list
-//! feed tasks (SUB) ─────┼── Event ──> the hub ──┤
-//! flusher's parcels ────┘                       └──> courier ──> link task, or Kafka's thread
-//! ```
-//!
-//! One thread with a runtime of its own, so that an agent works in a service that has none. Nothing
-//! here decides: listener and courier do, and are told what happened.
+//! One thread with a runtime of its own, so that an agent works in a service that has none.
 
 mod feed;
 mod hub;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod link;
+mod sockets;
 
-pub(crate) use hub::{Carrier, EVENTS_MAX, Hub, Order};
+pub(crate) use hub::Hub;
+#[cfg(feature = "simulation")]
+pub(crate) use hub::Wires;
 #[cfg(feature = "kafka")]
 pub(crate) use kafka::{Kafka, check_properties};
+pub(crate) use sockets::{Carrier, EVENTS_MAX, Order, Sockets};
 
 use std::time::Duration;
 

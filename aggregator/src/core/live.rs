@@ -29,7 +29,8 @@ type Ends = BinaryHeap<Reverse<(Timestamp, Arc<str>, Scope)>>;
 /// Everything that is in force.
 #[derive(Debug, Default)]
 pub struct Live {
-    resources: HashMap<Arc<str>, BTreeMap<At, Statement>>,
+    /// In order, so that what is published is a function of what was ruled.
+    resources: BTreeMap<Arc<str>, BTreeMap<At, Statement>>,
     count: usize,
     /// By partition: the ends of its statements. Entries may be stale.
     ends: HashMap<u32, Ends>,

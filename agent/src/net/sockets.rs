@@ -1,0 +1,243 @@
+//! The sockets of the network thread, and the one loop that everything comes together in.
+//!
+//! ```text
+//! link tasks (DEALER) ──┐                       ┌──> listener ──> deny list
+//! feed tasks (SUB) ─────┼── Event ──> the hub ──┤
+//! flusher's parcels ────┘                       └──> courier ──> link task, or Kafka's thread
+//! ```
+//!
+//! Decides nothing: the hub does. What stays true: the loop never waits for a socket.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior};
+use tollgate_shared::wire::frame::Topic;
+
+use super::Event;
+use super::feed::Feed;
+use super::hub::{Hub, Wires};
+#[cfg(feature = "kafka")]
+use super::kafka::Kafka;
+use super::link::Link;
+use crate::copies::Told;
+use crate::courier::Outgoing;
+use crate::flusher::{Ending, Parcel};
+use crate::resource::ResourceId;
+
+/// Events of sockets that may wait; while so many do, sockets are not read.
+pub(crate) const EVENTS_MAX: usize = 4_096;
+
+/// How often time is told: leases and ends are as exact as a call's own look at the clock, this only
+/// clears up, and looks after silences of hundreds of milliseconds.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Aggregators that one agent follows. A fleet has fewer; an agent that has met so many, because they
+/// came and went under ever new addresses, meets no more, and says so.
+const PEERS_MAX: usize = 1_024;
+
+/// What the agent's owner wants.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Send what is there, until the deadline at the latest, then end.
+    Flush {
+        deadline: Instant,
+        done: oneshot::Sender<()>,
+    },
+}
+
+/// What carries records to the log.
+#[derive(Debug)]
+pub(crate) enum Carrier {
+    /// The link of an aggregator that answers.
+    Links,
+    /// Kafka itself.
+    #[cfg(feature = "kafka")]
+    Kafka(Kafka),
+}
+
+/// The sockets.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    links: Vec<Link>,
+    feeds: Vec<Feed>,
+    carrier: Carrier,
+    /// Of those above, in their order.
+    addresses: Vec<Box<str>>,
+    /// For sockets that are made later; the others have their own.
+    events: mpsc::WeakSender<Event>,
+    topic: Topic,
+}
+
+impl Sockets {
+    /// Starts the sockets' tasks, all feeds with the agent's own topic; within the runtime that will run the hub.
+    pub(crate) fn start(
+        aggregators: &[String],
+        topic: Topic,
+        carrier: Carrier,
+        events: &mpsc::Sender<Event>,
+    ) -> Self {
+        let endpoints = aggregators
+            .iter()
+            .map(|address| format!("tcp://{address}"))
+            .enumerate();
+        Self {
+            links: endpoints
+                .map(|(peer, endpoint)| Link::start(peer, endpoint, events.clone()))
+                .collect(),
+            feeds: (0..aggregators.len())
+                .map(|peer| Feed::start(peer, topic, events.clone()))
+                .collect(),
+            carrier,
+            addresses: aggregators.iter().map(|one| one.as_str().into()).collect(),
+            events: events.downgrade(),
+            topic,
+        }
+    }
+}
+
+impl Wires for Sockets {
+    fn links(&self) -> usize {
+        self.links.len()
+    }
+
+    fn say(&mut self, peer: usize, message: Bytes) {
+        if let Some(link) = self.links.get(peer) {
+            let _ = link.messages.try_send(message);
+        }
+    }
+
+    fn reopen_link(&mut self, peer: usize) {
+        if let Some(link) = self.links.get(peer) {
+            link.reopen();
+        }
+    }
+
+    fn open_feed(
+        &mut self,
+        peer: usize,
+        addresses: Vec<Box<str>>,
+        topics: Vec<(ResourceId, Topic)>,
+    ) -> bool {
+        self.feeds
+            .get(peer)
+            .is_some_and(|feed| feed.open(addresses, topics))
+    }
+
+    fn meet(&mut self, address: Box<str>) -> bool {
+        if self.addresses.contains(&address) {
+            return false;
+        }
+        if PEERS_MAX <= self.links.len() {
+            tracing::warn!(%address, "an aggregator is not followed: too many have been met");
+            return false;
+        }
+        // Without one, the last of the sockets' tasks has ended.
+        let Some(events) = self.events.upgrade() else {
+            return false;
+        };
+        tracing::debug!(%address, "meets another aggregator of the fleet");
+        let peer = self.links.len();
+        let endpoint = format!("tcp://{address}");
+        self.links.push(Link::start(peer, endpoint, events.clone()));
+        self.feeds.push(Feed::start(peer, self.topic, events));
+        self.addresses.push(address);
+        true
+    }
+
+    fn subscribe(&mut self, peer: usize, resource: ResourceId, topic: Topic) -> bool {
+        self.feeds
+            .get(peer)
+            .is_some_and(|feed| feed.subscribe(resource, topic))
+    }
+
+    fn fill_link(&mut self, peer: usize, next: &mut dyn FnMut() -> Option<Bytes>) {
+        let Some(link) = self.links.get(peer) else {
+            return;
+        };
+        while let Ok(room) = link.messages.try_reserve() {
+            match next() {
+                Some(message) => room.send(message),
+                None => return,
+            }
+        }
+    }
+
+    fn fill_carrier(&mut self, next: &mut dyn FnMut() -> Option<Outgoing>) -> bool {
+        match &self.carrier {
+            Carrier::Links => false,
+            #[cfg(feature = "kafka")]
+            Carrier::Kafka(kafka) => {
+                while let Ok(room) = kafka.records.try_reserve() {
+                    match next() {
+                        Some(outgoing) => room.send(outgoing),
+                        None => break,
+                    }
+                }
+                true
+            }
+        }
+    }
+}
+
+impl Hub<Sockets> {
+    /// Runs until the agent is flushed or dropped.
+    pub(crate) async fn run(
+        mut self,
+        mut events: mpsc::Receiver<Event>,
+        (mut parcels, mut words): (mpsc::Receiver<Parcel>, mpsc::Receiver<Vec<Told>>),
+        mut orders: mpsc::Receiver<Order>,
+        ending: Arc<Ending>,
+    ) {
+        let shared = Arc::clone(self.shared());
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut flushing: Option<(Instant, oneshot::Sender<()>)> = None;
+        let (mut parcels_are_all, mut words_are_all) = (false, false);
+        let mut has_ended_epoch = false;
+        loop {
+            let deadline = flushing.as_ref().map(|(deadline, _)| *deadline);
+            tokio::select! {
+                Some(event) = events.recv() => self.take(event),
+                parcel = parcels.recv(), if !parcels_are_all => match parcel {
+                    Some(parcel) => self.take_parcel(parcel),
+                    None => parcels_are_all = true,
+                },
+                told = words.recv(), if !words_are_all => match told {
+                    Some(told) => self.take_words(told),
+                    None => words_are_all = true,
+                },
+                order = orders.recv(), if flushing.is_none() => match order {
+                    Some(Order::Flush { deadline, done }) => flushing = Some((deadline, done)),
+                    None => break,
+                },
+                () = shared.new_resource.notified() => {}
+                () = async { tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)).await },
+                    if deadline.is_some() => break,
+                _ = ticks.tick() => self.tick(),
+            }
+            let all_said = flushing.is_some() && parcels_are_all && words_are_all;
+            if all_said && !has_ended_epoch {
+                has_ended_epoch = self.end_epoch();
+            }
+            self.turn();
+            if all_said && self.is_empty() {
+                break;
+            }
+        }
+        shared.ended.store(true, Ordering::Release);
+        ending.now.store(true, Ordering::Release);
+        shared.desk.close();
+        // The flusher lets go of its parcels once it has counted what it could not hand over: a pause of
+        // its, a millisecond or so, without which whoever asked for the end would be told less than was
+        // dropped.
+        while let Some(parcel) = parcels.recv().await {
+            self.take_parcel(parcel);
+        }
+        self.end();
+        drop(flushing);
+    }
+}

@@ -1,0 +1,323 @@
+//! An agent without its threads and sockets, driven step by step: what the simulation runs.
+//!
+//! Calls, recorder, packer, courier, listener and deny list are those of any agent, and so is the hub
+//! that ties them together; only clock, threads and sockets are the driver's. What stays true: what it
+//! does is a function of its identity and of what it is told, in order.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use tollgate_shared::place::Place;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::frame::Topic;
+
+use crate::agent::Agent;
+use crate::builder::AgentBuilder;
+use crate::courier::Outgoing;
+use crate::flusher::{Flusher, Parcel};
+use crate::net::{Event, Hub, Wires};
+use crate::resource::ResourceId;
+
+/// Messages that a link's queue takes, as the real one.
+const LINK_MESSAGES_MAX: usize = 256;
+
+/// Parcels between flusher and hub, as the real channel takes.
+const PARCELS_MAX: usize = 1_024;
+
+/// All that an agent otherwise draws at random.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Its name.
+    pub name: String,
+    /// Its epoch.
+    pub epoch: u128,
+    /// Seeds its fingerprints.
+    pub seed: u64,
+    /// Its nonces count on from this.
+    pub nonce: u64,
+}
+
+/// What sockets say. Aggregators and resources go by number.
+#[derive(Clone, Debug)]
+pub enum Happening {
+    /// A link can carry messages.
+    LinkUp {
+        /// Of which aggregator.
+        peer: usize,
+    },
+    /// A message came over a link.
+    LinkSaid {
+        /// Of which aggregator.
+        peer: usize,
+        /// The message.
+        message: Bytes,
+    },
+    /// A link is gone.
+    LinkDown {
+        /// Of which aggregator.
+        peer: usize,
+    },
+    /// A feed is there, subscribed to these resources' topics and the control topic.
+    FeedUp {
+        /// Of which aggregator.
+        peer: usize,
+        /// Numbers of resources.
+        subscribed: Vec<u32>,
+    },
+    /// A topic more was subscribed to.
+    Subscribed {
+        /// Of which aggregator.
+        peer: usize,
+        /// The resource's number.
+        resource: u32,
+    },
+    /// A frame came over a feed.
+    FeedSaid {
+        /// Of which aggregator.
+        peer: usize,
+        /// Its topic.
+        topic: Topic,
+        /// The frame.
+        frame: Bytes,
+    },
+    /// A feed is gone.
+    FeedDown {
+        /// Of which aggregator.
+        peer: usize,
+    },
+}
+
+/// What the agent wants of its sockets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// A link is to be made anew.
+    ReopenLink {
+        /// Of which aggregator.
+        peer: usize,
+    },
+    /// A feed is to be made anew.
+    OpenFeed {
+        /// Of which aggregator.
+        peer: usize,
+        /// At one of these addresses.
+        addresses: Vec<Box<str>>,
+        /// With the topics of these resources.
+        topics: Vec<(u32, Topic)>,
+    },
+    /// A topic more.
+    Subscribe {
+        /// Of which aggregator.
+        peer: usize,
+        /// The resource's number.
+        resource: u32,
+        /// Its topic.
+        topic: Topic,
+    },
+}
+
+/// Queues in place of sockets.
+#[derive(Debug)]
+struct Queues {
+    messages: Vec<VecDeque<Bytes>>,
+    wishes: Vec<Wish>,
+}
+
+impl Wires for Queues {
+    fn links(&self) -> usize {
+        self.messages.len()
+    }
+
+    fn say(&mut self, peer: usize, message: Bytes) {
+        if let Some(messages) = self.messages.get_mut(peer)
+            && messages.len() < LINK_MESSAGES_MAX
+        {
+            messages.push_back(message);
+        }
+    }
+
+    fn reopen_link(&mut self, peer: usize) {
+        self.wishes.push(Wish::ReopenLink { peer });
+    }
+
+    fn open_feed(
+        &mut self,
+        peer: usize,
+        addresses: Vec<Box<str>>,
+        topics: Vec<(ResourceId, Topic)>,
+    ) -> bool {
+        self.wishes.push(Wish::OpenFeed {
+            peer,
+            addresses,
+            topics: topics
+                .into_iter()
+                .map(|(id, topic)| (id.0, topic))
+                .collect(),
+        });
+        true
+    }
+
+    fn meet(&mut self, _: Box<str>) -> bool {
+        // Everybody is known from the beginning.
+        false
+    }
+
+    fn subscribe(&mut self, peer: usize, resource: ResourceId, topic: Topic) -> bool {
+        self.wishes.push(Wish::Subscribe {
+            peer,
+            resource: resource.0,
+            topic,
+        });
+        true
+    }
+
+    fn fill_link(&mut self, peer: usize, next: &mut dyn FnMut() -> Option<Bytes>) {
+        let Some(messages) = self.messages.get_mut(peer) else {
+            return;
+        };
+        while messages.len() < LINK_MESSAGES_MAX {
+            match next() {
+                Some(message) => messages.push_back(message),
+                None => return,
+            }
+        }
+    }
+
+    fn fill_carrier(&mut self, _: &mut dyn FnMut() -> Option<Outgoing>) -> bool {
+        false
+    }
+}
+
+/// The agent.
+#[derive(Debug)]
+pub struct SimulatedAgent {
+    agent: Agent,
+    hub: Hub<Queues>,
+    flusher: Flusher,
+    parcels: VecDeque<Parcel>,
+}
+
+impl SimulatedAgent {
+    /// One that has heard nothing, with so many aggregators; of the builder's settings its bounds
+    /// count. Clocks stand as given until they are set.
+    pub fn new(
+        builder: AgentBuilder,
+        identity: &Identity,
+        aggregators: usize,
+        wall: Timestamp,
+    ) -> Self {
+        let queues = Queues {
+            messages: vec![VecDeque::new(); aggregators],
+            wishes: Vec::new(),
+        };
+        let (agent, hub, flusher) = builder.simulated(identity, aggregators, wall, queues);
+        Self {
+            agent,
+            hub,
+            flusher,
+            parcels: VecDeque::new(),
+        }
+    }
+
+    /// The agent that services call.
+    pub fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    /// Sets both clocks: microseconds since the agent's start, and wall time. Calls see the wall clock
+    /// as the flusher last cached it.
+    pub fn set_clocks(&self, since_start_us: u64, wall: Timestamp) {
+        self.hub.shared().clock.set(since_start_us, wall);
+    }
+
+    /// The flusher comes by.
+    pub fn flush(&mut self) {
+        let parcels = &mut self.parcels;
+        let shared = self.hub.shared();
+        self.flusher.come_by(shared, false, |parcel| {
+            if PARCELS_MAX <= parcels.len() {
+                return Some(parcel);
+            }
+            parcels.push_back(parcel);
+            None
+        });
+    }
+
+    /// The hub takes what the flusher handed over.
+    pub fn take_parcels(&mut self) {
+        if self.parcels.is_empty() {
+            return;
+        }
+        for parcel in self.parcels.drain(..) {
+            self.hub.take_parcel(parcel);
+        }
+        self.hub.turn();
+    }
+
+    /// A socket said something.
+    pub fn hear(&mut self, happening: Happening) {
+        if let Happening::LinkUp { peer } = happening
+            && let Some(messages) = self.hub.wires().messages.get_mut(peer)
+        {
+            // What waited was meant for the connection before.
+            messages.clear();
+        }
+        self.hub.take(event_of(happening));
+        self.hub.turn();
+    }
+
+    /// Time passes; every 20 ms.
+    pub fn tick(&mut self) {
+        self.hub.tick();
+        self.hub.turn();
+    }
+
+    /// A resource was used for the first time.
+    pub fn look_for_new_resources(&mut self) {
+        self.hub.turn();
+    }
+
+    /// The next message that waits for a link.
+    pub fn next_message(&mut self, peer: usize) -> Option<Bytes> {
+        self.hub.wires().messages.get_mut(peer)?.pop_front()
+    }
+
+    /// Messages that wait for a link.
+    pub fn messages_waiting(&mut self, peer: usize) -> usize {
+        self.hub.wires().messages.get(peer).map_or(0, VecDeque::len)
+    }
+
+    /// What it wants of its sockets.
+    pub fn take_wishes(&mut self) -> Vec<Wish> {
+        std::mem::take(&mut self.hub.wires().wishes)
+    }
+
+    /// Whether nothing waits for the log any more.
+    pub fn is_idle(&self) -> bool {
+        self.parcels.is_empty() && self.hub.is_empty()
+    }
+
+    /// Up to where it has heard a resource's statements about a partition without a gap: everything
+    /// below that place is known to it.
+    pub fn heard_upto(&self, resource: &str, partition: u32) -> Option<Place> {
+        let resource = self.hub.shared().resources.find(resource)?;
+        self.hub.listener().heard_upto(resource.id, partition)
+    }
+}
+
+fn event_of(happening: Happening) -> Event {
+    match happening {
+        Happening::LinkUp { peer } => Event::LinkUp { peer },
+        Happening::LinkSaid { peer, message } => Event::LinkSaid { peer, message },
+        Happening::LinkDown { peer } => Event::LinkDown { peer },
+        Happening::FeedUp { peer, subscribed } => Event::FeedUp {
+            peer,
+            subscribed: subscribed.into_iter().map(ResourceId).collect(),
+        },
+        Happening::Subscribed { peer, resource } => Event::Subscribed {
+            peer,
+            resource: ResourceId(resource),
+        },
+        Happening::FeedSaid { peer, topic, frame } => Event::FeedSaid { peer, topic, frame },
+        Happening::FeedDown { peer } => Event::FeedDown { peer },
+    }
+}
