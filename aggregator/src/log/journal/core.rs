@@ -22,7 +22,7 @@ use super::layout;
 use super::opening::{self, OpenReport};
 use super::partition::{Cursor, Partition, Terms};
 use super::retention::{self, Bounds};
-use super::{JournalConfig, RECORD_BYTES_MAX};
+use super::{Ack, JournalConfig, RECORD_BYTES_MAX};
 
 /// How much followers that are behind may read from disk in one turn, each, in bytes. More than a turn
 /// appends, so that they catch up however much is written.
@@ -298,7 +298,12 @@ impl Core {
             return;
         };
         let terms = Terms {
-            ack: self.config.ack,
+            // What rules is written seldom and wanted for ever: a version that pointers name must not
+            // be lost with the power, whatever hits may be.
+            ack: match slot.partition.stream {
+                Stream::Limits => Ack::Synced,
+                Stream::Hits | Stream::Denials => self.config.ack,
+            },
             segment_bytes: self.config.segment_bytes,
         };
         let staged = std::mem::take(&mut slot.staged);

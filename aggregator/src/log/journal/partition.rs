@@ -214,7 +214,9 @@ impl Partition {
             }
             last.unsynced = false;
         }
-        Ok(())
+        // A segment that the directory does not durably have is as good as lost; of those before the
+        // last two none may be.
+        self.sync_dir()
     }
 
     /// Begins a new segment where the active one's first record is older than `age_ms`, so that it can

@@ -46,6 +46,19 @@ impl Recovery<'_> {
         stream: Stream,
         index: u32,
     ) -> Result<Partition, OpenError> {
+        let torn_before = self.torn.len();
+        let mut partition = self.look_through(root, stream, index)?;
+        // Files that were taken away must not come back with the next power cut.
+        partition.dir_unsynced |= torn_before < self.torn.len();
+        Ok(partition)
+    }
+
+    fn look_through(
+        &mut self,
+        root: &Path,
+        stream: Stream,
+        index: u32,
+    ) -> Result<Partition, OpenError> {
         let mut partition = Partition::empty(Arc::clone(self.disk), root, stream, index);
         let mut bases = bases(&**self.disk, &partition.dir)?;
         self.drop_unbegun(&mut partition, &mut bases)?;
@@ -65,9 +78,16 @@ impl Recovery<'_> {
             }
             let looked = match self.look(&partition, base) {
                 Err(OpenError::Corrupt(_)) if self.may_cut(false, 0) => {
-                    // The segment's header was lost with the power, and so were its records.
+                    // The segment's header was lost with the power, and so were its records: the log
+                    // ends with the segment before it.
+                    partition.next = base;
                     for lost in &bases[at..] {
                         self.drop_whole(&partition, *lost)?;
+                    }
+                    if let Some(before) = partition.closed.pop_back() {
+                        let looked = self.look(&partition, before.base)?;
+                        (partition.next, partition.last_ms) = (looked.next, looked.last_ms);
+                        self.activate(&mut partition, before.base, looked)?;
                     }
                     break;
                 }

@@ -214,6 +214,47 @@ fn after_a_power_cut_what_follows_a_torn_segment_goes_too() {
 }
 
 #[test]
+fn after_a_power_cut_the_log_ends_before_a_segment_whose_header_was_lost() {
+    let mut kit = Kit::new();
+    kit.config.segment_bytes = 100;
+    kit.at(5_000);
+    let mut open = kit.open();
+    for n in 0..12 {
+        open.append(Stream::Hits, 0, format!("record {n}").as_bytes())
+            .expect("appended");
+    }
+    open.close();
+    kit.leave_as_if_killed();
+    let segments = kit.segments(Stream::Hits, 0);
+    let lost = &segments[segments.len() - 2];
+    edit(lost, |bytes| bytes.fill(0));
+    kit.boot = Some("second-boot".to_owned());
+    // The clock is behind: append times stand still all the same.
+    kit.at(1_000);
+    let (mut open, _) = kit.try_open().expect("opens");
+    let left = open.read_all(Stream::Hits, 0, 0).len() as u64;
+    assert!(0 < left && left < 12);
+    assert_eq!(open.append(Stream::Hits, 0, b"again"), Ok(left));
+    let all = open.read_all(Stream::Hits, 0, 0);
+    assert_eq!(texts(&all).last().map(String::as_str), Some("again"));
+    assert!(all.is_sorted_by_key(|record| record.appended));
+}
+
+#[test]
+fn limits_are_synced_however_durable_the_rest_is() {
+    let mut kit = Kit::new();
+    let disk = faulty::FaultyDisk::default();
+    kit.disk = Arc::new(disk.clone());
+    let mut open = kit.open();
+    let syncs = |disk: &faulty::FaultyDisk| disk.counts().syncs;
+    let before = syncs(&disk);
+    open.append(Stream::Hits, 0, b"hits").expect("appended");
+    assert_eq!(syncs(&disk), before);
+    open.append(Stream::Limits, 0, b"limits").expect("appended");
+    assert!(before < syncs(&disk));
+}
+
+#[test]
 fn a_segment_whose_header_is_cut_short_had_no_records() {
     for length in 0..32 {
         let mut kit = Kit::new();
