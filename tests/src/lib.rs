@@ -7,3 +7,4 @@ pub mod binary;
 pub mod conformance;
 pub mod kafka;
 pub mod serving;
+pub mod simulation;

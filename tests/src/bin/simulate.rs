@@ -1,0 +1,216 @@
+//! Runs the simulation: many seeds, or one of them to be looked at.
+//!
+//! ```text
+//! simulate                              a hundred seeds from a new one on
+//! simulate --minutes 60                 as many as an hour takes
+//! simulate --seed 118 --trace           one seed, event by event
+//! simulate --seed 118 --seeds 1         one seed; where it fails, the shortest history that does
+//! ```
+//!
+//! Exit codes: 0 nothing found; 1 a law is violated, or something was never met; 64 usage.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Parser, ValueEnum};
+use tollgate_tests::simulation::kept;
+use tollgate_tests::simulation::plan::Plan;
+use tollgate_tests::simulation::shrink::shrink;
+use tollgate_tests::simulation::swarm::{Order, Report, swarm};
+use tollgate_tests::simulation::{Run, run};
+
+/// The seeds of a run that says nothing else.
+const SEEDS: u64 = 100;
+
+/// How long a shortest history is looked for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often progress is shown.
+const PROGRESS_EVERY: Duration = Duration::from_secs(2);
+
+/// Runs the shipped code in a simulated world, seed by seed, and checks the laws.
+#[derive(Debug, Parser)]
+#[command(name = "simulate")]
+struct Arguments {
+    /// How many seeds.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
+    /// The first seed; default: from the clock.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// For how long, whatever the number of seeds.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    minutes: Option<u64>,
+    /// Go on until a seed fails.
+    #[arg(long)]
+    until_failure: bool,
+    /// Show one seed's run as a log of events.
+    #[arg(long, requires = "seed")]
+    trace: bool,
+    /// How the report is written.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // A broken pipe is nobody's fault.
+            let _ = error.print();
+            return match error.use_stderr() {
+                true => ExitCode::from(64),
+                false => ExitCode::SUCCESS,
+            };
+        }
+    };
+    if let (true, Some(seed)) = (arguments.trace, arguments.seed) {
+        return show(seed);
+    }
+    let first = arguments.seed.unwrap_or_else(seed_of_the_clock);
+    let seeds = match (arguments.seeds, arguments.minutes) {
+        (None, None) => Some(SEEDS),
+        (seeds, _) => seeds,
+    };
+    let order = Order {
+        first,
+        seeds,
+        time: arguments
+            .minutes
+            .map(|minutes| Duration::from_secs(60 * minutes)),
+        until_failure: arguments.until_failure,
+        // One seed is looked at alone.
+        kept: match arguments.seed {
+            Some(_) => Vec::new(),
+            None => kept::in_the_tree(),
+        },
+    };
+    eprintln!("seeds from {first}");
+    let mut shown = Instant::now();
+    let report = swarm(&order, |report| {
+        if PROGRESS_EVERY <= shown.elapsed() {
+            shown = Instant::now();
+            eprintln!(
+                "{} seeds, {} decisions, {} refused",
+                report.seeds, report.decisions, report.refusals
+            );
+        }
+    });
+    match arguments.format {
+        Format::Text => tell(first, &report),
+        Format::Json => println!("{}", json(first, &report)),
+    }
+    if let Some(failed) = &report.failure {
+        tell_failure(failed);
+    }
+    match report.is_good() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(1),
+    }
+}
+
+fn seed_of_the_clock() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(1, |since| since.as_secs())
+}
+
+fn show(seed: u64) -> ExitCode {
+    let run = run(Plan::draw(seed), true);
+    print!("{}", run.trace.unwrap_or_default());
+    println!("hash {:016x}", run.hash);
+    match run.violation {
+        None => ExitCode::SUCCESS,
+        Some(violation) => {
+            eprintln!("seed {seed}: {violation}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn per_second(report: &Report) -> u64 {
+    (report.decisions as f64 / report.elapsed.as_secs_f64().max(1e-9)) as u64
+}
+
+fn tell(first: u64, report: &Report) {
+    println!("seeds           {} from {first}", report.seeds);
+    println!(
+        "decisions       {} ({} a second)",
+        report.decisions,
+        per_second(report)
+    );
+    println!("refused         {}", report.refusals);
+    println!("faults          {}", report.faults);
+    println!("violations      {}", u8::from(report.failure.is_some()));
+    for (what, times) in report.cover.all() {
+        println!("  {times:>12}  {what}");
+    }
+    for missing in report.missing() {
+        println!("never met       {missing}");
+    }
+}
+
+fn json(first: u64, report: &Report) -> serde_json::Value {
+    let cover: serde_json::Map<String, serde_json::Value> = report
+        .cover
+        .all()
+        .map(|(what, times)| (what.to_owned(), times.into()))
+        .collect();
+    serde_json::json!({
+        "schema": "tollgate.simulation/1",
+        "first_seed": first,
+        "seeds": report.seeds,
+        "decisions": report.decisions,
+        "decisions_per_s": per_second(report),
+        "refusals": report.refusals,
+        "faults": report.faults,
+        "elapsed_us": report.elapsed.as_micros() as u64,
+        "coverage": cover,
+        "never_met": report.missing(),
+        "violation": report.failure.as_ref().and_then(|run| run.violation.as_ref()).map(|violation| {
+            serde_json::json!({
+                "seed": report.failure.as_ref().map(|run| run.plan.seed),
+                "law": violation.law,
+                "check": violation.check,
+                "at_us": violation.at_us,
+                "what": violation.what,
+            })
+        }),
+    })
+}
+
+fn tell_failure(failed: &Run) {
+    let Some(violation) = &failed.violation else {
+        return;
+    };
+    let seed = failed.plan.seed;
+    eprintln!("seed {seed}: {violation}");
+    eprintln!("looking for the shortest history that does the same ...");
+    let shrunk = shrink(&failed.plan, violation, PATIENCE);
+    eprintln!(
+        "seed {seed} with {} of {} faults ({} runs): {}",
+        shrunk.plan.episodes.len(),
+        failed.plan.episodes.len(),
+        shrunk.runs,
+        shrunk.violation
+    );
+    eprintln!(
+        "  {:?}, {} partitions, {} owners, {} agents",
+        shrunk.plan.log,
+        shrunk.plan.partitions,
+        shrunk.plan.owners,
+        shrunk.plan.agents.len()
+    );
+    for episode in &shrunk.plan.episodes {
+        eprintln!(
+            "  {:>10} us to {:>10} us  {:?}",
+            episode.from_us, episode.to_us, episode.fault
+        );
+    }
+    eprintln!("see it with: simulate --seed {seed} --trace");
+}

@@ -1,0 +1,133 @@
+//! Who was let through how often, and how often that counted: law 5, entry by entry.
+//!
+//! ```text
+//! calls let through and recorded ──> records in the log ──> ruled once
+//! ```
+//!
+//! Knows nothing of limits. What stays true: nothing is ruled that was not recorded, and no batch is
+//! ruled twice; where nothing was dropped or lost, everything recorded is ruled.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_engine::engine::Fate;
+use tollgate_shared::wire::hits::HitBatch;
+
+use super::documents::{DOMAINS, RESOURCES};
+
+/// A number for each pair.
+pub type Sums = [[u64; DOMAINS.len()]; RESOURCES.len()];
+
+/// One life of an agent.
+#[derive(Clone, Debug, Default)]
+pub struct Life {
+    /// Copies let through, by pair.
+    pub let_through: Sums,
+    ruled: Sums,
+    sequences: BTreeMap<u32, BTreeSet<u64>>,
+}
+
+/// All lives, by epoch.
+#[derive(Clone, Debug, Default)]
+pub struct Accounts {
+    lives: BTreeMap<u128, Life>,
+    /// Whether a power cut has taken acknowledged records: then sums need not match.
+    pub records_lost: bool,
+}
+
+impl Accounts {
+    /// The account of a life.
+    pub fn life(&mut self, epoch: u128) -> &mut Life {
+        self.lives.entry(epoch).or_default()
+    }
+
+    /// A batch was ruled, or not.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with that.
+    pub fn ruled(
+        &mut self,
+        partition: u32,
+        batch: &HitBatch<'_>,
+        fates: &[Fate],
+    ) -> Result<(), String> {
+        let sender = batch.sender;
+        let Some(life) = self.lives.get_mut(&sender.epoch) else {
+            return Err(format!("nobody has epoch {:x}", sender.epoch));
+        };
+        let known = life.sequences.entry(partition).or_default();
+        let was_new = known.insert(sender.sequence);
+        let counted = match fates {
+            [Fate::Applied] => true,
+            [Fate::Duplicate { .. }] => false,
+            other => {
+                return Err(format!(
+                    "batch {} of {}: {other:?}",
+                    sender.sequence, sender.agent
+                ));
+            }
+        };
+        if was_new != counted {
+            return Err(format!(
+                "batch {} of {} was {}, and was {}",
+                sender.sequence,
+                sender.agent,
+                if was_new { "new" } else { "known" },
+                if counted { "ruled" } else { "left out" },
+            ));
+        }
+        if !counted {
+            return Ok(());
+        }
+        for hit in batch.hits() {
+            let Some((r, d)) = pair_of(batch.resource(hit.resource), hit.domain) else {
+                return Err(format!(
+                    "nobody called {} for {}",
+                    batch.resource(hit.resource),
+                    hit.domain
+                ));
+            };
+            life.ruled[r][d] += u64::from(hit.copies);
+            if life.let_through[r][d] < life.ruled[r][d] {
+                return Err(format!(
+                    "{} for {}: {} copies are in the log, {} were let through",
+                    RESOURCES[r], DOMAINS[d], life.ruled[r][d], life.let_through[r][d]
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What was ruled is ruled anew.
+    pub fn forget_ruled(&mut self) {
+        self.records_lost = true;
+        for life in self.lives.values_mut() {
+            life.ruled = Sums::default();
+            life.sequences.clear();
+        }
+    }
+
+    /// What of a life's calls the log does not have, for a life that dropped nothing.
+    pub fn missing(&self, epoch: u128) -> Option<String> {
+        let life = self.lives.get(&epoch)?;
+        for (r, resource) in RESOURCES.iter().enumerate() {
+            for (d, domain) in DOMAINS.iter().enumerate() {
+                let (through, ruled) = (life.let_through[r][d], life.ruled[r][d]);
+                if through != ruled {
+                    return Some(format!(
+                        "{resource} for {domain}: {through} copies were let through, {ruled} are in \
+                         the log"
+                    ));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The numbers of a pair's names.
+pub fn pair_of(resource: &str, domain: &str) -> Option<(usize, usize)> {
+    let r = RESOURCES.iter().position(|name| *name == resource)?;
+    let d = DOMAINS.iter().position(|name| *name == domain)?;
+    Some((r, d))
+}

@@ -1,0 +1,86 @@
+//! The clocks of a host: one that tells wall time and may jump, one that only goes on.
+//!
+//! Both run fast or slow by the host's drift. True time is the simulation's own, in microseconds from
+//! its start; nothing but these clocks shows it to the code under test.
+
+use tollgate_shared::time::Timestamp;
+
+/// The wall time at which every simulation begins.
+pub const BEGINNING_US: u64 = 1_800_000_000_000_000;
+
+/// The clocks of one host.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    at_us: u64,
+    mono_us: u64,
+    wall_us: u64,
+    drift_ppm: i64,
+}
+
+impl Clock {
+    /// Clocks whose wall time is off by `wall_off_us`.
+    pub fn new(drift_ppm: i64, wall_off_us: i64) -> Self {
+        Self {
+            at_us: 0,
+            // Hosts were there before the simulation, and their clocks differ.
+            mono_us: 1_000_000_000,
+            wall_us: BEGINNING_US.saturating_add_signed(wall_off_us),
+            drift_ppm,
+        }
+    }
+
+    fn since(&self, now_us: u64) -> u64 {
+        let true_us = now_us.saturating_sub(self.at_us);
+        let off = i128::from(true_us) * i128::from(self.drift_ppm) / 1_000_000;
+        true_us.saturating_add_signed(off as i64)
+    }
+
+    /// The monotonic clock.
+    pub fn mono_us(&self, now_us: u64) -> u64 {
+        self.mono_us + self.since(now_us)
+    }
+
+    /// The wall clock.
+    pub fn wall(&self, now_us: u64) -> Timestamp {
+        Timestamp::from_micros(self.wall_us + self.since(now_us))
+    }
+
+    /// Puts the wall clock forward or back.
+    pub fn jump(&mut self, now_us: u64, by_us: i64) {
+        self.settle(now_us);
+        self.wall_us = self.wall_us.saturating_add_signed(by_us);
+    }
+
+    /// The host goes down for a while and comes up again: its monotonic clock goes on all the same,
+    /// which nobody can tell from a new one.
+    pub fn set_drift(&mut self, now_us: u64, drift_ppm: i64) {
+        self.settle(now_us);
+        self.drift_ppm = drift_ppm;
+    }
+
+    fn settle(&mut self, now_us: u64) {
+        let since = self.since(now_us);
+        self.mono_us += since;
+        self.wall_us += since;
+        self.at_us = now_us;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_drift_and_only_the_wall_clock_jumps() {
+        let mut clock = Clock::new(100, 0);
+        let mono = clock.mono_us(0);
+        assert_eq!(clock.mono_us(1_000_000) - mono, 1_000_100);
+        clock.jump(1_000_000, -5_000_000);
+        assert_eq!(
+            clock.wall(1_000_000).as_micros(),
+            BEGINNING_US + 1_000_100 - 5_000_000
+        );
+        clock.set_drift(1_000_000, -100);
+        assert_eq!(clock.mono_us(2_000_000) - mono, 1_000_100 + 999_900);
+    }
+}

@@ -1,0 +1,257 @@
+//! What the engine said of a record, beside what the model said.
+//!
+//! They share no type, so everything is brought into one form here. What stays true: nothing that the
+//! model says is left out of the comparison, and nothing that the engine says.
+
+use std::collections::BTreeMap;
+
+use tollgate_engine::engine::{Counts, Fate, Rulings, Said};
+use tollgate_model as model;
+use tollgate_model::log::{EntryRuling, NotRuled, RecordOutcome, TotalRuling};
+use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::statement::{Cause, Says, Scope};
+
+use super::accounts::{Sums, pair_of};
+use super::coverage::Coverage;
+
+/// The time of each pair: the greatest instant among its entries.
+pub type Times = Sums;
+
+type ScopeName = (String, Option<String>);
+/// The last statement about each scope: its end (none: open) and cause.
+type Stated = BTreeMap<ScopeName, Option<(u64, Cause)>>;
+
+/// The instant of an end; a denial that never ends has the last one there is.
+pub fn end_us(end: model::End) -> u64 {
+    match end {
+        model::End::At(end_us) => end_us,
+        model::End::Never => u64::MAX,
+    }
+}
+
+/// Compares.
+///
+/// # Errors
+///
+/// What differs.
+pub fn rulings(
+    record: &Record<'_>,
+    rulings: &Rulings,
+    outcome: &RecordOutcome,
+) -> Result<(), String> {
+    let got = stated(&rulings.statements);
+    let expected = expected(outcome);
+    let several_versions = matches!(record, Record::Pointer(_));
+    if several_versions {
+        // Several versions may change an end and change it back: the engine states both.
+        for (scope, denied) in &expected {
+            let end = |of: &Option<(u64, Cause)>| of.map(|(end_us, _)| end_us);
+            if got.get(scope).map(end) != Some(end(denied)) {
+                return Err(format!(
+                    "{scope:?}: {:?}, the model: {denied:?}",
+                    got.get(scope)
+                ));
+            }
+        }
+    } else if !same(&got, &expected) {
+        return Err(format!("statements {got:?}, the model: {expected:?}"));
+    }
+    if let Record::Hits(batch) = record {
+        let copies: Vec<u64> = batch.hits().map(|hit| u64::from(hit.copies)).collect();
+        let (got, expected) = (total(rulings), expected_counts(&copies, outcome));
+        if got != expected {
+            return Err(format!("counts {got:?}, the model: {expected:?}"));
+        }
+        let due: BTreeMap<String, BTreeMap<u64, u64>> = rulings
+            .totals_due
+            .iter()
+            .map(|due| {
+                let granted = due.granted.iter().map(|(ms, n)| (*ms, u64::from(*n)));
+                (due.resource.to_string(), granted.collect())
+            })
+            .collect();
+        let mut expected = outcome.totals_due.clone();
+        expected.retain(|_, granted| !granted.is_empty());
+        if due != expected {
+            return Err(format!("totals due {due:?}, the model: {expected:?}"));
+        }
+        let moved: i64 = rulings.corrections.iter().map(|one| one.moved_us).sum();
+        if moved != outcome.moved_us {
+            return Err(format!(
+                "stamps moved {moved}, the model: {}",
+                outcome.moved_us
+            ));
+        }
+    }
+    if let Record::Tick(_) = record {
+        let ignored = rulings.fates == [Fate::TickIgnored];
+        if ignored == outcome.tick_counted {
+            return Err(format!("tick ignored: {ignored}, the model otherwise"));
+        }
+    }
+    Ok(())
+}
+
+/// The model has no word of its own for a resource without tiers.
+fn same(got: &Stated, expected: &Stated) -> bool {
+    got.len() == expected.len()
+        && got.iter().zip(expected).all(|((scope, one), (of, other))| {
+            scope == of
+                && match (one, other) {
+                    (Some((end, Cause::Inaccessible)), Some((never, _))) => {
+                        end == never && *never == u64::MAX
+                    }
+                    (one, other) => one == other,
+                }
+        })
+}
+
+fn stated(said: &[Said]) -> Stated {
+    let mut stated = Stated::new();
+    for said in said {
+        let domain = match &said.statement.scope {
+            Scope::Pair(domain) => Some(domain.to_string()),
+            Scope::Resource | Scope::Group(_) => None,
+        };
+        let denied = match &said.statement.says {
+            Says::Denied(denial) => Some((denial.end.as_micros(), denial.cause)),
+            Says::Open => None,
+            Says::Near(_) => continue,
+        };
+        stated.insert((said.resource.to_string(), domain), denied);
+    }
+    stated
+}
+
+fn expected(outcome: &RecordOutcome) -> Stated {
+    let mut stated = Stated::new();
+    for change in &outcome.changes {
+        let denied = change.denied.map(|denial| {
+            let cause = match denial.cause {
+                model::Cause::Hard => Cause::Hard,
+                model::Cause::Global => Cause::Global,
+                model::Cause::Tier(tier) => Cause::Tier(tier as u8),
+            };
+            (end_us(denial.end), cause)
+        });
+        let scope = &change.scope;
+        stated.insert((scope.resource.clone(), scope.domain.clone()), denied);
+    }
+    stated
+}
+
+fn total(rulings: &Rulings) -> Counts {
+    let mut total = Counts::default();
+    for of in &rulings.counts {
+        total.entries += of.counts.entries;
+        total.granted += of.counts.granted;
+        total.excess += of.counts.excess;
+        total.late += of.counts.late;
+        total.too_old += of.counts.too_old;
+        total.unconfigured += of.counts.unconfigured;
+        total.at_cap += of.counts.at_cap;
+        total.misrouted += of.counts.misrouted;
+    }
+    total
+}
+
+fn expected_counts(copies: &[u64], outcome: &RecordOutcome) -> Counts {
+    let mut total = Counts::default();
+    for (copies, ruling) in copies.iter().zip(&outcome.entries) {
+        total.entries += 1;
+        match ruling {
+            EntryRuling::Ruled { outcome, .. } => {
+                total.granted += outcome.granted;
+                total.excess += outcome.excess;
+                total.late += outcome.late;
+            }
+            EntryRuling::NotRuled(why) => match why {
+                NotRuled::TooOld => total.too_old += copies,
+                NotRuled::Unconfigured => total.unconfigured += copies,
+                NotRuled::AtCap => total.at_cap += copies,
+                NotRuled::Duplicate | NotRuled::OlderThanWindow => total.entries -= 1,
+            },
+        }
+    }
+    total
+}
+
+/// Notes what was met.
+pub fn cover(
+    record: &Record<'_>,
+    outcome: &RecordOutcome,
+    rulings: &Rulings,
+    times: &mut Times,
+    cover: &mut Coverage,
+) {
+    for ruling in &outcome.entries {
+        match ruling {
+            EntryRuling::Ruled { outcome, .. } => {
+                cover.add("hit excess", outcome.excess);
+                let late = "hit after its pair's time was late and counted in no tier";
+                cover.add(late, outcome.late);
+            }
+            EntryRuling::NotRuled(NotRuled::Duplicate) => cover.see("batch duplicate"),
+            EntryRuling::NotRuled(NotRuled::TooOld) => cover.see("hit too old"),
+            EntryRuling::NotRuled(NotRuled::AtCap) => cover.see("pair at the cap"),
+            EntryRuling::NotRuled(_) => {}
+        }
+    }
+    if let Record::Hits(batch) = record {
+        cover_requests(batch, outcome, times, cover);
+    }
+    for ruling in &outcome.totals {
+        match ruling {
+            TotalRuling::Ruled { .. } => cover.see("total applied"),
+            TotalRuling::OutOfOrder => cover.see("total out of order"),
+            _ => {}
+        }
+    }
+    let by_version = matches!(record, Record::Pointer(_));
+    for change in &outcome.changes {
+        match change.denied {
+            None if by_version => cover.see("denial lifted by a version"),
+            Some(_) if by_version => cover.see("denial ruled anew by a version"),
+            Some(denial) => {
+                cover.see(match denial.cause {
+                    model::Cause::Hard => "denial by hard limit",
+                    model::Cause::Global => "denial by global limit",
+                    model::Cause::Tier(_) => "denial by tier",
+                });
+                if denial.end == model::End::Never {
+                    cover.see("denial for ever");
+                }
+            }
+            None => {}
+        }
+    }
+    if outcome.moved_us != 0 {
+        cover.see("stamps corrected");
+    }
+    if rulings.fates == [Fate::TickIgnored] {
+        cover.see("tick ignored");
+    }
+}
+
+fn cover_requests(
+    batch: &tollgate_shared::wire::hits::HitBatch<'_>,
+    outcome: &RecordOutcome,
+    times: &mut Times,
+    cover: &mut Coverage,
+) {
+    for (hit, ruling) in batch.hits().zip(&outcome.entries) {
+        let EntryRuling::Ruled { at_us, outcome } = ruling else {
+            continue;
+        };
+        if let Some((r, d)) = pair_of(batch.resource(hit.resource), hit.domain) {
+            let time = &mut times[r][d];
+            if *at_us < *time && 0 < outcome.granted {
+                cover.see("hit granted late");
+            }
+            *time = (*time).max(*at_us);
+        }
+        if hit.min.is_some() && outcome.granted == 0 {
+            cover.see("request with a minimum refused");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What has been met: faults and interesting states, each with a counter.
+//!
+//! A swarm that leaves one of [`WANTED`] at zero has not tried what it claims to try, and fails.
+
+use std::collections::BTreeMap;
+
+/// What every swarm has to have met.
+pub const WANTED: [&str; 61] = [
+    "agent cut off",
+    "agent died",
+    "agent froze",
+    "agent returned",
+    "append answered no although taken",
+    "append refused",
+    "batch duplicate",
+    "batch sent again",
+    "call refused by pair",
+    "call refused by whole resource",
+    "call while blind",
+    "catch-up across a version",
+    "catch-up finished",
+    "clock drifts",
+    "clock jumps of an agent",
+    "clock jumps of the log",
+    "crash between effects",
+    "crash in a disk operation",
+    "denial by global limit",
+    "denial by hard limit",
+    "denial by tier",
+    "denial for ever",
+    "denial lifted by a version",
+    "denial ruled anew by a version",
+    "deny list full",
+    "disk full",
+    "feed gap",
+    "feed opened anew",
+    "feed silent",
+    "hit after its pair's time was late and counted in no tier",
+    "hit excess",
+    "hit granted late",
+    "hit too old",
+    "lease ran out",
+    "limits push lost the race",
+    "limits pushed",
+    "limits rolled back",
+    "link lost",
+    "message delayed",
+    "message duplicated",
+    "message held by a cut",
+    "message lost",
+    "message reordered",
+    "more than one owner",
+    "owner stalled",
+    "owner took over from a snapshot",
+    "pair at the cap",
+    "pair left",
+    "power cut lost acknowledged records",
+    "power cut under synced",
+    "queue of a link full",
+    "recorder full",
+    "request with a minimum refused",
+    "snapshot asked anew",
+    "snapshot saved",
+    "snapshot could not be saved",
+    "stamps corrected",
+    "tick ignored",
+    "torn end cut off",
+    "total applied",
+    "total out of order",
+];
+
+/// The counters.
+#[derive(Clone, Debug, Default)]
+pub struct Coverage(BTreeMap<&'static str, u64>);
+
+impl Coverage {
+    /// It was met.
+    pub fn see(&mut self, what: &'static str) {
+        self.add(what, 1);
+    }
+
+    /// It was met so many times.
+    pub fn add(&mut self, what: &'static str, times: u64) {
+        debug_assert!(WANTED.contains(&what), "`{what}` is not listed");
+        if 0 < times {
+            *self.0.entry(what).or_default() += times;
+        }
+    }
+
+    /// Adds another's.
+    pub fn merge(&mut self, other: &Self) {
+        for (what, times) in &other.0 {
+            *self.0.entry(what).or_default() += times;
+        }
+    }
+
+    /// How often it was met.
+    pub fn of(&self, what: &str) -> u64 {
+        self.0.get(what).copied().unwrap_or(0)
+    }
+
+    /// What was never met.
+    pub fn missing(&self) -> Vec<&'static str> {
+        WANTED
+            .into_iter()
+            .filter(|what| self.of(what) == 0)
+            .collect()
+    }
+
+    /// Everything, in order.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        WANTED.into_iter().map(|what| (what, self.of(what)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_never_met_is_missing() {
+        let mut coverage = Coverage::default();
+        assert_eq!(coverage.missing().len(), WANTED.len());
+        let mut other = Coverage::default();
+        other.see("hit excess");
+        coverage.merge(&other);
+        assert_eq!(coverage.missing().len(), WANTED.len() - 1);
+        assert_eq!(coverage.of("hit excess"), 1);
+    }
+
+    #[test]
+    fn every_counter_is_listed_once() {
+        let mut names = WANTED.to_vec();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), WANTED.len());
+    }
+}

@@ -1,0 +1,388 @@
+//! A disk in memory that tears and loses what was not synced, runs full, and stops at any operation.
+//!
+//! What a process wrote survives its end; what was synced survives a power cut. A crash may be set to
+//! come at the n-th operation from now: that one is done in part, and everything after it fails until
+//! the host is up again. Knows nothing of journals.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tollgate::log::journal::disk::{Disk, DiskFile, Syncing};
+
+use super::random::Random;
+
+/// What a power cut may leave of a sector that was not synced: it, or zeros.
+const SECTOR_BYTES: usize = 512;
+
+#[derive(Debug, Default)]
+struct File {
+    bytes: Vec<u8>,
+    /// Up to here the content is durable.
+    synced: usize,
+    /// Whether the directory durably has it.
+    listed: bool,
+}
+
+type FileRef = Arc<Mutex<File>>;
+
+#[derive(Debug)]
+struct State {
+    files: BTreeMap<PathBuf, FileRef>,
+    /// Taken away, but not durably.
+    removed: BTreeMap<PathBuf, FileRef>,
+    locked: bool,
+    crash_in: Option<u64>,
+    crashed: bool,
+    room_bytes: Option<u64>,
+    syncs_fail: bool,
+    random: Random,
+    operations: u64,
+}
+
+/// The disk of one host.
+#[derive(Clone, Debug)]
+pub struct SimDisk(Arc<Mutex<State>>);
+
+/// What a power cut did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Bytes that were written and are not what they were.
+    pub bytes: u64,
+    /// Files that are gone, or are back.
+    pub files: u64,
+}
+
+impl SimDisk {
+    /// An empty one.
+    pub fn new(random: Random) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            files: BTreeMap::new(),
+            removed: BTreeMap::new(),
+            locked: false,
+            crash_in: None,
+            crashed: false,
+            room_bytes: None,
+            syncs_fail: false,
+            random,
+            operations: 0,
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("one thread, and it did not panic")
+    }
+
+    /// The host stops at the n-th operation from now.
+    pub fn crash_in(&self, operations: u64) {
+        self.state().crash_in = Some(operations);
+    }
+
+    /// Whether it has stopped.
+    pub fn has_crashed(&self) -> bool {
+        self.state().crashed
+    }
+
+    /// So many bytes can still be written.
+    pub fn set_room(&self, bytes: Option<u64>) {
+        self.state().room_bytes = bytes;
+    }
+
+    /// Whether syncing fails.
+    pub fn set_syncs_fail(&self, fail: bool) {
+        self.state().syncs_fail = fail;
+    }
+
+    /// A crash that was to come does not come.
+    pub fn forget_crash(&self) {
+        self.state().crash_in = None;
+    }
+
+    /// The process is gone, and another may begin.
+    pub fn up_again(&self) {
+        let mut state = self.state();
+        (state.crashed, state.crash_in, state.locked) = (false, None, false);
+    }
+
+    /// The power goes: of what was not synced anything may be left.
+    pub fn cut_power(&self) -> Lost {
+        let mut state = self.state();
+        let State {
+            files,
+            removed,
+            random,
+            ..
+        } = &mut *state;
+        let mut lost = Lost::default();
+        for (path, file) in std::mem::take(removed) {
+            if random.one_in(2) {
+                lost.files += 1;
+                files.insert(path, file);
+            }
+        }
+        files.retain(|_, file| {
+            let mut file = file.lock().expect("one thread");
+            if !file.listed && random.one_in(2) {
+                lost.files += 1;
+                return false;
+            }
+            file.listed = true;
+            lost.bytes += file.lose(random);
+            true
+        });
+        lost
+    }
+}
+
+impl File {
+    fn lose(&mut self, random: &mut Random) -> u64 {
+        let unsynced = self.bytes.len() - self.synced;
+        if unsynced == 0 {
+            return 0;
+        }
+        let lost = match random.below(4) {
+            0 => 0,
+            1 => {
+                self.bytes.truncate(self.synced);
+                unsynced
+            }
+            2 => {
+                let kept = random.below(unsynced as u64) as usize;
+                self.bytes.truncate(self.synced + kept);
+                unsynced - kept
+            }
+            _ => {
+                let mut lost = 0;
+                for sector in self.bytes[self.synced..].chunks_mut(SECTOR_BYTES) {
+                    if random.one_in(2) {
+                        lost += sector.len();
+                        sector.fill(0);
+                    }
+                }
+                lost
+            }
+        };
+        self.synced = self.bytes.len();
+        lost as u64
+    }
+}
+
+impl State {
+    /// Counts an operation; false: the host stops in it.
+    fn goes_on(&mut self) -> io::Result<bool> {
+        if self.crashed {
+            return Err(down());
+        }
+        self.operations += 1;
+        match &mut self.crash_in {
+            Some(0) => {
+                self.crashed = true;
+                Ok(false)
+            }
+            Some(left) => {
+                *left -= 1;
+                Ok(true)
+            }
+            None => Ok(true),
+        }
+    }
+}
+
+fn down() -> io::Error {
+    io::Error::other("the host is down")
+}
+
+fn not_found() -> io::Error {
+    io::ErrorKind::NotFound.into()
+}
+
+struct Lock(SimDisk);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        self.0.state().locked = false;
+    }
+}
+
+impl Disk for SimDisk {
+    fn create_dir(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let state = self.state();
+        let name = |path: &Path| path.file_name()?.to_str().map(str::to_owned);
+        let inside = state.files.range(dir.to_owned()..);
+        let inside = inside.take_while(|(path, _)| path.starts_with(dir));
+        let inside = inside.filter(|(path, _)| path.parent() == Some(dir));
+        Ok(inside.filter_map(|(path, _)| name(path)).collect())
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let state = self.state();
+        let file = state.files.get(path).ok_or_else(not_found)?;
+        let bytes = file.lock().expect("one thread").bytes.clone();
+        Ok(bytes)
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.state();
+        if !state.goes_on()? && state.random.one_in(2) {
+            return Err(down());
+        }
+        let file = File {
+            bytes: bytes.to_vec(),
+            synced: bytes.len(),
+            listed: true,
+        };
+        state
+            .files
+            .insert(path.to_owned(), Arc::new(Mutex::new(file)));
+        if state.crashed {
+            return Err(down());
+        }
+        Ok(())
+    }
+
+    fn lock(&self, _: &Path) -> io::Result<Box<dyn Send>> {
+        let mut state = self.state();
+        if std::mem::replace(&mut state.locked, true) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(Box::new(Lock(self.clone())))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let mut state = self.state();
+        if !state.goes_on()? {
+            return Err(down());
+        }
+        let file = FileRef::default();
+        state.files.insert(path.to_owned(), Arc::clone(&file));
+        Ok(Box::new(Open {
+            disk: self.clone(),
+            file,
+        }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let state = self.state();
+        let file = Arc::clone(state.files.get(path).ok_or_else(not_found)?);
+        Ok(Box::new(Open {
+            disk: self.clone(),
+            file,
+        }))
+    }
+
+    fn open_for_reading(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.open(path)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        if !state.goes_on()? {
+            return Err(down());
+        }
+        let file = state.files.remove(path).ok_or_else(not_found)?;
+        state.removed.insert(path.to_owned(), file);
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        if !state.goes_on()? {
+            return Err(down());
+        }
+        state.removed.retain(|path, _| path.parent() != Some(dir));
+        for (_, file) in state
+            .files
+            .iter()
+            .filter(|(path, _)| path.parent() == Some(dir))
+        {
+            file.lock().expect("one thread").listed = true;
+        }
+        Ok(())
+    }
+
+    fn sync_later(&self, file: Box<dyn DiskFile>) -> Box<dyn Syncing> {
+        Box::new(Later(file))
+    }
+}
+
+struct Later(Box<dyn DiskFile>);
+
+impl Syncing for Later {
+    fn wait(mut self: Box<Self>) -> io::Result<()> {
+        self.0.sync()
+    }
+}
+
+struct Open {
+    disk: SimDisk,
+    file: FileRef,
+}
+
+impl DiskFile for Open {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.file.lock().expect("one thread").bytes.len() as u64)
+    }
+
+    fn read_at(&self, into: &mut [u8], position: u64) -> io::Result<usize> {
+        let file = self.file.lock().expect("one thread");
+        let from = file.bytes.get(position as usize..).unwrap_or_default();
+        let len = from.len().min(into.len());
+        into[..len].copy_from_slice(&from[..len]);
+        Ok(len)
+    }
+
+    fn write_at(&mut self, bytes: &[u8], position: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        let mut fits = bytes.len();
+        if !state.goes_on()? {
+            fits = state.random.below(bytes.len() as u64 + 1) as usize;
+        }
+        if let Some(room) = &mut state.room_bytes {
+            fits = fits.min(*room as usize);
+            *room -= fits as u64;
+        }
+        let mut file = self.file.lock().expect("one thread");
+        let (from, to) = (position as usize, position as usize + fits);
+        if file.bytes.len() < to {
+            file.bytes.resize(to, 0);
+        }
+        file.bytes[from..to].copy_from_slice(&bytes[..fits]);
+        file.synced = file.synced.min(from);
+        if state.crashed {
+            return Err(down());
+        }
+        if fits < bytes.len() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        if !state.goes_on()? {
+            return Err(down());
+        }
+        let mut file = self.file.lock().expect("one thread");
+        file.bytes.truncate(len as usize);
+        file.synced = file.synced.min(len as usize);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let mut state = self.disk.state();
+        if !state.goes_on()? {
+            return Err(down());
+        }
+        if state.syncs_fail {
+            return Err(io::Error::other("sync fails"));
+        }
+        let mut file = self.file.lock().expect("one thread");
+        file.synced = file.bytes.len();
+        Ok(())
+    }
+}

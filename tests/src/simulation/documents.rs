@@ -1,0 +1,222 @@
+//! Limits documents, drawn at random: what operators push.
+//!
+//! Limits are small and windows short, so that a few seconds of traffic go through everything that a
+//! tier can do. What stays true: every document parses, and a later one differs from the first by little
+//! more often than by much, so that some of the state survives it.
+
+use std::fmt::Write as _;
+
+use super::random::Random;
+
+/// The resources that calls are made on; the last one is in no document.
+pub const RESOURCES: [&str; 4] = ["api.search", "api.export", "bulk.load", "free.io"];
+
+/// How many of them documents may configure.
+const CONFIGURED: usize = 3;
+
+/// The domains that calls are made for.
+pub const DOMAINS: [&str; 8] = [
+    "acme", "globex", "initech", "hooli", "umbrella", "stark", "wayne", "tyrell",
+];
+
+/// One tier.
+#[derive(Clone, Debug)]
+struct Tier {
+    limit: u64,
+    window_us: u64,
+    windows: u64,
+    cooldown_us: u64,
+    skippable: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Own {
+    tiers: Option<Vec<Tier>>,
+    hard: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Resource {
+    name: &'static str,
+    default: Own,
+    global: Option<u64>,
+    domains: Vec<(&'static str, Own)>,
+}
+
+/// A document, as it is drawn.
+#[derive(Clone, Debug)]
+pub struct Document {
+    resources: Vec<Resource>,
+    pairs_max: u64,
+}
+
+impl Document {
+    /// A document from nothing.
+    pub fn draw(random: &mut Random) -> Self {
+        let count = random.between(1, CONFIGURED as u64) as usize;
+        Self {
+            resources: RESOURCES[..count]
+                .iter()
+                .map(|name| resource(random, name))
+                .collect(),
+            pairs_max: if random.one_in(12) {
+                random.between(1, 12)
+            } else {
+                1_000_000
+            },
+        }
+    }
+
+    /// A document that differs by little, or by much.
+    pub fn draw_like(&self, random: &mut Random) -> Self {
+        let mut document = self.clone();
+        match random.below(10) {
+            0 => return Self::draw(random),
+            1 if 1 < document.resources.len() => {
+                document.resources.pop();
+            }
+            2 if document.resources.len() < CONFIGURED => {
+                let name = RESOURCES[document.resources.len()];
+                document.resources.push(resource(random, name));
+            }
+            3 => {
+                let at = random.below(document.resources.len() as u64) as usize;
+                document.resources[at].global = random.one_in(2).then(|| random.between(1, 60));
+            }
+            _ => {
+                let at = random.below(document.resources.len() as u64) as usize;
+                change(random, &mut document.resources[at]);
+            }
+        }
+        document
+    }
+
+    /// Its text.
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "version = 1\nrules = 1\n[engine]\npairs_per_partition_max = {}\n",
+            self.pairs_max
+        );
+        // Writing to a String does not fail.
+        for resource in &self.resources {
+            let _ = writeln!(text, "[rate.\"{}\"]", resource.name);
+            own_text(&mut text, &resource.default);
+            if let Some(global) = resource.global {
+                let _ = writeln!(text, "global = \"{global}/s\"");
+            }
+            for (domain, own) in &resource.domains {
+                let _ = writeln!(text, "[rate.\"{}\".domains.\"{domain}\"]", resource.name);
+                own_text(&mut text, own);
+            }
+        }
+        text
+    }
+}
+
+fn own_text(text: &mut String, own: &Own) {
+    if let Some(tiers) = &own.tiers {
+        let tiers: Vec<String> = tiers
+            .iter()
+            .map(|tier| {
+                format!(
+                    "{{ limit = {}, window = \"{}us\", active = \"{}us\", cooldown = \"{}us\", \
+                     skippable = {} }}",
+                    tier.limit,
+                    tier.window_us,
+                    tier.window_us * tier.windows,
+                    tier.cooldown_us,
+                    tier.skippable
+                )
+            })
+            .collect();
+        let _ = writeln!(text, "tiers = [{}]", tiers.join(", "));
+    }
+    if let Some(hard) = own.hard {
+        let _ = writeln!(text, "hard = \"{hard}/s\"");
+    }
+}
+
+fn resource(random: &mut Random, name: &'static str) -> Resource {
+    let mut domains = Vec::new();
+    for domain in DOMAINS {
+        if random.one_in(6) {
+            let own = Own {
+                tiers: random.one_in(2).then(|| tiers(random)),
+                hard: random.one_in(3).then(|| random.between(1, 30)),
+            };
+            if own.tiers.is_some() || own.hard.is_some() {
+                domains.push((domain, own));
+            }
+        }
+    }
+    Resource {
+        name,
+        default: Own {
+            tiers: Some(tiers(random)),
+            hard: random.one_in(3).then(|| random.between(1, 60)),
+        },
+        global: random.one_in(3).then(|| random.between(1, 200)),
+        domains,
+    }
+}
+
+fn tiers(random: &mut Random) -> Vec<Tier> {
+    let count = match random.below(30) {
+        0 => 0,
+        n => 1 + n % 3,
+    };
+    (0..count).map(|_| tier(random)).collect()
+}
+
+fn tier(random: &mut Random) -> Tier {
+    Tier {
+        limit: if random.one_in(25) {
+            0
+        } else {
+            random.spread(1, 100)
+        },
+        window_us: random.spread(20_000, 4_000_000),
+        windows: random.between(1, 4),
+        cooldown_us: if random.one_in(2) {
+            0
+        } else {
+            random.spread(50_000, 8_000_000)
+        },
+        skippable: random.one_in(2),
+    }
+}
+
+fn change(random: &mut Random, resource: &mut Resource) {
+    let tiers = resource.default.tiers.get_or_insert_default();
+    let at = random.below(tiers.len().max(1) as u64) as usize;
+    match (random.below(6), tiers.get_mut(at)) {
+        (0, _) => resource.default.hard = random.one_in(2).then(|| random.between(1, 60)),
+        (1, _) => {
+            tiers.truncate(at);
+            tiers.push(tier(random));
+        }
+        (2, Some(tier)) => tier.cooldown_us += 1_000,
+        (3, Some(tier)) => tier.limit /= 2,
+        (_, Some(tier)) => tier.limit = tier.limit * 2 + 1,
+        (_, None) => tiers.push(tier(random)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_engine::limits::Limits;
+
+    #[test]
+    fn every_document_parses() {
+        let mut random = Random::of(1, "documents", 0);
+        let mut document = Document::draw(&mut random);
+        for _ in 0..500 {
+            let text = document.text();
+            if let Err(faults) = Limits::parse(&text) {
+                panic!("{text}\n{faults}");
+            }
+            document = document.draw_like(&mut random);
+        }
+    }
+}

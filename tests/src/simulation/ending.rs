@@ -1,0 +1,239 @@
+//! What is checked of everybody's state: now and then, and when all faults are over.
+//!
+//! In the calm everything has to come right within a stated time: owners have caught up and say so, their
+//! digests are the second engine's, everything recorded is in the log once, the log has all evidence,
+//! and every deny list agrees with the replay.
+
+use tollgate_model::log::Scope;
+use tollgate_shared::names::{partition_of_pair, partition_of_resource};
+use tollgate_shared::place::Place;
+
+use super::compare::end_us;
+use super::documents::{DOMAINS, RESOURCES};
+use super::plan::{CALM_US, QUIET_US};
+use super::world::{Event, World};
+
+/// How often state is held against the second engine's.
+const CHECK_EVERY_US: u64 = 200_000;
+
+/// Denials stated so long before the end must have been heard by everybody. The slowest way is a frame
+/// lost in the calm's beginning: a silence, a feed made anew, a snapshot.
+const HEARD_WITHIN_US: u64 = 1_000_000;
+
+/// How long before its end a denial may be over for an agent: what frames were late, and some.
+const EARLY_US: u64 = 60_000;
+
+/// Totals and evidence on their way are bounded by what is ruled while the log refuses appends.
+const WAITING_MAX: u64 = 100_000;
+
+impl World {
+    pub(super) fn check_state(&mut self) {
+        for owner in 0..self.owners.len() {
+            self.check_digests(owner);
+            if let Some(gauges) = self.gauges(owner)
+                && WAITING_MAX < gauges.totals_waiting.max(gauges.denials_waiting)
+            {
+                self.violated(7, "what waits is bounded", format!("{gauges:?}"));
+            }
+        }
+        self.after(CHECK_EVERY_US, Event::Checked);
+    }
+
+    /// Law 4: an owner's state is the second engine's, wherever it stands.
+    fn check_digests(&mut self, owner: usize) {
+        let Some(view) = self.digests(owner) else {
+            return;
+        };
+        for found in view.partitions {
+            if found.stage == "stopped" {
+                let why = found.why.unwrap_or_default();
+                let what = format!("owner {owner}, partition {}: {why}", found.partition);
+                return self.violated(4, "no partition stops", what);
+            }
+            let Some(at) = found.offset.checked_sub(1) else {
+                continue;
+            };
+            let ruled = &self.watch.ruled[found.partition as usize];
+            let Some(digest) = ruled.digests.get(at as usize) else {
+                let what = format!(
+                    "owner {owner}, partition {}: ruled up to {}, the log has {}",
+                    found.partition,
+                    found.offset,
+                    ruled.digests.len()
+                );
+                return self.violated(4, "nothing is ruled that is not in the log", what);
+            };
+            let expected = format!("{digest:032x}");
+            if found.digest != expected {
+                let what = format!(
+                    "owner {owner}, partition {}, offset {}: digest {}, expected {expected}",
+                    found.partition, found.offset, found.digest
+                );
+                return self.violated(4, "two engines agree", what);
+            }
+        }
+    }
+
+    pub(super) fn end(&mut self) {
+        self.ended = true;
+        self.check_state();
+        for owner in 0..self.owners.len() {
+            self.check_owner_at_end(owner);
+        }
+        if !self.watch.accounts.records_lost
+            && let Some(missing) = self.watch.unannounced()
+        {
+            self.violated(5, "the log has all evidence", missing);
+        }
+        for agent in 0..self.agents.len() {
+            self.check_agent_at_end(agent);
+        }
+        let (decisions, refusals) = (self.decisions, self.refusals);
+        self.trace
+            .event(self.now_us, &[40, decisions, refusals], || {
+                format!("the end: {decisions} calls, {refusals} refused")
+            });
+    }
+
+    fn check_owner_at_end(&mut self, owner: usize) {
+        let Some(readiness) = self.readiness(owner) else {
+            return self.violated(7, "owners are up at the end", format!("owner {owner}"));
+        };
+        if !readiness.ready {
+            let what = format!("owner {owner}: {:?}", readiness.why);
+            return self.violated(7, "owners are ready at the end", what);
+        }
+        let latest = self.watch.latest_version();
+        if let Some(view) = self.digests(owner) {
+            for found in view.partitions {
+                let ruled = &self.watch.ruled[found.partition as usize];
+                let behind = ruled.digests.len() as u64 - found.offset;
+                // Ticks go on being appended.
+                if 8 < behind || found.version != latest {
+                    let what = format!(
+                        "owner {owner}, partition {}: {behind} records behind, version {} of {latest}",
+                        found.partition, found.version
+                    );
+                    return self.violated(7, "owners have caught up at the end", what);
+                }
+            }
+        }
+        if let Some(gauges) = self.gauges(owner)
+            && 0 < gauges.totals_waiting.max(gauges.denials_waiting)
+        {
+            let what = format!(
+                "owner {owner}: {} totals, {} statements",
+                gauges.totals_waiting, gauges.denials_waiting
+            );
+            self.violated(7, "nothing waits at the end", what);
+        }
+        if self.watch.latest_text() != Some(&self.owners[owner].file) {
+            self.violated(
+                7,
+                "the limits file rules at the end",
+                format!("owner {owner}"),
+            );
+        }
+    }
+
+    fn check_agent_at_end(&mut self, agent: usize) {
+        let host = &self.agents[agent];
+        let Some(process) = &host.process else {
+            return self.violated(7, "agents are up at the end", format!("agent {agent}"));
+        };
+        let stats = process.agent().stats();
+        if stats.blind_for.is_some() {
+            let what = format!("agent {agent}: {stats:?}");
+            return self.violated(7, "everybody sees at the end", what);
+        }
+        if !process.is_idle() {
+            let what = format!("agent {agent}: {stats:?}");
+            return self.violated(7, "everything is acknowledged at the end", what);
+        }
+        if 0 < stats.hits_dropped_recorder {
+            self.watch.cover.see("recorder full");
+        }
+        if 0 < stats.denials_without_room {
+            self.watch.cover.see("deny list full");
+        }
+        let accounted =
+            stats.hits_acknowledged + stats.hits_dropped_queue + stats.hits_dropped_courier;
+        if stats.hits_accepted != accounted {
+            let what = format!("agent {agent}: {stats:?}");
+            return self.violated(5, "every call is accounted for", what);
+        }
+        if stats.hits_dropped() == 0 && !self.watch.accounts.records_lost {
+            let epoch = host.epoch;
+            if let Some(missing) = self.watch.accounts.missing(epoch) {
+                return self.violated(
+                    5,
+                    "each entry counts once",
+                    format!("agent {agent}: {missing}"),
+                );
+            }
+        }
+        if stats.denials_without_room == 0 {
+            self.check_deny_list(agent);
+        }
+    }
+
+    /// Every denial of the replay that is in force is in the deny list; that nothing else is, calls show.
+    fn check_deny_list(&mut self, agent: usize) {
+        for (r, resource) in RESOURCES.iter().enumerate() {
+            for domain in DOMAINS {
+                let partition = partition_of_pair(resource, domain, self.plan.partitions);
+                let scope = Scope::new(resource, Some(domain));
+                let Some(place) = self.should_be_denied(partition, &scope) else {
+                    continue;
+                };
+                let answer = self.agents[agent].rates[r].peek(domain);
+                if answer.is_ok() {
+                    let what =
+                        format!("agent {agent} does not refuse {resource} for {domain}: {place}");
+                    return self.violated(7, "deny lists agree with the replay at the end", what);
+                }
+            }
+            let partition = partition_of_resource(resource, self.plan.partitions);
+            if let Some(place) = self.should_be_denied(partition, &Scope::new(resource, None))
+                && self.agents[agent].rates[r].peek("nobody").is_ok()
+            {
+                let what = format!("agent {agent} does not refuse all of {resource}: {place}");
+                return self.violated(7, "deny lists agree with the replay at the end", what);
+            }
+        }
+    }
+
+    /// The place of a denial that everybody should have heard of by now and that is not over.
+    fn should_be_denied(&self, partition: u32, scope: &Scope) -> Option<Place> {
+        let ruled = &self.watch.ruled[partition as usize];
+        let statement = ruled.model.statements(scope).last()?;
+        let denial = statement.denied?;
+        let cause = self.watch.record(
+            tollgate::log::Stream::Hits,
+            partition,
+            statement.place.offset,
+        )?;
+        let place = Place {
+            generation: ruled.generation_of(statement.place.offset),
+            offset: statement.place.offset,
+            entry: statement.place.entry,
+        };
+        let newest = ruled.log.map_or(0, |log| log.generation);
+        let stated_in_calm = self.now_us - CALM_US + QUIET_US < cause.at_us;
+        let heard = cause.at_us + HEARD_WITHIN_US < self.now_us;
+        // Where the log's clock was set back its time stands still, and agents, who run down what was
+        // left when they heard of it, are earlier.
+        let left_us = end_us(denial.end).saturating_sub(cause.appended.as_micros());
+        let log_now_us = self.log_now_us(partition)?;
+        let in_force = log_now_us + EARLY_US < end_us(denial.end)
+            && self.now_us + EARLY_US < cause.at_us.saturating_add(left_us);
+        (stated_in_calm && heard && in_force && place.generation == newest).then_some(place)
+    }
+
+    /// What the log's clock shows at most.
+    fn log_now_us(&self, partition: u32) -> Option<u64> {
+        let ruled = &self.watch.ruled[partition as usize];
+        let (at_us, log_us) = ruled.ticks.last()?;
+        Some(log_us + 1_000 + (self.now_us - at_us))
+    }
+}

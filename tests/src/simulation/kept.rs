@@ -1,0 +1,97 @@
+//! Seeds that failed once, each with its story: they run first.
+//!
+//! ```text
+//! tollgate-simulation-seeds 1
+//! 118   2026-11-21  what was wrong, and what mended it
+//! ```
+//!
+//! A seed means what it meant only as long as plans are drawn in the same way; [`PLANS`] counts that, and
+//! stands in the file's first line.
+
+/// In how many ways plans have been drawn so far. To be raised when [`super::plan`] draws otherwise.
+pub const PLANS: u32 = 1;
+
+/// A seed that failed once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The seed.
+    pub seed: u64,
+    /// Its story.
+    pub story: String,
+}
+
+/// What is wrong with a file of seeds.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SeedsFault {
+    /// It is not one, or of another version.
+    #[error("line 1: found `{found}`, expected `tollgate-simulation-seeds {PLANS}`")]
+    Version {
+        /// The first line.
+        found: String,
+    },
+    /// A line does not read.
+    #[error("line {line}: found `{found}`, expected a seed and its story")]
+    Line {
+        /// Its number, from 1.
+        line: usize,
+        /// What it says.
+        found: String,
+    },
+}
+
+/// The seeds that are kept in the tree.
+///
+/// # Panics
+///
+/// Where the file in the tree has faults; a test reads it.
+pub fn in_the_tree() -> Vec<Kept> {
+    parse(include_str!("seeds.txt")).expect("the file in the tree reads")
+}
+
+/// Reads a file of seeds.
+///
+/// # Errors
+///
+/// [`SeedsFault`], with the line.
+pub fn parse(text: &str) -> Result<Vec<Kept>, SeedsFault> {
+    let mut lines = text.lines().enumerate();
+    let first = lines.next().map_or("", |(_, line)| line);
+    if first != format!("tollgate-simulation-seeds {PLANS}") {
+        return Err(SeedsFault::Version {
+            found: first.to_owned(),
+        });
+    }
+    lines
+        .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
+        .map(|(number, line)| {
+            let fault = || SeedsFault::Line {
+                line: number + 1,
+                found: line.to_owned(),
+            };
+            let (seed, story) = line.split_once(char::is_whitespace).ok_or_else(fault)?;
+            Ok(Kept {
+                seed: seed.parse().map_err(|_| fault())?,
+                story: story.trim().to_owned(),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_in_the_tree_reads() {
+        assert!(in_the_tree().iter().all(|kept| !kept.story.is_empty()));
+    }
+
+    #[test]
+    fn a_file_of_another_version_or_with_a_bad_line_is_refused_with_its_place() {
+        let version = parse("tollgate-simulation-seeds 99\n").unwrap_err();
+        assert!(version.to_string().contains("seeds 99"), "{version}");
+        let text = format!("tollgate-simulation-seeds {PLANS}\n# why\n7 a story\nx a story\n");
+        let line = parse(&text).unwrap_err();
+        assert!(line.to_string().starts_with("line 4:"), "{line}");
+    }
+}

@@ -1,0 +1,482 @@
+//! The log in the world: the shipped journal on a disk in memory, or a log that several owners share.
+//!
+//! Whatever an owner is told by the log is held against what the log was seen to take: each record once in
+//! each pass, in order, the same bytes. What was acknowledged is there after every end of the process.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tollgate::core::Start;
+use tollgate::log::journal::core::{Command, Core as Journal};
+use tollgate::log::journal::disk::Disk;
+use tollgate::log::journal::{Ack, JournalConfig, JournalReader, LastStop, OpenError};
+use tollgate::log::{Delivered, LogEvent, Stream};
+
+use super::disk::SimDisk;
+use super::plan::{LogPlan, Plan};
+use super::random::Random;
+use super::shared_log::{Append, SharedLog, refused};
+use super::watch::Kept;
+use super::world::{Event, World};
+
+/// Events of the log that may wait for an owner, as in the real loop.
+const LOG_EVENTS_MAX: usize = 64;
+
+/// How often a journal looks after its segments.
+const IDLE_TURN_US: u64 = 1_000_000;
+
+/// The log.
+pub enum LogHost {
+    /// The journal of the one owner.
+    Journal {
+        /// Its disk.
+        disk: SimDisk,
+        /// How it is kept.
+        config: JournalConfig,
+        /// The journal; none: nobody has it open.
+        core: Option<Box<Journal>>,
+        /// Which boot of the machine this is.
+        boot: u64,
+    },
+    /// Everybody's.
+    Shared(SharedLog),
+}
+
+impl LogHost {
+    /// The log of a plan.
+    pub fn new(plan: &Plan) -> Self {
+        match plan.log {
+            LogPlan::Journal { ack, segment_bytes } => Self::Journal {
+                disk: SimDisk::new(Random::of(plan.seed, "disk", 0)),
+                config: JournalConfig {
+                    partitions: plan.partitions,
+                    ack,
+                    segment_bytes,
+                    ..JournalConfig::new("journal")
+                },
+                core: None,
+                boot: 1,
+            },
+            LogPlan::Shared => Self::Shared(SharedLog::default()),
+        }
+    }
+
+    pub(super) fn set_disk_room(&self, room_bytes: Option<u64>) {
+        if let Self::Journal { disk, .. } = self {
+            disk.set_room(room_bytes);
+        }
+    }
+
+    pub(super) fn crash_in(&self, operations: u64) {
+        if let Self::Journal { disk, .. } = self {
+            disk.crash_in(operations);
+        }
+    }
+
+    pub(super) fn forget_crash(&self) {
+        if let Self::Journal { disk, .. } = self {
+            disk.forget_crash();
+        }
+    }
+
+    /// The process that had it open is gone.
+    pub(super) fn process_ends(&mut self, power: bool) {
+        if let Self::Journal {
+            disk, core, boot, ..
+        } = self
+        {
+            *core = None;
+            disk.up_again();
+            if power {
+                *boot += 1;
+                disk.cut_power();
+            }
+        }
+    }
+}
+
+impl World {
+    /// Opens the log for an owner's process that starts; how it was found.
+    pub(super) fn open_log(&mut self, owner: usize) -> Option<Start> {
+        let wall = self.log_clock.wall(self.now_us);
+        let LogHost::Journal {
+            disk,
+            config,
+            core,
+            boot,
+        } = &mut self.log
+        else {
+            // As with Kafka: who begins a partition is seen when it has been read.
+            return Some(Start {
+                generation: 1,
+                unbegun: Vec::new(),
+                snapshots: BTreeMap::new(),
+            });
+        };
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let boot = format!("boot-{boot}");
+        match Journal::open(config.clone(), shared, Some(&boot), wall) {
+            Ok((journal, report)) => {
+                *core = Some(Box::new(journal));
+                if !report.torn.is_empty() {
+                    self.watch.cover.see("torn end cut off");
+                }
+                let power = report.last_stop == LastStop::PowerCut;
+                if power && config.ack == Ack::Synced {
+                    self.watch.cover.see("power cut under synced");
+                }
+                let may_lose = power && config.ack == Ack::Written;
+                self.recover(may_lose)?;
+                Some(Start {
+                    generation: report.generation,
+                    unbegun: report.unbegun,
+                    snapshots: BTreeMap::new(),
+                })
+            }
+            // What the disk refuses an operator tries again.
+            Err(OpenError::Io { .. }) => {
+                self.after(300_000, Event::OwnerStarts(owner));
+                None
+            }
+            Err(error) => {
+                self.violated(5, "a journal opens after any end", error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Reads what the journal has, beside the journal, and holds it against what was acknowledged.
+    fn recover(&mut self, may_lose: bool) -> Option<()> {
+        let found = match self.read_journal() {
+            Ok(found) => found,
+            Err(what) => {
+                self.violated(5, "a journal that opened can be read", what);
+                return None;
+            }
+        };
+        let left: BTreeMap<(Stream, u32), u64> = found
+            .iter()
+            .map(|(at, records)| (*at, records.len() as u64))
+            .collect();
+        let known: Vec<(Stream, u32)> = self.watch.records.keys().copied().collect();
+        for (stream, partition) in known {
+            let (has, had) = (
+                left.get(&(stream, partition)).copied().unwrap_or(0),
+                self.watch.len(stream, partition),
+            );
+            if has < had && !may_lose {
+                let what = format!("{stream:?} {partition}: {had} records, {has} are left");
+                self.violated(5, "what was acknowledged survives", what);
+                return None;
+            }
+        }
+        match self.watch.cut_to(&left) {
+            Ok(0) => {}
+            Ok(lost) => {
+                self.watch.cover.see("power cut lost acknowledged records");
+                self.trace.event(self.now_us, &[30, lost], || {
+                    format!("{lost} records are lost")
+                });
+            }
+            Err(violation) => {
+                self.violated_by(violation);
+                return None;
+            }
+        }
+        let order = [Stream::Limits, Stream::Hits, Stream::Denials];
+        for stream in order {
+            for ((_, partition), records) in found.iter().filter(|((of, _), _)| *of == stream) {
+                for record in records {
+                    self.seen_in_log(stream, *partition, record)?;
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn read_journal(&self) -> Result<BTreeMap<(Stream, u32), Vec<Delivered>>, String> {
+        let mut found = BTreeMap::new();
+        let LogHost::Journal { disk, config, .. } = &self.log else {
+            return Ok(found);
+        };
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let reader = JournalReader::open(&config.dir, shared).map_err(|e| e.to_string())?;
+        let streams = [
+            (Stream::Limits, 1),
+            (Stream::Hits, config.partitions),
+            (Stream::Denials, config.partitions),
+        ];
+        for (stream, count) in streams {
+            for partition in 0..count {
+                let records: Result<Vec<_>, _> =
+                    reader.read(stream, partition, 0).into_iter().collect();
+                let records = records.map_err(|error| error.to_string())?;
+                found.insert((stream, partition), records);
+            }
+        }
+        Ok(found)
+    }
+
+    fn seen_in_log(&mut self, stream: Stream, partition: u32, record: &Delivered) -> Option<()> {
+        let kept = Kept {
+            appended: record.appended,
+            at_us: self.now_us,
+            bytes: record.bytes.clone(),
+        };
+        match self.watch.take(stream, partition, record.offset, kept) {
+            Ok(()) => Some(()),
+            Err(violation) => {
+                self.violated_by(violation);
+                None
+            }
+        }
+    }
+
+    pub(super) fn append(&mut self, owner: usize, append: Append) {
+        let host = &mut self.owners[owner];
+        let bytes = Bytes::copy_from_slice(&append.record);
+        let at = (append.stream, append.partition, bytes);
+        host.tickets.insert(append.ticket, at);
+        match self.log {
+            LogHost::Journal { .. } => {
+                host.commands.push(Command::Append {
+                    stream: append.stream,
+                    partition: append.partition,
+                    ticket: append.ticket,
+                    record: append.record,
+                });
+                self.journal_turn_soon(owner);
+            }
+            LogHost::Shared(_) => {
+                host.session.appends.push_back(append);
+                if !std::mem::replace(&mut host.appends_due, true) {
+                    let life = host.life;
+                    let us = self.random.spread(50, 3_000);
+                    self.after(us, Event::SharedAppends { owner, life });
+                }
+            }
+        }
+    }
+
+    pub(super) fn follow(&mut self, owner: usize, stream: Stream, partition: u32, from: u64) {
+        self.trace.event(
+            self.now_us,
+            &[31, owner as u64, u64::from(partition), from],
+            || format!("owner {owner} follows {stream:?} {partition} from {from}"),
+        );
+        if stream == Stream::Hits {
+            let versions = &self.watch.ruled[partition as usize].versions;
+            let known = from.checked_sub(1).and_then(|at| versions.get(at as usize));
+            let behind = known.is_some_and(|known| 0 < *known && Some(known) != versions.last());
+            if behind {
+                self.watch.cover.see("catch-up across a version");
+            }
+        }
+        let host = &mut self.owners[owner];
+        match &self.log {
+            LogHost::Journal { .. } => {
+                host.commands.push(Command::Follow {
+                    stream,
+                    partition,
+                    from,
+                });
+                self.journal_turn_soon(owner);
+            }
+            LogHost::Shared(log) => {
+                log.follow(&mut host.session, stream, partition, from);
+                self.shared_delivery_soon(owner);
+            }
+        }
+    }
+
+    fn journal_turn_soon(&mut self, owner: usize) {
+        let host = &mut self.owners[owner];
+        if !std::mem::replace(&mut host.log_due, true) {
+            let life = host.life;
+            let us = self.random.spread(10, 1_000);
+            self.after(us, Event::JournalTurn { owner, life });
+        }
+    }
+
+    pub(super) fn journal_turn(&mut self, owner: usize, life: u64) {
+        let now_us = self.now_us;
+        let host = &mut self.owners[owner];
+        if host.life != life || !host.is_up() {
+            return;
+        }
+        if LOG_EVENTS_MAX <= host.log_events {
+            // The channel is full: the journal waits.
+            return self.after(1_000, Event::JournalTurn { owner, life });
+        }
+        let wall = self.log_clock.wall(now_us);
+        let LogHost::Journal { core, disk, .. } = &mut self.log else {
+            return;
+        };
+        let Some(journal) = core else {
+            return;
+        };
+        let idle = !std::mem::replace(&mut host.log_due, false);
+        let commands = std::mem::take(&mut host.commands);
+        let mut events = Vec::new();
+        let more = journal.turn(commands, wall, &mut |event| events.push(event));
+        if disk.has_crashed() {
+            self.watch.cover.see("crash in a disk operation");
+            return self.owner_dies(owner);
+        }
+        if more {
+            self.journal_turn_soon(owner);
+        }
+        if idle {
+            self.after(IDLE_TURN_US, Event::JournalTurn { owner, life });
+        }
+        self.told_by_log(owner, wall.as_millis(), events);
+    }
+
+    /// What the log tells an owner: first held against what is known, then handed on.
+    fn told_by_log(&mut self, owner: usize, now_ms: u64, events: Vec<LogEvent>) {
+        if events.is_empty() {
+            return;
+        }
+        for event in &events {
+            let LogEvent::Appended { ticket, result } = event else {
+                continue;
+            };
+            let Some((stream, partition, bytes)) = self.owners[owner].tickets.remove(ticket) else {
+                let what = format!("owner {owner}: {ticket:?} is answered twice, or never was");
+                return self.violated(5, "each append is answered once", what);
+            };
+            match result {
+                Ok(offset) => {
+                    let last = offset
+                        .checked_sub(1)
+                        .and_then(|before| self.watch.record(stream, partition, before))
+                        .map_or(0, |kept| kept.appended.as_millis());
+                    let appended = tollgate_shared::time::Timestamp::from_millis(now_ms.max(last));
+                    let record = Delivered {
+                        offset: *offset,
+                        appended,
+                        bytes,
+                    };
+                    if self.seen_in_log(stream, partition, &record).is_none() {
+                        return;
+                    }
+                }
+                Err(_) => self.watch.cover.see("append refused"),
+            }
+        }
+        for event in &events {
+            let LogEvent::Delivered {
+                stream,
+                partition,
+                records,
+            } = event
+            else {
+                continue;
+            };
+            for record in records {
+                let kept = self.watch.record(*stream, *partition, record.offset);
+                let same = kept.is_some_and(|kept| {
+                    kept.bytes == record.bytes && kept.appended == record.appended
+                });
+                if !same {
+                    let what = format!("{stream:?} {partition}, offset {}", record.offset);
+                    return self.violated(5, "what is delivered is what was appended", what);
+                }
+            }
+        }
+        self.hand_on(owner, events);
+    }
+
+    fn shared_delivery_soon(&mut self, owner: usize) {
+        let host = &mut self.owners[owner];
+        if host.is_up() && !std::mem::replace(&mut host.log_due, true) {
+            let life = host.life;
+            let us = self.random.spread(100, 8_000);
+            self.after(us, Event::SharedDelivers { owner, life });
+        }
+    }
+
+    pub(super) fn shared_appends(&mut self, owner: usize, life: u64) {
+        let wall = self.log_clock.wall(self.now_us);
+        let host = &mut self.owners[owner];
+        // What was on its way arrives even if the one who sent it is gone; but a session ends with it.
+        if host.life != life {
+            return;
+        }
+        host.appends_due = false;
+        let appends = std::mem::take(&mut host.session.appends);
+        let (refused_ppm, taken_ppm) = self.appends_refused;
+        let mut answers = Vec::new();
+        for append in appends {
+            let (stream, partition) = (append.stream, append.partition);
+            let ticket = append.ticket;
+            self.owners[owner].tickets.remove(&ticket);
+            let refuse = self.random.chance(refused_ppm);
+            if refuse && !self.random.chance(taken_ppm) {
+                self.watch.cover.see("append refused");
+                answers.push(refused(ticket, "refused"));
+                continue;
+            }
+            let LogHost::Shared(log) = &mut self.log else {
+                return;
+            };
+            let record = log.put(&append, wall);
+            if self.seen_in_log(stream, partition, &record).is_none() {
+                return;
+            }
+            if refuse {
+                self.watch.cover.see("append answered no although taken");
+                answers.push(refused(ticket, "the answer was lost"));
+            } else {
+                let result = Ok(record.offset);
+                answers.push(LogEvent::Appended { ticket, result });
+            }
+        }
+        for other in 0..self.owners.len() {
+            self.shared_delivery_soon(other);
+        }
+        self.hand_on(owner, answers);
+    }
+
+    pub(super) fn shared_delivers(&mut self, owner: usize, life: u64) {
+        let records_max = self.random.spread(1, 64) as usize;
+        let host = &mut self.owners[owner];
+        if host.life != life || !host.is_up() {
+            return;
+        }
+        host.log_due = false;
+        let LogHost::Shared(log) = &self.log else {
+            return;
+        };
+        if LOG_EVENTS_MAX <= host.log_events {
+            return self.shared_delivery_soon(owner);
+        }
+        let events = log.deliver(&mut host.session, records_max);
+        let behind = log.is_behind(&host.session);
+        self.hand_on(owner, events);
+        if behind {
+            self.shared_delivery_soon(owner);
+        }
+    }
+
+    fn hand_on(&mut self, owner: usize, events: Vec<LogEvent>) {
+        let host = &mut self.owners[owner];
+        if events.is_empty() || !host.is_up() {
+            return;
+        }
+        host.log_events += 1;
+        let (life, us) = (host.life, self.random.spread(5, 2_000));
+        // In order: answers and deliveries come by one channel.
+        let at_us = (self.now_us + us).max(host.log_last_us + 1);
+        host.log_last_us = at_us;
+        self.at(
+            at_us,
+            Event::OwnerLog {
+                owner,
+                life,
+                events,
+            },
+        );
+    }
+}

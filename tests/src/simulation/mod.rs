@@ -1,0 +1,74 @@
+//! The simulation: the shipped code in a world whose clock, network, disk and log are made up.
+//!
+//! ```text
+//! world        hosts, wires and the log on one clock, driven by one queue of events
+//! plan         what a seed stands for: sizes, load, and the list of faults
+//! agent_host   an agent's process (shipped), its clocks and connections, the services that call it
+//! owner_host   an aggregator's core (shipped), its clocks and connections, its snapshots
+//! log_host     the journal (shipped) on a disk in memory, or a log that several owners share
+//! watch        the log ruled beside the owners: by a second engine, and by the independent model
+//! refusals, accounts, ending    what is checked
+//! ```
+//!
+//! What stays true: a run is a function of its seed, on any build of one commit.
+
+pub mod accounts;
+pub mod agent_host;
+pub mod clock;
+pub mod compare;
+pub mod coverage;
+pub mod disk;
+pub mod documents;
+pub mod ending;
+pub mod kept;
+pub mod log_host;
+pub mod net;
+pub mod owner_host;
+pub mod plan;
+pub mod random;
+pub mod refusals;
+pub mod shared_log;
+pub mod shrink;
+pub mod swarm;
+pub mod trace;
+pub mod watch;
+pub mod world;
+
+use coverage::Coverage;
+use plan::Plan;
+use trace::Violation;
+use world::World;
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Run {
+    /// Its plan, as it was run.
+    pub plan: Plan,
+    /// What was against a law, if anything.
+    pub violation: Option<Violation>,
+    /// Calls decided.
+    pub decisions: u64,
+    /// Calls refused under denials.
+    pub refusals: u64,
+    /// What was met.
+    pub cover: Coverage,
+    /// A number that stands for everything that happened.
+    pub hash: u64,
+    /// Everything that happened, where it was asked for.
+    pub trace: Option<String>,
+}
+
+/// Runs a plan.
+pub fn run(plan: Plan, trace: bool) -> Run {
+    let mut world = World::new(plan, trace);
+    world.run();
+    Run {
+        violation: world.violation,
+        decisions: world.decisions,
+        refusals: world.refusals,
+        cover: world.watch.cover,
+        hash: world.trace.hash(),
+        trace: world.trace.into_text(),
+        plan: world.plan,
+    }
+}

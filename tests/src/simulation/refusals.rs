@@ -1,0 +1,114 @@
+//! Law 3, refusal by refusal: did the log, as the independent model rules it, deny that then?
+//!
+//! ```text
+//! agent refuses acme at T, naming 3-18250-0-1
+//! the newest statement of the model about acme that the agent may know: @18250, until E
+//! the log's clock at T, by its ticks: before E?      justified
+//! ```
+//!
+//! What an agent has heard without a gap it must have taken: a refusal on an older statement than that is
+//! unjustified even where that one would justify it. The log's clock is known from its ticks; between two
+//! of them it goes on as true time does. Clocks may be off by 100 ppm each, so a little slack grows with
+//! the time that was run down.
+
+use tollgate_model::log::{Place as ModelPlace, Scope};
+use tollgate_shared::place::{Code, Place};
+
+use super::compare::end_us;
+use super::watch::{Ruled, Watch};
+
+/// What two clocks may be apart, each way, over the time that is run down on them.
+const SLACK_PPM: u64 = 400;
+
+/// A millisecond is what append times are rounded to, and one more.
+const SLACK_US: u64 = 2_000;
+
+/// How far back the tick may lie that an owner goes by: as long as one may stand still.
+const BEHIND_US: u64 = 30_000_000;
+
+impl Watch {
+    /// Until when (true time) the model justifies a refusal of this pair that names `code`, by an agent
+    /// that has heard everything below `heard`.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not at all.
+    pub fn justified_until(
+        &self,
+        code: Code,
+        resource: &str,
+        domain: &str,
+        heard: Option<Place>,
+        now_us: u64,
+    ) -> Result<u64, String> {
+        let generation = code.place.generation;
+        let Some(ruled) = self.of_place(code.partition, code.place) else {
+            return Err(format!("nobody knows generation {generation}"));
+        };
+        if let Some(heard) = heard
+            && generation < heard.generation
+        {
+            return Err(format!("it has heard of generation {}", heard.generation));
+        }
+        let mut upto = ModelPlace {
+            offset: code.place.offset,
+            entry: code.place.entry,
+        };
+        if let Some(heard) = heard.filter(|heard| heard.generation == generation)
+            && let Some(before) = heard.offset.checked_sub(1)
+        {
+            upto = upto.max(ModelPlace {
+                offset: before,
+                entry: u32::MAX,
+            });
+        }
+        let scopes = [
+            Scope::new(resource, Some(domain)),
+            Scope::new(resource, None),
+        ];
+        let mut why = Vec::new();
+        let mut latest = None;
+        for scope in &scopes {
+            let statements = ruled.model.statements(scope);
+            let known = statements.partition_point(|one| one.place <= upto);
+            let Some(newest) = known.checked_sub(1).map(|at| statements[at]) else {
+                continue;
+            };
+            let Some(denial) = newest.denied else {
+                why.push(format!("it was opened at {:?}", newest.place));
+                continue;
+            };
+            let until = ruled.true_time_of(end_us(denial.end), newest.place.offset, now_us);
+            latest = latest.max(Some(until));
+        }
+        latest.ok_or_else(|| match why.is_empty() {
+            true => "the model never denied it".to_owned(),
+            false => why.join(", "),
+        })
+    }
+}
+
+impl Ruled {
+    /// The latest true time at which the log's clock may still be taken to show less than `end_us`, by
+    /// somebody who heard of the denial at any time since the record that caused it.
+    pub fn true_time_of(&self, end_us: u64, cause: u64, now_us: u64) -> u64 {
+        if end_us == u64::MAX {
+            return u64::MAX;
+        }
+        let caused = self.taken.get(cause as usize);
+        let (caused_us, log_us) = caused.copied().unwrap_or_default();
+        let since_us = caused_us.saturating_sub(BEHIND_US);
+        let since = self.ticks.partition_point(|(at, _)| *at <= since_us);
+        let mut latest = end_us.saturating_add(caused_us).saturating_sub(log_us);
+        let mut begin_us = caused_us;
+        // Where the log's clock is put forward, an owner knows that from its next own tick.
+        for (at_us, log_us) in &self.ticks[since.saturating_sub(1)..] {
+            latest = latest.max(end_us.saturating_add(*at_us).saturating_sub(*log_us));
+            begin_us = begin_us.min(*at_us);
+        }
+        let run_down_us = latest.min(now_us).saturating_sub(begin_us);
+        latest
+            .saturating_add(SLACK_US)
+            .saturating_add(run_down_us / 1_000_000 * SLACK_PPM + SLACK_PPM)
+    }
+}

@@ -1,0 +1,146 @@
+//! The log of a fleet, as the simulation has it: ordered, partitioned, and everybody's.
+//!
+//! What Kafka is to several owners. It never loses what it has; it may refuse, or take and say that it did
+//! not. Delivery may go over the same records again in a new follow, never within one.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tollgate::log::{AppendError, Delivered, LogEvent, Stream, Ticket};
+use tollgate_shared::time::Timestamp;
+
+/// An append on its way.
+#[derive(Clone, Debug)]
+pub struct Append {
+    /// The stream.
+    pub stream: Stream,
+    /// The partition.
+    pub partition: u32,
+    /// Names the answer.
+    pub ticket: Ticket,
+    /// The record.
+    pub record: Vec<u8>,
+}
+
+/// Where an owner reads a partition.
+#[derive(Clone, Debug)]
+struct Following {
+    from: u64,
+    next: u64,
+    target: u64,
+    begun: bool,
+    caught_up: bool,
+}
+
+/// What one owner has at the log.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    follows: BTreeMap<(Stream, u32), Following>,
+    /// On their way to the log, in order.
+    pub appends: VecDeque<Append>,
+}
+
+/// The log.
+#[derive(Clone, Debug, Default)]
+pub struct SharedLog {
+    records: BTreeMap<(Stream, u32), Vec<Delivered>>,
+}
+
+impl SharedLog {
+    /// Takes a record; its offset and append time.
+    pub fn put(&mut self, append: &Append, wall: Timestamp) -> Delivered {
+        let records = self
+            .records
+            .entry((append.stream, append.partition))
+            .or_default();
+        let last = records.last().map_or(Timestamp::ZERO, |last| last.appended);
+        let record = Delivered {
+            offset: records.len() as u64,
+            appended: Timestamp::from_millis(wall.as_millis()).max(last),
+            bytes: append.record.clone().into(),
+        };
+        records.push(record.clone());
+        record
+    }
+
+    fn end(&self, at: (Stream, u32)) -> u64 {
+        self.records
+            .get(&at)
+            .map_or(0, |records| records.len() as u64)
+    }
+
+    /// An owner begins to follow.
+    pub fn follow(&self, session: &mut Session, stream: Stream, partition: u32, from: u64) {
+        let at = (stream, partition);
+        let following = Following {
+            from,
+            next: from,
+            target: self.end(at),
+            begun: false,
+            caught_up: false,
+        };
+        session.follows.insert(at, following);
+    }
+
+    /// What an owner is told next of what it follows, up to so many records of each partition.
+    pub fn deliver(&self, session: &mut Session, records_max: usize) -> Vec<LogEvent> {
+        let mut events = Vec::new();
+        for ((stream, partition), following) in &mut session.follows {
+            let (stream, partition) = (*stream, *partition);
+            if !std::mem::replace(&mut following.begun, true) {
+                events.push(LogEvent::Following {
+                    stream,
+                    partition,
+                    from: following.from,
+                });
+            }
+            let records = self.records.get(&(stream, partition));
+            let there = records.map_or(0, Vec::len) as u64;
+            if there < following.next {
+                events.push(LogEvent::Gap {
+                    stream,
+                    partition,
+                    wanted: following.next,
+                    next: there,
+                });
+                following.next = there;
+            }
+            let some = (there - following.next).min(records_max as u64);
+            let (from, to) = (following.next as usize, (following.next + some) as usize);
+            if from < to
+                && let Some(records) = records
+            {
+                following.next = to as u64;
+                events.push(LogEvent::Delivered {
+                    stream,
+                    partition,
+                    records: records[from..to].to_vec(),
+                });
+            }
+            if !following.caught_up && following.target <= following.next {
+                following.caught_up = true;
+                events.push(LogEvent::CaughtUp {
+                    stream,
+                    partition,
+                    next: following.next,
+                });
+            }
+        }
+        events
+    }
+
+    /// Whether an owner has everything that it follows.
+    pub fn is_behind(&self, session: &Session) -> bool {
+        session
+            .follows
+            .iter()
+            .any(|(at, following)| !following.caught_up || following.next < self.end(*at))
+    }
+}
+
+/// The answer to an append that is refused.
+pub fn refused(ticket: Ticket, why: &str) -> LogEvent {
+    LogEvent::Appended {
+        ticket,
+        result: Err(AppendError::NotNow(why.to_owned())),
+    }
+}

@@ -1,0 +1,92 @@
+//! Many seeds, one after the other: what they met, what they found, how fast that went.
+//!
+//! Knows nothing of terminals: who runs a swarm is told of each seed. What stays true: seeds that failed
+//! once and are kept run first; a swarm that is large enough fails where something was never met.
+
+use std::time::{Duration, Instant};
+
+use super::coverage::Coverage;
+use super::kept::Kept;
+use super::plan::Plan;
+use super::{Run, run};
+
+/// From so many seeds on a swarm has to have met everything.
+pub const SEEDS_THAT_MEET_ALL: u64 = 3_000;
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The first seed.
+    pub first: u64,
+    /// How many; none: as long as there is time.
+    pub seeds: Option<u64>,
+    /// How long at most.
+    pub time: Option<Duration>,
+    /// Whether to go on until one fails.
+    pub until_failure: bool,
+    /// Seeds to run first.
+    pub kept: Vec<Kept>,
+}
+
+/// What it came to.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Seeds that were run.
+    pub seeds: u64,
+    /// Calls decided.
+    pub decisions: u64,
+    /// Calls refused under denials.
+    pub refusals: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// What was met.
+    pub cover: Coverage,
+    /// Faults that were tried.
+    pub faults: u64,
+    /// The first run that failed.
+    pub failure: Option<Run>,
+}
+
+impl Report {
+    /// What should have been met and was not.
+    pub fn missing(&self) -> Vec<&'static str> {
+        if self.seeds < SEEDS_THAT_MEET_ALL {
+            return Vec::new();
+        }
+        self.cover.missing()
+    }
+
+    /// Whether nothing is wrong. A swarm in which nobody was refused proves nothing.
+    pub fn is_good(&self) -> bool {
+        self.failure.is_none() && self.missing().is_empty() && 0 < self.refusals
+    }
+}
+
+/// Runs seeds until one fails or the order is carried out; `after` is told of how far it is.
+pub fn swarm(order: &Order, mut after: impl FnMut(&Report)) -> Report {
+    let started = Instant::now();
+    let mut report = Report::default();
+    let kept = order.kept.iter().map(|kept| kept.seed);
+    for seed in kept.chain(order.first..) {
+        let enough = order
+            .seeds
+            .is_some_and(|seeds| seeds + order.kept.len() as u64 <= report.seeds);
+        let late = order.time.is_some_and(|time| time <= started.elapsed());
+        if !order.until_failure && (enough || late) || order.until_failure && late {
+            break;
+        }
+        let run = run(Plan::draw(seed), false);
+        report.seeds += 1;
+        report.decisions += run.decisions;
+        report.refusals += run.refusals;
+        report.faults += run.plan.episodes.len() as u64;
+        report.cover.merge(&run.cover);
+        report.elapsed = started.elapsed();
+        if run.violation.is_some() {
+            report.failure = Some(run);
+            break;
+        }
+        after(&report);
+    }
+    report
+}

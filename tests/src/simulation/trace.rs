@@ -1,0 +1,93 @@
+//! The run as a readable log of events, and a number that stands for all of it.
+//!
+//! Two runs of one seed give the same text byte for byte, on any build. What is costly to write down is
+//! written only where somebody reads it; the number is always there.
+
+use std::fmt::{self, Write as _};
+
+/// The trace of one run.
+#[derive(Debug)]
+pub struct Trace {
+    text: Option<String>,
+    hash: u64,
+    lines: u64,
+}
+
+impl Trace {
+    /// A trace that is kept as text, or only as a number.
+    pub fn new(kept: bool) -> Self {
+        Self {
+            text: kept.then(String::new),
+            hash: 0xcbf2_9ce4_8422_2325,
+            lines: 0,
+        }
+    }
+
+    /// An event: numbers that tell it from others, and what people read of it.
+    pub fn event(&mut self, now_us: u64, numbers: &[u64], text: impl FnOnce() -> String) {
+        self.lines += 1;
+        for number in [now_us].iter().chain(numbers) {
+            self.hash = (self.hash ^ number).wrapping_mul(0x0000_0100_0000_01b3);
+            self.hash ^= self.hash >> 29;
+        }
+        if let Some(kept) = &mut self.text {
+            let (seconds, micros) = (now_us / 1_000_000, now_us % 1_000_000);
+            // Writing to a String does not fail.
+            let _ = writeln!(kept, "{seconds:>4}.{micros:06}  {}", text());
+        }
+    }
+
+    /// The number that stands for everything that happened.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// How many events there were.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// The text, where it was kept.
+    pub fn into_text(self) -> Option<String> {
+        self.text
+    }
+}
+
+/// A hash of some bytes, to tell messages apart in the trace.
+pub fn hash_of(bytes: &[u8]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ bytes.len() as u64;
+    for chunk in bytes.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        hash = (hash ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash ^= hash >> 32;
+    }
+    hash
+}
+
+/// What was found to be against a law.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which law, as design numbers them.
+    pub law: u8,
+    /// When, in microseconds of true time.
+    pub at_us: u64,
+    /// What was checked: the same for all findings of one kind.
+    pub check: &'static str,
+    /// Where, expected and found.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "law {}, {} at {}.{:06} s: {}",
+            self.law,
+            self.check,
+            self.at_us / 1_000_000,
+            self.at_us % 1_000_000,
+            self.what
+        )
+    }
+}

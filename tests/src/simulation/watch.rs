@@ -1,0 +1,538 @@
+//! The log as it is, ruled beside the owners: by a second engine, and by the independent model.
+//!
+//! What stands in the log is told to the watch the moment it stands there. Each record is ruled by an
+//! engine that never crashes and by the slow model, and both must say the same; what owners say later is
+//! held against that. Laws 3, 4 and 5 are checked here as far as the log shows them.
+//!
+//! Knows nothing of agents' insides and owners' insides. What stays true: a place once given is never
+//! given to another record, unless a power cut took it and a new generation has begun.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use bytes::Bytes;
+use tollgate::core::limits_book::{Entered, LimitsBook};
+use tollgate::judge::to_model;
+use tollgate::log::Stream;
+use tollgate_engine::engine::{Engine, Fate, Rulings, Said};
+use tollgate_model as model;
+use tollgate_model::log::{HitEntry, HitsRecord, LogInput, Total};
+use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::denial::Announced;
+use tollgate_shared::wire::hits::HitBatch;
+use tollgate_shared::wire::limits_chunk::LimitsChunk;
+use tollgate_shared::wire::record::{Record, Totals, kind};
+
+use super::accounts::Accounts;
+use super::compare;
+use super::coverage::Coverage;
+use super::trace::Violation;
+
+/// A record of the log.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// When the log says that it took it.
+    pub appended: Timestamp,
+    /// When that truly was.
+    pub at_us: u64,
+    /// Its bytes.
+    pub bytes: Bytes,
+}
+
+/// A partition of hits, ruled.
+pub struct Ruled {
+    /// Its number.
+    pub index: u32,
+    /// Rules it as owners should.
+    pub engine: Engine,
+    /// Rules it independently.
+    pub model: model::PartitionModel,
+    /// What the engine said, by place.
+    pub said: BTreeMap<(u64, u32), Vec<Said>>,
+    /// The engine's digest after each record.
+    pub digests: Vec<u128>,
+    /// The versions in force after each record.
+    pub versions: Vec<u64>,
+    /// Ticks: true time, and the log's.
+    pub ticks: Vec<(u64, u64)>,
+    /// The same of each record.
+    pub taken: Vec<(u64, u64)>,
+    /// The log's identity.
+    pub log: Option<LogId>,
+    /// Where each of its generations begins.
+    pub generations: Vec<(u64, u32)>,
+    rulings: Rulings,
+    times: compare::Times,
+}
+
+/// The watch.
+pub struct Watch {
+    partitions: u32,
+    /// Records by stream and partition. Offsets count from 0.
+    pub records: BTreeMap<(Stream, u32), Vec<Kept>>,
+    /// The partitions as they are now.
+    pub ruled: Vec<Ruled>,
+    /// Partitions of generations that a power cut ended.
+    pub past: Vec<Ruled>,
+    /// Who sent what.
+    pub accounts: Accounts,
+    /// What was met.
+    pub cover: Coverage,
+    /// Statements that the `denials` stream should have, and has.
+    announced: Vec<BTreeSet<Vec<u8>>>,
+    book: LimitsBook,
+    limits: BTreeMap<u64, model::Limits>,
+    texts: Vec<String>,
+}
+
+impl Ruled {
+    fn new(index: u32, partitions: u32) -> Self {
+        Self {
+            index,
+            engine: Engine::new(index, partitions),
+            model: model::PartitionModel::new(),
+            said: BTreeMap::new(),
+            digests: Vec::new(),
+            versions: Vec::new(),
+            ticks: Vec::new(),
+            taken: Vec::new(),
+            log: None,
+            generations: Vec::new(),
+            rulings: Rulings::new(),
+            times: compare::Times::default(),
+        }
+    }
+}
+
+impl Ruled {
+    /// The generation that a record belongs to.
+    pub fn generation_of(&self, offset: u64) -> u32 {
+        let known = self
+            .generations
+            .partition_point(|(from, _)| *from <= offset);
+        known.checked_sub(1).map_or(0, |at| self.generations[at].1)
+    }
+}
+
+impl Watch {
+    /// A watch over a log without records.
+    pub fn new(partitions: u32) -> Self {
+        Self {
+            partitions,
+            records: BTreeMap::new(),
+            ruled: (0..partitions).map(|p| Ruled::new(p, partitions)).collect(),
+            past: Vec::new(),
+            accounts: Accounts::default(),
+            cover: Coverage::default(),
+            announced: vec![BTreeSet::new(); partitions as usize],
+            book: LimitsBook::default(),
+            limits: BTreeMap::new(),
+            texts: Vec::new(),
+        }
+    }
+
+    /// How many records a partition has.
+    pub fn len(&self, stream: Stream, partition: u32) -> u64 {
+        self.records
+            .get(&(stream, partition))
+            .map_or(0, |records| records.len() as u64)
+    }
+
+    /// A record.
+    pub fn record(&self, stream: Stream, partition: u32, offset: u64) -> Option<&Kept> {
+        self.records
+            .get(&(stream, partition))?
+            .get(usize::try_from(offset).ok()?)
+    }
+
+    /// The number of the newest limits version.
+    pub fn latest_version(&self) -> u64 {
+        self.book.latest_number()
+    }
+
+    /// The text of the newest limits version.
+    pub fn latest_text(&self) -> Option<&str> {
+        self.book.latest().map(|version| &*version.text)
+    }
+
+    /// A record stands in the log, or is found there again.
+    ///
+    /// # Errors
+    ///
+    /// What it violates.
+    pub fn take(
+        &mut self,
+        stream: Stream,
+        partition: u32,
+        offset: u64,
+        kept: Kept,
+    ) -> Result<(), Violation> {
+        let at_us = kept.at_us;
+        let violation = |check, what| {
+            Err(Violation {
+                law: 5,
+                at_us,
+                check,
+                what,
+            })
+        };
+        let records = self.records.entry((stream, partition)).or_default();
+        let next = records.len() as u64;
+        if let Some(known) = records.get(offset as usize) {
+            if known.bytes != kept.bytes || known.appended != kept.appended {
+                return violation(
+                    "a place is given once",
+                    format!(
+                        "{stream:?} {partition}: offset {offset} has another record than before"
+                    ),
+                );
+            }
+            return Ok(());
+        }
+        if offset != next {
+            return violation(
+                "offsets rise by one",
+                format!("{stream:?} {partition}: offset {offset}, expected {next}"),
+            );
+        }
+        if records
+            .last()
+            .is_some_and(|last| kept.appended < last.appended)
+        {
+            return violation(
+                "append times never decrease",
+                format!("{stream:?} {partition}: offset {offset}"),
+            );
+        }
+        records.push(kept.clone());
+        match stream {
+            Stream::Hits => self.rule(partition, offset, &kept),
+            Stream::Limits => {
+                self.enter(offset, &kept);
+                Ok(())
+            }
+            Stream::Denials => self.announcement(partition, &kept),
+        }
+    }
+
+    fn enter(&mut self, offset: u64, kept: &Kept) {
+        if kept.bytes.get(1) == Some(&kind::GENESIS) {
+            return;
+        }
+        let Ok(chunk) = LimitsChunk::decode(&kept.bytes) else {
+            return;
+        };
+        match self.book.enter(offset, &chunk) {
+            Entered::Version { version, .. } => {
+                self.limits
+                    .insert(version.number, to_model(&version.limits));
+                if self.texts.contains(&version.text.to_string()) {
+                    self.cover.see("limits rolled back");
+                } else {
+                    self.texts.push(version.text.to_string());
+                }
+                self.cover.see("limits pushed");
+            }
+            Entered::Void { .. } => self.cover.see("limits push lost the race"),
+            Entered::Part | Entered::Newer { .. } => {}
+        }
+    }
+
+    /// A record of `denials` says what the second engine says at that place.
+    fn announcement(&mut self, partition: u32, kept: &Kept) -> Result<(), Violation> {
+        if kept.bytes.get(1) == Some(&kind::GENESIS) {
+            return Ok(());
+        }
+        let violation = |what| {
+            Err(Violation {
+                law: 4,
+                at_us: kept.at_us,
+                check: "evidence is what a second engine says",
+                what,
+            })
+        };
+        let Ok(announced) = Announced::decode(&kept.bytes) else {
+            return violation("a record of `denials` cannot be read".to_owned());
+        };
+        if !self.says(
+            announced.partition,
+            &announced.resource,
+            &announced.statement,
+        ) {
+            return violation(format!("partition {partition}: {announced:?}"));
+        }
+        self.announced[partition as usize].insert(kept.bytes.to_vec());
+        Ok(())
+    }
+
+    /// The partition as it was ruled where this place was given. One that a power cut took stands in the
+    /// past alone, though the generation may go on.
+    pub fn of_place(&self, partition: u32, place: Place) -> Option<&Ruled> {
+        let all = || self.ruled.iter().chain(self.past.iter().rev());
+        let is_of = |ruled: &&Ruled| {
+            let known = ruled
+                .generations
+                .iter()
+                .any(|(_, of)| *of == place.generation);
+            ruled.index == partition && known
+        };
+        let has = |ruled: &&Ruled| {
+            let said = ruled.said.get(&(place.offset, place.entry));
+            is_of(ruled) && said.is_some_and(|said| said.iter().any(|s| s.statement.place == place))
+        };
+        all().find(has).or_else(|| all().find(is_of))
+    }
+
+    /// Whether the second engine says this.
+    pub fn says(
+        &self,
+        partition: u32,
+        resource: &str,
+        statement: &tollgate_shared::wire::statement::Statement,
+    ) -> bool {
+        let place = statement.place;
+        let all = self.ruled.iter().chain(&self.past);
+        all.filter(|ruled| ruled.index == partition).any(|ruled| {
+            let said = ruled.said.get(&(place.offset, place.entry));
+            said.into_iter()
+                .flatten()
+                .any(|said| *said.resource == *resource && said.statement == *statement)
+        })
+    }
+
+    fn rule(&mut self, partition: u32, offset: u64, kept: &Kept) -> Result<(), Violation> {
+        let at_us = kept.at_us;
+        let ruled = &mut self.ruled[partition as usize];
+        let record = Record::decode(&kept.bytes).map_err(|error| Violation {
+            law: 4,
+            at_us,
+            check: "what is appended can be read",
+            what: format!("partition {partition}, offset {offset}: {error}"),
+        })?;
+        let pairs_before = ruled.engine.pairs();
+        ruled.rulings.clear();
+        ruled.engine.apply(
+            offset,
+            kept.appended,
+            &record,
+            &self.book,
+            &mut ruled.rulings,
+        );
+        ruled.taken.push((at_us, kept.appended.as_micros()));
+        ruled.log = ruled.engine.log();
+        if let Some(log) = ruled.log
+            && ruled
+                .generations
+                .last()
+                .is_none_or(|(_, last)| *last < log.generation)
+        {
+            ruled.generations.push((offset, log.generation));
+        }
+        ruled.digests.push(ruled.engine.digest());
+        ruled.versions.push(ruled.engine.version().unwrap_or(0));
+        let outcome = match &record {
+            Record::Hits(batch) => Some(feed_hits(&mut ruled.model, offset, kept, batch)),
+            Record::Tick(_) => {
+                ruled.ticks.push((at_us, kept.appended.as_micros()));
+                let of_another = ruled.rulings.fates.contains(&Fate::OfAnotherLog);
+                (!of_another).then(|| {
+                    ruled.model.apply(&LogInput::Tick {
+                        offset,
+                        appended_us: kept.appended.as_micros(),
+                    })
+                })
+            }
+            Record::Totals(totals) => Some(feed_totals(&mut ruled.model, offset, totals)),
+            Record::Pointer(pointer) => {
+                let known = ruled.model.version().unwrap_or(0);
+                let versions = (
+                    Bound::Excluded(known),
+                    Bound::Included(pointer.version.max(known)),
+                );
+                let versions = if known < pointer.version {
+                    self.limits
+                        .range(versions)
+                        .map(|(version, limits)| (*version, limits.clone()))
+                        .collect()
+                } else {
+                    Vec::new()
+                };
+                Some(ruled.model.apply(&LogInput::Limits {
+                    offset,
+                    appended_us: kept.appended.as_micros(),
+                    versions,
+                }))
+            }
+            Record::Genesis(_) | Record::Unknown { .. } => None,
+        };
+        if let Some(stop) = ruled.rulings.stopped() {
+            return Err(Violation {
+                law: 4,
+                at_us,
+                check: "the second engine goes on",
+                what: format!("partition {partition}: {stop}"),
+            });
+        }
+        if let Some(outcome) = &outcome {
+            compare::rulings(&record, &ruled.rulings, outcome).map_err(|what| Violation {
+                law: 3,
+                at_us,
+                check: "engine and model say the same",
+                what: format!("partition {partition}, offset {offset}: {what}"),
+            })?;
+            compare::cover(
+                &record,
+                outcome,
+                &ruled.rulings,
+                &mut ruled.times,
+                &mut self.cover,
+            );
+        }
+        if ruled.engine.pairs() < pairs_before {
+            self.cover.see("pair left");
+        }
+        for said in ruled.rulings.statements.drain(..) {
+            let place = said.statement.place;
+            ruled
+                .said
+                .entry((place.offset, place.entry))
+                .or_default()
+                .push(said);
+        }
+        if let Record::Hits(batch) = &record {
+            self.accounts
+                .ruled(partition, batch, &ruled.rulings.fates)
+                .map_err(|what| Violation {
+                    law: 5,
+                    at_us,
+                    check: "each entry counts once",
+                    what: format!("partition {partition}, offset {offset}: {what}"),
+                })?;
+        }
+        Ok(())
+    }
+
+    /// What the log has, after its machine went down: how many records of each partition are left.
+    /// What was ruled beyond is void, and stays to be looked up under its generation.
+    pub fn cut_to(&mut self, left: &BTreeMap<(Stream, u32), u64>) -> Result<u64, Violation> {
+        let mut lost = 0;
+        for (at, records) in &mut self.records {
+            let left = left.get(at).copied().unwrap_or(0) as usize;
+            lost += records.len().saturating_sub(left) as u64;
+            records.truncate(left);
+        }
+        if lost == 0 {
+            return Ok(0);
+        }
+        self.accounts.forget_ruled();
+        let fresh = (0..self.partitions).map(|p| Ruled::new(p, self.partitions));
+        let old = std::mem::replace(&mut self.ruled, fresh.collect());
+        self.past.extend(old);
+        self.book = LimitsBook::default();
+        self.limits.clear();
+        self.announced.iter_mut().for_each(BTreeSet::clear);
+        let records = self.records.clone();
+        let order = [Stream::Limits, Stream::Hits, Stream::Denials];
+        for stream in order {
+            for ((_, partition), records) in records.iter().filter(|((of, _), _)| *of == stream) {
+                for (offset, kept) in records.iter().enumerate() {
+                    match stream {
+                        Stream::Hits => self.rule(*partition, offset as u64, kept)?,
+                        Stream::Limits => self.enter(offset as u64, kept),
+                        Stream::Denials => self.announcement(*partition, kept)?,
+                    }
+                }
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Statements whose evidence the log does not have.
+    pub fn unannounced(&self) -> Option<String> {
+        for ruled in &self.ruled {
+            let expected: usize = ruled.said.values().map(Vec::len).sum();
+            let found = &self.announced[ruled.index as usize];
+            let mut places = BTreeSet::new();
+            for bytes in found {
+                if let Ok(one) = Announced::decode(bytes)
+                    && ruled
+                        .said
+                        .get(&(one.statement.place.offset, one.statement.place.entry))
+                        .is_some_and(|said| said.iter().any(|s| s.statement == one.statement))
+                {
+                    places.insert((one.statement.place, one.resource, one.statement.scope));
+                }
+            }
+            let said: BTreeSet<_> = ruled
+                .said
+                .values()
+                .flatten()
+                .map(|s| {
+                    (
+                        s.statement.place,
+                        Box::from(&*s.resource),
+                        s.statement.scope.clone(),
+                    )
+                })
+                .collect();
+            if let Some(missing) = said.difference(&places).next() {
+                return Some(format!(
+                    "partition {}: {missing:?} ({} of {expected} are there)",
+                    ruled.index,
+                    places.len()
+                ));
+            }
+        }
+        None
+    }
+}
+
+fn feed_hits(
+    model: &mut model::PartitionModel,
+    offset: u64,
+    kept: &Kept,
+    batch: &HitBatch<'_>,
+) -> model::log::RecordOutcome {
+    let entries = batch
+        .hits()
+        .map(|hit| HitEntry {
+            resource: batch.resource(hit.resource),
+            domain: hit.domain,
+            at_us: hit.at.as_micros(),
+            n: u64::from(hit.copies),
+            min: hit.min.map(u64::from),
+        })
+        .collect();
+    let sender = batch.sender;
+    model.apply(&LogInput::Hits(HitsRecord {
+        offset,
+        appended_us: kept.appended.as_micros(),
+        agent: sender.agent,
+        epoch: sender.epoch,
+        seq: sender.sequence,
+        sent_us: sender.sent.as_micros(),
+        entries,
+    }))
+}
+
+fn feed_totals(
+    model: &mut model::PartitionModel,
+    offset: u64,
+    totals: &Totals<'_>,
+) -> model::log::RecordOutcome {
+    let granted = totals.granted();
+    let total = Total {
+        resource: totals.resource,
+        source_partition: totals.source_partition,
+        source_offset: totals.source_offset,
+        previous_offset: totals.previous,
+        granted_by_ms: granted
+            .map(|(at, n)| (at.as_millis(), u64::from(n)))
+            .collect(),
+    };
+    model.apply(&LogInput::Totals {
+        offset,
+        totals: vec![total],
+    })
+}

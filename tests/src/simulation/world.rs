@@ -1,0 +1,493 @@
+//! The world: hosts, wires and the log on one clock, driven by one queue of events.
+//!
+//! ```text
+//! agents ── calls ──> links ──> owners ──> log ──> owners ──> feed ──> agents
+//! ```
+//!
+//! Everything that happens is an event with a time; events of one time happen in the order in which they
+//! were made. What stays true: a run is a function of its plan; nothing here reads a real clock, draws
+//! from anywhere but the seed, or waits.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use bytes::Bytes;
+use tollgate::log::LogEvent;
+use tollgate_agent::simulation::Happening;
+use tollgate_shared::wire::frame::Topic;
+
+use super::agent_host::AgentHost;
+use super::clock::Clock;
+use super::net::Net;
+use super::owner_host::{LogHost, OwnerHost};
+use super::plan::{Fault, Plan};
+use super::random::Random;
+use super::trace::{Trace, Violation};
+use super::watch::Watch;
+
+/// Something that happens at a time.
+#[derive(Debug)]
+pub enum Event {
+    /// A fault begins.
+    Begins(usize),
+    /// A fault ends.
+    Ends(usize),
+    /// An agent's process starts.
+    AgentStarts(usize),
+    /// Services call an agent.
+    Calls(usize, u64),
+    /// An agent's flusher comes by.
+    Flush(usize, u64),
+    /// An agent's network thread looks at the time.
+    AgentTick(usize, u64),
+    /// A link is tried.
+    LinkTried {
+        /// Whose.
+        agent: usize,
+        /// In which life.
+        life: u64,
+        /// To whom.
+        owner: usize,
+        /// Which attempt.
+        attempt: u64,
+    },
+    /// A feed is tried.
+    FeedTried {
+        /// Whose.
+        agent: usize,
+        /// In which life.
+        life: u64,
+        /// Of whom.
+        owner: usize,
+        /// Which attempt.
+        attempt: u64,
+    },
+    /// Something comes over a connection of an agent.
+    AgentHears {
+        /// Who.
+        agent: usize,
+        /// In which life.
+        life: u64,
+        /// Over which connection.
+        connection: u64,
+        /// What.
+        happening: Happening,
+    },
+    /// An owner's process starts.
+    OwnerStarts(usize),
+    /// A message comes over a connection of an owner.
+    OwnerHears {
+        /// Who.
+        owner: usize,
+        /// In which life.
+        life: u64,
+        /// Over which connection.
+        connection: u64,
+        /// What.
+        message: Bytes,
+    },
+    /// A subscription comes over a feed's connection.
+    Subscribes {
+        /// At whom.
+        owner: usize,
+        /// In which life.
+        life: u64,
+        /// Over which connection.
+        connection: u64,
+        /// What.
+        topic: Topic,
+    },
+    /// The end of an owner's turn, if it is still the one that is due.
+    OwnerTurn {
+        /// Whose.
+        owner: usize,
+        /// In which life.
+        life: u64,
+    },
+    /// The log says something to an owner.
+    OwnerLog {
+        /// To whom.
+        owner: usize,
+        /// In which life.
+        life: u64,
+        /// What.
+        events: Vec<LogEvent>,
+    },
+    /// The journal of an owner takes a turn.
+    JournalTurn {
+        /// Whose.
+        owner: usize,
+        /// In which life.
+        life: u64,
+    },
+    /// The shared log takes what an owner appends.
+    SharedAppends {
+        /// Whose.
+        owner: usize,
+        /// In which life.
+        life: u64,
+    },
+    /// The shared log delivers to an owner.
+    SharedDelivers {
+        /// To whom.
+        owner: usize,
+        /// In which life.
+        life: u64,
+    },
+    /// A snapshot has been written, or could not be.
+    SnapshotWritten {
+        /// Whose.
+        owner: usize,
+        /// In which life.
+        life: u64,
+        /// Of which partition.
+        partition: u32,
+    },
+    /// State is held against the second engine's.
+    Checked,
+    /// The end.
+    End,
+}
+
+struct Item {
+    at_us: u64,
+    number: u64,
+    event: Event,
+}
+
+impl PartialEq for Item {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Item {}
+
+impl PartialOrd for Item {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Item {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // The heap hands out the greatest: the earliest has to be that.
+        (other.at_us, other.number).cmp(&(self.at_us, self.number))
+    }
+}
+
+/// The world.
+pub struct World {
+    /// What it was made from.
+    pub plan: Plan,
+    /// True time.
+    pub now_us: u64,
+    queue: BinaryHeap<Item>,
+    last_number: u64,
+    /// The agents.
+    pub agents: Vec<AgentHost>,
+    /// The owners.
+    pub owners: Vec<OwnerHost>,
+    /// The log.
+    pub log: LogHost,
+    /// The clock that the log is stamped by.
+    pub log_clock: Clock,
+    /// The network.
+    pub net: Net,
+    /// The log, ruled beside.
+    pub watch: Watch,
+    /// What happened.
+    pub trace: Trace,
+    /// Calls decided.
+    pub decisions: u64,
+    /// Calls refused under denials.
+    pub refusals: u64,
+    /// Connections made.
+    pub connections: u64,
+    /// Draws what belongs to no host.
+    pub random: Random,
+    /// What refuses appends at the moment: of a million, refused, and of those taken.
+    pub appends_refused: (u32, u32),
+    /// Whether snapshots can be written: counted, since faults may overlap.
+    pub no_snapshots: u32,
+    /// The first thing that was against a law.
+    pub violation: Option<Violation>,
+    pub(super) ended: bool,
+}
+
+impl World {
+    /// The world of a plan.
+    pub fn new(plan: Plan, trace: bool) -> Self {
+        let seed = plan.seed;
+        let mut world = Self {
+            now_us: 0,
+            queue: BinaryHeap::new(),
+            last_number: 0,
+            agents: (0..plan.agents.len())
+                .map(|a| AgentHost::new(&plan, a))
+                .collect(),
+            owners: (0..plan.owners).map(|o| OwnerHost::new(&plan, o)).collect(),
+            log: LogHost::new(&plan),
+            log_clock: Clock::new(0, 0),
+            net: Net::new(
+                plan.agents.len(),
+                plan.owners,
+                plan.delay_us,
+                Random::of(seed, "net", 0),
+            ),
+            watch: Watch::new(plan.partitions),
+            trace: Trace::new(trace),
+            decisions: 0,
+            refusals: 0,
+            connections: 0,
+            random: Random::of(seed, "world", 0),
+            appends_refused: (0, 0),
+            no_snapshots: 0,
+            violation: None,
+            ended: false,
+            plan,
+        };
+        for (index, episode) in world.plan.episodes.clone().iter().enumerate() {
+            world.at(episode.from_us, Event::Begins(index));
+            world.at(episode.to_us, Event::Ends(index));
+        }
+        for owner in 0..world.owners.len() {
+            world.at(0, Event::OwnerStarts(owner));
+        }
+        for agent in 0..world.agents.len() {
+            world.at(1_000, Event::AgentStarts(agent));
+        }
+        world.at(200_000, Event::Checked);
+        world.at(world.plan.length_us, Event::End);
+        if 1 < world.owners.len() {
+            world.watch.cover.see("more than one owner");
+        }
+        world
+    }
+
+    /// Has something happen at a time.
+    pub fn at(&mut self, at_us: u64, event: Event) {
+        self.last_number += 1;
+        self.queue.push(Item {
+            at_us: at_us.max(self.now_us),
+            number: self.last_number,
+            event,
+        });
+    }
+
+    /// Has something happen later.
+    pub fn after(&mut self, us: u64, event: Event) {
+        self.at(self.now_us + us, event);
+    }
+
+    /// Notes what is against a law; the run ends with the first.
+    pub fn violated(&mut self, law: u8, check: &'static str, what: String) {
+        let at_us = self.now_us;
+        self.violated_by(Violation {
+            law,
+            at_us,
+            check,
+            what,
+        });
+    }
+
+    /// The same for what was found elsewhere.
+    pub fn violated_by(&mut self, mut violation: Violation) {
+        violation.at_us = self.now_us;
+        if self.violation.is_none() {
+            self.trace
+                .event(self.now_us, &[99], || format!("VIOLATED: {violation}"));
+            self.violation = Some(violation);
+        }
+    }
+
+    /// Whether the calm has begun.
+    pub fn is_calm(&self) -> bool {
+        self.plan.calm_us() <= self.now_us
+    }
+
+    /// Runs until the end, or until a law is violated.
+    pub fn run(&mut self) {
+        while self.violation.is_none() && !self.ended {
+            let Some(item) = self.queue.pop() else {
+                return;
+            };
+            self.now_us = item.at_us;
+            self.happen(item.event);
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        // A process that stands still handles what came meanwhile when it goes on.
+        if let Some(until_us) = self.stands_still(&event) {
+            return self.at(until_us, event);
+        }
+        match event {
+            Event::Begins(index) => self.fault_begins(index),
+            Event::Ends(index) => self.fault_ends(index),
+            Event::AgentStarts(agent) => self.agent_starts(agent),
+            Event::Calls(agent, life) => self.calls(agent, life),
+            Event::Flush(agent, life) => self.flush(agent, life),
+            Event::AgentTick(agent, life) => self.agent_tick(agent, life),
+            Event::LinkTried {
+                agent,
+                life,
+                owner,
+                attempt,
+            } => self.link_tried(agent, life, owner, attempt),
+            Event::FeedTried {
+                agent,
+                life,
+                owner,
+                attempt,
+            } => self.feed_tried(agent, life, owner, attempt),
+            Event::AgentHears {
+                agent,
+                life,
+                connection,
+                happening,
+            } => self.agent_hears(agent, life, connection, happening),
+            Event::OwnerStarts(owner) => self.owner_starts(owner),
+            Event::OwnerHears {
+                owner,
+                life,
+                connection,
+                message,
+            } => self.owner_hears(owner, life, connection, &message),
+            Event::Subscribes {
+                owner,
+                life,
+                connection,
+                topic,
+            } => self.subscribes(owner, life, connection, topic),
+            Event::OwnerTurn { owner, life } => self.owner_turn(owner, life),
+            Event::OwnerLog {
+                owner,
+                life,
+                events,
+            } => self.owner_log(owner, life, events),
+            Event::JournalTurn { owner, life } => self.journal_turn(owner, life),
+            Event::SharedAppends { owner, life } => self.shared_appends(owner, life),
+            Event::SharedDelivers { owner, life } => self.shared_delivers(owner, life),
+            Event::SnapshotWritten {
+                owner,
+                life,
+                partition,
+            } => self.snapshot_written(owner, life, partition),
+            Event::Checked => self.check_state(),
+            Event::End => self.end(),
+        }
+    }
+
+    fn stands_still(&self, event: &Event) -> Option<u64> {
+        let until_us = match event {
+            Event::Calls(agent, _)
+            | Event::Flush(agent, _)
+            | Event::AgentTick(agent, _)
+            | Event::AgentHears { agent, .. } => self.agents[*agent].frozen_until_us,
+            Event::OwnerHears { owner, .. }
+            | Event::Subscribes { owner, .. }
+            | Event::OwnerTurn { owner, .. }
+            | Event::OwnerLog { owner, .. }
+            | Event::SnapshotWritten { owner, .. } => self.owners[*owner].stalled_until_us,
+            _ => 0,
+        };
+        (self.now_us < until_us).then_some(until_us)
+    }
+
+    fn fault_begins(&mut self, index: usize) {
+        let episode = self.plan.episodes[index].clone();
+        let to_us = episode.to_us;
+        self.trace.event(self.now_us, &[1, index as u64], || {
+            let lasting = to_us - episode.from_us;
+            format!("fault {index} for {lasting} us: {:?}", episode.fault)
+        });
+        let now_us = self.now_us;
+        match episode.fault {
+            Fault::Loss(edge, ppm) => self.net.weather(edge).loss_ppm += ppm,
+            Fault::Duplication(edge, ppm) => self.net.weather(edge).duplication_ppm += ppm,
+            Fault::Reordering(edge, by_us) => self.net.weather(edge).reordering_us += by_us,
+            Fault::Delay(edge, by_us) => self.net.weather(edge).delay_us += by_us,
+            Fault::Cut { edge, lost } => {
+                let weather = self.net.weather(edge);
+                weather.cuts += 1;
+                weather.losing_cuts += u32::from(lost);
+                self.watch.cover.see("agent cut off");
+            }
+            Fault::Stall { owner } => {
+                let host = &mut self.owners[owner];
+                host.stalled_until_us = host.stalled_until_us.max(to_us);
+                self.watch.cover.see("owner stalled");
+            }
+            Fault::Crash {
+                owner,
+                after,
+                in_disk,
+                power,
+            } => self.owner_is_to_crash(owner, after, in_disk, power),
+            Fault::Die { agent } => self.agent_dies(agent),
+            Fault::Freeze { agent } => {
+                let host = &mut self.agents[agent];
+                host.frozen_until_us = host.frozen_until_us.max(to_us);
+                self.watch.cover.see("agent froze");
+            }
+            Fault::AgentClock { agent, by_us } => {
+                self.agents[agent].clock.jump(now_us, by_us);
+                self.watch.cover.see("clock jumps of an agent");
+            }
+            Fault::LogClock { by_us } => {
+                self.log_clock.jump(now_us, by_us);
+                self.watch.cover.see("clock jumps of the log");
+            }
+            Fault::DiskFull { room_bytes } => {
+                self.log.set_disk_room(Some(room_bytes));
+                self.watch.cover.see("disk full");
+            }
+            Fault::Appends {
+                refused_ppm,
+                taken_ppm,
+            } => self.appends_refused = (refused_ppm, taken_ppm),
+            Fault::NoSnapshots => self.no_snapshots += 1,
+            Fault::Push { document } => self.push(document),
+            Fault::Burst { agent, times } => self.agents[agent].times = times,
+        }
+    }
+
+    fn fault_ends(&mut self, index: usize) {
+        let episode = self.plan.episodes[index].clone();
+        self.trace.event(self.now_us, &[2, index as u64], || {
+            format!("fault {index} is over")
+        });
+        let now_us = self.now_us;
+        match episode.fault {
+            Fault::Loss(edge, ppm) => self.net.weather(edge).loss_ppm -= ppm,
+            Fault::Duplication(edge, ppm) => self.net.weather(edge).duplication_ppm -= ppm,
+            Fault::Reordering(edge, by_us) => self.net.weather(edge).reordering_us -= by_us,
+            Fault::Delay(edge, by_us) => self.net.weather(edge).delay_us -= by_us,
+            Fault::Cut { edge, lost } => {
+                let weather = self.net.weather(edge);
+                weather.cuts -= 1;
+                weather.losing_cuts -= u32::from(lost);
+                self.release_held(edge);
+            }
+            Fault::Stall { .. } | Fault::Freeze { .. } | Fault::Push { .. } => {}
+            Fault::Crash { owner, .. } => self.owner_may_return(owner),
+            Fault::Die { agent } => self.agent_starts(agent),
+            Fault::AgentClock { agent, by_us } => self.agents[agent].clock.jump(now_us, -by_us),
+            Fault::LogClock { by_us } => self.log_clock.jump(now_us, -by_us),
+            Fault::DiskFull { .. } => self.log.set_disk_room(None),
+            Fault::Appends { .. } => self.appends_refused = (0, 0),
+            Fault::NoSnapshots => self.no_snapshots -= 1,
+            Fault::Burst { agent, .. } => self.agents[agent].times = 1,
+        }
+    }
+
+    /// An operator hands a document to every owner; what is read once is the file from then on.
+    fn push(&mut self, document: usize) {
+        let text = self.plan.documents[document].text();
+        for owner in 0..self.owners.len() {
+            self.owners[owner].file = text.clone();
+            self.owner_reads_file(owner);
+        }
+    }
+}
