@@ -3,7 +3,7 @@
 //! The process is the shipped code (`tollgate_agent::simulation`); links and feeds are kept here as the
 //! agent's socket tasks keep the real ones: tried again with growing pauses, made anew on demand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use tollgate_agent::simulation::{Happening, Identity, SimulatedAgent, Wish};
@@ -74,6 +74,8 @@ pub struct AgentHost {
     started_mono_us: u64,
     /// Until then it stands still.
     pub frozen_until_us: u64,
+    /// What came meanwhile.
+    pub(super) waiting: VecDeque<Event>,
     /// Calls, times so many.
     pub times: u64,
     links: Vec<Wire>,
@@ -117,6 +119,7 @@ impl AgentHost {
             epoch: 0,
             started_mono_us: 0,
             frozen_until_us: 0,
+            waiting: VecDeque::new(),
             times: 1,
             links: Vec::new(),
             feeds: Vec::new(),
@@ -142,12 +145,12 @@ impl AgentHost {
     fn start(&mut self, now_us: u64) {
         self.life += 1;
         let random = &mut self.random;
-        self.epoch = u128::from(random.next()) << 64 | u128::from(random.next());
+        self.epoch = u128::from(random.draw()) << 64 | u128::from(random.draw());
         let identity = Identity {
             name: format!("agent-{}", self.index),
             epoch: self.epoch,
-            seed: random.next(),
-            nonce: random.next() >> 32,
+            seed: random.draw(),
+            nonce: random.draw() >> 32,
         };
         let builder = Agent::builder()
             .denials_max(self.plan.denials_max)

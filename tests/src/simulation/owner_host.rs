@@ -4,7 +4,7 @@
 //! does: events, then a turn at most half a millisecond later. It may die between any two effects. What
 //! it publishes is held against the second engine before anybody hears it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use tollgate::core::event::{Effect, Event as CoreEvent, LimitsFile, Now, Peer};
@@ -63,6 +63,8 @@ pub struct OwnerHost {
     turn_at_us: u64,
     /// Until then it stands still.
     pub stalled_until_us: u64,
+    /// What came meanwhile.
+    pub(super) waiting: VecDeque<Event>,
     /// The limits file.
     pub file: String,
     pub(super) doom: Option<Doom>,
@@ -102,6 +104,7 @@ impl OwnerHost {
             connections: BTreeMap::new(),
             turn_at_us: u64::MAX,
             stalled_until_us: 0,
+            waiting: VecDeque::new(),
             file: plan.documents[0].text(),
             doom: None,
             down: false,
@@ -159,7 +162,7 @@ impl OwnerHost {
     fn settings(&mut self, start: Start) -> Settings {
         let mut seed = [0; 32];
         for chunk in seed.chunks_mut(8) {
-            chunk.copy_from_slice(&self.random.next().to_le_bytes());
+            chunk.copy_from_slice(&self.random.draw().to_le_bytes());
         }
         Settings {
             owner: format!("owner-{}", self.index),
@@ -557,7 +560,9 @@ impl World {
     ) {
         for told in told {
             if !self.watch.says(told.partition, resource, &told.statement) {
-                let what = format!("owner {owner} says of {resource}: {told:?}");
+                let expected = self.watch.said_at(told.partition, told.statement.place);
+                let what =
+                    format!("owner {owner} says of {resource}: {told:?}, expected {expected:?}");
                 return self.violated(4, "what is announced is what a second engine says", what);
             }
             let Says::Denied(denial) = told.statement.says else {

@@ -18,7 +18,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
@@ -26,7 +26,7 @@ impl Random {
     /// A number below `bound`; 0 where that is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         // The high half of a product: the bias is below 2^-32 for the bounds that occur here.
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+        ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number from `low` to `high`, both included.
@@ -76,7 +76,7 @@ mod tests {
     fn a_stream_is_a_function_of_seed_part_and_number() {
         let draw = |seed, part, number| {
             let mut random = Random::of(seed, part, number);
-            [random.next(), random.next()]
+            [random.draw(), random.draw()]
         };
         assert_eq!(draw(1, "net", 0), draw(1, "net", 0));
         assert_ne!(draw(1, "net", 0), draw(2, "net", 0));

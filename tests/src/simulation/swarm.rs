@@ -72,7 +72,7 @@ pub fn swarm(order: &Order, mut after: impl FnMut(&Report)) -> Report {
             .seeds
             .is_some_and(|seeds| seeds + order.kept.len() as u64 <= report.seeds);
         let late = order.time.is_some_and(|time| time <= started.elapsed());
-        if !order.until_failure && (enough || late) || order.until_failure && late {
+        if late || enough && !order.until_failure {
             break;
         }
         let run = run(Plan::draw(seed), false);

@@ -284,6 +284,13 @@ impl Watch {
         all().find(has).or_else(|| all().find(is_of))
     }
 
+    /// What the second engine says at a place.
+    pub fn said_at(&self, partition: u32, place: Place) -> Vec<Said> {
+        let ruled = self.of_place(partition, place);
+        let said = ruled.and_then(|ruled| ruled.said.get(&(place.offset, place.entry)));
+        said.cloned().unwrap_or_default()
+    }
+
     /// Whether the second engine says this.
     pub fn says(
         &self,

@@ -9,7 +9,7 @@
 //! from anywhere but the seed, or waits.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use bytes::Bytes;
 use tollgate::log::LogEvent;
@@ -143,6 +143,10 @@ pub enum Event {
         /// Of which partition.
         partition: u32,
     },
+    /// An agent's process goes on after it stood still.
+    AgentGoesOn(usize),
+    /// The same of an owner's.
+    OwnerGoesOn(usize),
     /// State is held against the second engine's.
     Checked,
     /// The end.
@@ -318,10 +322,18 @@ impl World {
     }
 
     fn happen(&mut self, event: Event) {
-        // A process that stands still handles what came meanwhile when it goes on.
-        if let Some(until_us) = self.stands_still(&event) {
-            return self.at(until_us, event);
+        // A process that stands still handles what came meanwhile when it goes on, in order.
+        let now_us = self.now_us;
+        if let Some((waiting, until_us)) = self.waiting_room(&event)
+            && (now_us < until_us || !waiting.is_empty())
+        {
+            waiting.push_back(event);
+            return;
         }
+        self.happen_now(event);
+    }
+
+    fn happen_now(&mut self, event: Event) {
         match event {
             Event::Begins(index) => self.fault_begins(index),
             Event::Ends(index) => self.fault_ends(index),
@@ -374,25 +386,43 @@ impl World {
                 life,
                 partition,
             } => self.snapshot_written(owner, life, partition),
+            Event::AgentGoesOn(agent) => {
+                if self.agents[agent].frozen_until_us <= self.now_us {
+                    let waiting = std::mem::take(&mut self.agents[agent].waiting);
+                    waiting.into_iter().for_each(|event| self.happen_now(event));
+                }
+            }
+            Event::OwnerGoesOn(owner) => {
+                if self.owners[owner].stalled_until_us <= self.now_us {
+                    let waiting = std::mem::take(&mut self.owners[owner].waiting);
+                    waiting.into_iter().for_each(|event| self.happen_now(event));
+                }
+            }
             Event::Checked => self.check_state(),
             Event::End => self.end(),
         }
     }
 
-    fn stands_still(&self, event: &Event) -> Option<u64> {
-        let until_us = match event {
+    /// Where what comes to a process waits while that stands still, and until when it does.
+    fn waiting_room(&mut self, event: &Event) -> Option<(&mut VecDeque<Event>, u64)> {
+        match event {
             Event::Calls(agent, _)
             | Event::Flush(agent, _)
             | Event::AgentTick(agent, _)
-            | Event::AgentHears { agent, .. } => self.agents[*agent].frozen_until_us,
+            | Event::AgentHears { agent, .. } => {
+                let host = &mut self.agents[*agent];
+                Some((&mut host.waiting, host.frozen_until_us))
+            }
             Event::OwnerHears { owner, .. }
             | Event::Subscribes { owner, .. }
             | Event::OwnerTurn { owner, .. }
             | Event::OwnerLog { owner, .. }
-            | Event::SnapshotWritten { owner, .. } => self.owners[*owner].stalled_until_us,
-            _ => 0,
-        };
-        (self.now_us < until_us).then_some(until_us)
+            | Event::SnapshotWritten { owner, .. } => {
+                let host = &mut self.owners[*owner];
+                Some((&mut host.waiting, host.stalled_until_us))
+            }
+            _ => None,
+        }
     }
 
     fn fault_begins(&mut self, index: usize) {
@@ -417,6 +447,7 @@ impl World {
             Fault::Stall { owner } => {
                 let host = &mut self.owners[owner];
                 host.stalled_until_us = host.stalled_until_us.max(to_us);
+                self.at(to_us, Event::OwnerGoesOn(owner));
                 self.watch.cover.see("owner stalled");
             }
             Fault::Crash {
@@ -429,6 +460,7 @@ impl World {
             Fault::Freeze { agent } => {
                 let host = &mut self.agents[agent];
                 host.frozen_until_us = host.frozen_until_us.max(to_us);
+                self.at(to_us, Event::AgentGoesOn(agent));
                 self.watch.cover.see("agent froze");
             }
             Fault::AgentClock { agent, by_us } => {
