@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 /// What every swarm has to have met.
-pub const WANTED: [&str; 61] = [
+pub const WANTED: [&str; 64] = [
     "agent cut off",
     "agent died",
     "agent froze",
@@ -54,6 +54,9 @@ pub const WANTED: [&str; 61] = [
     "owner took over from a snapshot",
     "pair at the cap",
     "pair left",
+    "partition given to another owner",
+    "partition let go late",
+    "partition restored from another's snapshot",
     "power cut lost acknowledged records",
     "power cut under synced",
     "queue of a link full",

@@ -106,6 +106,9 @@ impl World {
         let latest = self.watch.latest_version();
         if let Some(view) = self.digests(owner) {
             for found in view.partitions {
+                if self.plan.fleet && self.assigned[found.partition as usize] != Some(owner) {
+                    continue;
+                }
                 let ruled = &self.watch.ruled[found.partition as usize];
                 let behind = ruled.digests.len() as u64 - found.offset;
                 // Ticks go on being appended.

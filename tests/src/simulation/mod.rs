@@ -6,6 +6,7 @@
 //! agent_host   an agent's process (shipped), its clocks and connections, the services that call it
 //! owner_host   an aggregator's core (shipped), its clocks and connections, its snapshots
 //! log_host     the journal (shipped) on a disk in memory, or a log that several owners share
+//! fleet        who rules which partition, where owners share them out
 //! watch        the log ruled beside the owners: by a second engine, and by the independent model
 //! refusals, accounts, ending    what is checked
 //! ```
@@ -20,6 +21,7 @@ pub mod coverage;
 pub mod disk;
 pub mod documents;
 pub mod ending;
+pub mod fleet;
 pub mod kept;
 pub mod log_host;
 pub mod net;

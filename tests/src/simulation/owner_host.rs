@@ -32,6 +32,9 @@ use super::world::{Event, World};
 /// How long events are handled before a turn ends.
 const TURN_MAX_US: u64 = 500;
 
+/// How long a group waits for an owner that is gone.
+const SESSION_US: u64 = 1_500_000;
+
 /// A connection of an owner.
 #[derive(Debug)]
 struct Connection {
@@ -71,7 +74,7 @@ pub struct OwnerHost {
     /// Whether it waits for the end of a fault to start again.
     pub(super) down: bool,
     snapshots: BTreeMap<u32, Vec<Chunks>>,
-    writing: BTreeMap<u32, Chunks>,
+    writing: BTreeMap<u32, (u64, Chunks)>,
     /// At the shared log.
     pub(super) session: Session,
     /// What was appended under a ticket.
@@ -197,7 +200,10 @@ impl World {
         (host.turn_at_us, host.down) = (u64::MAX, false);
         (host.log_due, host.appends_due, host.log_events) = (false, false, 0);
         let settings = host.settings(start);
-        let (core, effects) = Core::new(settings);
+        let (core, effects) = match self.plan.fleet {
+            true => Core::shared(settings),
+            false => Core::new(settings),
+        };
         host.core = Some(core);
         let life = host.life;
         self.trace.event(now_us, &[20, owner as u64, life], || {
@@ -207,6 +213,9 @@ impl World {
         self.owner_reads_file(owner);
         if matches!(self.log, LogHost::Journal { .. }) {
             self.after(1_000_000, Event::JournalTurn { owner, life });
+        }
+        if self.plan.fleet {
+            self.owner_joins(owner);
         }
     }
 
@@ -260,6 +269,7 @@ impl World {
                 format!("owner {owner}.{life} dies{how}")
             });
         self.log.process_ends(power);
+        self.after(SESSION_US, Event::OwnerMissed { owner, life });
         if power {
             // Nobody tells the others.
             return;
@@ -395,12 +405,16 @@ impl World {
             return;
         }
         let saved = self.no_snapshots == 0;
-        if let Some(chunks) = host.writing.remove(&partition)
+        if let Some((upto, chunks)) = host.writing.remove(&partition)
             && saved
         {
-            let kept = host.snapshots.entry(partition).or_default();
-            kept.insert(0, chunks);
-            kept.truncate(2);
+            if self.plan.fleet {
+                self.state.keep(partition, upto, chunks);
+            } else {
+                let kept = host.snapshots.entry(partition).or_default();
+                kept.insert(0, chunks);
+                kept.truncate(2);
+            }
         }
         self.watch.cover.see(match saved {
             true => "snapshot saved",
@@ -460,16 +474,39 @@ impl World {
                 partition,
                 from,
             } => self.follow(owner, stream, partition, from),
+            Effect::Unfollow { stream, partition } => {
+                self.owners[owner].session.unfollow(stream, partition);
+            }
+            Effect::Restore {
+                partition,
+                attempt,
+                known,
+            } => {
+                let life = self.owners[owner].life;
+                let us = self.random.spread(500, 600_000);
+                self.after(
+                    us,
+                    Event::Restored {
+                        owner,
+                        life,
+                        partition,
+                        attempt,
+                        known,
+                    },
+                );
+            }
             Effect::Publish { topic, frame } => self.publish(owner, topic, frame),
             Effect::Answer { peer, message } => self.answer(owner, &peer, message),
             Effect::Reply { reply, .. } => self.owners[owner].replies.push(*reply),
             Effect::SaveSnapshot {
-                partition, moment, ..
+                partition,
+                upto,
+                moment,
             } => {
                 let mut chunks = Vec::new();
                 moment.0.write(|chunk| chunks.push(chunk));
                 let host = &mut self.owners[owner];
-                host.writing.insert(partition, chunks);
+                host.writing.insert(partition, (upto, chunks));
                 let (life, us) = (host.life, host.random.spread(500, 400_000));
                 self.after(
                     us,

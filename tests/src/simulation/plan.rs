@@ -113,6 +113,15 @@ pub enum Fault {
         /// Which of the plan's documents.
         document: usize,
     },
+    /// A partition of a fleet is given to another owner.
+    Move {
+        /// Which.
+        partition: u32,
+        /// To whom.
+        to: usize,
+        /// How much later the one before hears of it.
+        late_us: u64,
+    },
     /// Somebody calls far more than usual.
     Burst {
         /// Which agent.
@@ -177,6 +186,8 @@ pub struct Plan {
     pub log: LogPlan,
     /// Owners.
     pub owners: usize,
+    /// Whether owners share partitions out, or each rules all of them.
+    pub fleet: bool,
     /// Partitions.
     pub partitions: u32,
     /// Agents.
@@ -219,7 +230,7 @@ impl Plan {
             },
         };
         let owners = match log {
-            LogPlan::Shared => random.between(1, 2) as usize,
+            LogPlan::Shared => random.between(1, 3) as usize,
             LogPlan::Journal { .. } => 1,
         };
         let agents: Vec<AgentPlan> = (0..random.between(1, 3)).map(|_| agent(random)).collect();
@@ -250,6 +261,7 @@ impl Plan {
             seed,
             log,
             owners,
+            fleet: log == LogPlan::Shared && random.one_in(2),
             partitions: random.between(1, 4) as u32,
             agents,
             documents,
@@ -301,7 +313,7 @@ fn episodes(plan: &Plan, random: &mut Random) -> Vec<Episode> {
     // Each kind has a rate of its own in each seed, and most are absent from most seeds: what only
     // happens without the others happens too.
     let calm_us = plan.calm_us();
-    for kind in 0..16 {
+    for kind in 0..17 {
         let rate = match random.below(3) {
             0 => random.between(1, 4),
             1 => 1,
@@ -379,6 +391,11 @@ fn fault(plan: &Plan, random: &mut Random, kind: u64) -> Option<Fault> {
                 agent,
                 times: random.spread(2, 60),
             },
+        },
+        16 if plan.fleet => Fault::Move {
+            partition: random.below(u64::from(plan.partitions)) as u32,
+            to: owner,
+            late_us: random.spread(1_000, 5_000_000),
         },
         _ => return None,
     })

@@ -39,6 +39,13 @@ pub struct Session {
     pub appends: VecDeque<Append>,
 }
 
+impl Session {
+    /// An owner follows a partition no more.
+    pub fn unfollow(&mut self, stream: Stream, partition: u32) {
+        self.follows.remove(&(stream, partition));
+    }
+}
+
 /// The log.
 #[derive(Clone, Debug, Default)]
 pub struct SharedLog {

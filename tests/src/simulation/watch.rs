@@ -371,7 +371,10 @@ impl Watch {
                     versions,
                 }))
             }
-            Record::Genesis(_) | Record::Unknown { .. } => None,
+            // Copies are not simulated yet, and nobody writes them here.
+            Record::Genesis(_) | Record::Holds(_) | Record::Beat(_) | Record::Unknown { .. } => {
+                None
+            }
         };
         if let Some(stop) = ruled.rulings.stopped() {
             return Err(Violation {

@@ -12,12 +12,14 @@ use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
 use bytes::Bytes;
+use tollgate::core::assignment::Known;
 use tollgate::log::LogEvent;
 use tollgate_agent::simulation::Happening;
 use tollgate_shared::wire::frame::Topic;
 
 use super::agent_host::AgentHost;
 use super::clock::Clock;
+use super::fleet::State;
 use super::net::Net;
 use super::owner_host::{LogHost, OwnerHost};
 use super::plan::{Fault, Plan};
@@ -143,6 +145,44 @@ pub enum Event {
         /// Of which partition.
         partition: u32,
     },
+    /// An owner is told that a partition is its own.
+    Assigned {
+        /// Who.
+        owner: usize,
+        /// In which life.
+        life: u64,
+        /// Which.
+        partition: u32,
+    },
+    /// An owner is told that a partition is another's.
+    Revoked {
+        /// Who.
+        owner: usize,
+        /// In which life.
+        life: u64,
+        /// Which.
+        partition: u32,
+    },
+    /// An owner that is gone is missed.
+    OwnerMissed {
+        /// Who.
+        owner: usize,
+        /// In which life.
+        life: u64,
+    },
+    /// A partition was restored.
+    Restored {
+        /// By whom.
+        owner: usize,
+        /// In which life.
+        life: u64,
+        /// Which.
+        partition: u32,
+        /// As it was asked.
+        attempt: u64,
+        /// The limits that were known.
+        known: Box<Known>,
+    },
     /// An agent's process goes on after it stood still.
     AgentGoesOn(usize),
     /// The same of an owner's.
@@ -210,6 +250,10 @@ pub struct World {
     pub connections: u64,
     /// Draws what belongs to no host.
     pub random: Random,
+    /// Of a fleet: who is to rule each partition.
+    pub assigned: Vec<Option<usize>>,
+    /// Of a fleet: what owners restore from.
+    pub state: State,
     /// What refuses appends at the moment: of a million, refused, and of those taken.
     pub appends_refused: (u32, u32),
     /// Whether snapshots can be written: counted, since faults may overlap.
@@ -245,6 +289,8 @@ impl World {
             refusals: 0,
             connections: 0,
             random: Random::of(seed, "world", 0),
+            assigned: vec![None; plan.partitions as usize],
+            state: State::default(),
             appends_refused: (0, 0),
             no_snapshots: 0,
             violation: None,
@@ -386,6 +432,24 @@ impl World {
                 life,
                 partition,
             } => self.snapshot_written(owner, life, partition),
+            Event::Assigned {
+                owner,
+                life,
+                partition,
+            } => self.assigned_to(owner, life, partition),
+            Event::Revoked {
+                owner,
+                life,
+                partition,
+            } => self.revoked_from(owner, life, partition),
+            Event::OwnerMissed { owner, life } => self.owner_missed(owner, life),
+            Event::Restored {
+                owner,
+                life,
+                partition,
+                attempt,
+                known,
+            } => self.restored(owner, life, partition, attempt, &known),
             Event::AgentGoesOn(agent) => {
                 if self.agents[agent].frozen_until_us <= self.now_us {
                     let waiting = std::mem::take(&mut self.agents[agent].waiting);
@@ -417,6 +481,9 @@ impl World {
             | Event::Subscribes { owner, .. }
             | Event::OwnerTurn { owner, .. }
             | Event::OwnerLog { owner, .. }
+            | Event::Assigned { owner, .. }
+            | Event::Revoked { owner, .. }
+            | Event::Restored { owner, .. }
             | Event::SnapshotWritten { owner, .. } => {
                 let host = &mut self.owners[*owner];
                 Some((&mut host.waiting, host.stalled_until_us))
@@ -482,6 +549,11 @@ impl World {
             Fault::NoSnapshots => self.no_snapshots += 1,
             Fault::Push { document } => self.push(document),
             Fault::Burst { agent, times } => self.agents[agent].times = times,
+            Fault::Move {
+                partition,
+                to,
+                late_us,
+            } => self.move_partition(partition, to, late_us),
         }
     }
 
@@ -502,7 +574,10 @@ impl World {
                 weather.losing_cuts -= u32::from(lost);
                 self.release_held(edge);
             }
-            Fault::Stall { .. } | Fault::Freeze { .. } | Fault::Push { .. } => {}
+            Fault::Stall { .. }
+            | Fault::Freeze { .. }
+            | Fault::Push { .. }
+            | Fault::Move { .. } => {}
             Fault::Crash { owner, .. } => self.owner_may_return(owner),
             Fault::Die { agent } => self.agent_starts(agent),
             Fault::AgentClock { agent, by_us } => self.agents[agent].clock.jump(now_us, -by_us),

@@ -1,0 +1,156 @@
+//! A fleet: partitions are shared out among owners, come and go, and are restored from common snapshots.
+//!
+//! What a consumer group and the `state` topic are to the real one. Whoever is to rule a partition next is
+//! told before, after or while the one before is told to let go, so that a partition has two owners at
+//! times and none at others. Knows nothing of rules.
+
+use std::collections::BTreeMap;
+
+use tollgate::core::assignment::{Known, Restored};
+use tollgate::core::event::Event as CoreEvent;
+use tollgate::core::ruler::Ruler;
+use tollgate::core::snapshots::Chunks;
+use tollgate_engine::engine::SnapshotFault;
+
+use super::world::{Event, World};
+
+/// Snapshots that all owners may restore from: the last two whole ones of each partition.
+#[derive(Debug, Default)]
+pub struct State(BTreeMap<u32, Vec<(u64, Chunks)>>);
+
+impl State {
+    /// Keeps a snapshot.
+    pub fn keep(&mut self, partition: u32, upto: u64, chunks: Chunks) {
+        let kept = self.0.entry(partition).or_default();
+        kept.push((upto, chunks));
+        kept.sort_by_key(|(upto, _)| std::cmp::Reverse(*upto));
+        kept.truncate(2);
+    }
+}
+
+impl World {
+    /// An owner is there: it is given what nobody rules, and a share of the rest.
+    pub(super) fn owner_joins(&mut self, owner: usize) {
+        self.step(owner, CoreEvent::Assigned(Vec::new()));
+        for partition in 0..self.plan.partitions {
+            let before = self.assigned[partition as usize];
+            let unruled = before.is_none_or(|of| of == owner || !self.owners[of].is_up());
+            if unruled || self.random.one_in(2) {
+                let late_us = self.random.spread(1_000, 2_000_000);
+                self.move_partition(partition, owner, late_us);
+            }
+        }
+    }
+
+    /// A partition is another's from now on; who has it hears of that so much later.
+    pub(super) fn move_partition(&mut self, partition: u32, to: usize, late_us: u64) {
+        if !self.owners[to].is_up() {
+            return;
+        }
+        let before = self.assigned[partition as usize].replace(to);
+        self.trace
+            .event(self.now_us, &[50, u64::from(partition), to as u64], || {
+                format!("partition {partition} is given to owner {to}")
+            });
+        self.watch.cover.see("partition given to another owner");
+        if let Some(before) = before
+            && before != to
+        {
+            let life = self.owners[before].life;
+            self.after(
+                late_us,
+                Event::Revoked {
+                    owner: before,
+                    life,
+                    partition,
+                },
+            );
+        }
+        let (life, us) = (self.owners[to].life, self.random.spread(100, 100_000));
+        self.after(
+            us,
+            Event::Assigned {
+                owner: to,
+                life,
+                partition,
+            },
+        );
+    }
+
+    pub(super) fn assigned_to(&mut self, owner: usize, life: u64, partition: u32) {
+        // It may have gone on to another meanwhile.
+        if self.owners[owner].life == life && self.assigned[partition as usize] == Some(owner) {
+            self.step(owner, CoreEvent::Assigned(vec![partition]));
+        }
+    }
+
+    pub(super) fn revoked_from(&mut self, owner: usize, life: u64, partition: u32) {
+        if self.owners[owner].life == life && self.assigned[partition as usize] != Some(owner) {
+            self.watch.cover.see("partition let go late");
+            self.step(owner, CoreEvent::Revoked(vec![partition]));
+        }
+    }
+
+    /// A group has missed an owner for long enough: what it ruled goes to others.
+    pub(super) fn owner_missed(&mut self, owner: usize, life: u64) {
+        if !self.plan.fleet || self.owners[owner].life != life || self.owners[owner].is_up() {
+            return;
+        }
+        let others: Vec<usize> = (0..self.owners.len())
+            .filter(|other| self.owners[*other].is_up())
+            .collect();
+        for partition in 0..self.plan.partitions {
+            if self.assigned[partition as usize] == Some(owner) {
+                match others.is_empty() {
+                    true => self.assigned[partition as usize] = None,
+                    false => {
+                        let to = *self.random.pick(&others);
+                        self.move_partition(partition, to, 0);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A partition is restored from its newest snapshot; here each one is whole.
+    pub(super) fn restored(
+        &mut self,
+        owner: usize,
+        life: u64,
+        partition: u32,
+        attempt: u64,
+        known: &Known,
+    ) {
+        if self.owners[owner].life != life || !self.owners[owner].is_up() {
+            return;
+        }
+        let mut restored = Restored::Nothing;
+        let newest = self.state.0.get(&partition).and_then(|kept| kept.first());
+        if let Some((_, chunks)) = newest {
+            match Ruler::restore(partition, self.plan.partitions, chunks, &known.book) {
+                Ok(ruler) => {
+                    restored = Restored::Snapshot(Box::new(ruler));
+                    self.watch
+                        .cover
+                        .see("partition restored from another's snapshot");
+                    break;
+                }
+                Err(SnapshotFault::MissingVersion { version }) if known.limits_next <= version => {
+                    restored = Restored::NeedsLimits(version);
+                }
+                Err(fault) => {
+                    let what = format!("owner {owner}, partition {partition}: {fault}");
+                    return self.violated(5, "snapshots restore", what);
+                }
+            }
+        }
+        self.step(
+            owner,
+            CoreEvent::Restored {
+                partition,
+                attempt,
+                restored,
+            },
+        );
+    }
+}
