@@ -133,7 +133,6 @@ impl World {
                     self.watch
                         .cover
                         .see("partition restored from another's snapshot");
-                    break;
                 }
                 Err(SnapshotFault::MissingVersion { version }) if known.limits_next <= version => {
                     restored = Restored::NeedsLimits(version);
