@@ -87,7 +87,7 @@ impl Flusher {
     }
 
     /// Ends the recorder, gives up everything that could not be handed over, and counts it.
-    pub(crate) fn give_up(&mut self, shared: &Shared) {
+    pub(crate) fn give_up(mut self, shared: &Shared) {
         self.drain.end(&shared.recorder);
         self.packer.give_up();
         count_dropped(&mut self.packer, shared);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use tollgate_agent::simulation::{Happening, Identity, SimulatedAgent, Wish};
-use tollgate_agent::{Agent, Cause, Denied, Rate, Scope};
+use tollgate_agent::{Agent, Cause, Denied, HitError, Rate, Scope};
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
@@ -802,7 +802,7 @@ impl World {
                 _ => rate.hit_up_to(domain, 1..=copies),
             }
         } else {
-            rate.hit(domain)
+            rate.hit(domain).map_err(HitError::from)
         };
         match answer {
             Ok(allowed) => {
@@ -812,7 +812,8 @@ impl World {
                 let life = self.watch.accounts.life(host.epoch);
                 life.let_through[r][d] += u64::from(allowed.copies());
             }
-            Err(denied) => self.refused(agent, (r, d), &denied),
+            Err(HitError::Denied(denied)) => self.refused(agent, (r, d), &denied),
+            Err(error) => self.violated(7, "calls make sense here", error.to_string()),
         }
     }
 
@@ -820,6 +821,12 @@ impl World {
     fn refused(&mut self, agent: usize, (r, d): (usize, usize), denied: &Denied) {
         self.refusals += 1;
         let Some(code) = denied.code() else {
+            // What no version ever grants an agent may refuse by itself.
+            if denied.cause() != Cause::Blind
+                && self.watch.is_never_granted(RESOURCES[r], DOMAINS[d])
+            {
+                return;
+            }
             let what = format!("agent {agent} refused by {:?}", denied.cause());
             return self.violated(3, "nobody refuses by policy here", what);
         };

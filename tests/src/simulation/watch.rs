@@ -284,6 +284,17 @@ impl Watch {
         all().find(has).or_else(|| all().find(is_of))
     }
 
+    /// Whether some version grants a pair nothing at all, by the model.
+    pub fn is_never_granted(&self, resource: &str, domain: &str) -> bool {
+        self.limits.values().any(|limits| {
+            limits.resources.get(resource).is_some_and(|of| {
+                let mut pair = model::StreamPair::new(&of.of(domain));
+                let entry = pair.entry(1, 1, None);
+                entry.granted == 0
+            })
+        })
+    }
+
     /// What the second engine says at a place.
     pub fn said_at(&self, partition: u32, place: Place) -> Vec<Said> {
         let ruled = self.of_place(partition, place);
