@@ -38,6 +38,8 @@ pub struct Known {
     pub book: LimitsBook,
     /// The offset up to which the limits were read.
     pub limits_next: u64,
+    /// Only a snapshot that ends before this offset is of use: those beyond are not of this log.
+    pub before: Option<u64>,
 }
 
 impl Core {
@@ -125,12 +127,23 @@ impl Core {
         }
     }
 
+    /// Restores a partition again, because the snapshot up to `upto` is not of this log.
+    pub(super) fn restore_before(&mut self, index: u32, upto: u64) {
+        let attempt = self.next_attempt();
+        if let Some(partition) = self.partitions.get_mut(index as usize) {
+            partition.restore_before = Some(upto);
+        }
+        self.restore(index, attempt);
+    }
+
     fn restore(&mut self, index: u32, attempt: u64) {
+        let mut before = None;
         if let Some(partition) = self.partitions.get_mut(index as usize) {
             partition.stage = Stage::Restoring {
                 attempt,
                 limits: None,
             };
+            before = partition.restore_before;
         }
         self.effects.push(Effect::Restore {
             partition: index,
@@ -138,6 +151,7 @@ impl Core {
             known: Box::new(Known {
                 book: self.limits.book.clone(),
                 limits_next: self.limits.next,
+                before,
             }),
         });
     }

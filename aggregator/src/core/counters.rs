@@ -105,6 +105,10 @@ pub struct Counters {
     pub snapshots_saved: u64,
     /// Snapshots of partitions that could not be written.
     pub snapshots_failed: u64,
+    /// Times that a partition waited until the log had its evidence and totals.
+    pub held_back: u64,
+    /// Snapshots that were not of this log.
+    pub snapshots_refuted: u64,
     /// Partitions restored from snapshots when they were assigned.
     pub restored: u64,
     /// Documents pushed.

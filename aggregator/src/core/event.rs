@@ -180,6 +180,13 @@ pub enum Effect {
         /// The engine at that moment.
         moment: Moment,
     },
+    /// Drop a snapshot that is not of this log.
+    DropSnapshot {
+        /// Its partition.
+        partition: u32,
+        /// The offset of the last record in it.
+        upto: u64,
+    },
     /// Keep a refused record aside, for inspection.
     Aside(Aside),
     /// Nothing can be ruled: the limits file is bad, and the log has no version to rule by.

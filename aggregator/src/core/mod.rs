@@ -18,6 +18,7 @@ pub mod limits_book;
 pub mod limits_push;
 pub mod live;
 pub mod partition;
+pub mod recordings;
 pub mod ruler;
 pub mod snapshots;
 pub mod totals;
@@ -25,6 +26,7 @@ pub mod verdicts;
 pub mod view;
 
 mod agents;
+mod following;
 mod giving;
 pub mod holds;
 mod limits_desk;
@@ -44,7 +46,7 @@ use announce::{Announcer, Ready, TOPIC_KEY_UNPROTECTED};
 use counters::Counters;
 use event::{Effect, Event, Now, Peer};
 use limits_desk::LimitsDesk;
-use partition::{Partition, RETRY_AFTER, Slot, Stage};
+use partition::{Partition, RETRY_AFTER, Slot};
 use snapshots::{Chunks, Policy};
 use tollgate_shared::place::LogId;
 use totals::{ChainKey, Totals};
@@ -83,6 +85,14 @@ pub struct Start {
     pub unbegun: Vec<(Stream, u32)>,
     /// Snapshots by partition, newest first.
     pub snapshots: BTreeMap<u32, Vec<Chunks>>,
+}
+
+impl Start {
+    /// Takes the newest snapshot of a partition that was not taken yet.
+    fn take_snapshot(&mut self, partition: u32) -> Option<Chunks> {
+        let found = self.snapshots.get_mut(&partition)?;
+        (!found.is_empty()).then(|| found.remove(0))
+    }
 }
 
 /// What an append was for.
@@ -392,90 +402,6 @@ impl Core {
         }
         self.unbegun.entry((stream, partition)).or_default();
         self.begin_partitions(clock);
-    }
-
-    fn caught_up(&mut self, now: Now, stream: Stream, partition: u32, next: u64) {
-        match stream {
-            Stream::Limits => {
-                if next == 0 {
-                    self.begin_if_new(now.clock, stream, partition);
-                }
-                self.limits_caught_up(now);
-            }
-            Stream::Hits => {
-                let Some(found) = self.partitions.get_mut(partition as usize) else {
-                    return;
-                };
-                if found.stage != Stage::CatchingUp {
-                    return;
-                }
-                found.stage = Stage::Ruling;
-                tracing::debug!(partition, next, "caught up");
-                if found.log().is_none() {
-                    self.begin_if_new(now.clock, stream, partition);
-                }
-            }
-            Stream::Denials => {}
-        }
-    }
-
-    fn following(&mut self, stream: Stream, partition: u32, from: u64) {
-        if stream != Stream::Hits {
-            return;
-        }
-        if let Some(partition) = self.partitions.get_mut(partition as usize)
-            && partition.stage == Stage::Returning
-            && partition.next == from
-        {
-            partition.stage = Stage::CatchingUp;
-        }
-    }
-
-    fn gap(&mut self, stream: Stream, partition: u32, wanted: u64, next: u64) {
-        // Following from 0 a log whose beginning has been removed is how every old log is read.
-        if wanted == 0 && 0 < next {
-            tracing::info!(?stream, partition, next, "the log begins here");
-        } else {
-            self.counters.gaps += 1;
-            tracing::error!(
-                ?stream,
-                partition,
-                wanted,
-                next,
-                "records are gone before they could be read"
-            );
-        }
-        if stream != Stream::Hits {
-            return;
-        }
-        if next < wanted {
-            // It was ruled further than it goes now: by a snapshot that outlived the log's end.
-            return self.begin_anew(partition);
-        }
-        if let Some(partition) = self.partitions.get_mut(partition as usize)
-            && partition.takes()
-        {
-            partition.next = next;
-        }
-    }
-
-    fn broken(&mut self, stream: Stream, index: u32, next: u64, why: String) {
-        tracing::error!(
-            ?stream,
-            partition = index,
-            next,
-            why,
-            "the log cannot be read any further"
-        );
-        match stream {
-            Stream::Limits => self.limits.broken = Some(why),
-            Stream::Hits => {
-                if let Some(partition) = self.partitions.get_mut(index as usize) {
-                    partition.stage = Stage::Stopped { why };
-                }
-            }
-            Stream::Denials => {}
-        }
     }
 
     fn ready(&self, clock: Span) -> BTreeMap<u32, Ready> {

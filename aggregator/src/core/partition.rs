@@ -14,13 +14,12 @@
 //! Knows nothing of other partitions. What stays true: records are ruled in the order of their offsets,
 //! each once; never more than one tick is on its way.
 
-use std::collections::VecDeque;
-
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::Evidence;
 
 use super::announce::Ready;
+use super::recordings::Recordings;
 use super::ruler::Ruler;
 use super::snapshots::Snapshots;
 use crate::log::Ticket;
@@ -31,10 +30,6 @@ pub const TICK_EVERY: Span = Span::from_millis(250);
 
 /// How long after a failed append it is tried again.
 pub const RETRY_AFTER: Span = Span::from_millis(250);
-
-/// Statements of one partition whose evidence the log does not have yet. Beyond it they are announced
-/// all the same, and their evidence is left out and counted.
-const RECORDINGS_MAX: usize = 65_536;
 
 /// What a partition is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +52,8 @@ pub enum Stage {
         /// The version.
         version: u64,
     },
+    /// The log does not have the evidence or the totals of so much that it rules on when some are there.
+    Recording,
     /// It follows again from where it stood; until the log says that this begins, what is delivered is
     /// of the old following.
     Returning,
@@ -102,93 +99,6 @@ pub struct Ticks {
     pub newest: Option<(Timestamp, Span)>,
 }
 
-/// Evidence of statements, on its way to the `denials` stream.
-#[derive(Debug, Default)]
-pub struct Recordings {
-    waiting: VecDeque<Recording>,
-    /// Statements that were left out at the bound.
-    pub left_out: u64,
-    /// The record that caused the first of them: recovery must not begin behind it.
-    pub left_out_from: Option<u64>,
-}
-
-#[derive(Debug)]
-struct Recording {
-    offset: u64,
-    ticket: Ticket,
-    record: Vec<u8>,
-    not_before: Option<Span>,
-}
-
-impl Recordings {
-    /// Takes what was appended under a ticket; `offset` is the record that caused it.
-    pub fn sent(&mut self, offset: u64, ticket: Ticket, record: Vec<u8>) {
-        self.waiting.push_back(Recording {
-            offset,
-            ticket,
-            record,
-            not_before: None,
-        });
-    }
-
-    /// Whether another one may be taken, caused by the record at `offset`; if not, it is counted as
-    /// left out.
-    pub fn admit(&mut self, offset: u64) -> bool {
-        let room = self.waiting.len() < RECORDINGS_MAX;
-        if !room {
-            self.left_out += 1;
-            self.left_out_from.get_or_insert(offset);
-        }
-        room
-    }
-
-    /// The log has it.
-    pub fn acknowledged(&mut self, ticket: Ticket) {
-        if let Some(at) = self.position(ticket) {
-            self.waiting.remove(at);
-        }
-    }
-
-    /// The log does not have it; it is appended again later.
-    pub fn failed(&mut self, ticket: Ticket, clock: Span) {
-        if let Some(at) = self.position(ticket)
-            && let Some(recording) = self.waiting.get_mut(at)
-        {
-            recording.not_before = Some(clock.saturating_add(RETRY_AFTER));
-        }
-    }
-
-    fn position(&self, ticket: Ticket) -> Option<usize> {
-        // Answers come in order, so it is one of the first.
-        self.waiting.iter().position(|r| r.ticket == ticket)
-    }
-
-    /// Names those anew whose time has come, and hands them out.
-    pub fn retry(&mut self, clock: Span, mut send: impl FnMut(Vec<u8>) -> Ticket) {
-        for recording in &mut self.waiting {
-            if recording.not_before.is_some_and(|at| at <= clock) {
-                recording.ticket = send(recording.record.clone());
-                recording.not_before = None;
-            }
-        }
-    }
-
-    /// The least offset whose evidence the log may not have yet.
-    pub fn oldest(&self) -> Option<u64> {
-        self.waiting.iter().map(|recording| recording.offset).min()
-    }
-
-    /// How many are on their way.
-    pub fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// Whether the log has them all.
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-}
-
 /// One partition.
 #[derive(Debug)]
 pub struct Partition {
@@ -198,8 +108,12 @@ pub struct Partition {
     pub ruler: Ruler,
     /// What it is about.
     pub stage: Stage,
-    /// The offset of the next record to rule.
+    /// The offset of the next record to rule; while it is unproved, of the record that proves it.
     pub next: u64,
+    /// It was restored from a snapshot, and the log was not seen to have the last record of that.
+    pub unproved: bool,
+    /// Snapshots from this offset on are not of this log.
+    pub restore_before: Option<u64>,
     /// The append time of the last record that was ruled.
     pub appended: Timestamp,
     /// Its own ticks.
@@ -224,6 +138,8 @@ impl Partition {
             ruler: Ruler::new(index, partitions),
             stage: Stage::CatchingUp,
             next: 0,
+            unproved: false,
+            restore_before: None,
             appended: Timestamp::ZERO,
             ticks: Ticks::default(),
             pointer: Slot::default(),
@@ -291,6 +207,9 @@ impl Partition {
             Stage::Waiting { version } => Some(format!(
                 "partition {index}: waits for limits version {version}"
             )),
+            Stage::Recording => Some(format!(
+                "partition {index}: waits until the log has evidence and totals of what it ruled"
+            )),
             Stage::Stopped { why } => Some(format!("partition {index}: stopped: {why}")),
         }
     }
@@ -310,22 +229,5 @@ mod tests {
             partition.log_now(clock),
             Some(Timestamp::from_micros(5_300_999))
         );
-    }
-
-    #[test]
-    fn evidence_that_failed_is_appended_again_until_the_log_has_it() {
-        let mut recordings = Recordings::default();
-        recordings.sent(7, Ticket(1), vec![1]);
-        recordings.sent(8, Ticket(2), vec![2]);
-        recordings.acknowledged(Ticket(2));
-        recordings.failed(Ticket(1), Span::ZERO);
-        recordings.retry(Span::from_millis(100), |_| panic!("too early"));
-        recordings.retry(RETRY_AFTER, |record| {
-            assert_eq!(record, [1]);
-            Ticket(3)
-        });
-        assert_eq!(recordings.oldest(), Some(7));
-        recordings.acknowledged(Ticket(3));
-        assert!(recordings.is_empty());
     }
 }

@@ -220,6 +220,9 @@ impl Core {
                     Stage::Waiting { version } => {
                         ("waiting", Some(format!("for limits version {version}")))
                     }
+                    Stage::Recording => {
+                        ("recording", Some("for its evidence and totals".to_owned()))
+                    }
                     Stage::Stopped { why } => ("stopped", Some(why.clone())),
                 };
                 DigestView {

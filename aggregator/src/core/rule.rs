@@ -20,7 +20,7 @@ use tollgate_shared::wire::statement::{Says, Statement};
 use tollgate_engine::engine::{AgentChange, AgentNews};
 
 use super::event::{Aside, Effect, Now};
-use super::partition::{Slot, Stage};
+use super::partition::{Partition, Slot, Stage};
 use super::ruler::Ruled;
 use super::{Core, Purpose};
 use crate::log::{Delivered, Stream};
@@ -28,6 +28,10 @@ use crate::log::{Delivered, Stream};
 impl Core {
     /// Rules records of a partition as far as it can be ruled.
     pub(super) fn hits_delivered(&mut self, now: Now, index: u32, records: &[Delivered]) {
+        let takes = |core: &Self| core.partitions.get(index as usize).map(Partition::takes);
+        if takes(self) == Some(true) && self.totals.is_full(index) {
+            return self.hold_back(index);
+        }
         for record in records {
             let Some(partition) = self.partitions.get(index as usize) else {
                 return;
@@ -36,7 +40,14 @@ impl Core {
             if !partition.takes() {
                 return;
             }
-            if partition.next <= record.offset {
+            if partition.recordings.is_full() {
+                return self.hold_back(index);
+            }
+            if partition.unproved && !self.prove(index, record) {
+                continue;
+            }
+            let next = self.partitions.get(index as usize).map_or(0, |p| p.next);
+            if next <= record.offset {
                 self.rule_record(now, index, record);
             }
         }
@@ -87,6 +98,7 @@ impl Core {
             partition.stage = Stage::Stopped { why: why.clone() };
             return;
         }
+        partition.ruler.keep_last(delivered);
         partition.snapshots.records += 1;
         partition.snapshots.entries += ruled.entries;
         self.advance(index, delivered);
@@ -147,9 +159,6 @@ impl Core {
         let Some(log) = partition.log() else {
             return;
         };
-        if !partition.recordings.admit(offset) {
-            return;
-        }
         let mut writer = Writer::new();
         Announced {
             log,
@@ -285,11 +294,16 @@ impl Core {
                     .get(index as usize)
                     .is_some_and(|partition| partition.announcing)
             };
-            // What a target elsewhere has applied is not known here, and passed over there.
-            let elsewhere = partitions
-                .get(target as usize)
-                .is_some_and(|partition| !partition.is_ours());
-            ruling(source) && (elsewhere || ruling(target))
+            // What a target elsewhere has applied is not known here, and passed over there; and so it is
+            // by whoever takes up one that has stopped. Until then the log keeps it.
+            let takes_what_comes = partitions.get(target as usize).is_some_and(|partition| {
+                !partition.is_ours() || matches!(partition.stage, Stage::Stopped { .. })
+            });
+            // One that waits for the log to have its totals must not wait for anybody else.
+            let waits = partitions
+                .get(source as usize)
+                .is_some_and(|partition| partition.stage == Stage::Recording);
+            waits || (ruling(source) && (takes_what_comes || ruling(target)))
         };
         let target_of =
             |resource: &str| tollgate_shared::names::partition_of_resource(resource, count);

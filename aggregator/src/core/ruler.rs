@@ -17,10 +17,12 @@ use tollgate_shared::wire::record::{Record, Totals};
 use tollgate_shared::wire::statement::{Says, Scope, Statement};
 
 use super::counters::Counters;
+use super::following::mark_of;
 use super::limits_book::LimitsBook;
 use super::snapshots::{Chunks, Moment};
 use super::totals::{ChainKey, Due};
 use super::view::PairState;
+use crate::log::Delivered;
 
 /// What follows from a record.
 #[derive(Debug, Default)]
@@ -45,6 +47,8 @@ pub struct Ruled {
 pub struct Ruler {
     engine: Engine,
     rulings: Rulings,
+    /// The record that was applied last, unless that was before a snapshot was taken.
+    last: Option<Delivered>,
 }
 
 impl std::fmt::Debug for Ruler {
@@ -72,6 +76,7 @@ impl Ruler {
         Self {
             engine: Engine::new(partition, partitions),
             rulings: Rulings::new(),
+            last: None,
         }
     }
 
@@ -89,11 +94,26 @@ impl Ruler {
         Ok(Self {
             engine: Engine::restore(partition, partitions, chunks, book)?,
             rulings: Rulings::new(),
+            last: None,
         })
+    }
+
+    /// Keeps the record that was applied last: snapshots end with what it is known again by.
+    pub fn keep_last(&mut self, delivered: &Delivered) {
+        self.last = Some(delivered.clone());
+    }
+
+    /// What the last record in the snapshot that this was restored from is known again by.
+    pub fn mark(&self) -> Option<u128> {
+        self.engine.mark()
     }
 
     /// A copy of this moment.
     pub fn freeze(&mut self) -> Moment {
+        let last = self.last.as_ref();
+        if let Some(last) = last.filter(|last| Some(last.offset) == self.engine.applied_upto()) {
+            self.engine.set_mark(mark_of(last));
+        }
         Moment(Box::new(self.engine.freeze()))
     }
 

@@ -2,19 +2,21 @@
 //!
 //! ```text
 //! due ── freeze at X ──> everything caused up to X acknowledged ── save ──> saved, or tried again
-//! start ── limits read ── newest snapshot that restores ── follow from X + 1
+//! start ── limits read ── newest snapshot that restores ── follow from X, which proves it
 //! ```
 //!
 //! Knows nothing of files. What stays true: a snapshot at X is handed out only when evidence and totals
-//! that records up to X caused are in the log; one that does not restore is passed over, and the log
-//! is read from its beginning.
+//! that records up to X caused are in the log; one that does not restore, or is not of this log, is passed
+//! over, and without any the log is read from its beginning.
 
 use tollgate_engine::engine::Frozen;
+use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 
 use super::Core;
 use super::event::{Effect, Now};
 use super::partition::{Partition, Stage};
+use super::recordings::Recordings;
 use super::ruler::Ruler;
 use crate::log::Stream;
 
@@ -68,25 +70,11 @@ impl Core {
         if self.shared {
             return self.restore_waiting();
         }
-        let mut found = std::mem::take(&mut self.settings.start.snapshots);
         let count = self.settings.partitions;
-        let mut restored = 0;
         for index in 0..count {
-            for chunks in found.remove(&index).unwrap_or_default() {
-                match Ruler::restore(index, count, &chunks, &self.limits.book) {
-                    Ok(ruler) => {
-                        restored += 1;
-                        self.adopt(index, ruler);
-                        break;
-                    }
-                    Err(fault) => {
-                        tracing::warn!(partition = index, %fault, "a snapshot is passed over")
-                    }
-                }
-            }
-            let next = self.partitions.get(index as usize).map_or(0, |p| p.next);
-            self.follow(Stream::Hits, index, next);
+            self.restore_found(index);
         }
+        let restored = self.partitions.iter().filter(|p| p.unproved).count();
         if 0 < restored {
             tracing::info!(
                 restored,
@@ -96,24 +84,61 @@ impl Core {
         }
     }
 
+    /// Restores a partition from the newest snapshot that was found and not tried yet, and follows it
+    /// from where that ends; with none, from the beginning.
+    pub(super) fn restore_found(&mut self, index: u32) {
+        let count = self.settings.partitions;
+        while let Some(chunks) = self.settings.start.take_snapshot(index) {
+            match Ruler::restore(index, count, &chunks, &self.limits.book) {
+                Ok(ruler) => {
+                    self.adopt(index, ruler);
+                    break;
+                }
+                Err(fault) => {
+                    tracing::warn!(partition = index, %fault, "a snapshot is passed over");
+                }
+            }
+        }
+        if let Some(partition) = self.partitions.get_mut(index as usize) {
+            partition.stage = Stage::Returning;
+            let next = partition.next;
+            self.follow(Stream::Hits, index, next);
+        }
+    }
+
+    /// Takes a restored state, which the log is still to prove: see `following`.
     pub(super) fn adopt(&mut self, index: u32, ruler: Ruler) {
         if let Some(partition) = self.partitions.get_mut(index as usize) {
-            partition.next = ruler.applied_upto().map_or(0, |upto| upto + 1);
+            let upto = ruler.applied_upto();
+            partition.next = upto.unwrap_or(0);
+            partition.unproved = upto.is_some();
             partition.ruler = ruler;
         }
     }
 
-    /// Rules a partition from its beginning: what it was restored from is not of this log.
+    /// Rules a partition from its beginning: the log ends before what was ruled.
     pub(super) fn begin_anew(&mut self, index: u32) {
+        self.forget_ruled(index);
+        if let Some(partition) = self.partitions.get_mut(index as usize) {
+            partition.stage = Stage::Returning;
+            self.follow(Stream::Hits, index, 0);
+        }
+    }
+
+    /// Forgets what a partition has ruled, and what followed from it: it was no part of the log.
+    pub(super) fn forget_ruled(&mut self, index: u32) {
         let count = self.settings.partitions;
         self.announcer.forget(index);
+        self.totals.forget_source(index);
+        self.totals
+            .forget_applied(|resource| partition_of_resource(resource, count) == index);
         if let Some(partition) = self.partitions.get_mut(index as usize) {
             partition.ruler = Ruler::new(index, count);
             partition.next = 0;
+            partition.unproved = false;
             partition.announcing = false;
-            partition.stage = Stage::Returning;
+            partition.recordings = Recordings::default();
             partition.snapshots = Snapshots::default();
-            self.follow(Stream::Hits, index, 0);
         }
     }
 
@@ -141,9 +166,8 @@ impl Core {
             return;
         };
         let behind = |oldest: Option<u64>| oldest.is_none_or(|oldest| upto < oldest);
-        let acknowledged = behind(partition.recordings.oldest())
-            && behind(partition.recordings.left_out_from)
-            && behind(self.totals.oldest_of(partition.index));
+        let acknowledged =
+            behind(partition.recordings.oldest()) && behind(self.totals.oldest_of(partition.index));
         if !acknowledged {
             return;
         }

@@ -12,6 +12,9 @@
 //! again what was due long ago; what the target has applied already is dropped before it is sent. Knows
 //! nothing of hits and limits.
 //!
+//! No more wait than a bound and one delivery: beyond it their source rules nothing, and what is due is sent
+//! although its target is not caught up, which passes over what it has.
+//!
 //! What stays true: at any time the unsent part of a chain is a suffix of it, so that the target sees
 //! each total once and in order, whatever fails.
 
@@ -20,6 +23,9 @@ use std::collections::{BTreeMap, VecDeque};
 use tollgate_shared::time::Span;
 
 use crate::log::Ticket;
+
+/// Totals of one source partition that the log may not have yet: some 10 MB.
+const TOTALS_MAX: usize = 65_536;
 
 /// One total that an engine asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +51,20 @@ pub struct ChainKey {
 enum State {
     Due,
     Sent(Ticket),
-    Acknowledged,
+    Acknowledged(Ticket),
+}
+
+/// Where a chain has what was sent under a ticket and is not answered yet. Tickets rise along a chain.
+fn position(chain: &VecDeque<(Due, State)>, ticket: Ticket) -> Option<usize> {
+    let is_before = |state: &State| match state {
+        State::Sent(sent) | State::Acknowledged(sent) => *sent < ticket,
+        State::Due => false,
+    };
+    let at = chain.partition_point(|(_, state)| is_before(state));
+    let found = chain.get(at);
+    found
+        .is_some_and(|(_, state)| matches!(state, State::Sent(sent) if *sent == ticket))
+        .then_some(at)
 }
 
 /// Totals of all chains.
@@ -128,12 +147,12 @@ impl Totals {
         let Some(chain) = self.chains.get_mut(key) else {
             return;
         };
-        for (_, state) in chain.iter_mut() {
-            if matches!(state, State::Sent(sent) if *sent == ticket) {
-                *state = State::Acknowledged;
-            }
+        if let Some(at) = position(chain, ticket)
+            && let Some((_, state)) = chain.get_mut(at)
+        {
+            *state = State::Acknowledged(ticket);
         }
-        while let Some((_, State::Acknowledged)) = chain.front() {
+        while let Some((_, State::Acknowledged(_))) = chain.front() {
             chain.pop_front();
         }
         if chain.is_empty() {
@@ -147,11 +166,8 @@ impl Totals {
         let Some(chain) = self.chains.get_mut(key) else {
             return;
         };
-        let at = chain
-            .iter()
-            .position(|(_, state)| matches!(state, State::Sent(sent) if *sent == ticket));
         // A ticket of an earlier attempt is not found: its total is due again already.
-        let Some(at) = at else {
+        let Some(at) = position(chain, ticket) else {
             return;
         };
         for (_, state) in chain.range_mut(at..) {
@@ -165,6 +181,11 @@ impl Totals {
         self.chains.retain(|key, _| key.source != source);
     }
 
+    /// Forgets what a target has applied: `is_its` says which resources are its.
+    pub fn forget_applied(&mut self, is_its: impl Fn(&str) -> bool) {
+        self.applied.retain(|key, _| !is_its(&key.resource));
+    }
+
     /// The least source offset of a partition whose total the log may not have yet.
     pub fn oldest_of(&self, source: u32) -> Option<u64> {
         self.chains
@@ -172,6 +193,28 @@ impl Totals {
             .filter(|(key, _)| key.source == source)
             .filter_map(|(_, chain)| chain.front().map(|(due, _)| due.offset))
             .min()
+    }
+
+    fn of_source(&self, source: u32) -> usize {
+        let from = |source| ChainKey {
+            source,
+            resource: Box::default(),
+        };
+        let chains = self.chains.range(from(source)..);
+        chains
+            .take_while(|(key, _)| key.source == source)
+            .map(|(_, chain)| chain.len())
+            .sum()
+    }
+
+    /// Whether a source is to rule nothing more for the moment.
+    pub fn is_full(&self, source: u32) -> bool {
+        TOTALS_MAX <= self.of_source(source)
+    }
+
+    /// Whether enough of a source's totals are gone to go on.
+    pub fn has_room(&self, source: u32) -> bool {
+        self.of_source(source) <= TOTALS_MAX / 2
     }
 
     /// How many totals the log may not have yet.

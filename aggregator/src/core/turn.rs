@@ -28,7 +28,7 @@ impl Core {
         }
         self.give_part(now);
         self.send_totals(now);
-        self.retry_evidence(now.clock);
+        self.recordings_turn(now.clock);
         self.limits_turn(now);
         self.snapshots_turn(now);
         for index in 0..self.partitions.len() {
@@ -94,25 +94,6 @@ impl Core {
         if let Some(partition) = self.partitions.get_mut(index) {
             partition.pointer.ticket = Some(ticket);
             partition.pointed = pointer.version;
-        }
-    }
-
-    fn retry_evidence(&mut self, clock: Span) {
-        for index in 0..self.partitions.len() {
-            let Some(partition) = self.partitions.get_mut(index) else {
-                return;
-            };
-            if partition.recordings.is_empty() {
-                continue;
-            }
-            let mut recordings = std::mem::take(&mut partition.recordings);
-            recordings.retry(clock, |record| {
-                let number = index as u32;
-                self.append(Stream::Denials, number, record, Purpose::Evidence(number))
-            });
-            if let Some(partition) = self.partitions.get_mut(index) {
-                partition.recordings = recordings;
-            }
         }
     }
 

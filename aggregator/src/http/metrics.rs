@@ -100,7 +100,7 @@ impl Metrics {
 
 type Row = (&'static str, &'static str, u64);
 
-fn counted(c: &Counters) -> [Row; 33] {
+fn counted(c: &Counters) -> [Row; 35] {
     [
         (
             "tollgate_partitions_restored_total",
@@ -240,6 +240,16 @@ fn counted(c: &Counters) -> [Row; 33] {
             "tollgate_snapshots_failed_total",
             "Snapshots of partitions that could not be written.",
             c.snapshots_failed,
+        ),
+        (
+            "tollgate_held_back_total",
+            "Times that a partition waited until the log had the evidence and totals of what it ruled.",
+            c.held_back,
+        ),
+        (
+            "tollgate_snapshots_refuted_total",
+            "Snapshots of partitions that were not of this log, which lost its end or was made anew.",
+            c.snapshots_refuted,
         ),
         (
             "tollgate_limits_pushes_total",

@@ -284,6 +284,9 @@ fn restore(reader: &StateReader, partitions: u32, job: &Restore) -> Result<Resto
     let partition = job.partition;
     for candidate in reader.candidates(partition)? {
         let (upto, group) = (candidate.id.upto, &candidate.id.group);
+        if job.known.before.is_some_and(|before| before <= upto) {
+            continue;
+        }
         let passed_over = |why: &dyn std::fmt::Display| {
             tracing::warn!(partition, upto, %group, %why, "a snapshot is passed over");
         };

@@ -290,6 +290,12 @@ impl Shell {
                     #[cfg(feature = "kafka")]
                     Keeper::Fleet(fleet) => fleet.save(partition, upto, moment),
                 },
+                Effect::DropSnapshot { partition, upto } => match &self.keeper {
+                    Keeper::Files(saver) => saver.drop_snapshot(partition, upto),
+                    // It goes with others when two newer ones stand beyond it.
+                    #[cfg(feature = "kafka")]
+                    Keeper::Fleet(_) => {}
+                },
                 Effect::Restore {
                     partition,
                     attempt,

@@ -25,11 +25,12 @@ pub const DIR: &str = "snapshots";
 /// How many of each partition stay.
 const KEPT: usize = 2;
 
-/// What the thread is told to write.
+/// What the thread is told to do with the snapshot of a partition at an offset.
 struct Job {
     partition: u32,
     upto: u64,
-    moment: Moment,
+    /// Write this; nothing: remove the file.
+    moment: Option<Moment>,
 }
 
 /// Writes snapshots in a thread of its own.
@@ -45,13 +46,18 @@ impl Saver {
     ///
     /// Where no thread can be had.
     pub fn start(dir: PathBuf, events: mpsc::Sender<Event>) -> io::Result<Self> {
+        remove_half_written(&dir);
         let (jobs, inbox) = std::sync::mpsc::channel::<Job>();
         std::thread::Builder::new()
             .name("snapshots".to_owned())
             .spawn(move || {
                 for job in inbox {
                     let partition = job.partition;
-                    let saved = save(&dir, &job);
+                    let Some(moment) = &job.moment else {
+                        remove(&file(&dir, partition, job.upto));
+                        continue;
+                    };
+                    let saved = save(&dir, partition, job.upto, moment);
                     if let Err(error) = &saved {
                         tracing::error!(partition, %error, "a snapshot cannot be written");
                     }
@@ -67,6 +73,15 @@ impl Saver {
 
     /// Has a snapshot written.
     pub fn save(&self, partition: u32, upto: u64, moment: Moment) {
+        self.send(partition, upto, Some(moment));
+    }
+
+    /// Has the file of a snapshot removed that is not of this log.
+    pub fn drop_snapshot(&self, partition: u32, upto: u64) {
+        self.send(partition, upto, None);
+    }
+
+    fn send(&self, partition: u32, upto: u64, moment: Option<Moment>) {
         // The thread lives as long as this, unless it panicked.
         let _ = self.jobs.send(Job {
             partition,
@@ -76,21 +91,45 @@ impl Saver {
     }
 }
 
-fn save(dir: &Path, job: &Job) -> io::Result<()> {
+fn save(dir: &Path, partition: u32, upto: u64, moment: &Moment) -> io::Result<()> {
     std::fs::create_dir_all(dir)?;
-    let target = file(dir, job.partition, job.upto);
+    let target = file(dir, partition, upto);
     let temporary = target.with_extension("tmp");
-    let written = write(&temporary, &job.moment)
+    let written = write(&temporary, moment)
         .and_then(|()| std::fs::rename(&temporary, &target))
         .and_then(|()| std::fs::File::open(dir)?.sync_all());
     if written.is_err() {
         let _ = std::fs::remove_file(&temporary);
         return written;
     }
-    for (_, old) in of_partition(dir, job.partition)?.into_iter().skip(KEPT) {
+    // One beyond what was ruled until now is of an end that the log has lost: it would outlive all that
+    // are true.
+    let (beyond, rest): (Vec<_>, Vec<_>) = of_partition(dir, partition)?
+        .into_iter()
+        .partition(|(of, _)| upto < *of);
+    for (_, old) in beyond.into_iter().chain(rest.into_iter().skip(KEPT)) {
         std::fs::remove_file(old)?;
     }
     Ok(())
+}
+
+/// Removes what a process left that was killed while it wrote: nobody would ever read it.
+fn remove_half_written(dir: &Path) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "tmp") {
+            remove(&path);
+        }
+    }
+}
+
+fn remove(path: &Path) {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(file = %path.display(), %error, "a snapshot's file cannot be removed");
+        }
+        _ => {}
+    }
 }
 
 fn write(path: &Path, moment: &Moment) -> io::Result<()> {
@@ -196,7 +235,7 @@ mod tests {
     use tollgate_shared::time::Timestamp;
     use tollgate_shared::wire::record::Record;
 
-    fn job(offset: u64) -> Job {
+    fn moment(offset: u64) -> Moment {
         let mut engine = Engine::new(3, 4);
         let genesis = Record::Genesis(LogId {
             generation: 1,
@@ -204,18 +243,18 @@ mod tests {
         });
         let mut rulings = tollgate_engine::engine::Rulings::new();
         engine.apply(offset, Timestamp::ZERO, &genesis, &(), &mut rulings);
-        Job {
-            partition: 3,
-            upto: offset,
-            moment: Moment(Box::new(engine.freeze())),
-        }
+        Moment(Box::new(engine.freeze()))
+    }
+
+    fn save(dir: &Path, offset: u64) -> io::Result<()> {
+        super::save(dir, 3, offset, &moment(offset))
     }
 
     #[test]
     fn the_last_two_stay_and_are_read_newest_first() {
         let dir = tempfile::tempdir().unwrap();
         for offset in [7, 9, 100] {
-            save(dir.path(), &job(offset)).unwrap();
+            save(dir.path(), offset).unwrap();
         }
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), KEPT);
         let found = read_all(dir.path(), 4);
@@ -229,12 +268,45 @@ mod tests {
     #[test]
     fn what_is_cut_off_is_passed_over() {
         let dir = tempfile::tempdir().unwrap();
-        save(dir.path(), &job(7)).unwrap();
-        save(dir.path(), &job(9)).unwrap();
+        save(dir.path(), 7).unwrap();
+        save(dir.path(), 9).unwrap();
         let (_, newest) = of_partition(dir.path(), 3).unwrap().remove(0);
         let bytes = std::fs::read(&newest).unwrap();
         std::fs::write(&newest, &bytes[..bytes.len() - 3]).unwrap();
         assert_eq!(read_all(dir.path(), 4)[&3].len(), 1);
         assert!(read_all(&dir.path().join("none"), 4).is_empty());
+    }
+    #[test]
+    fn one_beyond_what_is_saved_goes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        for offset in [7, 100, 206] {
+            save(dir.path(), offset).unwrap();
+        }
+        // The log was cut, and has grown to here again.
+        save(dir.path(), 60).unwrap();
+        assert_eq!(offsets(dir.path(), 3), [60]);
+        save(dir.path(), 80).unwrap();
+        assert_eq!(offsets(dir.path(), 3), [80, 60]);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_half_written_is_removed_at_the_start() {
+        let dir = tempfile::tempdir().unwrap();
+        save(dir.path(), 7).unwrap();
+        let left = file(dir.path(), 3, 9).with_extension("tmp");
+        std::fs::write(&left, b"TGSF").unwrap();
+        let (events, mut said) = mpsc::channel(4);
+        let saver = Saver::start(dir.path().to_owned(), events).unwrap();
+        assert!(!left.exists());
+        assert_eq!(offsets(dir.path(), 3), [7]);
+        // In the order in which it was told: the second answer comes after the removal.
+        saver.save(3, 9, moment(9));
+        saver.drop_snapshot(3, 9);
+        saver.save(3, 11, moment(11));
+        for _ in 0..2 {
+            let event = said.blocking_recv().unwrap();
+            assert!(matches!(event, Event::SnapshotSaved { saved: true, .. }));
+        }
+        assert_eq!(offsets(dir.path(), 3), [11, 7]);
     }
 }

@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use tollgate::core::event::Event;
 use tollgate::core::snapshots::Chunks;
-use tollgate::log::Stream;
+use tollgate::log::{Delivered, LogEvent, Stream};
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::place::LogId;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::record::kind;
+use tollgate_shared::wire::record::{OwnersPen, kind};
 use tollgate_shared::wire::statement::Says;
 
 use crate::LIMITS;
@@ -227,21 +230,96 @@ fn a_snapshot_waits_until_all_that_it_caused_is_in_the_log() {
     }
 }
 
+/// Cuts all partitions of hits off, as a power cut does, and begins the next generation there.
+fn cut(log: &mut MemoryLog, keep: usize) {
+    for partition in 0..PARTITIONS {
+        let records = log.streams.get_mut(&(Stream::Hits, partition)).unwrap();
+        records.truncate(keep);
+        let genesis = OwnersPen::new(&MacKey::UNPROTECTED, partition).genesis(LogId {
+            generation: 2,
+            random: 77,
+        });
+        records.push(Delivered {
+            offset: keep as u64,
+            appended: records[keep - 1].appended,
+            bytes: genesis.into(),
+        });
+    }
+}
+
 #[test]
 fn a_snapshot_beyond_the_end_of_the_log_is_dropped_and_the_log_read_from_its_beginning() {
     let mut world = busy_world();
     let snapshots = by_partition(&world);
     let keep = 40;
-    for partition in 0..PARTITIONS {
-        let records = world
-            .log
-            .streams
-            .get_mut(&(Stream::Hits, partition))
-            .unwrap();
-        records.truncate(keep);
-    }
+    cut(&mut world.log, keep);
     let (whole, _) = state_of(&world.log, BTreeMap::new());
     let (restored, _) = state_of(&world.log, snapshots);
     assert_eq!(restored, whole);
-    assert!(whole.iter().all(|(offset, _)| *offset == keep as u64));
+    assert!(whole.iter().all(|(offset, _)| *offset == keep as u64 + 1));
+}
+
+#[test]
+fn a_snapshot_of_a_lost_future_is_not_restored_when_the_log_has_grown_past_it() {
+    let world = busy_world();
+    let lost = world.snapshots.clone();
+    let newest = |partition| {
+        let of = lost.iter().filter(|(of, ..)| *of == partition);
+        of.map(|(_, upto, _)| *upto).max().unwrap()
+    };
+    let mut log = world.log.clone();
+    cut(&mut log, 40);
+    let mut again = World::restored(log, 3, by_partition(&world));
+    let mut random = Random(5);
+    let has_grown =
+        |world: &World| (0..PARTITIONS).all(|p| newest(p) + 20 < world.log.kinds(p).len() as u64);
+    while !has_grown(&again) {
+        again.hit("search", &format!("e{}", random.below(40)), 2);
+        again.hit("wide", &format!("e{}", random.below(40)), 1);
+        again.run_for(Span::from_millis(50));
+    }
+    assert_eq!(again.dropped.len(), lost.len(), "each of them was tried");
+    assert_eq!(again.counters().snapshots_refuted, lost.len() as u64);
+    assert!(PARTITIONS as usize <= again.snapshots.len());
+    let (whole, _) = state_of(&again.log, BTreeMap::new());
+    // Whatever could not be removed, and whatever comes first: none of a lost future is taken.
+    let (restored, _) = state_of(&again.log, by_partition(&world));
+    assert_eq!(restored, whole);
+    again.snapshots.extend(lost);
+    again.snapshots.sort_by_key(|(_, upto, _)| *upto);
+    let (restored, _) = state_of(&again.log, by_partition(&again));
+    assert_eq!(restored, whole);
+}
+
+#[test]
+fn before_a_snapshot_is_proved_its_end_may_have_gone_by_age() {
+    let world = busy_world();
+    let snapshots = by_partition(&world);
+    let mut again = World::restored(world.log.clone(), 2, snapshots);
+    again.fate = Box::new(|_, _| Fate::Refused);
+    again.held = vec![Stream::Hits];
+    again.settle();
+    let partitions = again.digests().partitions;
+    for found in &partitions {
+        let (stream, partition, wanted) = (Stream::Hits, found.partition, found.offset);
+        assert!(0 < wanted);
+        again.step(Event::Log(LogEvent::Following {
+            stream,
+            partition,
+            from: wanted,
+        }));
+        again.step(Event::Log(LogEvent::Gap {
+            stream,
+            partition,
+            wanted,
+            next: wanted + 1 + u64::from(partition),
+        }));
+    }
+    // In partition 0 only the record that would have proved it is gone.
+    assert_eq!(again.counters().gaps, u64::from(PARTITIONS) - 1);
+    assert_eq!(again.dropped, []);
+    for (before, after) in partitions.iter().zip(again.digests().partitions) {
+        assert_eq!(before.digest, after.digest);
+        assert_eq!(after.offset, before.offset + 1 + u64::from(after.partition));
+    }
 }

@@ -19,7 +19,9 @@ fn restore(world: &mut World, state: &State) {
     while let Some((partition, attempt, known)) = world.restores.pop() {
         let newest = state
             .iter()
-            .filter(|(of, ..)| *of == partition)
+            .filter(|(of, upto, _)| {
+                *of == partition && known.before.is_none_or(|before| *upto < before)
+            })
             .max_by_key(|(_, upto, _)| *upto);
         let restored = match newest {
             None => Restored::Nothing,
@@ -244,4 +246,48 @@ fn totals_reach_a_target_that_another_rules() {
             .all(|(_, source, ..)| *source != target),
         "who does not rule a partition totals nothing of it"
     );
+}
+
+#[test]
+fn a_snapshot_of_another_log_is_refuted_and_an_older_one_of_this_log_is_taken() {
+    let mut world = World::new(LIMITS);
+    let hit = |world: &mut World, records: u64| {
+        for n in 0..records {
+            world.hit("search", &format!("d{}", n % 30), 1);
+            world.run_for(Span::from_millis(50));
+        }
+    };
+    hit(&mut world, 1_200);
+    let old = world.log.clone();
+    let mut state = std::mem::take(&mut world.snapshots);
+    hit(&mut world, 1_200);
+    let lost = std::mem::take(&mut world.snapshots);
+    assert!(PARTITIONS as usize <= lost.len().min(state.len()));
+    // The log is brought back as it was, and goes on another way, beyond all that was lost.
+    let mut world = World::shared(old, 2);
+    world.step(Event::Assigned((0..PARTITIONS).collect()));
+    world.run_for(Span::from_millis(100));
+    restore(&mut world, &state);
+    world.run_for(Span::from_secs(1));
+    hit(&mut world, 1_300);
+    let log = world.log.clone();
+    let newest = lost.iter().max_by_key(|(_, upto, _)| *upto).unwrap();
+    assert!(newest.1 < log.kinds(newest.0).len() as u64);
+    state.extend(lost.clone());
+    let mut again = World::shared(log, 3);
+    again.fate = Box::new(|_, _| Fate::Refused);
+    again.step(Event::Assigned((0..PARTITIONS).collect()));
+    for _ in 0..=lost.len() {
+        again.settle();
+        restore(&mut again, &state);
+    }
+    again.settle();
+    assert_eq!(again.dropped.len(), lost.len());
+    assert!(again.restores.is_empty());
+    // None of this log was refuted with them: less is read than from the beginning.
+    let records = again.log.streams.iter();
+    let hits = records.filter(|((stream, _), _)| *stream == Stream::Hits);
+    let all: usize = hits.map(|(_, records)| records.len()).sum();
+    assert!(again.counters().records < all as u64 * 2 / 3);
+    assert_eq!(digests(&mut again), twin(&again.log));
 }

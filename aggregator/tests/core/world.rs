@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use tollgate::core::assignment::Known;
 use tollgate::core::event::{Aside, Effect, Event, LimitsFile, Now, Peer, QueryId, Request};
 use tollgate::core::snapshots::{Chunks, Policy};
-use tollgate::core::view::{DigestsView, PairView, Query, Reply};
+use tollgate::core::view::{DigestsView, Gauges, PairView, Query, Reply};
 use tollgate::core::{Core, Settings, Start};
 use tollgate::log::{AppendError, Delivered, LogEvent, Stream, Ticket};
 use tollgate_shared::mac::MacKey;
@@ -82,6 +82,8 @@ pub struct World {
     pub gave_up: Option<String>,
     /// Snapshots in the order in which they were saved: partition, offset, chunks.
     pub snapshots: Vec<(u32, u64, Chunks)>,
+    /// Snapshots that were dropped: partition, offset.
+    pub dropped: Vec<(u32, u64)>,
     /// Partitions that are to be restored: partition, attempt, what is known.
     pub restores: Vec<(u32, u64, Box<Known>)>,
     /// Decides what becomes of each append.
@@ -175,6 +177,7 @@ impl World {
             asides: Vec::new(),
             gave_up: None,
             snapshots: Vec::new(),
+            dropped: Vec::new(),
             restores: Vec::new(),
             fate: Box::new(|_, _| Fate::Taken),
             held: Vec::new(),
@@ -256,6 +259,11 @@ impl World {
                     self.snapshots.push((partition, upto, chunks));
                     let saved = true;
                     self.step(Event::SnapshotSaved { partition, saved });
+                }
+                Effect::DropSnapshot { partition, upto } => {
+                    self.snapshots
+                        .retain(|(of, at, _)| (*of, *at) != (partition, upto));
+                    self.dropped.push((partition, upto));
                 }
                 Effect::GiveUp { why, .. } => self.gave_up = Some(why),
             }
@@ -422,6 +430,22 @@ impl World {
         (partition, writer.as_slice().to_vec())
     }
 
+    /// The bytes of a batch of one hit of each of these domains, which lie in one partition, now.
+    pub fn batch_of(&mut self, resource: &str, domains: &[String]) -> Vec<u8> {
+        let partition = partition_of_pair(resource, &domains[0], PARTITIONS);
+        let sender = self.sender("a", partition);
+        let hits = domains.iter().map(|domain| Hit {
+            resource: 0,
+            domain,
+            at: sender.sent,
+            copies: 1,
+            min: None,
+        });
+        let mut writer = Writer::new();
+        write_hits(&mut writer, &sender, &[resource], hits, [].into_iter());
+        writer.as_slice().to_vec()
+    }
+
     /// What an agent says of itself in its next record for a partition.
     pub fn sender(&mut self, agent: &'static str, partition: u32) -> Sender<'static> {
         let sequence = self.sequences.entry(partition).or_default();
@@ -484,6 +508,13 @@ impl World {
     pub fn counters(&mut self) -> tollgate::core::counters::Counters {
         match self.ask(Query::Counters) {
             Reply::Counters(counted) => counted.0,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn gauges(&mut self) -> Gauges {
+        match self.ask(Query::Counters) {
+            Reply::Counters(counted) => counted.1,
             other => panic!("{other:?}"),
         }
     }

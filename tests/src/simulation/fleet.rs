@@ -125,7 +125,8 @@ impl World {
             return;
         }
         let mut restored = Restored::Nothing;
-        let newest = self.state.0.get(&partition).and_then(|kept| kept.first());
+        let mut kept = self.state.0.get(&partition).into_iter().flatten();
+        let newest = kept.find(|(upto, _)| known.before.is_none_or(|before| *upto < before));
         if let Some((_, chunks)) = newest {
             match Ruler::restore(partition, self.plan.partitions, chunks, &known.book) {
                 Ok(ruler) => {

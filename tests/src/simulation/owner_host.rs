@@ -517,6 +517,8 @@ impl World {
                     },
                 );
             }
+            // It stays, as where a file cannot be removed: newer ones push it out.
+            Effect::DropSnapshot { .. } => {}
             Effect::Aside(aside) => {
                 let what = format!(
                     "owner {owner} refuses {:?} {}, offset {}: {}",

@@ -75,6 +75,8 @@ pub struct Engine {
     began: bool,
     /// The offset of the last applied record.
     applied_upto: Option<u64>,
+    /// What the last applied record is known again by: see [`Engine::set_mark`].
+    mark: Option<u128>,
     /// The append time of the last counted tick.
     log_time: Option<Timestamp>,
     steps: Steps,
@@ -96,6 +98,7 @@ impl Engine {
             identities: Identities::new(LogId::default()),
             began: false,
             applied_upto: None,
+            mark: None,
             log_time: None,
             steps: Steps::new(),
             table: Table::new(),
@@ -154,9 +157,24 @@ impl Engine {
         match fate {
             // Not applied: another build may go on from here.
             Fate::Stopped(stop) => self.stopped = Some(stop),
-            _ => self.applied_upto = Some(offset),
+            _ => {
+                self.applied_upto = Some(offset);
+                self.mark = None;
+            }
         }
         rulings.fates.push(fate);
+    }
+
+    /// Takes what the record that was applied last is known again by. It is carried into snapshots and
+    /// out of them, so that whoever restores one can see whether the log still has that record there:
+    /// an offset alone would be met again by a log that lost its end and went on. No part of the state.
+    pub fn set_mark(&mut self, mark: u128) {
+        self.mark = Some(mark);
+    }
+
+    /// What the record that was applied last is known again by; none, where nobody said it.
+    pub fn mark(&self) -> Option<u128> {
+        self.mark
     }
 
     /// A number that depends on what the log says alone: equal for all engines that were fed the

@@ -125,6 +125,7 @@ pub struct Frozen {
     key: LogId,
     began: bool,
     applied_upto: Option<u64>,
+    mark: Option<u128>,
     log_time: Option<Timestamp>,
     /// Version, ordinal and instant of those kept, oldest first; the last is the newest.
     steps: Vec<(u64, u32, Timestamp)>,
@@ -186,6 +187,7 @@ impl Engine {
             key: self.identities.key(),
             began: self.began,
             applied_upto: self.applied_upto,
+            mark: self.mark,
             log_time: self.log_time,
             steps: self.steps.iter().map(step).collect(),
             denials: denials.map(|(who, live)| (who, live.clone())).collect(),

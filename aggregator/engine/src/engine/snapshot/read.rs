@@ -145,6 +145,10 @@ impl Cursor<'_> {
             return Err(self.broken("versions"));
         };
         engine.steps = Steps::of(steps, newest);
+        engine.mark = match self.flag("mark")? {
+            true => Some(u128::from_le_bytes(self.array("mark")?)),
+            false => None,
+        };
         Ok(())
     }
 

@@ -129,6 +129,10 @@ fn write_head(frozen: &Frozen, bytes: &mut Vec<u8>) {
         varint::write(bytes, u64::from(*ordinal));
         varint::write(bytes, at.as_micros());
     }
+    bytes.push(u8::from(frozen.mark.is_some()));
+    if let Some(mark) = frozen.mark {
+        bytes.extend_from_slice(&mark.to_le_bytes());
+    }
 }
 
 fn write_log(log: LogId, bytes: &mut Vec<u8>) {

@@ -1,0 +1,206 @@
+//! Where a partition is read from, and whether it is the log that its state is of.
+//!
+//! ```text
+//! snapshot up to X ── follow from X ── record X is the one it ends with ──> ruled on from X + 1
+//!                                      another one, or none ──> the next older snapshot, or the beginning
+//! ```
+//!
+//! A log may lose its end in a power cut and grow again; then an offset has another record than before,
+//! and a snapshot beyond the cut is of a future that never was. So a snapshot carries a mark of its last
+//! record, whoever keeps it. Knows nothing of files and topics. What stays true: nothing is ruled from a
+//! snapshot before the log was seen to have its last record, unless that is gone by age.
+
+use super::Core;
+use super::event::{Effect, Now};
+use super::partition::{Partition, Stage};
+use crate::log::{Delivered, Stream};
+
+/// What a record is known again by: its bytes, and when the log took it.
+pub fn mark_of(delivered: &Delivered) -> u128 {
+    let mut hasher = blake3::Hasher::new_derive_key("tollgate 2026-11 mark of a record");
+    hasher.update(&delivered.appended.as_micros().to_le_bytes());
+    hasher.update(&delivered.bytes);
+    let mut mark = [0; 16];
+    hasher.finalize_xof().fill(&mut mark);
+    u128::from_le_bytes(mark)
+}
+
+impl Core {
+    /// Looks at a record while its partition is unproved; says whether the record is still to be ruled.
+    pub(super) fn prove(&mut self, index: u32, delivered: &Delivered) -> bool {
+        let Some(partition) = self.partitions.get_mut(index as usize) else {
+            return false;
+        };
+        if delivered.offset < partition.next {
+            return false;
+        }
+        if partition.next < delivered.offset {
+            self.gap_before_proof(index, delivered.offset);
+            let proved = |partition: &Partition| !partition.unproved && partition.takes();
+            return self.partitions.get(index as usize).is_some_and(proved);
+        }
+        if partition.ruler.mark() != Some(mark_of(delivered)) {
+            self.refute(index);
+            return false;
+        }
+        partition.next = delivered.offset + 1;
+        partition.appended = delivered.appended;
+        self.proved(index);
+        false
+    }
+
+    /// The record that proves a partition's state is not there: what stands at `next` comes next. Says
+    /// whether that was the case.
+    fn gap_before_proof(&mut self, index: u32, next: u64) -> bool {
+        let generation = self.settings.start.generation;
+        let Some(partition) = self.partitions.get_mut(index as usize) else {
+            return false;
+        };
+        if !partition.unproved || !partition.takes() {
+            return false;
+        }
+        // Where it went by age, the generation must do: no end was lost since the snapshot was taken.
+        let of_this_log = partition
+            .log()
+            .is_some_and(|log| log.generation == generation);
+        let wanted = partition.next;
+        if next <= wanted || !of_this_log {
+            self.refute(index);
+            return true;
+        }
+        partition.next = next;
+        if wanted + 1 < next {
+            self.counters.gaps += 1;
+            tracing::error!(
+                partition = index,
+                wanted,
+                next,
+                "records are gone before they could be read"
+            );
+        }
+        self.proved(index);
+        true
+    }
+
+    fn proved(&mut self, index: u32) {
+        if let Some(partition) = self.partitions.get_mut(index as usize) {
+            partition.unproved = false;
+        }
+        self.settings.start.snapshots.remove(&index);
+    }
+
+    /// The snapshot that a partition was restored from is not of this log: it goes, and an older one is
+    /// tried.
+    fn refute(&mut self, index: u32) {
+        let Some(partition) = self.partitions.get(index as usize) else {
+            return;
+        };
+        let upto = partition.next;
+        tracing::warn!(
+            partition = index,
+            upto,
+            "a snapshot is not of this log, which lost its end or was made anew: it is dropped"
+        );
+        self.counters.snapshots_refuted += 1;
+        self.effects.push(Effect::DropSnapshot {
+            partition: index,
+            upto,
+        });
+        self.forget_ruled(index);
+        match self.shared {
+            true => self.restore_before(index, upto),
+            false => self.restore_found(index),
+        }
+    }
+
+    pub(super) fn caught_up(&mut self, now: Now, stream: Stream, partition: u32, next: u64) {
+        match stream {
+            Stream::Limits => {
+                if next == 0 {
+                    self.begin_if_new(now.clock, stream, partition);
+                }
+                self.limits_caught_up(now);
+            }
+            Stream::Hits => {
+                let Some(found) = self.partitions.get_mut(partition as usize) else {
+                    return;
+                };
+                if found.stage != Stage::CatchingUp {
+                    return;
+                }
+                if found.unproved {
+                    // The log ends before the record that the snapshot ends with.
+                    return self.refute(partition);
+                }
+                found.stage = Stage::Ruling;
+                tracing::debug!(partition, next, "caught up");
+                if found.log().is_none() {
+                    self.begin_if_new(now.clock, stream, partition);
+                }
+            }
+            Stream::Denials => {}
+        }
+    }
+
+    pub(super) fn following(&mut self, stream: Stream, partition: u32, from: u64) {
+        if stream != Stream::Hits {
+            return;
+        }
+        if let Some(partition) = self.partitions.get_mut(partition as usize)
+            && partition.stage == Stage::Returning
+            && partition.next == from
+        {
+            partition.stage = Stage::CatchingUp;
+        }
+    }
+
+    pub(super) fn gap(&mut self, stream: Stream, partition: u32, wanted: u64, next: u64) {
+        if stream == Stream::Hits && self.gap_before_proof(partition, next) {
+            return;
+        }
+        // Following from 0 a log whose beginning has been removed is how every old log is read.
+        if wanted == 0 && 0 < next {
+            tracing::info!(?stream, partition, next, "the log begins here");
+        } else {
+            self.counters.gaps += 1;
+            tracing::error!(
+                ?stream,
+                partition,
+                wanted,
+                next,
+                "records are gone before they could be read"
+            );
+        }
+        if stream != Stream::Hits {
+            return;
+        }
+        if next < wanted {
+            // It was ruled further than it goes now.
+            return self.begin_anew(partition);
+        }
+        if let Some(partition) = self.partitions.get_mut(partition as usize)
+            && partition.takes()
+        {
+            partition.next = next;
+        }
+    }
+
+    pub(super) fn broken(&mut self, stream: Stream, index: u32, next: u64, why: String) {
+        tracing::error!(
+            ?stream,
+            partition = index,
+            next,
+            why,
+            "the log cannot be read any further"
+        );
+        match stream {
+            Stream::Limits => self.limits.broken = Some(why),
+            Stream::Hits => {
+                if let Some(partition) = self.partitions.get_mut(index as usize) {
+                    partition.stage = Stage::Stopped { why };
+                }
+            }
+            Stream::Denials => {}
+        }
+    }
+}
