@@ -8,12 +8,13 @@
 //!
 //! Each frame takes the next sequence of its topic and carries how far every ready partition has been
 //! ruled, so that an agent can tell silence from loss. Frames of a turn go out before evidence above
-//! them could. Knows nothing of sockets.
+//! them could. More than a few frames at once, as after a start, go out in steps, which subscribers can
+//! follow. Knows nothing of sockets.
 //!
 //! What stays true: sequences of a topic have no gaps; evidence of a topic never runs ahead of its
 //! statements; a frame is never larger than a message may be.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use tollgate_shared::time::{Span, Timestamp};
@@ -32,6 +33,13 @@ pub const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
 pub const TOLD_MAX: usize = 2_000;
 
 const _: () = assert!(TOLD_MAX * 400 + 100_000 <= MESSAGE_BYTES_MAX);
+
+/// Statements about a resource that go out at once. Those of a larger turn go out in steps: what is in
+/// force when an aggregator starts would be more than a subscriber's queue takes.
+const STEP_TOLD: usize = 5 * TOLD_MAX;
+
+/// The least time between two steps: at most 4 MB each, mostly a tenth of it.
+const STEP_EVERY: Span = Span::from_millis(25);
 
 /// What the announcer needs to know of a partition: its log time and how far it has been ruled.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +74,10 @@ pub struct Announcer {
     live: Live,
     /// Ruled in this turn and not told yet, by resource.
     pending: BTreeMap<Arc<str>, Vec<(u32, Statement)>>,
+    /// Too many to be told at once, by resource; no evidence of its topic goes out before them.
+    rest: BTreeMap<Arc<str>, VecDeque<(u32, Statement)>>,
+    /// When the next of them go out.
+    next_step: Span,
     writer: Writer,
     frames: u64,
 }
@@ -80,6 +92,8 @@ impl Announcer {
             control_sequence: 0,
             live: Live::default(),
             pending: BTreeMap::new(),
+            rest: BTreeMap::new(),
+            next_step: Span::ZERO,
             writer: Writer::new(),
             frames: 0,
         }
@@ -113,6 +127,15 @@ impl Announcer {
         for pending in self.pending.values_mut() {
             pending.retain(|(of, _)| *of != partition);
         }
+        self.rest.retain(|_, rest| {
+            rest.retain(|(of, _)| *of != partition);
+            !rest.is_empty()
+        });
+    }
+
+    /// When more is to be told although nothing happens.
+    pub fn next_step(&self) -> Option<Span> {
+        (!self.rest.is_empty()).then_some(self.next_step)
     }
 
     /// Publishes what was ruled in this turn.
@@ -123,20 +146,60 @@ impl Announcer {
         effects: &mut Vec<Effect>,
     ) {
         for (resource, statements) in std::mem::take(&mut self.pending) {
-            let mut rest = newest(statements)
-                .into_iter()
-                .filter_map(|(partition, statement)| told(partition, statement, ready))
-                .peekable();
-            while rest.peek().is_some() {
-                let told = rest.by_ref().take(TOLD_MAX).collect();
-                // Evidence comes with the last frame: before it, statements below it are outstanding.
-                let evidence = if rest.peek().is_none() {
-                    evidence(ready)
-                } else {
-                    Vec::new()
-                };
-                self.publish(Some(&resource), clock, evidence, told, effects);
+            let statements = newest(statements);
+            if STEP_TOLD < statements.len() {
+                self.rest.entry(resource).or_default().extend(statements);
+            } else {
+                self.publish_told(&resource, statements, clock, ready, effects);
             }
+        }
+        if self.next_step <= clock {
+            self.publish_step(clock, ready, effects);
+        }
+    }
+
+    /// Publishes some of what was too much at once.
+    fn publish_step(
+        &mut self,
+        clock: Span,
+        ready: &BTreeMap<u32, Ready>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(mut entry) = self.rest.first_entry() else {
+            return;
+        };
+        let rest = entry.get_mut();
+        let some = rest.drain(..rest.len().min(STEP_TOLD)).collect();
+        let resource = Arc::clone(entry.key());
+        if entry.get().is_empty() {
+            entry.remove();
+        }
+        self.publish_told(&resource, some, clock, ready, effects);
+        self.next_step = clock.saturating_add(STEP_EVERY);
+    }
+
+    fn publish_told(
+        &mut self,
+        resource: &Arc<str>,
+        statements: Vec<(u32, Statement)>,
+        clock: Span,
+        ready: &BTreeMap<u32, Ready>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let more = self.rest.contains_key(resource);
+        let mut rest = statements
+            .into_iter()
+            .filter_map(|(partition, statement)| told(partition, statement, ready))
+            .peekable();
+        while rest.peek().is_some() {
+            let told = rest.by_ref().take(TOLD_MAX).collect();
+            // Evidence comes with the last frame: before it, statements below it are outstanding.
+            let evidence = if rest.peek().is_none() && !more {
+                evidence(ready)
+            } else {
+                Vec::new()
+            };
+            self.publish(Some(resource), clock, evidence, told, effects);
         }
     }
 
@@ -153,7 +216,11 @@ impl Announcer {
         self.publish(None, clock, evidence(ready), Vec::new(), effects);
         let resources: Vec<Arc<str>> = self.live.resources().cloned().collect();
         for resource in resources {
-            self.publish(Some(&resource), clock, evidence(ready), Vec::new(), effects);
+            let evidence = match self.rest.contains_key(&resource) {
+                true => Vec::new(),
+                false => evidence(ready),
+            };
+            self.publish(Some(&resource), clock, evidence, Vec::new(), effects);
         }
     }
 

@@ -108,7 +108,9 @@ impl Core {
             free.then_some(partition.ticks.slot.not_before)
         };
         let ticks = self.partitions.iter().filter_map(tick).min();
+        let ours = [ticks, self.announcer.next_step()];
         // Everything else that is tried again waits for a heartbeat: it comes at least each second.
-        ticks.map_or(self.next_heartbeat, |tick| tick.min(self.next_heartbeat))
+        let wakes = ours.into_iter().flatten();
+        wakes.fold(self.next_heartbeat, Span::min)
     }
 }
