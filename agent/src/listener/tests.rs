@@ -374,6 +374,7 @@ fn limits_are_of_another_log_where_there_are_other_partitions() {
         partitions: PARTITIONS + 1,
         feeds: vec!["tcp://feed:1".into()],
         clock: bench.clock(),
+        members: Vec::new(),
     };
     bench.listener.link_said(0, welcome, bench.now);
     bench
