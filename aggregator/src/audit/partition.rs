@@ -398,8 +398,9 @@ impl<'w, 'a> Auditor<'w, 'a> {
             Ok(announced) => announced,
             Err(error) => {
                 // Nobody but owners writes here, so what cannot be read is no statement that was lost on
-                // the way: it was never one.
-                if 0 < record.offset {
+                // the way: it was never one. A log's identity stands at its beginning, and where a
+                // later generation begins.
+                if !matches!(Record::decode(&record.bytes), Ok(Record::Genesis(_))) {
                     let text = format!("is no statement: {error}");
                     let place = (self.index, "denials", record.offset);
                     part.differs(Difference::of_record(Kind::Unexpected, place, text));
