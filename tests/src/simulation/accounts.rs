@@ -59,7 +59,9 @@ impl Accounts {
         let was_new = known.insert(sender.sequence);
         let counted = match fates {
             [Fate::Applied] => true,
-            [Fate::Duplicate { .. }] => false,
+            // A copy that was on its way for long may come when the window has gone on; what counts is
+            // that it was ruled before.
+            [Fate::Duplicate { .. } | Fate::OlderThanWindow { .. }] => false,
             other => {
                 return Err(format!(
                     "batch {} of {}: {other:?}",

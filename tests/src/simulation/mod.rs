@@ -3,8 +3,9 @@
 //! ```text
 //! world        hosts, wires and the log on one clock, driven by one queue of events
 //! plan         what a seed stands for: sizes, load, and the list of faults
-//! agent_host   an agent's process (shipped), its clocks and connections, the services that call it
-//! owner_host   an aggregator's core (shipped), its clocks and connections, its snapshots
+//! agent_host   an agent's process (shipped) and its clocks; `agent_wires` its connections, `agent_calls`
+//!              the services that call it
+//! owner_host   an aggregator's core (shipped), its clocks and connections; `owner_effects` what it asks for
 //! log_host     the journal (shipped) on a disk in memory, or a log that several owners share
 //! fleet        who rules which partition, where owners share them out
 //! watch        the log ruled beside the owners: by a second engine, and by the independent model
@@ -14,7 +15,9 @@
 //! What stays true: a run is a function of its seed, on any build of one commit.
 
 pub mod accounts;
+pub mod agent_calls;
 pub mod agent_host;
+pub mod agent_wires;
 pub mod clock;
 pub mod compare;
 pub mod coverage;
@@ -25,6 +28,7 @@ pub mod fleet;
 pub mod kept;
 pub mod log_host;
 pub mod net;
+pub mod owner_effects;
 pub mod owner_host;
 pub mod plan;
 pub mod random;

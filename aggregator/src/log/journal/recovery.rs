@@ -48,8 +48,11 @@ impl Recovery<'_> {
     ) -> Result<Partition, OpenError> {
         let torn_before = self.torn.len();
         let mut partition = self.look_through(root, stream, index)?;
-        // Files that were taken away must not come back with the next power cut.
-        partition.dir_unsynced |= torn_before < self.torn.len();
+        // Files that were taken away must not come back with the next power cut, and those that whoever
+        // was killed had begun must not go with it.
+        let has_files = partition.active.is_some() || !partition.closed.is_empty();
+        partition.dir_unsynced |=
+            torn_before < self.torn.len() || has_files && self.left_unsynced();
         Ok(partition)
     }
 

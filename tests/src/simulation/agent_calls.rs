@@ -1,0 +1,253 @@
+//! Services that call an agent, its flusher and its clockwork; and whether what it answers is justified.
+//!
+//! What stays true: every call is counted, and every refusal is checked unless the very same one was.
+
+use bytes::Bytes;
+use tollgate_agent::{Cause, Denied, HitError, Scope};
+use tollgate_shared::names::{partition_of_pair, partition_of_resource};
+use tollgate_shared::wire::link::FromAggregator;
+
+use super::documents::{DOMAINS, RESOURCES};
+use super::plan::{QUIET_US, draw_pair};
+use super::trace::hash_of;
+use super::world::{Event, World};
+
+use super::agent_host::{STALE_US, TICK_US};
+
+/// How long denials hold without news, and what an agent's clock may be slow by.
+const LEASE_US: u64 = 60_000_000 + 60_000;
+
+impl World {
+    /// What is said to be in the log is there.
+    pub(super) fn check_answer(&mut self, agent: usize, message: &Bytes) {
+        let Ok(FromAggregator::Appended {
+            id,
+            partition,
+            offset,
+        }) = FromAggregator::decode(message)
+        else {
+            return;
+        };
+        let Some((sent_to, hash)) = self.agents[agent].sent.get(&id).copied() else {
+            return;
+        };
+        let kept = self
+            .watch
+            .record(tollgate::log::Stream::Hits, partition, offset);
+        let there = kept.is_some_and(|kept| hash_of(&kept.bytes) == hash);
+        if (sent_to != partition || !there) && !self.watch.accounts.records_lost {
+            self.violated(
+                5,
+                "what is acknowledged is in the log",
+                format!("agent {agent}, id {id}: partition {partition}, offset {offset}"),
+            );
+        }
+    }
+
+    pub(super) fn agent_tick(&mut self, agent: usize, life: u64) {
+        if self.agents[agent].life != life || self.agents[agent].process.is_none() {
+            return;
+        }
+        self.with_agent(agent, |process| process.tick());
+        self.cover_agent(agent);
+        self.after(TICK_US, Event::AgentTick(agent, life));
+        self.schedule_flush(agent);
+    }
+
+    pub(super) fn cover_agent(&mut self, agent: usize) {
+        let host = &mut self.agents[agent];
+        let Some(process) = &host.process else {
+            return;
+        };
+        let stats = process.agent().stats();
+        let cover = &mut self.watch.cover;
+        let mut since = |before: &mut u64, now: u64, what| {
+            cover.add(what, now.saturating_sub(*before));
+            *before = now;
+        };
+        since(&mut host.gaps, stats.gaps, "feed gap");
+        since(&mut host.silences, stats.silences, "feed silent");
+        since(&mut host.links_lost, stats.links_lost, "link lost");
+        since(
+            &mut host.sent_again,
+            stats.batches_sent_again,
+            "batch sent again",
+        );
+        if 1 < stats.snapshots {
+            since(&mut host.snapshots, stats.snapshots, "snapshot asked anew");
+        }
+        let sees = stats.blind_for.is_none();
+        if std::mem::replace(&mut host.saw, sees) && !sees {
+            cover.see("lease ran out");
+        }
+        if stats.denials_live > host.plan.denials_max as u64 {
+            let what = format!("agent {agent} has {} denials", stats.denials_live);
+            self.violated(7, "the deny list is bounded", what);
+        }
+    }
+
+    pub(super) fn schedule_flush(&mut self, agent: usize) {
+        let host = &mut self.agents[agent];
+        if !std::mem::replace(&mut host.flush_due, true) {
+            let (life, pause_us) = (host.life, host.random.between(100, host.flush_pause_us));
+            self.after(pause_us, Event::Flush(agent, life));
+        }
+    }
+
+    pub(super) fn flush(&mut self, agent: usize, life: u64) {
+        let host = &mut self.agents[agent];
+        if host.life != life || host.process.is_none() {
+            return;
+        }
+        host.flush_due = false;
+        host.flushed_us = self.now_us;
+        self.with_agent(agent, |process| {
+            process.flush();
+            process.take_parcels();
+        });
+    }
+
+    pub(super) fn calls(&mut self, agent: usize, life: u64) {
+        let host = &mut self.agents[agent];
+        if host.life != life || host.process.is_none() {
+            return;
+        }
+        let quiet = self.plan.length_us - QUIET_US <= self.now_us;
+        host.set_clocks(self.now_us);
+        if STALE_US < self.now_us - host.flushed_us
+            && let Some(process) = &mut host.process
+        {
+            // The flusher keeps the cached clock this fresh even where nobody calls.
+            process.flush();
+            host.flushed_us = self.now_us;
+        }
+        let per_burst = host.plan.calls_per_s * host.plan.every_us * host.times;
+        let mut calls = per_burst / 1_000_000;
+        calls += u64::from(host.random.below(1_000_000) < per_burst % 1_000_000);
+        let calls = if quiet {
+            0
+        } else {
+            host.random.below(2 * calls + 1)
+        };
+        let every_us = host.plan.every_us;
+        for _ in 0..calls {
+            self.call(agent);
+        }
+        if 0 < calls {
+            self.trace.event(
+                self.now_us,
+                &[11, agent as u64, calls, self.refusals],
+                || format!("agent {agent} is called {calls} times"),
+            );
+            self.schedule_flush(agent);
+        }
+        let next_us = self.agents[agent]
+            .random
+            .between(every_us / 2, every_us * 3 / 2);
+        self.after(next_us, Event::Calls(agent, life));
+    }
+
+    pub(super) fn call(&mut self, agent: usize) {
+        self.decisions += 1;
+        let host = &mut self.agents[agent];
+        let (r, d) = draw_pair(&mut host.random);
+        let (rate, domain) = (&host.rates[r], DOMAINS[d]);
+        let answer = if host.random.chance(host.plan.bulk_ppm) {
+            let copies = host.random.between(2, 6) as u32;
+            match host.random.below(3) {
+                0 => rate.hit_n(domain, copies),
+                1 => rate.hit_up_to(domain, 2..=copies),
+                _ => rate.hit_up_to(domain, 1..=copies),
+            }
+        } else {
+            rate.hit(domain).map_err(HitError::from)
+        };
+        match answer {
+            Ok(allowed) => {
+                if allowed.blind() {
+                    self.watch.cover.see("call while blind");
+                }
+                let life = self.watch.accounts.life(host.epoch);
+                life.let_through[r][d] += u64::from(allowed.copies());
+            }
+            Err(HitError::Denied(denied)) => self.refused(agent, (r, d), &denied),
+            Err(error) => self.violated(7, "calls make sense here", error.to_string()),
+        }
+    }
+
+    /// Law 3: a refusal is justified.
+    pub(super) fn refused(&mut self, agent: usize, (r, d): (usize, usize), denied: &Denied) {
+        self.refusals += 1;
+        let Some(code) = denied.code() else {
+            // What no version ever grants an agent may refuse by itself.
+            if denied.cause() != Cause::Blind
+                && self.watch.is_never_granted(RESOURCES[r], DOMAINS[d])
+            {
+                return;
+            }
+            let what = format!("agent {agent} refused by {:?}", denied.cause());
+            return self.violated(3, "nobody refuses by policy here", what);
+        };
+        let host = &self.agents[agent];
+        let Some(process) = &host.process else {
+            return;
+        };
+        if LEASE_US < self.now_us - host.heard_us {
+            let what = format!(
+                "agent {agent} refuses, and last heard something at {} us",
+                host.heard_us
+            );
+            return self.violated(3, "denials hold only while somebody is heard", what);
+        }
+        let whole = denied.scope() == Scope::Resource;
+        let (resource, domain) = (RESOURCES[r], DOMAINS[d]);
+        let heard = process.heard_upto(resource, code.partition);
+        let key = (code.to_string(), heard);
+        if let Some((known, until_us)) = host.justified.get(&(r, d))
+            && *known == key
+            && self.now_us < *until_us
+        {
+            return;
+        }
+        self.watch.cover.see(match whole {
+            true => "call refused by whole resource",
+            false => "call refused by pair",
+        });
+        if denied.cause() == Cause::Blind {
+            self.violated(3, "nobody refuses by policy here", "blind".to_owned());
+        }
+        let partitions = self.plan.partitions;
+        let expected = match whole {
+            true => partition_of_resource(resource, partitions),
+            false => partition_of_pair(resource, domain, partitions),
+        };
+        if expected != code.partition {
+            let what = format!("{resource} for {domain}: partition {}", code.partition);
+            return self.violated(3, "a refusal names its pair's partition", what);
+        }
+        let scope_of = if whole { "*" } else { domain };
+        match self
+            .watch
+            .justified_until(code, resource, scope_of, heard, self.now_us)
+        {
+            Ok(until_us) if self.now_us < until_us => {
+                self.agents[agent].justified.insert((r, d), (key, until_us));
+            }
+            Ok(until_us) => {
+                let what = format!(
+                    "agent {agent} refuses {resource} for {domain} by {code}, {} us after the denial's \
+                     end",
+                    self.now_us - until_us
+                );
+                self.violated(3, "a refusal is justified", what);
+            }
+            Err(why) => {
+                let what = format!(
+                    "agent {agent}, which has heard up to {heard:?}, refuses {resource} for {domain} by \
+                     {code}: {why}"
+                );
+                self.violated(3, "a refusal is justified", what);
+            }
+        }
+    }
+}

@@ -1,0 +1,471 @@
+//! The connections of agents: links and feeds as the agent's socket tasks keep the real ones, tried again
+//! with growing pauses and made anew on demand; and what is said over them.
+//!
+//! What stays true: what is said over a connection that is gone is never heard.
+
+use bytes::Bytes;
+use tollgate_agent::simulation::{Happening, Wish};
+use tollgate_shared::wire::frame::Topic;
+use tollgate_shared::wire::link::{FromAgent, FromAggregator};
+
+use super::net::Sent;
+use super::plan::{Edge, Way};
+use super::trace::hash_of;
+use super::world::{Event, World};
+
+use super::agent_host::Followed;
+
+/// Pauses between attempts to connect, as the agent's own.
+const PAUSE_FIRST_US: u64 = 50_000;
+const PAUSE_LONGEST_US: u64 = 1_000_000;
+
+/// How long a connection may take to be made.
+const CONNECT_WITHIN_US: u64 = 2_000_000;
+
+impl World {
+    pub(super) fn grant(&mut self, agent: usize, wish: Wish) {
+        match wish {
+            Wish::ReopenLink { peer } => self.link_ends(agent, peer),
+            Wish::OpenFeed { peer, topics, .. } => {
+                let host = &mut self.agents[agent];
+                host.followed[peer] = Followed {
+                    wanted: true,
+                    topics,
+                };
+                self.watch.cover.see("feed opened anew");
+                self.feed_ends(agent, peer);
+                self.try_feed(agent, peer, 0);
+            }
+            Wish::Subscribe {
+                peer,
+                resource,
+                topic,
+            } => {
+                let host = &mut self.agents[agent];
+                let followed = &mut host.followed[peer];
+                if !followed.topics.contains(&(resource, topic)) {
+                    followed.topics.push((resource, topic));
+                }
+                let (connection, life) = (host.feeds[peer].connection, host.life);
+                if connection != 0 {
+                    self.send_subscription(agent, peer, connection, topic);
+                    let happening = Happening::Subscribed { peer, resource };
+                    self.after(
+                        1,
+                        Event::AgentHears {
+                            agent,
+                            life,
+                            connection,
+                            happening,
+                        },
+                    );
+                }
+            }
+        }
+    }
+
+    /// Hands what waits for a link to the network, unless the way is cut: then it waits where it is.
+    pub(super) fn send_messages(&mut self, agent: usize, owner: usize) {
+        let edge = Edge {
+            agent,
+            owner,
+            way: Way::Up,
+        };
+        let connection = self.agents[agent].links[owner].connection;
+        if connection == 0 {
+            return;
+        }
+        if self.net.is_cut(edge) && self.net.weather(edge).losing_cuts == 0 {
+            self.watch.cover.see("message held by a cut");
+            let waiting = self.agents[agent]
+                .process
+                .as_mut()
+                .map_or(0, |process| process.messages_waiting(owner));
+            if 256 <= waiting {
+                self.watch.cover.see("queue of a link full");
+            }
+            return;
+        }
+        loop {
+            let Some(process) = &mut self.agents[agent].process else {
+                return;
+            };
+            let Some(message) = process.next_message(owner) else {
+                return;
+            };
+            self.note_sent(agent, &message);
+            let life = self.owners[owner].life;
+            let sent = self.net.send(edge, self.now_us);
+            self.arrive(sent, |at_us, world| {
+                world.at(
+                    at_us,
+                    Event::OwnerHears {
+                        owner,
+                        life,
+                        connection,
+                        message: message.clone(),
+                    },
+                );
+            });
+        }
+    }
+
+    pub(super) fn note_sent(&mut self, agent: usize, message: &Bytes) {
+        self.trace
+            .event(self.now_us, &[5, agent as u64, hash_of(message)], || {
+                format!("agent {agent} says {}", describe(message))
+            });
+        if let Ok(FromAgent::Append {
+            id,
+            partition,
+            record,
+        }) = FromAgent::decode(message)
+        {
+            let sent = (partition, hash_of(record));
+            let before = self.agents[agent].sent.insert(id, sent);
+            if before.is_some_and(|before| before != sent) {
+                self.violated(5, "a record's bytes never change", format!("id {id}"));
+            }
+        }
+    }
+
+    /// What becomes of a message, noted.
+    pub(super) fn arrive(&mut self, sent: Sent, mut arrives: impl FnMut(u64, &mut Self)) {
+        match sent {
+            Sent::Arrives {
+                at_us,
+                again_us,
+                late,
+                reordered,
+            } => {
+                if late {
+                    self.watch.cover.see("message delayed");
+                }
+                if reordered {
+                    self.watch.cover.see("message reordered");
+                }
+                arrives(at_us, self);
+                if let Some(again_us) = again_us {
+                    self.watch.cover.see("message duplicated");
+                    arrives(again_us, self);
+                }
+            }
+            Sent::Held => self.watch.cover.see("message held by a cut"),
+            Sent::Lost => self.watch.cover.see("message lost"),
+        }
+    }
+
+    /// Sends to an agent over one of its connections; what a cut holds comes when it is over.
+    pub(super) fn send_to_agent(&mut self, edge: Edge, connection: u64, happening: Happening) {
+        let agent = edge.agent;
+        let life = self.agents[agent].life;
+        let sent = self.net.send(edge, self.now_us);
+        if sent == Sent::Held {
+            self.watch.cover.see("message held by a cut");
+            let held = &mut self.agents[agent].held;
+            // As much as sockets hold; beyond it the publisher drops.
+            if held.len() < 1_000 {
+                held.push((edge, connection, happening));
+            }
+            return;
+        }
+        self.arrive(sent, |at_us, world| {
+            world.at(
+                at_us,
+                Event::AgentHears {
+                    agent,
+                    life,
+                    connection,
+                    happening: happening.clone(),
+                },
+            );
+        });
+    }
+
+    pub(super) fn release_held(&mut self, edge: Edge) {
+        if self.net.is_cut(edge) {
+            return;
+        }
+        if edge.way == Way::Up && self.agents[edge.agent].process.is_some() {
+            self.send_messages(edge.agent, edge.owner);
+        }
+        let held = std::mem::take(&mut self.agents[edge.agent].held);
+        let (now, later): (Vec<_>, Vec<_>) = held.into_iter().partition(|(of, ..)| *of == edge);
+        self.agents[edge.agent].held = later;
+        for (edge, connection, happening) in now {
+            self.send_to_agent(edge, connection, happening);
+        }
+    }
+
+    pub(super) fn try_link(&mut self, agent: usize, owner: usize, after_us: u64) {
+        let life = self.agents[agent].life;
+        let link = &mut self.agents[agent].links[owner];
+        link.attempt += 1;
+        let attempt = link.attempt;
+        self.after(
+            after_us,
+            Event::LinkTried {
+                agent,
+                life,
+                owner,
+                attempt,
+            },
+        );
+    }
+
+    pub(super) fn link_tried(&mut self, agent: usize, life: u64, owner: usize, attempt: u64) {
+        let host = &mut self.agents[agent];
+        let stale = host.life != life || host.process.is_none();
+        if stale || host.links[owner].attempt != attempt || host.links[owner].connection != 0 {
+            return;
+        }
+        let way = |way| Edge { agent, owner, way };
+        let cut = self.net.is_cut(way(Way::Up)) || self.net.is_cut(way(Way::Down));
+        let pause_us = longer(self.agents[agent].links[owner].pause_us);
+        if cut || !self.owners[owner].is_up() {
+            self.agents[agent].links[owner].pause_us = pause_us;
+            let spent_us = if cut { CONNECT_WITHIN_US } else { 0 };
+            return self.try_link(agent, owner, spent_us + pause_us);
+        }
+        self.connections += 1;
+        let connection = self.connections;
+        let link = &mut self.agents[agent].links[owner];
+        (link.connection, link.answered) = (connection, false);
+        self.net.connected(way(Way::Up), self.now_us);
+        self.net.connected(way(Way::Down), self.now_us);
+        self.owners[owner].link_made(connection, agent);
+        self.trace.event(
+            self.now_us,
+            &[6, agent as u64, owner as u64, connection],
+            || format!("agent {agent} has link {connection} to owner {owner}"),
+        );
+        self.with_agent(agent, |process| {
+            process.hear(Happening::LinkUp { peer: owner })
+        });
+    }
+
+    /// A link is gone; another is tried.
+    pub(super) fn link_ends(&mut self, agent: usize, owner: usize) {
+        let host = &mut self.agents[agent];
+        if host.process.is_none() || host.links[owner].connection == 0 {
+            return;
+        }
+        let link = &mut host.links[owner];
+        let connection = std::mem::replace(&mut link.connection, 0);
+        link.pause_us = if link.answered {
+            PAUSE_FIRST_US
+        } else {
+            longer(link.pause_us)
+        };
+        let pause_us = link.pause_us;
+        self.owners[owner].connection_ended(connection);
+        self.trace.event(
+            self.now_us,
+            &[7, agent as u64, owner as u64, connection],
+            || format!("agent {agent} loses link {connection} to owner {owner}"),
+        );
+        self.with_agent(agent, |process| {
+            process.hear(Happening::LinkDown { peer: owner })
+        });
+        self.try_link(agent, owner, pause_us);
+    }
+
+    pub(super) fn try_feed(&mut self, agent: usize, owner: usize, after_us: u64) {
+        let life = self.agents[agent].life;
+        let feed = &mut self.agents[agent].feeds[owner];
+        feed.attempt += 1;
+        let attempt = feed.attempt;
+        self.after(
+            after_us,
+            Event::FeedTried {
+                agent,
+                life,
+                owner,
+                attempt,
+            },
+        );
+    }
+
+    pub(super) fn feed_tried(&mut self, agent: usize, life: u64, owner: usize, attempt: u64) {
+        let host = &self.agents[agent];
+        let stale = host.life != life || host.process.is_none() || !host.followed[owner].wanted;
+        if stale || host.feeds[owner].attempt != attempt || host.feeds[owner].connection != 0 {
+            return;
+        }
+        let edge = Edge {
+            agent,
+            owner,
+            way: Way::Feed,
+        };
+        let cut = self.net.is_cut(edge);
+        let pause_us = longer(self.agents[agent].feeds[owner].pause_us);
+        if cut || !self.owners[owner].is_up() {
+            self.agents[agent].feeds[owner].pause_us = pause_us;
+            let spent_us = if cut { CONNECT_WITHIN_US } else { 0 };
+            return self.try_feed(agent, owner, spent_us + pause_us);
+        }
+        self.connections += 1;
+        let connection = self.connections;
+        let feed = &mut self.agents[agent].feeds[owner];
+        (feed.connection, feed.pause_us) = (connection, PAUSE_FIRST_US);
+        self.net.connected(edge, self.now_us);
+        self.owners[owner].feed_made(connection, agent);
+        let topics = self.agents[agent].followed[owner].topics.clone();
+        self.send_subscription(agent, owner, connection, Topic::CONTROL);
+        for (_, topic) in &topics {
+            self.send_subscription(agent, owner, connection, *topic);
+        }
+        let subscribed = topics.iter().map(|(resource, _)| *resource).collect();
+        self.trace.event(
+            self.now_us,
+            &[8, agent as u64, owner as u64, connection],
+            || format!("agent {agent} has feed {connection} of owner {owner}"),
+        );
+        self.with_agent(agent, |process| {
+            process.hear(Happening::FeedUp {
+                peer: owner,
+                subscribed,
+            });
+        });
+    }
+
+    pub(super) fn send_subscription(
+        &mut self,
+        agent: usize,
+        owner: usize,
+        connection: u64,
+        topic: Topic,
+    ) {
+        let life = self.owners[owner].life;
+        // It goes the other way over the feed's connection, and is no faster than a message.
+        let edge = Edge {
+            agent,
+            owner,
+            way: Way::Up,
+        };
+        let at_us = match self.net.send(edge, self.now_us) {
+            Sent::Arrives { at_us, .. } => at_us,
+            // TCP sends it again.
+            Sent::Held | Sent::Lost => self.now_us + 200_000,
+        };
+        self.at(
+            at_us,
+            Event::Subscribes {
+                owner,
+                life,
+                connection,
+                topic,
+            },
+        );
+    }
+
+    /// A feed's connection is gone.
+    pub(super) fn feed_ends(&mut self, agent: usize, owner: usize) {
+        let host = &mut self.agents[agent];
+        let connection = std::mem::replace(&mut host.feeds[owner].connection, 0);
+        if connection == 0 || host.process.is_none() {
+            return;
+        }
+        self.owners[owner].connection_ended(connection);
+        self.with_agent(agent, |process| {
+            process.hear(Happening::FeedDown { peer: owner })
+        });
+        self.try_feed(agent, owner, PAUSE_FIRST_US);
+    }
+
+    pub(super) fn agent_hears(
+        &mut self,
+        agent: usize,
+        life: u64,
+        connection: u64,
+        happening: Happening,
+    ) {
+        let host = &mut self.agents[agent];
+        if host.life != life || host.process.is_none() {
+            return;
+        }
+        match &happening {
+            Happening::LinkSaid { peer, message } => {
+                if host.links[*peer].connection != connection {
+                    return;
+                }
+                host.links[*peer].answered = true;
+                host.heard_us = self.now_us;
+                self.trace
+                    .event(self.now_us, &[9, agent as u64, hash_of(message)], || {
+                        format!("agent {agent} is told {}", describe_answer(message))
+                    });
+                let message = message.clone();
+                self.check_answer(agent, &message);
+            }
+            Happening::FeedSaid { peer, frame, .. } => {
+                if host.feeds[*peer].connection != connection {
+                    return;
+                }
+                host.heard_us = self.now_us;
+                self.trace
+                    .event(self.now_us, &[10, agent as u64, hash_of(frame)], || {
+                        format!(
+                            "agent {agent} hears {}",
+                            super::owner_effects::describe_frame(frame)
+                        )
+                    });
+            }
+            Happening::Subscribed { peer, .. } => {
+                if host.feeds[*peer].connection != connection {
+                    return;
+                }
+            }
+            Happening::LinkDown { peer } => {
+                if host.links[*peer].connection == connection {
+                    self.link_ends(agent, *peer);
+                }
+                return;
+            }
+            Happening::FeedDown { peer } => {
+                if host.feeds[*peer].connection == connection {
+                    self.feed_ends(agent, *peer);
+                }
+                return;
+            }
+            Happening::LinkUp { .. } | Happening::FeedUp { .. } => {}
+        }
+        self.with_agent(agent, |process| process.hear(happening));
+    }
+}
+
+fn longer(pause_us: u64) -> u64 {
+    (pause_us * 2).clamp(PAUSE_FIRST_US, PAUSE_LONGEST_US)
+}
+
+fn describe(message: &[u8]) -> String {
+    match FromAgent::decode(message) {
+        Ok(FromAgent::Append {
+            id,
+            partition,
+            record,
+        }) => format!(
+            "append {id} to partition {partition}, {} bytes",
+            record.len()
+        ),
+        Ok(FromAgent::Hello { nonce, .. }) => format!("hello {nonce}"),
+        Ok(FromAgent::Ask { nonce, resources }) => format!("ask {nonce} for {resources:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn describe_answer(message: &[u8]) -> String {
+    match FromAggregator::decode(message) {
+        Ok(FromAggregator::Snapshot(snapshot)) => format!(
+            "snapshot {} at {:?}",
+            snapshot.nonce,
+            snapshot
+                .topics
+                .iter()
+                .map(|topic| (&*topic.resource, topic.sequence, topic.told.len()))
+                .collect::<Vec<_>>()
+        ),
+        Ok(other) => format!("{other:?}"),
+        Err(error) => error.to_string(),
+    }
+}

@@ -1,0 +1,311 @@
+//! What an owner's core asks for, done: appends, frames, answers, snapshots; and what is asked of it.
+//!
+//! A process may end between any two effects. What stays true: whatever is published or answered is held
+//! against the second engine before anybody hears it.
+
+use bytes::Bytes;
+use tollgate::core::event::{Effect, Event as CoreEvent, Peer};
+use tollgate::core::view::{DigestsView, Gauges, Query, Readiness, Reply};
+use tollgate_agent::simulation::Happening;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::frame::{Frame, Topic};
+use tollgate_shared::wire::link::FromAggregator;
+use tollgate_shared::wire::statement::Says;
+
+pub use super::log_host::LogHost;
+use super::plan::{Edge, Way};
+use super::shared_log::Append;
+use super::trace::hash_of;
+use super::world::{Event, World};
+
+use super::owner_host::Doom;
+
+impl World {
+    /// Does what a core asks for, one after the other; it may end in between.
+    pub(super) fn perform(&mut self, owner: usize, effects: Vec<Effect>) {
+        for effect in effects {
+            if let Some(Doom {
+                after_effects: Some(left),
+                ..
+            }) = &mut self.owners[owner].doom
+            {
+                if *left == 0 {
+                    self.watch.cover.see("crash between effects");
+                    return self.owner_dies(owner);
+                }
+                *left -= 1;
+            }
+            self.perform_one(owner, effect);
+        }
+    }
+
+    pub(super) fn perform_one(&mut self, owner: usize, effect: Effect) {
+        match effect {
+            Effect::Append {
+                stream,
+                partition,
+                ticket,
+                record,
+            } => {
+                self.trace.event(
+                    self.now_us,
+                    &[22, owner as u64, u64::from(partition), hash_of(&record)],
+                    || {
+                        format!(
+                            "owner {owner} appends to {stream:?} {partition}: {}",
+                            kind_of(&record)
+                        )
+                    },
+                );
+                self.append(
+                    owner,
+                    Append {
+                        stream,
+                        partition,
+                        ticket,
+                        record,
+                    },
+                );
+            }
+            Effect::Follow {
+                stream,
+                partition,
+                from,
+            } => self.follow(owner, stream, partition, from),
+            Effect::Unfollow { stream, partition } => {
+                self.owners[owner].session.unfollow(stream, partition);
+            }
+            Effect::Restore {
+                partition,
+                attempt,
+                known,
+            } => {
+                let life = self.owners[owner].life;
+                let us = self.random.spread(500, 600_000);
+                self.after(
+                    us,
+                    Event::Restored {
+                        owner,
+                        life,
+                        partition,
+                        attempt,
+                        known,
+                    },
+                );
+            }
+            Effect::Publish { topic, frame } => self.publish(owner, topic, frame),
+            Effect::Answer { peer, message } => self.answer(owner, &peer, message),
+            Effect::Reply { reply, .. } => self.owners[owner].replies.push(*reply),
+            Effect::SaveSnapshot {
+                partition,
+                upto,
+                moment,
+            } => {
+                let mut chunks = Vec::new();
+                moment.0.write(|chunk| chunks.push(chunk));
+                let host = &mut self.owners[owner];
+                host.writing.insert(partition, (upto, chunks));
+                let (life, us) = (host.life, host.random.spread(500, 400_000));
+                self.after(
+                    us,
+                    Event::SnapshotWritten {
+                        owner,
+                        life,
+                        partition,
+                    },
+                );
+            }
+            // It stays, as where a file cannot be removed: newer ones push it out.
+            Effect::DropSnapshot { .. } => {}
+            Effect::Aside(aside) => {
+                let what = format!(
+                    "owner {owner} refuses {:?} {}, offset {}: {}",
+                    aside.stream, aside.partition, aside.offset, aside.why
+                );
+                self.violated(5, "what is in the log is ruled", what);
+            }
+            Effect::GiveUp { why, .. } => {
+                self.violated(7, "an owner goes on", format!("owner {owner}: {why}"));
+            }
+        }
+    }
+
+    pub(super) fn answer(&mut self, owner: usize, peer: &Peer, message: Vec<u8>) {
+        let Ok(connection) = peer.0.as_ref().try_into().map(u64::from_be_bytes) else {
+            return;
+        };
+        let Some(agent) = self.owners[owner]
+            .connections
+            .get(&connection)
+            .map(|c| c.agent)
+        else {
+            return;
+        };
+        if let Ok(FromAggregator::Snapshot(snapshot)) = FromAggregator::decode(&message) {
+            for topic in &snapshot.topics {
+                self.check_told(owner, &topic.resource, &topic.told);
+            }
+        }
+        let edge = Edge {
+            agent,
+            owner,
+            way: Way::Down,
+        };
+        let happening = Happening::LinkSaid {
+            peer: owner,
+            message: message.into(),
+        };
+        self.send_to_agent(edge, connection, happening);
+    }
+
+    pub(super) fn publish(&mut self, owner: usize, topic: Topic, bytes: Vec<u8>) {
+        match Frame::decode(&bytes) {
+            Ok(frame) => self.check_told(owner, &frame.resource, &frame.told),
+            Err(error) => {
+                return self.violated(4, "frames can be read", format!("owner {owner}: {error}"));
+            }
+        }
+        let frame = Bytes::from(bytes);
+        let subscribers: Vec<(u64, usize)> = self.owners[owner]
+            .connections
+            .iter()
+            .filter(|(_, one)| one.topics.as_ref().is_some_and(|t| t.contains(&topic)))
+            .map(|(connection, one)| (*connection, one.agent))
+            .collect();
+        for (connection, agent) in subscribers {
+            let edge = Edge {
+                agent,
+                owner,
+                way: Way::Feed,
+            };
+            let happening = Happening::FeedSaid {
+                peer: owner,
+                topic,
+                frame: frame.clone(),
+            };
+            self.send_to_agent(edge, connection, happening);
+        }
+    }
+
+    /// What an owner says is what the second engine says at that place, and what it says of the rest is
+    /// no more than is left.
+    pub(super) fn check_told(
+        &mut self,
+        owner: usize,
+        resource: &str,
+        told: &[tollgate_shared::wire::frame::Told],
+    ) {
+        for told in told {
+            if !self.watch.says(told.partition, resource, &told.statement) {
+                let expected = self.watch.said_at(told.partition, told.statement.place);
+                let what =
+                    format!("owner {owner} says of {resource}: {told:?}, expected {expected:?}");
+                return self.violated(4, "what is announced is what a second engine says", what);
+            }
+            let Says::Denied(denial) = told.statement.says else {
+                continue;
+            };
+            if told.remaining == Span::MAX {
+                continue;
+            }
+            let place = told.statement.place;
+            let Some(ruled) = self.watch.of_place(told.partition, place) else {
+                continue;
+            };
+            let end_us = denial.end.as_micros();
+            let until_us = ruled.true_time_of(end_us, place.offset, self.now_us);
+            if until_us < self.now_us + told.remaining.as_micros() {
+                let over = self.now_us + told.remaining.as_micros() - until_us;
+                let what = format!("owner {owner} says of {resource} {told:?}: {over} us too long");
+                return self.violated(3, "a denial is told no longer than it lasts", what);
+            }
+        }
+    }
+
+    pub(super) fn ask(&mut self, owner: usize, query: Query) -> Option<Reply> {
+        let host = &mut self.owners[owner];
+        let now = host.now(self.now_us);
+        let core = host.core.as_mut()?;
+        let mut effects = Vec::new();
+        let id = tollgate::core::event::QueryId(0);
+        core.step(now, CoreEvent::Query { id, query }, &mut effects);
+        effects.into_iter().find_map(|effect| match effect {
+            Effect::Reply { reply, .. } => Some(*reply),
+            _ => None,
+        })
+    }
+
+    pub(super) fn digests(&mut self, owner: usize) -> Option<DigestsView> {
+        match self.ask(owner, Query::Digests)? {
+            Reply::Digests(view) => Some(view),
+            _ => None,
+        }
+    }
+
+    pub(super) fn readiness(&mut self, owner: usize) -> Option<Readiness> {
+        match self.ask(owner, Query::Readiness)? {
+            Reply::Readiness(view) => Some(view),
+            _ => None,
+        }
+    }
+
+    pub(super) fn gauges(&mut self, owner: usize) -> Option<Gauges> {
+        match self.ask(owner, Query::Counters)? {
+            Reply::Counters(counted) => Some(counted.1),
+            _ => None,
+        }
+    }
+}
+
+fn kind_of(record: &[u8]) -> String {
+    use tollgate_shared::wire::record::{Record, kind};
+    match record.get(1) {
+        Some(&kind::HITS) => match Record::decode(record) {
+            Ok(Record::Hits(batch)) => format!(
+                "batch {} of {} with {} entries",
+                batch.sender.sequence,
+                batch.sender.agent,
+                batch.hits_len()
+            ),
+            _ => "a batch that cannot be read".to_owned(),
+        },
+        Some(&kind::GENESIS) => "genesis".to_owned(),
+        Some(&kind::TICK) => "a tick".to_owned(),
+        Some(&kind::TOTALS) => "totals".to_owned(),
+        Some(&kind::POINTER) => "a pointer".to_owned(),
+        _ => format!("{} bytes", record.len()),
+    }
+}
+
+/// What people read of a frame.
+pub fn describe_frame(bytes: &[u8]) -> String {
+    match Frame::decode(bytes) {
+        Ok(frame) => {
+            let told: Vec<String> = frame
+                .told
+                .iter()
+                .map(|told| {
+                    let says = match told.statement.says {
+                        Says::Denied(_) => format!("denied for {} us", told.remaining.as_micros()),
+                        Says::Open => "open".to_owned(),
+                        Says::Near(_) => "near".to_owned(),
+                    };
+                    format!(
+                        "{:?} {says} by {}",
+                        told.statement.scope, told.statement.place
+                    )
+                })
+                .collect();
+            let topic = match &*frame.resource {
+                "" => "control",
+                resource => resource,
+            };
+            let ruled: Vec<u64> = frame.evidence.iter().map(|one| one.ruled).collect();
+            format!(
+                "{topic} {}: {told:?}, ruled up to {ruled:?}",
+                frame.sequence
+            )
+        }
+        Err(error) => error.to_string(),
+    }
+}
