@@ -8,7 +8,7 @@
 //! What stays true: nothing is answered or delivered before it is as durable as configured; a follower
 //! gets each record once and in order, or is told why not.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -30,6 +30,10 @@ const CATCH_UP_BYTES: usize = 2 * super::TURN_BYTES;
 
 /// How often segments are looked after. Retention is counted in hours; a second is nothing beside it.
 const TIDY_EVERY_MS: u64 = 1_000;
+
+/// How long a partition that failed and is not tried again stands for the whole log. Whoever wants it
+/// tries several times in that.
+const FAILING_MS: u64 = 2_000;
 
 /// What the journal is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,8 +72,8 @@ pub struct Core {
     slots: Vec<Slot>,
     /// Slots with appends in this turn.
     touched: Vec<usize>,
-    /// Partitions whose last append failed.
-    failing: BTreeSet<usize>,
+    /// Partitions whose last append failed, and when that was, in milliseconds of the clock.
+    failing: BTreeMap<usize, u64>,
     buffer: Vec<u8>,
     /// When old segments were last looked for, in milliseconds of the clock.
     tidied_ms: u64,
@@ -112,7 +116,7 @@ impl Core {
             config,
             disk,
             touched: Vec::new(),
-            failing: BTreeSet::new(),
+            failing: BTreeMap::new(),
             buffer: Vec::new(),
             tidied_ms: now.as_millis(),
             _lock: opened.lock,
@@ -325,7 +329,13 @@ impl Core {
                 }
                 // Delivered first: ruling is what somebody waits for.
                 slot.deliver_new(appended.base, records, emit);
-                if self.failing.remove(&at) && self.failing.is_empty() {
+                let failed = !self.failing.is_empty();
+                self.failing.remove(&at);
+                // What failed and was not tried again since says nothing where another is taken.
+                let now_ms = now.as_millis();
+                self.failing
+                    .retain(|_, failed_ms| now_ms.abs_diff(*failed_ms) < FAILING_MS);
+                if failed && self.failing.is_empty() {
                     emit(LogEvent::Up);
                 }
                 for (ticket, offset) in tickets {
@@ -341,7 +351,7 @@ impl Core {
                 if self.failing.is_empty() {
                     emit(LogEvent::Down { why: why.clone() });
                 }
-                self.failing.insert(at);
+                self.failing.insert(at, now.as_millis());
                 let error = AppendError::NotNow(why);
                 for (ticket, _) in staged {
                     emit(LogEvent::Appended {
