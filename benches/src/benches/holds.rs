@@ -86,11 +86,9 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A hold that lives: who took it, and its number.
-#[derive(Clone, Copy, Default)]
-struct Live {
-    agent: usize,
-    number: u64,
+/// The agent that holds a slot: slots go round the agents in blocks of one record's operations.
+fn holder(slot: usize) -> usize {
+    slot / OPS % AGENTS
 }
 
 struct Fleet {
@@ -98,7 +96,8 @@ struct Fleet {
     names: Vec<String>,
     agents: Vec<String>,
     sequences: Vec<u64>,
-    live: Vec<Live>,
+    /// The number of the hold in each slot.
+    live: Vec<u64>,
     random: SmallRng,
     number: u64,
     now_us: u64,
@@ -126,12 +125,7 @@ impl Fleet {
             agents: (0..AGENTS).map(|agent| format!("agent-{agent}")).collect(),
             sequences: vec![0; AGENTS],
             // Written before, so that it is not among what has grown.
-            live: (0..holds)
-                .map(|_| Live {
-                    agent: 1,
-                    number: 1,
-                })
-                .collect(),
+            live: vec![1; holds],
             random: SmallRng::seed_from_u64(SEED),
             number: 0,
             now_us: BEGIN_US,
@@ -143,9 +137,9 @@ impl Fleet {
     fn fill(&mut self) -> anyhow::Result<()> {
         for first in (0..self.live.len()).step_by(OPS) {
             let upto = self.live.len().min(first + OPS);
-            let record = self.record(|fleet, agent, ops| {
+            let record = self.record(holder(first), |fleet, ops| {
                 for slot in first..upto {
-                    fleet.take(slot, agent, ops);
+                    fleet.take(slot, ops);
                 }
             });
             self.expect_applied(&record)?;
@@ -180,51 +174,37 @@ impl Fleet {
 
     /// A record of one agent that gives back some of its holds and takes as many.
     fn change(&mut self) -> Vec<u8> {
-        self.record(|fleet, agent, ops| {
-            let mut found = 0;
-            while found < OPS / 2 {
-                let slot = fleet.random.random_range(0..fleet.live.len());
-                let live = fleet.live[slot];
-                if live.agent != agent {
-                    // Half of all operations release what this agent took: look near by.
-                    let Some(near) = fleet.near(slot, agent) else {
-                        continue;
-                    };
-                    fleet.give_back(near, agent, ops);
-                } else {
-                    fleet.give_back(slot, agent, ops);
-                }
-                found += 1;
+        let agent = holder(self.random.random_range(0..self.live.len()));
+        let blocks = self.live.len().div_ceil(OPS);
+        self.record(agent, |fleet, ops| {
+            for _ in 0..OPS / 2 {
+                let round = fleet
+                    .random
+                    .random_range(0..(blocks - agent).div_ceil(AGENTS));
+                let first = (agent + round * AGENTS) * OPS;
+                let upto = fleet.live.len().min(first + OPS);
+                let slot = fleet.random.random_range(first..upto);
+                ops.push((fleet.live[slot], None));
+                fleet.take(slot, ops);
             }
         })
     }
 
-    fn near(&self, slot: usize, agent: usize) -> Option<usize> {
-        let upto = self.live.len().min(slot + 1_000);
-        (slot..upto).find(|slot| self.live[*slot].agent == agent)
-    }
-
-    fn give_back(&mut self, slot: usize, agent: usize, ops: &mut Vec<(u64, Option<u32>)>) {
-        ops.push((self.live[slot].number, None));
-        self.take(slot, agent, ops);
-    }
-
-    fn take(&mut self, slot: usize, agent: usize, ops: &mut Vec<(u64, Option<u32>)>) {
+    fn take(&mut self, slot: usize, ops: &mut Vec<(u64, Option<u32>)>) {
         self.number += 1;
-        let number = self.number;
-        self.live[slot] = Live { agent, number };
-        ops.push((number, Some(self.random.random_range(0..DOMAINS))));
+        self.live[slot] = self.number;
+        ops.push((self.number, Some(self.random.random_range(0..DOMAINS))));
     }
 
-    /// A record of a random agent with the operations that are made: a number, and a domain if it is
+    /// A record of an agent with the operations that are made: a number, and a domain if it is
     /// taken.
     fn record(
         &mut self,
-        make: impl FnOnce(&mut Self, usize, &mut Vec<(u64, Option<u32>)>),
+        agent: usize,
+        make: impl FnOnce(&mut Self, &mut Vec<(u64, Option<u32>)>),
     ) -> Vec<u8> {
-        let agent = self.random.random_range(0..AGENTS);
         let mut ops = Vec::with_capacity(OPS);
-        make(self, agent, &mut ops);
+        make(self, &mut ops);
         self.now_us += 10;
         self.sequences[agent] += 1;
         let sent = Timestamp::from_micros(self.now_us);
