@@ -40,10 +40,11 @@ mod tests {
 
     #[test]
     fn memory_that_was_written_is_resident() {
+        // Much more than what other tests of this process may let go of meanwhile.
         let before = resident_bytes().expect("on Linux");
-        let block = std::hint::black_box(vec![1u8; 32 << 20]);
+        let block = std::hint::black_box(vec![1u8; 256 << 20]);
         let after = resident_bytes().expect("on Linux");
-        assert!(before + (30 << 20) <= after, "{before} {after}");
+        assert!(before + (128 << 20) <= after, "{before} {after}");
         assert_eq!(block[1], 1);
     }
 }
