@@ -231,7 +231,8 @@ impl Core {
                     why,
                     generation: log.generation,
                     log_random: random_hex(log),
-                    offset: partition.next,
+                    // While the record is read again that its snapshot ends with, that one is ruled.
+                    offset: partition.next + u64::from(partition.unproved),
                     appended_us: partition.appended.as_micros(),
                     version: partition.ruler.version(),
                     digest: partition.ruler.digest(),

@@ -234,10 +234,16 @@ pub fn get(http: SocketAddr, path: &str) -> Option<Value> {
 pub fn await_whole(fleet: &[&Aggregator]) -> Duration {
     let begun = Instant::now();
     loop {
-        let ruled: Vec<u32> = fleet.iter().flat_map(|a| a.rules().into_keys()).collect();
+        let of_each: Vec<Vec<u32>> = fleet
+            .iter()
+            .map(|aggregator| aggregator.rules().into_keys().collect())
+            .collect();
+        // One that has just come is ready and has nothing yet.
+        let shared = of_each.iter().all(|of_one| !of_one.is_empty());
+        let ruled = of_each.concat();
         let all: BTreeSet<u32> = ruled.iter().copied().collect();
         let whole = all.len() == PARTITIONS as usize && ruled.len() == all.len();
-        if whole && fleet.iter().all(|aggregator| aggregator.is_ready()) {
+        if whole && shared && fleet.iter().all(|aggregator| aggregator.is_ready()) {
             return begun.elapsed();
         }
         let names: Vec<&str> = fleet.iter().map(|a| a.name.as_str()).collect();

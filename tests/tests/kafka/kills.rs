@@ -294,7 +294,11 @@ fn sample(http: std::net::SocketAddr, seen: &mut Seen) -> Vec<(u32, u64)> {
             continue;
         }
         let known = seen.entry(at).or_insert_with(|| digest.digest.clone());
-        assert_eq!(*known, digest.digest, "two say otherwise at {at:?}");
+        assert_eq!(
+            *known, digest.digest,
+            "two say otherwise at {at:?}, this one {}",
+            digest.stage
+        );
         ruled.push(at);
     }
     ruled
