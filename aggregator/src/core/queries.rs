@@ -231,8 +231,7 @@ impl Core {
                     why,
                     generation: log.generation,
                     log_random: random_hex(log),
-                    // While the record is read again that its snapshot ends with, that one is ruled.
-                    offset: partition.next + u64::from(partition.unproved),
+                    offset: partition.next,
                     appended_us: partition.appended.as_micros(),
                     version: partition.ruler.version(),
                     digest: partition.ruler.digest(),
