@@ -3,157 +3,16 @@
 
 mod support;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use support::log::START_US;
-use tollgate_engine::engine::{Counts, Engine, Fate, Rulings, SnapshotFault, Stop};
-use tollgate_engine::limits::Limits;
-use tollgate_shared::mac::MacKey;
+use support::play::{LOG, Play, pen};
+use tollgate_engine::engine::{Engine, Fate, SnapshotFault, Stop};
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick, kind};
-use tollgate_shared::wire::statement::{Cause, Says, Scope};
-
-/// An engine, its log so far, and what it said last.
-struct Play {
-    engine: Engine,
-    versions: BTreeMap<u64, Arc<Limits>>,
-    rulings: Rulings,
-    offset: u64,
-    now_ms: u64,
-    sequence: u64,
-    log: LogId,
-}
-
-const LOG: LogId = LogId {
-    generation: 1,
-    random: 5,
-};
-
-impl Play {
-    /// A log with its genesis and one version.
-    fn of(document: &str) -> Self {
-        Self::of_partition(document, 0, 1)
-    }
-
-    fn of_partition(document: &str, partition: u32, partitions: u32) -> Self {
-        let mut play = Self {
-            engine: Engine::new(partition, partitions),
-            versions: BTreeMap::new(),
-            rulings: Rulings::new(),
-            offset: 0,
-            now_ms: START_US / 1_000,
-            sequence: 1,
-            log: LOG,
-        };
-        let genesis = pen().genesis(LOG);
-        play.apply(&genesis);
-        play.version(document);
-        play
-    }
-
-    fn apply(&mut self, bytes: &[u8]) -> Fate {
-        let record = Record::decode(bytes).expect("a record");
-        self.rulings.clear();
-        let appended = Timestamp::from_millis(self.now_ms);
-        let (engine, rulings) = (&mut self.engine, &mut self.rulings);
-        engine.apply(self.offset, appended, &record, &self.versions, rulings);
-        self.offset += 1;
-        self.rulings.fates[0]
-    }
-
-    fn version(&mut self, document: &str) -> Fate {
-        let text = format!("version = 1\nrules = 1\n{document}");
-        let limits = Limits::parse(&text).unwrap_or_else(|faults| panic!("{faults}"));
-        let version = self.offset + 100;
-        self.versions.insert(version, Arc::new(limits));
-        self.pointer(version)
-    }
-
-    fn pointer(&mut self, version: u64) -> Fate {
-        let digest = [0; 32];
-        let pointer = pen().pointer(&Pointer { version, digest });
-        self.apply(&pointer)
-    }
-
-    fn tick(&mut self, later_ms: u64) -> Fate {
-        self.now_ms += later_ms;
-        let tick = pen().tick(&Tick {
-            log: self.log,
-            owner: "agg-1",
-            instance: 1,
-            number: 1,
-        });
-        self.apply(&tick)
-    }
-
-    fn hits(&mut self, resource: &str, domains: &[&str]) -> Fate {
-        self.sequence += 1;
-        let sent = Timestamp::from_millis(self.now_ms);
-        let hit = |domain| Hit {
-            resource: 0,
-            domain,
-            at: sent,
-            copies: 1,
-            min: None,
-        };
-        let hits: Vec<Hit<'_>> = domains.iter().copied().map(hit).collect();
-        self.batch(resource, self.sequence, &hits, &[])
-    }
-
-    fn batch(
-        &mut self,
-        resource: &str,
-        sequence: u64,
-        hits: &[Hit<'_>],
-        refused: &[Refused<'_>],
-    ) -> Fate {
-        let sender = Sender {
-            agent: "web-1",
-            epoch: 9,
-            sequence,
-            sent: Timestamp::from_millis(self.now_ms),
-        };
-        let mut writer = Writer::new();
-        let (hits, refused) = (hits.iter().copied(), refused.iter().copied());
-        write_hits(&mut writer, &sender, &[resource], hits, refused);
-        self.apply(writer.as_slice())
-    }
-
-    /// What was said last, a line for each statement, ends counted from the log's beginning.
-    fn said(&self) -> Vec<String> {
-        let line = |said: &tollgate_engine::engine::Said| {
-            let scope = match &said.statement.scope {
-                Scope::Pair(domain) => domain.to_string(),
-                Scope::Resource => "*".to_owned(),
-                Scope::Group(group) => format!("group {group}"),
-            };
-            let says = match &said.statement.says {
-                Says::Open => "open".to_owned(),
-                Says::Near(near) => format!("{near:?}"),
-                Says::Denied(denial) => match denial.end {
-                    Timestamp::MAX => format!("never, {}", denial.cause),
-                    end => format!("{}, {}", end.as_micros() - START_US, denial.cause),
-                },
-            };
-            format!("{} {scope}: {says}", said.resource)
-        };
-        self.rulings.statements.iter().map(line).collect()
-    }
-
-    fn counts(&self) -> Counts {
-        assert_eq!(self.rulings.counts.len(), 1);
-        self.rulings.counts[0].counts
-    }
-}
-
-fn pen() -> OwnersPen<'static> {
-    OwnersPen::new(&MacKey::UNPROTECTED, 0)
-}
+use tollgate_shared::wire::record::kind;
+use tollgate_shared::wire::statement::Cause;
 
 const TWO: &str =
     "[rate.\"api.search\"]\ntiers = [{ limit = 2, window = \"1s\", active = \"20s\" }]\n";

@@ -179,12 +179,10 @@ impl Core {
             }
             Restored::Nothing => {}
         }
-        if let Some(partition) = self.partitions.get_mut(index as usize) {
-            partition.stage = Stage::Returning;
-            let next = partition.next;
-            tracing::info!(partition = index, next, "catching up");
-            self.follow(Stream::Hits, index, next);
+        if let Some(partition) = self.partitions.get(index as usize) {
+            tracing::info!(partition = index, next = partition.next, "catching up");
         }
+        self.follow_again(index);
     }
 
     fn next_attempt(&mut self) -> u64 {

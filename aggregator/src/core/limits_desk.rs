@@ -298,10 +298,10 @@ impl Core {
             return Some("the limits file is being pushed".to_owned());
         }
         let latest = self.limits.book.latest_number();
-        let behind = self
-            .partitions
-            .iter()
-            .find(|partition| partition.is_ours() && partition.ruler.version() < latest)?;
+        let behind = self.partitions.iter().find(|partition| {
+            let in_force = latest <= partition.ruler.version() && !partition.ruler.has_more();
+            partition.is_ours() && !in_force
+        })?;
         Some(format!(
             "partition {}: limits version {latest} is not in force yet",
             behind.index
@@ -313,16 +313,15 @@ impl Core {
         self.restore_waiting();
         let known = self.limits.next;
         let mut returning = Vec::new();
-        for partition in &mut self.partitions {
+        for partition in &self.partitions {
             if let Stage::Waiting { version } = partition.stage
                 && version < known
             {
-                partition.stage = Stage::Returning;
-                returning.push((partition.index, partition.next));
+                returning.push(partition.index);
             }
         }
-        for (index, from) in returning {
-            self.follow(Stream::Hits, index, from);
+        for index in returning {
+            self.follow_again(index);
         }
     }
 }

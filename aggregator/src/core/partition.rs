@@ -7,6 +7,7 @@
 //!     │  v
 //!     │ Waiting ── the version comes ──> Returning ── Following ──┐
 //!     └───────────────────────────────────────────────────────────┘
+//! Ruling, CatchingUp ── new limits ──> RulingAgain ── the last slice is done ──> Returning
 //! Elsewhere, Restoring: see `assignment`
 //! any of them ── an unknown kind that may not be skipped, damage ──> Stopped
 //! ```
@@ -54,6 +55,8 @@ pub enum Stage {
     },
     /// The log does not have the evidence or the totals of so much that it rules on when some are there.
     Recording,
+    /// New limits rule the denials in force again, a slice a turn; until then no record is ruled.
+    RulingAgain,
     /// It follows again from where it stood; until the log says that this begins, what is delivered is
     /// of the old following.
     Returning,
@@ -197,12 +200,15 @@ impl Partition {
         let index = self.index;
         match &self.stage {
             Stage::Elsewhere => None,
-            Stage::Ruling if self.announcing => None,
+            Stage::Ruling | Stage::RulingAgain if self.announcing => None,
             Stage::Restoring { .. } => Some(format!("partition {index}: being restored")),
             Stage::Ruling => Some(format!("partition {index}: waits for its first tick")),
             Stage::CatchingUp | Stage::Returning => Some(format!(
                 "partition {index}: catching up, at offset {}",
                 self.next
+            )),
+            Stage::RulingAgain => Some(format!(
+                "partition {index}: rules what is denied again under new limits"
             )),
             Stage::Waiting { version } => Some(format!(
                 "partition {index}: waits for limits version {version}"

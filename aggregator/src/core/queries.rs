@@ -209,7 +209,8 @@ impl Core {
         let partitions = self
             .partitions
             .iter()
-            .filter(|partition| partition.is_ours())
+            // In the middle of a record a state is that of no offset.
+            .filter(|partition| partition.is_ours() && !partition.ruler.has_more())
             .map(|partition| {
                 let log = partition.log().unwrap_or_default();
                 let (stage, why) = match &partition.stage {
@@ -217,6 +218,7 @@ impl Core {
                     Stage::Restoring { .. } => ("restoring", None),
                     Stage::CatchingUp | Stage::Returning => ("catching_up", None),
                     Stage::Ruling => ("ruling", None),
+                    Stage::RulingAgain => ("ruling_again", None),
                     Stage::Waiting { version } => {
                         ("waiting", Some(format!("for limits version {version}")))
                     }

@@ -135,9 +135,7 @@ impl Core {
             };
             let has_room = partition.recordings.has_room() && self.totals.has_room(partition.index);
             if partition.stage == Stage::Recording && has_room {
-                partition.stage = Stage::Returning;
-                let (number, next) = (partition.index, partition.next);
-                self.follow(Stream::Hits, number, next);
+                self.follow_again(index as u32);
             }
             self.retry_evidence(clock, index);
         }

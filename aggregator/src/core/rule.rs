@@ -106,6 +106,56 @@ impl Core {
         self.see_own(now, index, delivered, &record);
         // 2 announce, 3 record. 4 is a snapshot's.
         self.follow_up(index, delivered.offset, ruled);
+        // Few denials are ruled again at once.
+        if self.rule_slice(index)
+            && let Some(partition) = self.partitions.get_mut(index as usize)
+        {
+            partition.stage = Stage::RulingAgain;
+        }
+    }
+
+    /// The next slice of each partition whose denials new limits rule again.
+    pub(super) fn slices_turn(&mut self) {
+        for index in 0..self.partitions.len() {
+            self.go_on_ruling(index as u32);
+        }
+    }
+
+    /// The next slice, unless the log is behind with the evidence of what was ruled. After the last one
+    /// records are ruled again.
+    fn go_on_ruling(&mut self, index: u32) {
+        let due = self
+            .partitions
+            .get(index as usize)
+            .is_some_and(|partition| {
+                partition.stage == Stage::RulingAgain && !partition.recordings.is_full()
+            });
+        if due && !self.rule_slice(index) {
+            self.follow_again(index);
+        }
+    }
+
+    /// Rules one slice of the record that was met last; says whether there is more.
+    fn rule_slice(&mut self, index: u32) -> bool {
+        let Some(partition) = self.partitions.get_mut(index as usize) else {
+            return false;
+        };
+        if !partition.ruler.has_more() {
+            return false;
+        }
+        let ruled = partition.ruler.go_on(&mut self.counters);
+        let (more, offset) = (partition.ruler.has_more(), partition.next.saturating_sub(1));
+        self.follow_up(index, offset, ruled);
+        more
+    }
+
+    /// Follows from where it was ruled to.
+    pub(super) fn follow_again(&mut self, index: u32) {
+        if let Some(partition) = self.partitions.get_mut(index as usize) {
+            partition.stage = Stage::Returning;
+            let next = partition.next;
+            self.follow(Stream::Hits, index, next);
+        }
     }
 
     fn advance(&mut self, index: u32, delivered: &Delivered) {

@@ -137,7 +137,7 @@ impl Ruler {
         self.engine.pairs()
     }
 
-    /// Applies the next record.
+    /// Applies the next record; of new limits, no more than one slice: see [`Ruler::has_more`].
     pub fn apply(
         &mut self,
         offset: u64,
@@ -148,7 +148,27 @@ impl Ruler {
     ) -> Ruled {
         self.rulings.clear();
         self.engine
-            .apply(offset, appended, record, book, &mut self.rulings);
+            .begin(offset, appended, record, book, &mut self.rulings);
+        let mut ruled = self.ruled(counters);
+        if let Record::Totals(totals) = record {
+            ruled.applied_total = applied(&self.rulings.fates, totals);
+        }
+        ruled
+    }
+
+    /// Whether the record that was applied last is to be gone on with before the next one.
+    pub fn has_more(&self) -> bool {
+        self.engine.has_more()
+    }
+
+    /// Goes on with the record that was applied last, for as long as one slice takes.
+    pub fn go_on(&mut self, counters: &mut Counters) -> Ruled {
+        self.rulings.clear();
+        self.engine.go_on(&mut self.rulings);
+        self.ruled(counters)
+    }
+
+    fn ruled(&mut self, counters: &mut Counters) -> Ruled {
         count(&self.rulings, counters);
         Ruled {
             statements: self
@@ -160,10 +180,7 @@ impl Ruler {
             verdicts: std::mem::take(&mut self.rulings.verdicts),
             agents: std::mem::take(&mut self.rulings.agents),
             totals: self.rulings.totals_due.drain(..).map(due).collect(),
-            applied_total: match record {
-                Record::Totals(totals) => applied(&self.rulings.fates, totals),
-                _ => None,
-            },
+            applied_total: None,
             stopped: self.rulings.stopped().map(|stop| stop.to_string()),
             entries: entries(&self.rulings),
         }

@@ -99,11 +99,7 @@ impl Core {
                 }
             }
         }
-        if let Some(partition) = self.partitions.get_mut(index as usize) {
-            partition.stage = Stage::Returning;
-            let next = partition.next;
-            self.follow(Stream::Hits, index, next);
-        }
+        self.follow_again(index);
     }
 
     /// Takes a restored state, which the log is still to prove: see `following`.
@@ -204,6 +200,7 @@ impl Partition {
         });
         let worth_it = 0 < snapshots.entries || IDLE_RECORDS_MAX <= snapshots.records;
         self.announcing
+            && !self.ruler.has_more()
             && snapshots.frozen.is_none()
             && !snapshots.saving
             && worth_it

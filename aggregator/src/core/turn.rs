@@ -12,6 +12,7 @@ use crate::log::Stream;
 impl Core {
     pub(super) fn turn(&mut self, now: Now) {
         self.begin_partitions(now.clock);
+        self.slices_turn();
         let ready = self.ready(now.clock);
         self.announcer
             .publish_pending(now.clock, &ready, &mut self.effects);
@@ -98,7 +99,10 @@ impl Core {
     }
 
     pub(super) fn wake_at(&self) -> Span {
-        if !self.givings.is_empty() {
+        let slices = |partition: &Partition| {
+            partition.stage == Stage::RulingAgain && !partition.recordings.is_full()
+        };
+        if !self.givings.is_empty() || self.partitions.iter().any(slices) {
             return Span::ZERO;
         }
         let tick = |partition: &Partition| {

@@ -12,7 +12,7 @@ use crate::LIMITS;
 use crate::world::{Fate, MemoryLog, PARTITIONS, World};
 
 /// Domains whose pairs with a resource lie in one partition.
-fn domains(resource: &str, partition: u32) -> impl Iterator<Item = String> {
+pub fn domains(resource: &str, partition: u32) -> impl Iterator<Item = String> {
     (0..)
         .map(|n| format!("d{n}"))
         .filter(move |domain| partition_of_pair(resource, domain, PARTITIONS) == partition)

@@ -6,6 +6,7 @@ mod durable;
 mod giving;
 mod refused;
 mod sharing;
+mod slices;
 mod world;
 
 use tollgate::core::event::{Event, Peer, Request};

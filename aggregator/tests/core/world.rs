@@ -374,15 +374,20 @@ impl World {
     /// Lets everything happen that can at this instant.
     pub fn settle(&mut self) {
         for _ in 0..100_000 {
-            let appended = self.take_appends();
-            let delivered = self.deliver();
-            self.step(Event::Turn);
-            let all_given = self.core.next_turn() != Span::ZERO;
-            if !appended && !delivered && all_given && self.appends.is_empty() {
+            if self.round() {
                 return;
             }
         }
         panic!("it does not come to rest");
+    }
+
+    /// Appends, delivers and takes one turn; says whether nothing is left to be done at this instant.
+    pub fn round(&mut self) -> bool {
+        let appended = self.take_appends();
+        let delivered = self.deliver();
+        self.step(Event::Turn);
+        let all_given = self.core.next_turn() != Span::ZERO;
+        !appended && !delivered && all_given && self.appends.is_empty()
     }
 
     /// Moves the clock in small steps, and settles at each.

@@ -126,6 +126,26 @@ impl Partition {
         self.offset += 1;
     }
 
+    /// Begins to apply a record of which is known that it can be; see [`Self::go_on`].
+    ///
+    /// # Errors
+    ///
+    /// Where it was not applied: then nothing that is measured afterwards means anything.
+    pub fn expect_begun(&mut self, bytes: &[u8], at: Timestamp) -> anyhow::Result<()> {
+        let record = Record::decode(bytes)?;
+        self.rulings.clear();
+        let (engine, rulings) = (&mut self.engine, &mut self.rulings);
+        engine.begin(self.offset, at, &record, &self.versions, rulings);
+        self.offset += 1;
+        self.expect_fate()
+    }
+
+    /// The next slice of the record that was begun last.
+    pub fn go_on(&mut self) {
+        self.rulings.clear();
+        self.engine.go_on(&mut self.rulings);
+    }
+
     /// Applies a record of which is known that it can be.
     ///
     /// # Errors
@@ -135,6 +155,10 @@ impl Partition {
         if !self.apply(bytes, at) {
             return Err(anyhow!("a record of ours cannot be decoded"));
         }
+        self.expect_fate()
+    }
+
+    fn expect_fate(&self) -> anyhow::Result<()> {
         match self.rulings.fates.as_slice() {
             [Fate::Applied | Fate::TickIgnored] => Ok(()),
             fates => Err(anyhow!("a record of ours was not applied: {fates:?}")),

@@ -71,12 +71,65 @@ pub(super) struct Standing {
     pub denial: Option<Denial>,
 }
 
+/// The bits of a scope's hash that choose its shard: the first ones, so that the shards' order is the
+/// hashes' order.
+const SHARD_BITS: u32 = 8;
+
+type Shard = BTreeMap<Identity, LiveDenial>;
+
 /// All of them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Denials {
-    live: BTreeMap<Identity, LiveDenial>,
+    /// Each is shared with frozen copies until it changes: a copy of all costs nothing, and the first
+    /// change after it copies one shard.
+    shards: Vec<Arc<Shard>>,
+    len: usize,
     /// Where the sweep goes on.
     hand: Identity,
+}
+
+/// A copy of all of them at one moment.
+#[derive(Debug)]
+pub(super) struct FrozenDenials {
+    shards: Vec<Arc<Shard>>,
+    now: Timestamp,
+}
+
+/// Some denials, and how far the walk over all has come with them.
+#[derive(Debug)]
+pub(super) struct Walked {
+    /// Those of them that are in force.
+    pub in_force: Vec<(Identity, LiveDenial)>,
+    /// The last one that was looked at; none: there are no more.
+    pub upto: Option<Identity>,
+}
+
+impl Default for Denials {
+    fn default() -> Self {
+        let empty = Arc::default();
+        Self {
+            shards: vec![empty; 1 << SHARD_BITS],
+            len: 0,
+            hand: Identity(0),
+        }
+    }
+}
+
+impl FrozenDenials {
+    /// Those in force, by the scopes' hashes.
+    pub fn iter(&self) -> impl Iterator<Item = (Identity, &LiveDenial)> {
+        after(&self.shards, self.now)
+    }
+}
+
+fn after(shards: &[Arc<Shard>], now: Timestamp) -> impl Iterator<Item = (Identity, &LiveDenial)> {
+    let live = shards.iter().flat_map(|shard| shard.iter());
+    live.map(|(identity, live)| (*identity, live))
+        .filter(move |(_, live)| now < live.denial.end)
+}
+
+fn shard_of(identity: Identity) -> usize {
+    (identity.0 >> (u128::BITS - SHARD_BITS)) as usize
 }
 
 impl Denials {
@@ -95,7 +148,7 @@ impl Denials {
         let in_force = standing.before.filter(|end| standing.now < *end);
         if in_force == standing.denial.map(|denial| denial.end) {
             if standing.before.is_some() && in_force.is_none() {
-                self.live.remove(&identity);
+                self.end(identity);
             }
             return;
         }
@@ -119,73 +172,104 @@ impl Denials {
         rulings
             .statements
             .push(live.said(Says::Denied(live.denial)));
-        self.live.insert(identity, live);
+        self.put(identity, live);
     }
 
     /// A denial in force is over before its end: states the lift.
     pub fn lift(&mut self, identity: Identity, place: Place, rulings: &mut Rulings) {
-        if let Some(mut live) = self.live.remove(&identity) {
+        if let Some(mut live) = self.end(identity) {
             live.place = place;
             rulings.statements.push(live.said(Says::Open));
         }
     }
 
     /// A denial has ended by itself.
-    pub fn end(&mut self, identity: Identity) {
-        self.live.remove(&identity);
+    pub fn end(&mut self, identity: Identity) -> Option<LiveDenial> {
+        let shard = self.shards.get_mut(shard_of(identity))?;
+        if !shard.contains_key(&identity) {
+            return None;
+        }
+        self.len -= 1;
+        Arc::make_mut(shard).remove(&identity)
     }
 
     /// Puts in a denial as a snapshot has it.
     pub fn put(&mut self, identity: Identity, live: LiveDenial) {
-        self.live.insert(identity, live);
+        if let Some(shard) = self.shards.get_mut(shard_of(identity)) {
+            let before = Arc::make_mut(shard).insert(identity, live);
+            self.len += usize::from(before.is_none());
+        }
+    }
+
+    /// A copy of those that end after `now`, whose memory is shared until it changes.
+    pub fn freeze(&self, now: Timestamp) -> FrozenDenials {
+        FrozenDenials {
+            shards: self.shards.clone(),
+            now,
+        }
     }
 
     /// The denials that end after `now`, by the scopes' hashes.
     pub fn after(&self, now: Timestamp) -> impl Iterator<Item = (Identity, &LiveDenial)> {
-        let live = self.live.iter().map(|(identity, live)| (*identity, live));
-        live.filter(move |(_, live)| now < live.denial.end)
+        after(&self.shards, now)
     }
 
-    /// The first one behind `behind` (or of all) that ends after `now`.
-    pub fn next(
-        &self,
-        behind: Option<Identity>,
-        now: Timestamp,
-    ) -> Option<(Identity, &LiveDenial)> {
-        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut live = self.live.range((from, Bound::Unbounded));
-        live.find(|(_, live)| now < live.denial.end)
-            .map(|(identity, live)| (*identity, live))
+    /// Looks at the `count` denials behind `behind` (from the first one on for none).
+    pub fn walk(&self, behind: Option<Identity>, now: Timestamp, count: usize) -> Walked {
+        let mut walked = Walked {
+            in_force: Vec::new(),
+            upto: None,
+        };
+        for (seen, (identity, live)) in self.behind(behind).enumerate() {
+            if seen == count {
+                return walked;
+            }
+            walked.upto = Some(identity);
+            if now < live.denial.end {
+                walked.in_force.push((identity, live.clone()));
+            }
+        }
+        walked.upto = None;
+        walked
     }
 
     /// The denial of a scope, if it ends after `now`.
     pub fn get(&self, identity: Identity, now: Timestamp) -> Option<&LiveDenial> {
-        self.live
-            .get(&identity)
-            .filter(|live| now < live.denial.end)
+        let live = self.shards.get(shard_of(identity))?.get(&identity);
+        live.filter(|live| now < live.denial.end)
     }
 
     /// How many are kept, ended ones included.
     pub fn len(&self) -> usize {
-        self.live.len()
+        self.len
     }
 
     /// Drops those that have ended among the next `count`.
     pub fn sweep(&mut self, now: Timestamp, count: usize) {
-        let next = self.live.range(self.hand..).take(count);
+        let from = self.hand.0.checked_sub(1).map(Identity);
         let (mut ended, mut seen) = (Vec::new(), 0);
-        for (identity, live) in next {
+        let mut hand = Identity(0);
+        for (identity, live) in self.behind(from).take(count) {
             seen += 1;
-            self.hand = Identity(identity.0.wrapping_add(1));
+            hand = Identity(identity.0.wrapping_add(1));
             if live.denial.end <= now {
-                ended.push(*identity);
+                ended.push(identity);
             }
         }
-        if seen < count {
-            self.hand = Identity(0);
-        }
+        self.hand = if seen < count { Identity(0) } else { hand };
         for identity in ended {
-            self.live.remove(&identity);
+            self.end(identity);
         }
+    }
+
+    fn behind(&self, behind: Option<Identity>) -> impl Iterator<Item = (Identity, &LiveDenial)> {
+        let first = behind.map_or(0, shard_of);
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        let shards = self.shards.iter().skip(first).enumerate();
+        let live = shards.flat_map(move |(index, shard)| match index {
+            0 => shard.range((from, Bound::Unbounded)),
+            _ => shard.range(..),
+        });
+        live.map(|(identity, live)| (*identity, live))
     }
 }

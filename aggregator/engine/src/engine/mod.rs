@@ -50,6 +50,7 @@ use chains::Chains;
 use denials::Denials;
 use epochs::Epochs;
 use holders::Holders;
+use pointers::RulingAgain;
 use versions::Steps;
 
 pub use denials::LiveDenial;
@@ -85,6 +86,8 @@ pub struct Engine {
     epochs: Epochs,
     holders: Holders,
     chains: Chains,
+    /// A pointer's versions are not wholly in force yet.
+    ruling_again: Option<RulingAgain>,
     stopped: Option<Stop>,
 }
 
@@ -106,6 +109,7 @@ impl Engine {
             epochs: Epochs::default(),
             holders: Holders::default(),
             chains: Chains::default(),
+            ruling_again: None,
             stopped: None,
         }
     }
@@ -132,6 +136,22 @@ impl Engine {
         versions: &dyn Versions,
         rulings: &mut Rulings,
     ) {
+        self.begin(offset, appended, record, versions, rulings);
+        while self.go_on(rulings) {}
+    }
+
+    /// Begins to apply the next record, for a caller that must not pause for long: the same as
+    /// [`Engine::apply`], but for a pointer's slices, which [`Engine::go_on`] does. What was left of an
+    /// earlier record is done first.
+    pub fn begin(
+        &mut self,
+        offset: u64,
+        appended: Timestamp,
+        record: &Record<'_>,
+        versions: &dyn Versions,
+        rulings: &mut Rulings,
+    ) {
+        while self.go_on(rulings) {}
         if let Some(stop) = self.stopped {
             return rulings.fates.push(Fate::Stopped(stop));
         }
@@ -143,7 +163,7 @@ impl Engine {
             Record::Hits(batch) => self.hits(offset, appended, batch, rulings),
             Record::Tick(tick) => self.tick(offset, appended, tick, rulings),
             Record::Totals(totals) => self.totals(offset, totals, rulings),
-            Record::Pointer(pointer) => self.pointer(offset, appended, pointer, versions, rulings),
+            Record::Pointer(pointer) => self.pointer(offset, appended, pointer, versions),
             Record::Holds(batch) => self.holds(offset, appended, batch, rulings),
             Record::Beat(beat) => self.beat(offset, appended, beat, rulings),
             Record::Unknown { kind, skippable } => match skippable {
@@ -165,6 +185,19 @@ impl Engine {
         rulings.fates.push(fate);
     }
 
+    /// Applies the next slice of the record that was begun last, in less than a millisecond or so, and adds
+    /// what it means to `rulings`; says whether there is more. Until there is none, the engine's state
+    /// is that of no record: it has no digest and no snapshot.
+    pub fn go_on(&mut self, rulings: &mut Rulings) -> bool {
+        self.rule_slice_again(rulings);
+        self.has_more()
+    }
+
+    /// Whether a record was begun, and [`Engine::go_on`] has more to do.
+    pub fn has_more(&self) -> bool {
+        self.ruling_again.is_some()
+    }
+
     /// Takes what the record that was applied last is known again by. It is carried into snapshots and
     /// out of them, so that whoever restores one can see whether the log still has that record there:
     /// an offset alone would be met again by a log that lost its end and went on. No part of the state.
@@ -180,6 +213,7 @@ impl Engine {
     /// A number that depends on what the log says alone: equal for all engines that were fed the
     /// same records, whatever they were restored from.
     pub fn digest(&self) -> u128 {
+        debug_assert!(!self.has_more(), "a digest in the middle of a record");
         let wide = |digest: u128, part: u128| mix(mix(digest, part as u64), (part >> 64) as u64);
         let log = self.log.unwrap_or_default();
         let mut digest = mix(u128::from(log.random), u64::from(log.generation));

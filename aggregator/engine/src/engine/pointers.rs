@@ -7,8 +7,13 @@
 //!   initech, closed by version 9 alone                -> denied from its next entry
 //! ```
 //!
-//! At the greater of the pair's time and the version's record, in the order of the scopes' hashes.
-//! Knows nothing of how versions are written. What stays true: a version starts no denial.
+//! At the greater of the pair's time and the version's record, in the order of the scopes' hashes, a
+//! slice at a time: a hundred thousand denials are not one pause. Knows nothing of how versions are
+//! written. What stays true: a version starts no denial, and the last slice is done before the next
+//! record is applied, so that the slices' size is seen by nobody.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::Place;
@@ -25,15 +30,33 @@ use super::versions::Versions;
 use crate::limits::{Limits, RULES, RateClass};
 use crate::pairs::{Identity, Opened, slot_of};
 
+/// How many denials a slice looks at: less than a millisecond's worth.
+const SLICE: usize = 1_024;
+
+/// The denials in force are being ruled again.
+#[derive(Debug)]
+pub(super) struct RulingAgain {
+    /// The place of what is said next.
+    place: Place,
+    /// When the pointer was appended, and not before log time.
+    at: Timestamp,
+    /// Versions that come into force after this one.
+    versions: VecDeque<(u64, Arc<Limits>)>,
+    /// The limits before the version that is ruled by now.
+    before: Arc<Limits>,
+    /// The last denial that was looked at.
+    behind: Option<Identity>,
+}
+
 impl Engine {
-    /// Applies a pointer.
+    /// Applies a pointer: the versions that it brings in come into force with the slices of
+    /// [`Engine::go_on`].
     pub(super) fn pointer(
         &mut self,
         offset: u64,
         appended: Timestamp,
         pointer: &Pointer,
         versions: &dyn Versions,
-        rulings: &mut Rulings,
     ) -> Fate {
         if self.steps.needs(pointer.version).is_none() {
             return Fate::PointerKnown;
@@ -41,21 +64,56 @@ impl Engine {
         if let Some(stop) = self.cannot_follow(offset, pointer.version, versions) {
             return Fate::Stopped(stop);
         }
-        let mut place = Place::of_record(self.log.unwrap_or_default(), offset);
-        let at = self.log_time.map_or(appended, |log| log.max(appended));
-        while let Some(version) = versions.next_after(self.steps.version())
+        let mut found = VecDeque::new();
+        let mut reached = self.steps.version();
+        while let Some(version) = versions.next_after(reached)
             && version <= pointer.version
             && let Some(limits) = versions.limits(version)
         {
-            let before = self.steps.newest().limits.clone();
-            self.steps.push(version, at, limits.clone());
-            self.rule_again(&mut place, rulings);
-            let mut voice = self.voice(place, rulings);
-            self.holders.new_limits(&before, &limits, &mut voice);
-            place = voice.place;
+            found.push_back((version, limits));
+            reached = Some(version);
         }
-        self.steps.trim(self.table.oldest_ordinal());
+        let again = RulingAgain {
+            place: Place::of_record(self.log.unwrap_or_default(), offset),
+            at: self.log_time.map_or(appended, |log| log.max(appended)),
+            versions: found,
+            before: Arc::default(),
+            behind: None,
+        };
+        self.next_version(again);
         Fate::Applied
+    }
+
+    /// Puts the next of the versions in force, if there is one.
+    fn next_version(&mut self, mut again: RulingAgain) {
+        let Some((version, limits)) = again.versions.pop_front() else {
+            return self.steps.trim(self.table.oldest_ordinal());
+        };
+        again.before = self.steps.newest().limits.clone();
+        again.behind = None;
+        self.steps.push(version, again.at, limits);
+        self.ruling_again = Some(again);
+    }
+
+    /// Rules the next slice of the denials in force again.
+    pub(super) fn rule_slice_again(&mut self, rulings: &mut Rulings) {
+        let Some(mut again) = self.ruling_again.take() else {
+            return;
+        };
+        let limits = self.steps.newest().limits.clone();
+        let walked = self.denials.walk(again.behind, again.at, SLICE);
+        for (identity, live) in walked.in_force {
+            self.rule_one_again(&limits, identity, live, &mut again.place, rulings);
+        }
+        if walked.upto.is_some() {
+            again.behind = walked.upto;
+            self.ruling_again = Some(again);
+            return;
+        }
+        let mut voice = self.voice(again.place, rulings);
+        self.holders.new_limits(&again.before, &limits, &mut voice);
+        again.place = voice.place;
+        self.next_version(again);
     }
 
     /// Why a pointer's versions cannot be ruled by, looked at before any of them is.
@@ -79,20 +137,6 @@ impl Engine {
         None
     }
 
-    /// Rules every denial in force again under the newest version.
-    ///
-    /// One at a time behind a scope's hash, so that it could as well be done in slices.
-    fn rule_again(&mut self, place: &mut Place, rulings: &mut Rulings) {
-        let limits = self.steps.newest().limits.clone();
-        let at = self.steps.newest().at;
-        let mut behind = None;
-        while let Some((identity, live)) = self.denials.next(behind, at) {
-            let live = live.clone();
-            self.rule_one_again(&limits, identity, live, place, rulings);
-            behind = Some(identity);
-        }
-    }
-
     fn rule_one_again(
         &mut self,
         limits: &Limits,
@@ -104,7 +148,8 @@ impl Engine {
         if self.table.open(identity) == Opened::New {
             // A pair stays while it is denied, so this does not happen.
             self.table.abandon();
-            return self.denials.end(identity);
+            self.denials.end(identity);
+            return;
         }
         let newest = self.steps.newest();
         let (version, at) = (newest.version, newest.at);
@@ -116,7 +161,8 @@ impl Engine {
         let Some(stated) = working.stated else {
             // It has ended at the pair's own time.
             self.table.close();
-            return self.denials.end(identity);
+            self.denials.end(identity);
+            return;
         };
         let now = working.pair.now().max(at);
         let rule = Rule::of(limits, &live.resource);

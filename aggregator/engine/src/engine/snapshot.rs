@@ -22,7 +22,7 @@ use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 
 use super::Engine;
-use super::denials::LiveDenial;
+use super::denials::FrozenDenials;
 use super::epochs::Epoch;
 use super::holders::Holders;
 use super::versions::{Step, Versions};
@@ -130,7 +130,7 @@ pub struct Frozen {
     /// Version, ordinal and instant of those kept, oldest first; the last is the newest.
     steps: Vec<(u64, u32, Timestamp)>,
     table: FrozenTable,
-    denials: Vec<(Identity, LiveDenial)>,
+    denials: FrozenDenials,
     epochs: Vec<(Identity, Epoch)>,
     due: Vec<(Box<str>, u64)>,
     applied: Vec<(Box<str>, u32, u64)>,
@@ -176,10 +176,9 @@ impl Frozen {
 }
 
 impl Engine {
-    /// A copy of this moment. Shares the memory of pairs until either side changes it.
+    /// A copy of this moment. Shares the memory of pairs and denials until either side changes it.
     pub fn freeze(&mut self) -> Frozen {
         let step = |step: &Step| (step.version, step.ordinal, step.at);
-        let denials = self.denials.after(self.now());
         Frozen {
             partition: self.partition,
             partitions: self.partitions,
@@ -190,7 +189,7 @@ impl Engine {
             mark: self.mark,
             log_time: self.log_time,
             steps: self.steps.iter().map(step).collect(),
-            denials: denials.map(|(who, live)| (who, live.clone())).collect(),
+            denials: self.denials.freeze(self.now()),
             epochs: self.epochs.iter().collect(),
             due: self
                 .chains

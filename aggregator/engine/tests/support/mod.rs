@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod log;
+pub mod play;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

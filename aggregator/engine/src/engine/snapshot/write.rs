@@ -57,7 +57,7 @@ pub(super) fn write(frozen: &Frozen, sink: &mut dyn FnMut(Vec<u8>)) {
 
 fn write_denials(frozen: &Frozen, chunks: &mut Chunks<'_>) {
     chunks.begin(kind::DENIALS);
-    for (identity, live) in &frozen.denials {
+    for (identity, live) in frozen.denials.iter() {
         chunks.item(|bytes| {
             bytes.extend_from_slice(&identity.0.to_le_bytes());
             write_text(&live.resource, bytes);

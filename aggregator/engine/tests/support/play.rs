@@ -1,0 +1,154 @@
+//! A log that is written and ruled record by record, with what was said last at hand.
+//!
+//! Knows nothing of what the records should mean. What stays true: one record, one offset.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::log::START_US;
+use tollgate_engine::engine::{Counts, Engine, Fate, Rulings};
+use tollgate_engine::limits::Limits;
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::place::LogId;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
+use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick};
+use tollgate_shared::wire::statement::{Says, Scope};
+
+/// An engine, its log so far, and what it said last.
+pub struct Play {
+    pub engine: Engine,
+    pub versions: BTreeMap<u64, Arc<Limits>>,
+    pub rulings: Rulings,
+    pub offset: u64,
+    pub now_ms: u64,
+    pub sequence: u64,
+    pub log: LogId,
+}
+
+pub const LOG: LogId = LogId {
+    generation: 1,
+    random: 5,
+};
+
+impl Play {
+    /// A log with its genesis and one version.
+    pub fn of(document: &str) -> Self {
+        Self::of_partition(document, 0, 1)
+    }
+
+    pub fn of_partition(document: &str, partition: u32, partitions: u32) -> Self {
+        let mut play = Self {
+            engine: Engine::new(partition, partitions),
+            versions: BTreeMap::new(),
+            rulings: Rulings::new(),
+            offset: 0,
+            now_ms: START_US / 1_000,
+            sequence: 1,
+            log: LOG,
+        };
+        let genesis = pen().genesis(LOG);
+        play.apply(&genesis);
+        play.version(document);
+        play
+    }
+
+    pub fn apply(&mut self, bytes: &[u8]) -> Fate {
+        let record = Record::decode(bytes).expect("a record");
+        self.rulings.clear();
+        let appended = Timestamp::from_millis(self.now_ms);
+        let (engine, rulings) = (&mut self.engine, &mut self.rulings);
+        engine.apply(self.offset, appended, &record, &self.versions, rulings);
+        self.offset += 1;
+        self.rulings.fates[0]
+    }
+
+    pub fn version(&mut self, document: &str) -> Fate {
+        let text = format!("version = 1\nrules = 1\n{document}");
+        let limits = Limits::parse(&text).unwrap_or_else(|faults| panic!("{faults}"));
+        let version = self.offset + 100;
+        self.versions.insert(version, Arc::new(limits));
+        self.pointer(version)
+    }
+
+    pub fn pointer(&mut self, version: u64) -> Fate {
+        let digest = [0; 32];
+        let pointer = pen().pointer(&Pointer { version, digest });
+        self.apply(&pointer)
+    }
+
+    pub fn tick(&mut self, later_ms: u64) -> Fate {
+        self.now_ms += later_ms;
+        let tick = pen().tick(&Tick {
+            log: self.log,
+            owner: "agg-1",
+            instance: 1,
+            number: 1,
+        });
+        self.apply(&tick)
+    }
+
+    pub fn hits(&mut self, resource: &str, domains: &[&str]) -> Fate {
+        self.sequence += 1;
+        let sent = Timestamp::from_millis(self.now_ms);
+        let hit = |domain| Hit {
+            resource: 0,
+            domain,
+            at: sent,
+            copies: 1,
+            min: None,
+        };
+        let hits: Vec<Hit<'_>> = domains.iter().copied().map(hit).collect();
+        self.batch(resource, self.sequence, &hits, &[])
+    }
+
+    pub fn batch(
+        &mut self,
+        resource: &str,
+        sequence: u64,
+        hits: &[Hit<'_>],
+        refused: &[Refused<'_>],
+    ) -> Fate {
+        let sender = Sender {
+            agent: "web-1",
+            epoch: 9,
+            sequence,
+            sent: Timestamp::from_millis(self.now_ms),
+        };
+        let mut writer = Writer::new();
+        let (hits, refused) = (hits.iter().copied(), refused.iter().copied());
+        write_hits(&mut writer, &sender, &[resource], hits, refused);
+        self.apply(writer.as_slice())
+    }
+
+    /// What was said last, a line for each statement, ends counted from the log's beginning.
+    pub fn said(&self) -> Vec<String> {
+        let line = |said: &tollgate_engine::engine::Said| {
+            let scope = match &said.statement.scope {
+                Scope::Pair(domain) => domain.to_string(),
+                Scope::Resource => "*".to_owned(),
+                Scope::Group(group) => format!("group {group}"),
+            };
+            let says = match &said.statement.says {
+                Says::Open => "open".to_owned(),
+                Says::Near(near) => format!("{near:?}"),
+                Says::Denied(denial) => match denial.end {
+                    Timestamp::MAX => format!("never, {}", denial.cause),
+                    end => format!("{}, {}", end.as_micros() - START_US, denial.cause),
+                },
+            };
+            format!("{} {scope}: {says}", said.resource)
+        };
+        self.rulings.statements.iter().map(line).collect()
+    }
+
+    pub fn counts(&self) -> Counts {
+        assert_eq!(self.rulings.counts.len(), 1);
+        self.rulings.counts[0].counts
+    }
+}
+
+pub fn pen() -> OwnersPen<'static> {
+    OwnersPen::new(&MacKey::UNPROTECTED, 0)
+}
