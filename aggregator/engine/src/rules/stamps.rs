@@ -8,13 +8,16 @@
 //!
 //! Hits of one instant are one run; runs are bytes (see [`super::run`]), oldest first, so that a hit
 //! costs no heap object and about four bytes. Knows nothing of tiers or limits. What stays true:
-//! stamps rise along the bytes; `hits` and `sum` are those of all runs; the mark is only a memo, and
-//! no answer depends on where it stands.
+//! stamps rise along the bytes; `hits` and `sum` are those of all runs; the mark and the steps are only
+//! memos, and no answer depends on where they stand.
+
+mod steps;
 
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::run::Run;
 use crate::varint;
+use steps::Steps;
 
 /// Where counting may begin: everything before it is known to be older than some cut.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,6 +45,7 @@ pub struct Stamps {
     /// Once somebody has asked for it.
     sum: Option<u64>,
     mark: Mark,
+    steps: Steps,
 }
 
 /// What the runs of a window come to.
@@ -74,6 +78,11 @@ impl Totalled {
 fn cut_us(span: Span, now: Timestamp) -> u64 {
     // `hit + span < now`, without a sum that could overflow.
     now.as_micros().saturating_sub(span.as_micros())
+}
+
+/// Of two places where a walk may begin, the one that saves more of it.
+fn later(mark: Mark, step: Option<Mark>) -> Mark {
+    step.filter(|step| mark.at < step.at).unwrap_or(mark)
 }
 
 /// A hit's part in [`Stamps::sum`]: any mixing that scatters neighbouring stamps over 64 bits.
@@ -157,12 +166,14 @@ impl Stamps {
         (self.before_us, self.newest_us) = (0, 0);
         (self.hits, self.sum) = (0, None);
         self.mark = Mark::default();
+        self.steps.clear();
     }
 
     /// Forgets what has left a window of `span` at `now`, for a caller who will ask for neither an
     /// earlier instant nor a longer window.
     pub fn forget(&mut self, span: Span, now: Timestamp) {
         let cut_us = cut_us(span, now);
+        let before = self.hits;
         let mut at = self.head;
         while let Some(run) = Run::read(&self.bytes, &mut at) {
             let at_us = self.before_us.saturating_add(run.delta_us);
@@ -184,6 +195,7 @@ impl Stamps {
         if self.mark.at <= self.head {
             self.mark = Mark::default();
         }
+        self.steps.forgot(self.head, before - self.hits);
         self.reclaim();
     }
 
@@ -210,6 +222,7 @@ impl Stamps {
             true => self.mark,
             false => self.front(),
         };
+        let from = later(from, self.steps.passed_at_most(skip));
         let mut passed = from.passed;
         for (at_us, hits) in Walk::at(&self.bytes, from.at, from.before_us) {
             passed = passed.saturating_add(hits);
@@ -321,6 +334,7 @@ impl Stamps {
             true => self.mark,
             false => self.front(),
         };
+        mark = later(mark, self.steps.before(cut_us));
         let mut at = mark.at;
         while let Some(run) = Run::read(&self.bytes, &mut at) {
             let at_us = mark.before_us.saturating_add(run.delta_us);
@@ -341,6 +355,12 @@ impl Stamps {
             true => self.before_us,
             false => self.newest_us,
         };
+        let here = Mark {
+            at: self.bytes.len(),
+            before_us: from_us,
+            passed: self.hits,
+        };
+        self.steps.offer(self.head, here);
         let delta_us = at_us.saturating_sub(from_us);
         Run { delta_us, hits }.write(&mut self.bytes);
         self.newest_us = at_us;
@@ -359,21 +379,27 @@ impl Stamps {
         }
     }
 
-    /// Puts hits among newer ones: rare (a late entry), and linear in the runs.
+    /// Puts hits among newer ones: a late entry, mostly one of the last runs.
     fn insert(&mut self, at_us: u64, hits: u64) {
-        let (mut at, mut before_us) = (self.head, self.before_us);
+        let mut here = self.steps.before(at_us).unwrap_or_else(|| self.front());
+        let mut at = here.at;
         // The first run that is not older; there is one, since the newest is not.
-        let (start, next_us, next) = loop {
-            let start = at;
+        let (next_us, next) = loop {
             let Some(run) = Run::read(&self.bytes, &mut at) else {
                 return;
             };
-            let run_us = before_us.saturating_add(run.delta_us);
+            let run_us = here.before_us.saturating_add(run.delta_us);
             if at_us <= run_us {
-                break (start, run_us, run);
+                break (run_us, run);
             }
-            before_us = run_us;
+            here = Mark {
+                at,
+                before_us: run_us,
+                passed: here.passed.saturating_add(run.hits),
+            };
+            self.steps.offer(self.head, here);
         };
+        let (start, mut before_us) = (here.at, here.before_us);
         if at_us < before_us {
             // Only in front of the oldest run, whose distance then counts from here.
             before_us = at_us;
@@ -393,6 +419,7 @@ impl Stamps {
             Run { delta_us, ..next }.write(&mut self.bytes);
         }
         let grown = self.bytes.len() - end;
+        self.steps.inserted(at, grown - (at - start), hits);
         self.bytes[at..].rotate_right(grown);
         self.bytes.drain(start..at);
         self.tail = match start == self.tail {
@@ -410,6 +437,7 @@ impl Stamps {
             self.bytes.drain(..self.head);
             self.tail -= self.head;
             self.mark.at = self.mark.at.saturating_sub(self.head);
+            self.steps.moved_down(self.head);
             self.head = 0;
         }
     }

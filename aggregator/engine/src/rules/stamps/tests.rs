@@ -92,6 +92,46 @@ fn a_long_queue_keeps_its_memory_within_twice_what_it_holds() {
 }
 
 #[test]
+fn late_hits_among_many_runs_are_found_from_the_nearest_step() {
+    let (mut stamps, mut farthest) = (Stamps::new(), 0);
+    for n in 0..20_000u64 {
+        stamps.take(Timestamp::from_micros(n * 1_000), 1);
+        // Of an agent whose batches come half a second later.
+        if let Some(late) = (n * 1_000).checked_sub(500_003) {
+            stamps.take(Timestamp::from_micros(late), 1);
+        }
+        let from = stamps
+            .steps
+            .before(stamps.newest_us)
+            .map_or(0, |mark| mark.at);
+        let rest = stamps.bytes.len() - from;
+        assert!(
+            rest <= 2 * steps::STEP_BYTES + 32,
+            "{rest} bytes without a step"
+        );
+        farthest = farthest.max(from);
+    }
+    assert!(30_000 < farthest);
+    assert_eq!(stamps.hits(), 20_000 + 19_499);
+    let read = |stamps: &Stamps| {
+        let mut bytes = Vec::new();
+        stamps.write(stamps.newest().unwrap(), &mut bytes);
+        let mut again = Stamps::new();
+        again
+            .read(stamps.newest().unwrap(), &bytes, &mut 0)
+            .map(|()| again)
+    };
+    // Restored, it has no steps; the first late hit puts them in.
+    let mut restored = read(&stamps).unwrap();
+    for window in [&mut stamps, &mut restored] {
+        window.take(Timestamp::from_micros(19_000_500), 7);
+        let step = window.steps.before(19_000_500).unwrap();
+        assert!(30_000 < step.at, "{step:?}");
+    }
+    assert!(stamps.runs().eq(restored.runs()));
+}
+
+#[test]
 fn an_instant_at_the_end_of_time_never_leaves() {
     let mut stamps = Stamps::new();
     stamps.take(Timestamp::from_micros(3), 1);
