@@ -99,8 +99,13 @@ fn every_end_has_its_exit_code_and_says_why() {
         (&["completions", "bash"], 0, "_tollgate"),
         (&wrong_key, 78, "did you mean `listen.http`"),
         (&no_config, 66, "none.toml"),
-        (&wide, 78, "only loopback"),
+        (&wide, 64, "only loopback"),
         (&port, 78, &taken),
+        (
+            &["serve", "--kafka", "localhost"],
+            64,
+            "--kafka: kafka.bootstrap = \"localhost\": expected a list of brokers with their ports",
+        ),
         (&under_a_file, 73, "afile/journal"),
         (&not_a_journal, 78, "journal directory"),
         (&bad_limits, 65, "did you mean `rate`"),
@@ -136,7 +141,7 @@ fn the_environment_beats_the_file_and_a_flag_beats_both() {
         &args,
         &[("TOLLGATE_JOURNAL_PARTITIONS", "many")],
     );
-    assert_eq!(code, 78);
+    assert_eq!(code, 64);
     assert!(
         stderr.contains("--partitions: journal.partitions = \"lots\""),
         "{stderr}"

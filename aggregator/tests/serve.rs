@@ -70,6 +70,19 @@ async fn hits_of_one_process_become_a_denial_that_another_one_hears() {
     let pair = served.json("/v1/pairs/api.search/acme");
     assert_eq!(pair["state"]["tier_hits"], 5);
     assert_eq!(pair["denial"]["code"], shown["denials"][0]["code"]);
+    for wrong in [
+        "/v1/denials?limit=many",
+        "/v1/denials?rsource=api.search",
+        "/v1/pairs",
+    ] {
+        let (status, body) = served.get(wrong);
+        let fault: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(
+            (status, &fault["schema"]),
+            (400, &"tollgate.error/1".into()),
+            "{body}"
+        );
+    }
     assert_eq!(
         served.json("/v1/denials?domain=globex")["denials"]
             .as_array()

@@ -15,6 +15,9 @@ use crate::demo::{Attached, Interrupted, Log, Plan, Source, run};
 /// The limits of a demonstration that is given none.
 const LIMITS: &str = include_str!("../demo/limits.toml");
 
+/// What an access log is replayed under where no limits are given, but for its resource.
+const ACCESS_LOG_LIMITS: &str = "version = 1\nrules = 1\n";
+
 /// What `demo` takes.
 #[derive(Debug, clap::Args)]
 pub struct DemoArgs {
@@ -30,7 +33,8 @@ pub struct DemoArgs {
     /// For how long calls are made
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=3600))]
     pub seconds: u64,
-    /// Replays the densest stretch of this access log (combined format, also .gz and .xz)
+    /// Replays the densest stretch of this access log (combined format, also .gz and .xz); without
+    /// --limits, 2 requests a minute for each address
     #[arg(long, value_name = "FILE")]
     pub access_log: Option<PathBuf>,
     /// How many times faster than it was; limits are scaled with it
@@ -165,6 +169,13 @@ fn plan(global: &Global, args: &DemoArgs) -> Result<Plan, Failure> {
     }
     let (text, name) = match &global.limits {
         Some(path) => (read_input(path)?, input_name(path)),
+        None if args.access_log.is_some() => (
+            format!(
+                "{ACCESS_LOG_LIMITS}[rate.{:?}]\nrate = \"2/m\"\n",
+                args.resource
+            ),
+            "demo limits".to_owned(),
+        ),
         None => (LIMITS.to_owned(), "demo limits".to_owned()),
     };
     let limits =

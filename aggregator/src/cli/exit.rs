@@ -45,7 +45,7 @@ impl From<Exit> for ExitCode {
 /// A command failed: what to say, and how to end.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The configuration is wrong.
+    /// The configuration is wrong: in its file, in the environment, or in flags alone.
     #[error("{0}")]
     Config(#[from] crate::config::Faults),
     /// An input cannot be read.
@@ -117,6 +117,7 @@ impl Failure {
     /// How the process ends.
     pub fn exit(&self) -> Exit {
         match self {
+            Self::Config(faults) if faults.are_of_flags() => Exit::Usage,
             Self::Config(_) | Self::Bind { .. } => Exit::Config,
             Self::Input { .. } | Self::LimitsUnreadable(_) => Exit::NoInput,
             Self::Data(_) => Exit::Data,

@@ -80,6 +80,13 @@ impl fmt::Display for Fault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults(pub Vec<Fault>);
 
+impl Faults {
+    /// Whether all of them were written on the command line.
+    pub fn are_of_flags(&self) -> bool {
+        self.0.iter().all(|fault| fault.origin.starts_with("--"))
+    }
+}
+
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, fault) in self.0.iter().enumerate() {

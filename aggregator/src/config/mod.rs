@@ -265,8 +265,9 @@ impl Kafka {
         Self {
             bootstrap: source.list(
                 "kafka.bootstrap",
-                "a list of brokers, such as [\"127.0.0.1:9092\"]",
+                "a list of brokers with their ports, such as [\"127.0.0.1:9092\"]",
                 vec!["127.0.0.1:9092".to_owned()],
+                has_port,
             ),
             topic_prefix: source.text(
                 "kafka.topic_prefix",
@@ -287,6 +288,14 @@ impl Kafka {
 }
 
 /// What Kafka takes in the name of a topic, with room for what is put behind it.
+/// Whether it is a host, or an address in brackets, with a port.
+fn has_port(broker: &str) -> bool {
+    let port = |port: &str| port.parse::<u16>().is_ok_and(|port| port != 0);
+    broker.rsplit_once(':').is_some_and(|(host, of)| {
+        !host.is_empty() && !host.contains(char::is_whitespace) && port(of)
+    })
+}
+
 fn topic_word(text: &str) -> Option<String> {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     (matches!(text.len(), 1..=200) && text.chars().all(legal)).then(|| text.to_owned())

@@ -247,10 +247,11 @@ impl Source {
         path: &'static str,
         expected: &'static str,
         default: Vec<String>,
+        is_item: impl Fn(&str) -> bool,
     ) -> Vec<String> {
         let split = |text: &str| {
             let list: Vec<String> = text.split(',').map(|s| s.trim().to_owned()).collect();
-            list.iter().all(|item| !item.is_empty()).then_some(list)
+            list.iter().all(|item| is_item(item)).then_some(list)
         };
         self.take(path, expected, default, split, |value| {
             let list: Option<Vec<String>> = value
@@ -258,7 +259,7 @@ impl Source {
                 .iter()
                 .map(|item| item.as_str().map(str::to_owned))
                 .collect();
-            list.filter(|list| !list.is_empty() && list.iter().all(|item| !item.is_empty()))
+            list.filter(|list| !list.is_empty() && list.iter().all(|item| is_item(item)))
         })
     }
 

@@ -26,6 +26,7 @@ pub mod verdicts;
 pub mod view;
 
 mod agents;
+mod clocks;
 mod following;
 mod giving;
 pub mod holds;
@@ -141,6 +142,7 @@ pub struct Core {
     /// How many times restoring a partition began.
     attempts: u64,
     counters: Counters,
+    clocks: clocks::Clocks,
     effects: Vec<Effect>,
 }
 
@@ -182,6 +184,7 @@ impl Core {
             members: Vec::new(),
             attempts: 0,
             counters: Counters::default(),
+            clocks: clocks::Clocks::default(),
             effects: Vec::new(),
             settings,
         };

@@ -13,8 +13,8 @@ use super::event::{Effect, Now, QueryId};
 use super::live::At;
 use super::partition::Stage;
 use super::view::{
-    DenialFilter, DenialView, DenialsView, DigestView, DigestsView, Gauges, LimitsView, PairView,
-    Query, Readiness, Reply, hex, random_hex,
+    Counted, DenialFilter, DenialView, DenialsView, DigestView, DigestsView, Gauges, LimitsView,
+    PairView, Query, Readiness, Reply, hex, random_hex,
 };
 
 /// A denial that was found.
@@ -53,7 +53,11 @@ impl Core {
             Query::Counters => {
                 let mut counters = self.counters;
                 counters.frames = self.announcer.frames() + self.verdict_frames;
-                Reply::Counters(Box::new((counters, self.gauges())))
+                Reply::Counters(Box::new(Counted {
+                    counters,
+                    gauges: self.gauges(),
+                    clocks: self.clocks.view(now.clock),
+                }))
             }
         };
         self.effects.push(Effect::Reply {

@@ -105,9 +105,9 @@ impl Core {
         self.counters.records += 1;
         self.see_own(now, index, delivered, &record);
         // 2 announce, 3 record. 4 is a snapshot's.
-        self.follow_up(index, delivered.offset, ruled);
+        self.follow_up(now, index, delivered.offset, ruled);
         // Few denials are ruled again at once.
-        if self.rule_slice(index)
+        if self.rule_slice(now, index)
             && let Some(partition) = self.partitions.get_mut(index as usize)
         {
             partition.stage = Stage::RulingAgain;
@@ -115,28 +115,28 @@ impl Core {
     }
 
     /// The next slice of each partition whose denials new limits rule again.
-    pub(super) fn slices_turn(&mut self) {
+    pub(super) fn slices_turn(&mut self, now: Now) {
         for index in 0..self.partitions.len() {
-            self.go_on_ruling(index as u32);
+            self.go_on_ruling(now, index as u32);
         }
     }
 
     /// The next slice, unless the log is behind with the evidence of what was ruled. After the last one
     /// records are ruled again.
-    fn go_on_ruling(&mut self, index: u32) {
+    fn go_on_ruling(&mut self, now: Now, index: u32) {
         let due = self
             .partitions
             .get(index as usize)
             .is_some_and(|partition| {
                 partition.stage == Stage::RulingAgain && !partition.recordings.is_full()
             });
-        if due && !self.rule_slice(index) {
+        if due && !self.rule_slice(now, index) {
             self.follow_again(index);
         }
     }
 
     /// Rules one slice of the record that was met last; says whether there is more.
-    fn rule_slice(&mut self, index: u32) -> bool {
+    fn rule_slice(&mut self, now: Now, index: u32) -> bool {
         let Some(partition) = self.partitions.get_mut(index as usize) else {
             return false;
         };
@@ -145,7 +145,7 @@ impl Core {
         }
         let ruled = partition.ruler.go_on(&mut self.counters);
         let (more, offset) = (partition.ruler.has_more(), partition.next.saturating_sub(1));
-        self.follow_up(index, offset, ruled);
+        self.follow_up(now, index, offset, ruled);
         more
     }
 
@@ -165,7 +165,7 @@ impl Core {
         }
     }
 
-    fn follow_up(&mut self, index: u32, offset: u64, ruled: Ruled) {
+    fn follow_up(&mut self, now: Now, index: u32, offset: u64, ruled: Ruled) {
         for (resource, statement) in ruled.statements {
             match statement.says {
                 Says::Denied(_) => self.counters.denials += 1,
@@ -193,6 +193,9 @@ impl Core {
         }
         for news in &ruled.agents {
             tell_news(index, news);
+        }
+        for correction in &ruled.corrections {
+            self.clocks.note(now.clock, correction);
         }
         for (key, due) in ruled.totals {
             self.totals.due(key, due);

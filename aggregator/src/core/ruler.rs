@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tollgate_engine::copies::Copies;
 use tollgate_engine::engine::{
-    AgentChange, AgentNews, Engine, Fate, LiveDenial, Rulings, SnapshotFault, TotalDue, VerdictDue,
-    Versions,
+    AgentChange, AgentNews, Correction, Engine, Fate, LiveDenial, Rulings, SnapshotFault, TotalDue,
+    VerdictDue, Versions,
 };
 use tollgate_engine::limits::Limits;
 use tollgate_shared::place::LogId;
@@ -33,6 +33,8 @@ pub struct Ruled {
     pub verdicts: Vec<VerdictDue>,
     /// What happened to agents.
     pub agents: Vec<AgentNews>,
+    /// Agents whose stamps were moved.
+    pub corrections: Vec<Correction>,
     /// Totals to be appended.
     pub totals: Vec<(ChainKey, Due)>,
     /// The total that was applied: its chain, and its source offset.
@@ -179,6 +181,7 @@ impl Ruler {
                 .collect(),
             verdicts: std::mem::take(&mut self.rulings.verdicts),
             agents: std::mem::take(&mut self.rulings.agents),
+            corrections: std::mem::take(&mut self.rulings.corrections),
             totals: self.rulings.totals_due.drain(..).map(due).collect(),
             applied_total: None,
             stopped: self.rulings.stopped().map(|stop| stop.to_string()),

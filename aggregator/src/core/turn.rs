@@ -12,7 +12,7 @@ use crate::log::Stream;
 impl Core {
     pub(super) fn turn(&mut self, now: Now) {
         self.begin_partitions(now.clock);
-        self.slices_turn();
+        self.slices_turn(now);
         let ready = self.ready(now.clock);
         self.announcer
             .publish_pending(now.clock, &ready, &mut self.effects);

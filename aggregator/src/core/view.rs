@@ -60,7 +60,27 @@ pub enum Reply {
     /// To [`Query::Digests`].
     Digests(DigestsView),
     /// To [`Query::Counters`].
-    Counters(Box<(Counters, Gauges)>),
+    Counters(Box<Counted>),
+}
+
+/// Everything that is counted or measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// What is counted.
+    pub counters: Counters,
+    /// What is measured.
+    pub gauges: Gauges,
+    /// Agents whose clocks are wrong, or were.
+    pub clocks: Vec<ClockView>,
+}
+
+/// By how much an agent's stamps are moved, because its clock is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClockView {
+    /// The agent's name.
+    pub agent: String,
+    /// Microseconds that are added to its stamps; 0 once they are right again.
+    pub moved_us: i64,
 }
 
 /// Whether everything is ruled that can be.

@@ -263,6 +263,9 @@ fn tell_regularly(agent: &Agent, counts: &Counts, over: &AtomicBool) {
         count_into(&mut told, counts);
         told.denials = stats.denials_live;
         told.waiting = stats.batches_waiting;
+        told.accepted = stats.hits_accepted;
+        told.dropped = stats.hits_dropped();
+        told.acknowledged = stats.hits_acknowledged;
         if tell(&told).is_err() {
             return;
         }

@@ -61,7 +61,7 @@ pub struct Report {
     pub outage_refused: u64,
     /// For how long the aggregator was away; none where it never was.
     pub outage_ms: Option<u64>,
-    /// From its start to having ruled everything that was waiting.
+    /// From its start until it was ready and the log had all that agents had recorded until then.
     pub caught_up_ms: Option<u64>,
     /// Records of the log that the model could not read.
     pub log_records_unread: u64,
@@ -236,7 +236,7 @@ impl Report {
                 "  caught up after",
                 self.caught_up_ms
                     .map_or("-".into(), |ms| format!("{ms} ms")),
-                "from its start",
+                "from its start; the log has all of it",
             );
         }
         for shown in &self.unjustified_shown {

@@ -309,7 +309,13 @@ impl Stage {
                 bail!("the agents did not end in time");
             }
             match self.inbox.next(STEP)? {
-                Some(News::Agent(index, counts)) => told[index] = counts,
+                Some(News::Agent(index, counts)) => {
+                    if outage.as_mut().is_some_and(|o| o.heard(index, &counts)) {
+                        self.view
+                            .say("the log has all that was recorded while it was away");
+                    }
+                    told[index] = counts;
+                }
                 Some(News::Ended(Who::Agent(index))) if !told[index].done => {
                     bail!("agent {} ended early", index + 1)
                 }
@@ -354,8 +360,9 @@ impl Stage {
             ));
             let again = Instant::now();
             self.start_aggregator()?;
-            outage.caught_up = Some(again.elapsed());
-            self.view.say("aggregator is back and has caught up");
+            outage.again = Some(again);
+            outage.owed = vec![None; agents.len()];
+            self.view.say("aggregator is back");
         }
         Ok(())
     }
@@ -436,12 +443,16 @@ impl Stage {
 }
 
 /// When the aggregator is to be away, and what came of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Outage {
     from: Duration,
     to: Duration,
     began_us: u64,
     lasted: Option<Duration>,
+    /// When the aggregator was started again, once it is ready.
+    again: Option<Instant>,
+    /// What each agent had recorded by then, as its first words after it say.
+    owed: Vec<Option<u64>>,
     caught_up: Option<Duration>,
 }
 
@@ -454,7 +465,29 @@ impl Outage {
             to,
             began_us: u64::MAX,
             lasted: None,
+            again: None,
+            owed: Vec::new(),
             caught_up: None,
         }
+    }
+
+    /// Takes what an agent says after the outage; whether with it the log has, or gave up for good, all
+    /// that agents had recorded until the aggregator was back.
+    fn heard(&mut self, agent: usize, told: &Told) -> bool {
+        let (Some(again), None) = (self.again, self.caught_up) else {
+            return false;
+        };
+        let Some(owed) = self.owed.get_mut(agent) else {
+            return false;
+        };
+        let recorded = *owed.get_or_insert(told.accepted);
+        if recorded <= told.acknowledged + told.dropped {
+            *owed = Some(0);
+        }
+        if self.owed.iter().any(|owed| *owed != Some(0)) {
+            return false;
+        }
+        self.caught_up = Some(again.elapsed());
+        true
     }
 }

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Query as UrlQuery, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::admit_domain;
 
+use super::query::UrlQuery;
 use super::{LogView, Shown, fault};
 use crate::audit::range::parse_instant;
 use crate::audit::source::journal::JournalSource;

@@ -7,7 +7,7 @@ use metrics::{Key, KeyName, Label, Level, Metadata, Recorder as _, SharedString,
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
 use crate::core::counters::Counters;
-use crate::core::view::Gauges;
+use crate::core::view::{Counted, Gauges};
 use crate::feed::FeedCounters;
 use crate::link::LinkCounters;
 
@@ -32,7 +32,12 @@ impl Metrics {
     }
 
     /// The text of all metrics.
-    pub fn render(&self, counters: &Counters, gauges: &Gauges) -> String {
+    pub fn render(&self, counted_now: &Counted) -> String {
+        let Counted {
+            counters,
+            gauges,
+            clocks,
+        } = counted_now;
         let rows = counted(counters).into_iter();
         for (name, help, value) in rows.chain(counted_copies(counters)) {
             self.counter(name, help, value, Vec::new());
@@ -74,7 +79,15 @@ impl Metrics {
             self.counter(name, help, value, Vec::new());
         }
         for (name, help, value) in measured(gauges) {
-            self.gauge(name, help, value);
+            self.gauge(name, help, value as f64, Vec::new());
+        }
+        for clock in clocks {
+            self.gauge(
+                "tollgate_agent_clock_moved_seconds",
+                "Seconds by which an agent's stamps are moved, because its clock is wrong.",
+                clock.moved_us as f64 / 1e6,
+                vec![Label::new("agent", clock.agent.clone())],
+            );
         }
         self.recorder.handle().render()
     }
@@ -88,13 +101,13 @@ impl Metrics {
             .absolute(value);
     }
 
-    fn gauge(&self, name: &'static str, help: &'static str, value: u64) {
+    fn gauge(&self, name: &'static str, help: &'static str, value: f64, labels: Vec<Label>) {
         let key = KeyName::from_const_str(name);
         self.recorder
             .describe_gauge(key, Some(Unit::Count), SharedString::const_str(help));
         self.recorder
-            .register_gauge(&Key::from_name(name), &METADATA)
-            .set(value as f64);
+            .register_gauge(&Key::from_parts(name, labels), &METADATA)
+            .set(value);
     }
 }
 

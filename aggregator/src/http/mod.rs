@@ -10,6 +10,7 @@
 
 mod explain;
 mod metrics;
+mod query;
 
 pub use metrics::Metrics;
 
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::Router;
-use axum::extract::{Path, Query as UrlQuery, State};
+use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -31,6 +32,7 @@ use tollgate_shared::names::{EVERYBODY, admit_domain};
 use crate::core::event::{Event, QueryId};
 use crate::core::holds::HoldFilter;
 use crate::core::view::{DenialFilter, Query, Reply};
+use query::UrlQuery;
 
 /// How long an answer may take. The core answers between two events; it is only slower than this when
 /// it is not there any more.
@@ -181,7 +183,7 @@ async fn readiness(State(shown): State<Shown>) -> Response {
 async fn metrics_text(State(shown): State<Shown>) -> Response {
     match shown.desk.ask(Query::Counters).await {
         Some(Reply::Counters(counted)) => {
-            let text = shown.metrics.render(&counted.0, &counted.1);
+            let text = shown.metrics.render(&counted);
             let form = "text/plain; version=0.0.4; charset=utf-8";
             ([(header::CONTENT_TYPE, form)], text).into_response()
         }

@@ -512,14 +512,14 @@ impl World {
 
     pub fn counters(&mut self) -> tollgate::core::counters::Counters {
         match self.ask(Query::Counters) {
-            Reply::Counters(counted) => counted.0,
+            Reply::Counters(counted) => counted.counters,
             other => panic!("{other:?}"),
         }
     }
 
     pub fn gauges(&mut self) -> Gauges {
         match self.ask(Query::Counters) {
-            Reply::Counters(counted) => counted.1,
+            Reply::Counters(counted) => counted.gauges,
             other => panic!("{other:?}"),
         }
     }

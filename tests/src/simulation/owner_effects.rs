@@ -251,7 +251,7 @@ impl World {
 
     pub(super) fn gauges(&mut self, owner: usize) -> Option<Gauges> {
         match self.ask(owner, Query::Counters)? {
-            Reply::Counters(counted) => Some(counted.1),
+            Reply::Counters(counted) => Some(counted.gauges),
             _ => None,
         }
     }
