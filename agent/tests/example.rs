@@ -1,4 +1,4 @@
-//! The example is a service: it answers while nobody limits it, and ends in order.
+//! The example is a service: it answers while nobody limits it, and refuses whom an aggregator denies.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,10 +7,15 @@
     clippy::indexing_slicing
 )]
 
+mod support;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::Aggregator;
 
 struct Service {
     child: Child,
@@ -75,4 +80,44 @@ fn the_example_serves_while_nobody_can_be_heard() {
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
         assert!(answer.ends_with("found\n"), "{answer}");
     }
+}
+
+/// Asks again and again until an answer begins so.
+fn get_until(address: &str, status: &str) -> String {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let answer = get(address);
+        if answer.starts_with(status) {
+            return answer;
+        }
+        assert!(Instant::now() < until, "no {status:?}, but {answer}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_example_refuses_a_tenant_that_is_denied_and_says_for_how_long() {
+    let aggregator = Aggregator::start(1).await;
+    let service = start(&aggregator.agents.to_string());
+    let address = service.address.clone();
+    let of = |status: &'static str| {
+        let address = address.clone();
+        tokio::task::spawn_blocking(move || get_until(&address, status))
+    };
+    of("HTTP/1.1 200").await.expect("an answer");
+    aggregator.until("its hit", |one| 1 <= one.copies()).await;
+    aggregator
+        .deny("api.search", "acme", Duration::from_secs(30))
+        .await;
+    let refused = of("HTTP/1.1 429").await.expect("an answer");
+    let wait = refused
+        .lines()
+        .find_map(|line| line.strip_prefix("retry-after: "))
+        .and_then(|seconds| seconds.trim().parse::<u64>().ok());
+    assert!(
+        wait.is_some_and(|seconds| 0 < seconds && seconds <= 30),
+        "{refused}"
+    );
+    aggregator.open("api.search", "acme").await;
+    of("HTTP/1.1 200").await.expect("an answer");
 }
