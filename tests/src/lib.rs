@@ -8,3 +8,4 @@ pub mod conformance;
 pub mod kafka;
 pub mod serving;
 pub mod simulation;
+pub mod twin;

@@ -6,7 +6,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -15,10 +15,15 @@ use crate::binary;
 /// How long it may take to listen.
 const START_WITHIN: Duration = Duration::from_secs(30);
 
+/// An address whose port the system chooses.
+pub const ANY: &str = "127.0.0.1:0";
+
 /// A running aggregator.
 #[derive(Debug)]
 pub struct Serving {
     process: Child,
+    lines: Receiver<String>,
+    said: Vec<String>,
     /// The address that agents need.
     pub agents: String,
     /// The address of its HTTP interface.
@@ -39,17 +44,26 @@ impl Serving {
     ///
     /// Where it does not start, or does not listen in time.
     pub fn start(dir: &Path, limits: &str, partitions: u32) -> Self {
+        let partitions = partitions.to_string();
+        Self::start_at(dir, limits, ANY, &["--partitions", &partitions])
+    }
+
+    /// The same with an address for agents, and with more arguments.
+    ///
+    /// # Panics
+    ///
+    /// As [`Serving::start`].
+    pub fn start_at(dir: &Path, limits: &str, agents: &str, more: &[&str]) -> Self {
         let limits_file = dir.join("limits.toml");
         std::fs::write(&limits_file, limits).expect("a directory to write to");
-        let any = "127.0.0.1:0";
         let mut process = binary::tollgate()
-            .args(["serve", "--with-stdin", "--partitions"])
-            .arg(partitions.to_string())
-            .args(["--http", any, "--agents", any, "--feed", any])
+            .args(["serve", "--with-stdin"])
+            .args(["--http", ANY, "--agents", agents, "--feed", ANY])
             .arg("--journal")
             .arg(dir.join("journal"))
             .arg("--limits")
             .arg(&limits_file)
+            .args(more)
             .current_dir(dir)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -66,24 +80,52 @@ impl Serving {
         });
         let mut serving = Self {
             process,
+            lines,
+            said: Vec::new(),
             agents: String::new(),
             http: String::new(),
         };
-        (serving.agents, serving.http) = listening(&lines);
+        serving.await_addresses();
         serving
     }
-}
 
-fn listening(lines: &Receiver<String>) -> (String, String) {
-    let mut log = Vec::new();
-    loop {
-        let Ok(line) = lines.recv_timeout(START_WITHIN) else {
-            panic!("the aggregator does not listen:\n{}", log.join("\n"));
-        };
-        if let (Some(agents), Some(http)) = (word(&line, "agents="), word(&line, "http=")) {
-            return (agents, http);
+    fn await_addresses(&mut self) {
+        while self.http.is_empty() {
+            let Ok(line) = self.lines.recv_timeout(START_WITHIN) else {
+                panic!("the aggregator does not listen:\n{}", self.said.join("\n"));
+            };
+            if let (Some(agents), Some(http)) = (word(&line, "agents="), word(&line, "http=")) {
+                (self.agents, self.http) = (agents, http);
+            }
+            self.said.push(line);
         }
-        log.push(line);
+    }
+
+    /// Ends it by `kill -9`; what it said.
+    ///
+    /// # Panics
+    ///
+    /// Where it is gone already.
+    pub fn kill(mut self) -> Vec<String> {
+        self.process.kill().expect("it lives");
+        self.process.wait().expect("it has ended");
+        self.said.extend(self.lines.iter());
+        std::mem::take(&mut self.said)
+    }
+
+    /// Ends it as an operator does; what it said.
+    ///
+    /// # Panics
+    ///
+    /// Where it does not end well.
+    pub fn stop(mut self) -> Vec<String> {
+        let pid = self.process.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(sent.expect("a command").success());
+        let status = self.process.wait().expect("it has ended");
+        self.said.extend(self.lines.iter());
+        assert_eq!(status.code(), Some(0), "{}", self.said.join("\n"));
+        std::mem::take(&mut self.said)
     }
 }
 

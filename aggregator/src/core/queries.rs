@@ -218,6 +218,8 @@ impl Core {
             .map(|partition| {
                 let log = partition.log().unwrap_or_default();
                 let (stage, why) = match &partition.stage {
+                    // Its state is a snapshot's: the log has the last word on whether it is its own.
+                    _ if partition.unproved => ("restoring", None),
                     Stage::Elsewhere => ("elsewhere", None),
                     Stage::Restoring { .. } => ("restoring", None),
                     Stage::CatchingUp | Stage::Returning => ("catching_up", None),

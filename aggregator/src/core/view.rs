@@ -211,7 +211,8 @@ pub struct DigestsView {
 pub struct DigestView {
     /// The partition.
     pub partition: u32,
-    /// `restoring`, `catching_up`, `waiting`, `ruling` or `stopped`.
+    /// `restoring`, `catching_up`, `waiting`, `recording`, `ruling` or `stopped`. While it is restoring,
+    /// its digest says nothing of the log yet.
     pub stage: &'static str,
     /// Why, where it is stopped or waiting.
     pub why: Option<String>,

@@ -1,5 +1,7 @@
 //! Partitions that come and go: restored beside the loop, caught up, ruled, and let go without a trace.
 
+use std::collections::BTreeMap;
+
 use tollgate::core::assignment::Restored;
 use tollgate::core::event::Event;
 use tollgate::core::ruler::Ruler;
@@ -59,6 +61,49 @@ fn twin(log: &MemoryLog) -> Vec<(u32, u64, String)> {
     digests(&mut twin)
 }
 
+/// What was told of a partition at an offset: its digest.
+type Seen = BTreeMap<(u32, u64), String>;
+
+/// Takes down what a core tells of its states; what was told before of the same offset must be the same.
+fn look(world: &mut World, seen: &mut Seen) {
+    for of in world.digests().partitions {
+        if of.stage == "restoring" || of.offset == 0 {
+            continue;
+        }
+        let known = seen.entry((of.partition, of.offset));
+        let known = known.or_insert_with(|| of.digest.clone());
+        assert_eq!(*known, of.digest, "{} at {}", of.partition, of.offset);
+    }
+}
+
+/// The same, of one who rules the whole log record by record.
+fn all_states(log: &MemoryLog) -> Seen {
+    let mut twin = World::on(log.clone(), 9);
+    twin.fate = Box::new(|_, _| Fate::Refused);
+    twin.held = vec![Stream::Hits];
+    twin.settle();
+    let mut all = Seen::new();
+    let stream = Stream::Hits;
+    for partition in 0..PARTITIONS {
+        let from = 0;
+        twin.step(Event::Log(LogEvent::Following {
+            stream,
+            partition,
+            from,
+        }));
+        for record in &log.streams[&(stream, partition)] {
+            let records = vec![record.clone()];
+            twin.step(Event::Log(LogEvent::Delivered {
+                stream,
+                partition,
+                records,
+            }));
+            look(&mut twin, &mut all);
+        }
+    }
+    all
+}
+
 #[test]
 fn a_core_of_a_fleet_rules_what_it_is_assigned_and_nothing_else() {
     let mut world = World::shared(World::new(LIMITS).log, 2);
@@ -97,6 +142,7 @@ fn whoever_rules_a_partition_after_whomever_it_ends_in_the_same_state() {
         let mut restored = 0;
         let mut world = World::new(LIMITS);
         let (mut state, mut log) = (State::new(), world.log.clone());
+        let mut seen = Seen::new();
         for round in 0..8 {
             // Somebody new, at another moment, with snapshots of whoever was before.
             let clock = world
@@ -118,6 +164,7 @@ fn whoever_rules_a_partition_after_whomever_it_ends_in_the_same_state() {
                 }
                 if random.below(3) != 0 {
                     restore(&mut world, &state);
+                    look(&mut world, &mut seen);
                 }
                 for _ in 0..random.below(40) {
                     let resource = ["search", "wide"][random.below(2) as usize];
@@ -126,6 +173,7 @@ fn whoever_rules_a_partition_after_whomever_it_ends_in_the_same_state() {
                 if random.below(2) == 0 {
                     world.run_for(Span::from_millis(random.below(1_500)));
                 }
+                look(&mut world, &mut seen);
                 state.append(&mut world.snapshots);
             }
             restored += world.counters().restored;
@@ -139,6 +187,11 @@ fn whoever_rules_a_partition_after_whomever_it_ends_in_the_same_state() {
         assert_eq!(world.why_not_ready(), Vec::<String>::new(), "seed {seed}");
         assert!(9 < restored, "seed {seed}: {restored}");
         assert_eq!(digests(&mut world), twin(&world.log), "seed {seed}");
+        let all = all_states(&world.log);
+        assert!(99 < seen.len(), "seed {seed}: {}", seen.len());
+        for (at, digest) in seen {
+            assert_eq!(all.get(&at), Some(&digest), "seed {seed}: at {at:?}");
+        }
     }
 }
 

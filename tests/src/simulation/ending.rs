@@ -50,6 +50,9 @@ impl World {
                 let what = format!("owner {owner}, partition {}: {why}", found.partition);
                 return self.violated(4, "no partition stops", what);
             }
+            if found.stage == "restoring" {
+                continue;
+            }
             let Some(at) = found.offset.checked_sub(1) else {
                 continue;
             };

@@ -2,19 +2,17 @@
 //! move when one comes or goes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use tollgate_tests::binary::tollgate;
 use tollgate_tests::kafka::LocalKafka;
-
-/// Far above what a loaded machine needs; a deadline for a broken one.
-pub const WITHIN: Duration = Duration::from_secs(60);
+use tollgate_tests::twin::digests;
+pub use tollgate_tests::twin::{WITHIN, get};
 
 pub const PARTITIONS: u32 = 8;
 
@@ -184,50 +182,6 @@ impl Drop for Aggregator {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// One partition as an aggregator tells it.
-pub struct Digest {
-    pub partition: u32,
-    pub stage: String,
-    pub offset: u64,
-    pub digest: String,
-}
-
-/// What an aggregator says of its partitions; nothing where it is gone.
-pub fn digests(http: SocketAddr) -> Vec<Digest> {
-    let Some(view) = get(http, "/v1/digests") else {
-        return Vec::new();
-    };
-    let number = |value: &Value| value.as_u64().expect("a number");
-    let text = |value: &Value| value.as_str().expect("a text").to_owned();
-    let of = |one: &Value| Digest {
-        partition: u32::try_from(number(&one["partition"])).expect("small"),
-        stage: text(&one["stage"]),
-        offset: number(&one["offset"]),
-        digest: text(&one["digest"]),
-    };
-    view["partitions"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(of)
-        .collect()
-}
-
-/// What is answered, if anybody answers all of it.
-pub fn get(http: SocketAddr, path: &str) -> Option<Value> {
-    let mut stream = TcpStream::connect(http).ok()?;
-    stream.set_read_timeout(Some(WITHIN)).ok()?;
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
-    )
-    .ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let (_, body) = answer.split_once("\r\n\r\n")?;
-    serde_json::from_str(body).ok()
 }
 
 /// Waits until these rule all partitions, each one of them, and are ready; says how long that took.

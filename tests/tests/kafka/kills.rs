@@ -1,11 +1,8 @@
 //! Aggregators are killed, stopped and started at random under load; at whatever offset any of them was
 //! seen, its state was that of a twin that nobody interrupted.
 //!
-//! ```sh
-//! TOLLGATE_KILLS=200 cargo test -p tollgate-tests --test kafka -- whoever_is_killed --nocapture
-//! ```
-//!
-//! runs the full number; without the variable there are some tens. `TOLLGATE_KILLS_SEED` repeats a run's
+//! The aggregator of a journal is asked the same in `journal_kills.rs`, where the command stands that runs
+//! both in full. Without its variable there are a few kills; `TOLLGATE_KILLS_SEED` repeats a run's
 //! schedule. The twin is a core that reads the log afterwards from its beginning, and appends nothing.
 
 use std::collections::BTreeMap;
@@ -16,45 +13,22 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use tokio::sync::mpsc;
-use tollgate::core::event::{Effect, Event, Now, QueryId};
-use tollgate::core::view::{Query, Reply};
-use tollgate::core::{Core, Settings, Start};
 use tollgate::log::kafka::{KafkaConfig, KafkaLog};
-use tollgate::log::{Delivered, Log as _, LogEvent, Stream};
-use tollgate_shared::mac::MacKey;
+use tollgate::log::{Log as _, LogEvent, Stream};
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
 use tollgate_tests::kafka::LocalKafka;
+use tollgate_tests::twin::{self, Random, Seen, WITHIN, WholeLog, sample};
 
-use crate::fleet::{Aggregator, PARTITIONS, WITHIN, await_whole, digests, directory};
+use crate::fleet::{Aggregator, PARTITIONS, await_whole, directory};
 
 /// How many aggregators there are when all run.
 const FLEET: usize = 3;
 
 /// Kills of the ordinary run.
-const KILLS: u64 = 20;
-
-/// A small generator: splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
-
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
-/// What was seen of a partition at an offset: its digest.
-type Seen = BTreeMap<(u32, u64), String>;
+const KILLS: u64 = 6;
 
 /// What a run did.
 #[derive(Debug, Default)]
@@ -80,9 +54,7 @@ impl Report {
 }
 
 pub fn whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin(kafka: &LocalKafka) {
-    let kills = variable("TOLLGATE_KILLS").unwrap_or(KILLS);
-    let seed = variable("TOLLGATE_KILLS_SEED").unwrap_or_else(|| u64::from(std::process::id()));
-    println!("seed {seed}, {kills} kills");
+    let (kills, seed) = twin::asked(KILLS);
     let (dir, prefix) = (directory(), kafka.fresh_name("kills"));
     let start = |slot: usize| {
         // Static members come back to what they had, others wait until the dead are missed.
@@ -170,7 +142,7 @@ pub fn whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin(kaf
         report.note(&aggregator.stop());
     }
 
-    let compared = compare(kafka, &prefix, &seen);
+    let compared = twin::compare(PARTITIONS, read_all(kafka, &prefix), &seen);
     report.takeovers_ms.sort_unstable();
     println!(
         "{report:?}\n{offered} batches offered, {} states seen, {compared} compared, all equal",
@@ -284,96 +256,8 @@ fn watch(addresses: &Mutex<BTreeMap<String, std::net::SocketAddr>>, done: &Atomi
     seen
 }
 
-/// Enters what one says of its partitions; what another said of the same offset must be the same.
-fn sample(http: std::net::SocketAddr, seen: &mut Seen) -> Vec<(u32, u64)> {
-    let mut ruled = Vec::new();
-    for digest in digests(http) {
-        let at = (digest.partition, digest.offset);
-        // Before it has ruled anything, it has no state of the log.
-        if digest.offset == 0 || digest.stage == "restoring" {
-            continue;
-        }
-        let known = seen.entry(at).or_insert_with(|| digest.digest.clone());
-        assert_eq!(
-            *known, digest.digest,
-            "two say otherwise at {at:?}, this one {}",
-            digest.stage
-        );
-        ruled.push(at);
-    }
-    ruled
-}
-
-/// Rules the whole log in one go, and compares at every offset that was seen; says how many there were.
-fn compare(kafka: &LocalKafka, prefix: &str, seen: &Seen) -> usize {
-    let log = read_all(kafka, prefix);
-    let (mut core, _) = Core::new(Settings {
-        owner: "twin".to_owned(),
-        seed: [0; 32],
-        key: MacKey::UNPROTECTED,
-        partitions: PARTITIONS,
-        start: Start {
-            generation: 1,
-            unbegun: Vec::new(),
-            snapshots: BTreeMap::new(),
-        },
-        feeds: Vec::new(),
-        heartbeat: Span::from_secs(1),
-        follow_file: false,
-        snapshots: None,
-    });
-    let now = Now {
-        clock: Span::ZERO,
-        wall: Timestamp::ZERO,
-    };
-    let mut compared = 0;
-    for ((stream, partition), records) in log {
-        for record in records {
-            let at = (partition, record.offset + 1);
-            let mut effects = Vec::new();
-            let event = LogEvent::Delivered {
-                stream,
-                partition,
-                records: vec![record],
-            };
-            core.step(now, Event::Log(event), &mut effects);
-            if let (Stream::Hits, Some(expected)) = (stream, seen.get(&at)) {
-                assert_eq!(*expected, digest_of(&mut core, now, partition), "at {at:?}");
-                compared += 1;
-            }
-        }
-        if stream == Stream::Limits {
-            let event = LogEvent::CaughtUp {
-                stream,
-                partition,
-                next: 1,
-            };
-            core.step(now, Event::Log(event), &mut Vec::new());
-        }
-    }
-    compared
-}
-
-fn digest_of(core: &mut Core, now: Now, partition: u32) -> String {
-    let mut effects = Vec::new();
-    let query = Event::Query {
-        id: QueryId(0),
-        query: Query::Digests,
-    };
-    core.step(now, query, &mut effects);
-    let found = effects.into_iter().find_map(|effect| match effect {
-        Effect::Reply { reply, .. } => match *reply {
-            Reply::Digests(view) => Some(view),
-            _ => None,
-        },
-        _ => None,
-    });
-    let mut partitions = found.expect("an answer").partitions;
-    partitions.swap_remove(partition as usize).digest
-}
-
 /// Every record of the log, limits first.
-fn read_all(kafka: &LocalKafka, prefix: &str) -> Vec<((Stream, u32), Vec<Delivered>)> {
+fn read_all(kafka: &LocalKafka, prefix: &str) -> WholeLog {
     let config = KafkaConfig {
         topic_prefix: prefix.to_owned(),
         partitions: PARTITIONS,
