@@ -147,6 +147,11 @@ impl Live {
             .flatten()
     }
 
+    /// How many statements of a resource are kept, some of which may just have ended.
+    pub fn kept_of(&self, resource: &str) -> usize {
+        self.resources.get(resource).map_or(0, BTreeMap::len)
+    }
+
     /// What is in force for one scope.
     pub fn get(&self, resource: &str, at: &At) -> Option<(&At, &Statement)> {
         self.resources.get(resource)?.get_key_value(at)

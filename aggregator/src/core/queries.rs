@@ -17,6 +17,9 @@ use super::view::{
     PairView, Query, Readiness, Reply, hex, random_hex,
 };
 
+/// Denials beyond those that are shown that are counted one by one.
+const OMITTED_COUNTED: usize = 10_000;
+
 /// A denial that was found.
 struct Found<'a> {
     resource: &'a str,
@@ -122,13 +125,18 @@ impl Core {
         };
         resources.sort_unstable();
         let ready = self.ready(clock);
-        for resource in resources {
+        // There may be a million: no more are looked at than would make a pause.
+        for resource in &resources {
             for found in self.denials_of(&ready, resource, filter.domain.as_deref()) {
-                // There may be a million: only those that are shown are written out.
                 if view.denials.len() < filter.limit {
                     view.denials.push(found.view());
-                } else {
+                } else if view.omitted < OMITTED_COUNTED {
                     view.omitted += 1;
+                } else {
+                    let live = self.announcer.live();
+                    let kept = resources.iter().map(|resource| live.kept_of(resource));
+                    view.omitted = kept.sum::<usize>().saturating_sub(view.denials.len());
+                    return view;
                 }
             }
         }

@@ -118,7 +118,7 @@ pub struct DenialsView {
     pub schema: &'static str,
     /// The denials, by resource, partition and scope.
     pub denials: Vec<DenialView>,
-    /// How many more there are.
+    /// How many more there are. Where there are more than 10,000, some may be counted that have just ended.
     pub omitted: usize,
     /// Partitions that could not be asked: they are not ruled at the moment.
     pub partitions_missing: Vec<u32>,

@@ -1,5 +1,6 @@
 //! New limits rule what is denied again a slice a turn, and nobody else waits for it.
 
+use tollgate::core::view::{DenialFilter, Query, Reply};
 use tollgate::log::Stream;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::statement::Scope;
@@ -101,4 +102,20 @@ fn slices_wait_while_the_log_takes_no_evidence() {
             .iter()
             .any(|one| one.partition == 1)
     );
+}
+
+#[test]
+fn a_question_for_denials_looks_at_no_more_than_a_turn_allows() {
+    for count in [9_000, 12_000] {
+        let mut world = denied(count);
+        let filter = DenialFilter {
+            resource: None,
+            domain: None,
+            limit: 3,
+        };
+        let Reply::Denials(view) = world.ask(Query::Denials(filter)) else {
+            panic!("another answer");
+        };
+        assert_eq!((view.denials.len(), view.omitted), (3, count - 3));
+    }
 }
