@@ -9,12 +9,15 @@
     clippy::indexing_slicing
 )]
 
+mod state;
+
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use state::State;
 use tokio::sync::{mpsc, watch};
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::{Span, Timestamp};
@@ -51,24 +54,6 @@ pub struct Said {
     pub sequence: u64,
     pub epoch: u128,
     pub text: String,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    instance: u128,
-    log: u64,
-    ruled: u64,
-    control: u64,
-    sequences: HashMap<String, u64>,
-    live: BTreeMap<(String, String), Told>,
-    public: HashMap<String, Public>,
-    appended: Vec<Appended>,
-    said: Vec<Said>,
-    verdicts: u64,
-    refuse: Option<Refusal>,
-    swallow: u32,
-    quiet: bool,
-    asks: u32,
 }
 
 /// What the sockets' task is to do.
@@ -255,166 +240,6 @@ async fn listen(address: &str) -> std::net::TcpListener {
             Err(error) => assert!(Instant::now() < until, "{address}: {error}"),
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-impl State {
-    fn evidence(&self) -> Vec<Evidence> {
-        (0..PARTITIONS)
-            .map(|partition| Evidence {
-                partition,
-                log: LogId {
-                    generation: 1,
-                    random: self.log,
-                },
-                ruled: self.ruled,
-                appended: Timestamp::ZERO,
-            })
-            .collect()
-    }
-
-    fn take(&mut self, resource: &str, domain: &str, remaining: Option<Duration>) -> Told {
-        let place = Place {
-            generation: 1,
-            offset: self.ruled,
-            entry: 0,
-        };
-        self.ruled += 1;
-        let says = match remaining {
-            Some(_) => Says::Denied(Denial {
-                end: Timestamp::MAX,
-                cause: Cause::Tier(1),
-                version: 1,
-                limit: 10,
-                window: Span::from_secs(60),
-            }),
-            None => Says::Open,
-        };
-        let told = Told {
-            partition: tollgate_shared::names::partition_of_pair(resource, domain, PARTITIONS),
-            remaining: Span::from_std(remaining.unwrap_or_default()),
-            statement: Statement {
-                scope: Scope::Pair(domain.into()),
-                place,
-                says,
-            },
-        };
-        let key = (resource.to_owned(), domain.to_owned());
-        if remaining.is_some() {
-            self.live.insert(key, told.clone());
-        } else {
-            self.live.remove(&key);
-        }
-        told
-    }
-
-    fn frame(&mut self, resource: &str, told: Vec<Told>, began: Instant) -> Vec<u8> {
-        let sequence = if resource.is_empty() {
-            self.control += 1;
-            self.control
-        } else {
-            let sequence = self.sequences.entry(resource.to_owned()).or_default();
-            *sequence += 1;
-            *sequence
-        };
-        let mut writer = Writer::new();
-        Frame {
-            instance: self.instance,
-            sequence,
-            sent: Span::from_std(began.elapsed()),
-            resource: resource.into(),
-            evidence: self.evidence(),
-            told,
-        }
-        .encode(&mut writer);
-        writer.as_slice().to_vec()
-    }
-
-    fn verdict(
-        &mut self,
-        agent: &str,
-        resource: &str,
-        says: VerdictSays,
-        began: Instant,
-    ) -> Vec<u8> {
-        let place = Place {
-            generation: 1,
-            offset: self.ruled,
-            entry: 0,
-        };
-        self.ruled += 1;
-        self.verdicts += 1;
-        let verdict = Verdict {
-            partition: tollgate_shared::names::partition_of_resource(resource, PARTITIONS),
-            place,
-            epoch: self.said.last().expect("somebody was heard").epoch,
-            resource: resource.into(),
-            says,
-        };
-        let mut writer = Writer::new();
-        VerdictFrame {
-            instance: self.instance,
-            sequence: self.verdicts,
-            sent: Span::from_std(began.elapsed()),
-            agent: agent.into(),
-            verdicts: vec![verdict],
-        }
-        .encode(&mut writer);
-        writer.as_slice().to_vec()
-    }
-
-    /// Takes a record about holds.
-    fn take_said(&mut self, partition: u32, sender: &Sender<'_>, text: String) {
-        self.said.push(Said {
-            partition,
-            sequence: sender.sequence,
-            epoch: sender.epoch,
-            text,
-        });
-    }
-
-    fn take_hits(&mut self, partition: u32, batch: &HitBatch<'_>) {
-        let name = |index: u32| batch.resource(index).to_owned();
-        self.appended.push(Appended {
-            partition,
-            sequence: batch.sender.sequence,
-            epoch: batch.sender.epoch,
-            hits: batch
-                .hits()
-                .map(|hit| (name(hit.resource), hit.domain.to_owned(), hit.copies))
-                .collect(),
-            refused: batch
-                .refused()
-                .map(|one| (name(one.resource), one.domain.to_owned(), one.calls))
-                .collect(),
-        });
-    }
-
-    fn snapshot(&self, nonce: u64, resources: &[&str], began: Instant) -> Snapshot {
-        let topics = resources.iter().map(|resource| TopicSnapshot {
-            resource: (*resource).into(),
-            sequence: self.sequences.get(*resource).copied().unwrap_or(0),
-            public: self.public.get(*resource).cloned().unwrap_or(Public {
-                version: 1,
-                ..Public::default()
-            }),
-            told: self
-                .live
-                .iter()
-                .filter(|((of, _), _)| of == resource)
-                .map(|(_, told)| told.clone())
-                .collect(),
-        });
-        Snapshot {
-            nonce,
-            part: 0,
-            more: false,
-            instance: self.instance,
-            clock: Span::from_std(began.elapsed()),
-            evidence: self.evidence(),
-            control_sequence: self.control,
-            topics: topics.collect(),
-        }
     }
 }
 

@@ -4,6 +4,7 @@ mod bounds;
 mod copies;
 mod durable;
 mod giving;
+mod memory;
 mod refused;
 mod sharing;
 mod slices;
