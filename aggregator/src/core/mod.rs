@@ -202,7 +202,7 @@ impl Core {
             Event::Agent { peer, request } => self.agent_asks(now, peer, request),
             Event::Query { id, query } => self.answer_query(now, id, query),
             Event::LimitsFile(file) => self.limits_file_read(now, file),
-            Event::SnapshotSaved { partition, saved } => self.snapshot_saved(partition, saved),
+            Event::SnapshotSaved { partition, saved } => self.snapshot_saved(now, partition, saved),
             Event::Members(members) => self.members = members,
             Event::Assigned(partitions) => self.assigned(&partitions),
             Event::Revoked(partitions) => self.revoked(now, &partitions),

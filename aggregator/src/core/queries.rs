@@ -58,7 +58,7 @@ impl Core {
                 counters.frames = self.announcer.frames() + self.verdict_frames;
                 Reply::Counters(Box::new(Counted {
                     counters,
-                    gauges: self.gauges(),
+                    gauges: self.gauges(now),
                     clocks: self.clocks.view(now.clock),
                 }))
             }
@@ -270,7 +270,12 @@ impl Core {
         self.partitions.iter().map(|p| p.ruler.agents())
     }
 
-    fn gauges(&self) -> Gauges {
+    fn most_of_ours(&self, of: impl Fn(&super::Partition) -> u64) -> u64 {
+        let ours = self.partitions.iter().filter(|p| p.is_ours());
+        ours.map(of).max().unwrap_or(0)
+    }
+
+    fn gauges(&self, now: Now) -> Gauges {
         let count = |found: &dyn Fn(&super::Partition) -> bool| {
             self.partitions.iter().filter(|p| found(p)).count() as u64
         };
@@ -297,6 +302,15 @@ impl Core {
             limits_file_differs: u64::from(self.limits.file_differs),
             limits_file_bad: u64::from(self.limits.is_file_bad()),
             log_up: u64::from(self.log_down.is_none()),
+            log_lag_us: self.most_of_ours(|p| match p.appended {
+                // Nothing was ruled yet: not ready says it.
+                Timestamp::ZERO => 0,
+                appended => now.wall.since(appended).as_micros(),
+            }),
+            snapshot_age_us: match self.settings.snapshots {
+                Some(_) => self.most_of_ours(|p| p.snapshots.age(now.clock).as_micros()),
+                None => 0,
+            },
         }
     }
 }

@@ -58,6 +58,8 @@ pub struct Snapshots {
     /// Taken, and waiting for what it caused to be acknowledged.
     frozen: Option<(u64, Moment)>,
     saving: bool,
+    /// When the last one was saved.
+    saved_at: Option<Span>,
 }
 
 impl Core {
@@ -177,15 +179,25 @@ impl Core {
         }
     }
 
-    pub(super) fn snapshot_saved(&mut self, index: u32, saved: bool) {
+    pub(super) fn snapshot_saved(&mut self, now: Now, index: u32, saved: bool) {
         if let Some(partition) = self.partitions.get_mut(index as usize) {
             partition.snapshots.saving = false;
+            if saved {
+                partition.snapshots.saved_at = Some(now.clock);
+            }
         }
         if saved {
             self.counters.snapshots_saved += 1;
         } else {
             self.counters.snapshots_failed += 1;
         }
+    }
+}
+
+impl Snapshots {
+    /// How long ago the last one was saved, or this process started.
+    pub fn age(&self, clock: Span) -> Span {
+        clock.saturating_sub(self.saved_at.unwrap_or_default())
     }
 }
 

@@ -267,6 +267,10 @@ pub struct Gauges {
     pub limits_file_bad: u64,
     /// 1 where the log can be reached.
     pub log_up: u64,
+    /// By how much the last ruled record of a partition lies before the wall clock: the greatest of ours.
+    pub log_lag_us: u64,
+    /// How old the newest snapshot of a partition is: the greatest of ours; 0 where none are taken.
+    pub snapshot_age_us: u64,
 }
 
 impl DenialView {

@@ -81,6 +81,21 @@ impl Metrics {
         for (name, help, value) in measured(gauges) {
             self.gauge(name, help, value as f64, Vec::new());
         }
+        let seconds = [
+            (
+                "tollgate_log_lag_seconds",
+                "How far the last ruled record of a partition lies before now; the greatest.",
+                gauges.log_lag_us,
+            ),
+            (
+                "tollgate_snapshot_age_seconds",
+                "How old the newest snapshot of a partition is; the greatest.",
+                gauges.snapshot_age_us,
+            ),
+        ];
+        for (name, help, us) in seconds {
+            self.gauge(name, help, us as f64 / 1e6, Vec::new());
+        }
         for clock in clocks {
             self.gauge(
                 "tollgate_agent_clock_moved_seconds",
