@@ -1,5 +1,7 @@
 //! The main job end to end, as a user runs it: processes, sockets, a journal, an outage, a verdict.
 
+mod support;
+
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -62,6 +64,44 @@ fn the_demonstration_refuses_and_every_refusal_is_justified() {
     );
     assert_eq!(number(&report, "log_records_unread"), 0);
     assert_eq!(report["accepted_percent"], 100.0, "{report}");
+    // One that held five was killed, and another one got them all: not before it was missed.
+    assert_eq!(report["copies_resource"], "demo.sandbox", "{report}");
+    assert_eq!(number(&report, "copies_held"), 5);
+    assert_eq!(number(&report, "copies_lost"), 0, "{report}");
+    let timeout = number(&report, "copies_agent_timeout_ms");
+    let back = number(&report, "copies_back_ms");
+    assert!(
+        1_000 < back && back < timeout + 5_000,
+        "{timeout}: {report}"
+    );
+}
+
+#[test]
+fn attached_to_a_fleet_it_shows_copies_too_and_gives_all_back() {
+    let dir = support::directory(
+        "[rate.search]\nrate = \"20/s\"\n[copies.gpu]\nlimit = 3\nglobal = 40\nreserve = \"strict\"\n",
+    );
+    let served = support::serve(dir.path(), &[]);
+    served.await_ready();
+    let url = format!("http://{}", served.http);
+    let output = tollgate()
+        .args(["demo", "--seconds", "4", "--format", "json", "-q"])
+        .args(["--attach", &url])
+        .output()
+        .expect("runs");
+    let report = report(&output);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    assert_eq!(report["copies_resource"], "gpu", "{report}");
+    assert_eq!(number(&report, "copies_held"), 3);
+    assert_eq!(number(&report, "copies_lost"), 0, "{report}");
+    assert!(1_000 < number(&report, "copies_back_ms"), "{report}");
+    let view = served.json("/v1/holds");
+    let counted = view["resources"].as_array().expect("a list").iter();
+    assert_eq!(
+        counted.map(|of| number(of, "copies")).sum::<u64>(),
+        0,
+        "{view}"
+    );
 }
 
 #[test]
@@ -180,18 +220,35 @@ fn interrupted_it_leaves_no_process_behind() {
         3,
         "an aggregator and two agents: {children:?}"
     );
-    let pid = i32::try_from(demo.id())
-        .ok()
-        .and_then(rustix::process::Pid::from_raw)
-        .expect("a process");
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("told");
+    interrupt(&demo);
     let status = demo.wait().expect("ends");
     assert_eq!(status.code(), Some(130));
-    let until = Instant::now() + Duration::from_secs(10);
-    while children.iter().any(|child| is_alive(*child)) {
-        assert!(Instant::now() < until, "left behind: {children:?}");
-        std::thread::yield_now();
-    }
+    all_gone(&children);
+}
+
+#[test]
+fn interrupted_while_copies_are_held_it_leaves_no_process_behind() {
+    let mut demo = tollgate()
+        .args(["demo", "--seconds", "4"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut lines = BufReader::new(demo.stderr.take().expect("its errors")).lines();
+    let holds = lines
+        .by_ref()
+        .map_while(Result::ok)
+        .any(|line| line.contains("one process holds 5 copies of demo.sandbox"));
+    assert!(holds, "it came so far");
+    let children = children_of(demo.id());
+    assert!(
+        (2..=3).contains(&children.len()),
+        "an aggregator, one that holds unless it was killed, and one that waits: {children:?}"
+    );
+    interrupt(&demo);
+    assert_eq!(demo.wait().expect("ends").code(), Some(130));
+    all_gone(&children);
 }
 
 #[test]
@@ -217,6 +274,21 @@ fn killed_it_leaves_no_process_behind() {
     assert_eq!(children.len(), 3, "{children:?}");
     demo.kill().expect("killed");
     demo.wait().expect("ends");
+    all_gone(&children);
+}
+
+/// Tells it to stop, as Ctrl-C does.
+fn interrupt(demo: &std::process::Child) {
+    let pid = i32::try_from(demo.id())
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+        .expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("told");
+}
+
+/// Waits until none of them lives.
+#[track_caller]
+fn all_gone(children: &[u32]) {
     let until = Instant::now() + Duration::from_secs(10);
     while children.iter().any(|child| is_alive(*child)) {
         assert!(Instant::now() < until, "left behind: {children:?}");

@@ -9,6 +9,7 @@ use tollgate_engine::limits::Limits;
 use super::exit::{Exit, Failure};
 use super::output::Format;
 use super::{Global, input_name, read_input};
+use crate::demo::holder::{HolderPart, hold};
 use crate::demo::player::{KafkaPart, Part, play};
 use crate::demo::{Attached, Interrupted, Log, Plan, Source, run};
 
@@ -68,6 +69,35 @@ pub struct DemoAgentArgs {
     pub seen: PathBuf,
 }
 
+/// What `demo-holder` takes. It is started by `demo`.
+#[derive(Debug, clap::Args)]
+pub struct DemoHolderArgs {
+    /// The agent's name
+    #[arg(long)]
+    pub name: String,
+    /// The aggregator's address for agents
+    #[arg(long)]
+    pub aggregator: String,
+    /// Kafka, where holds go to it directly
+    #[arg(long)]
+    pub kafka: Option<String>,
+    /// The prefix of Kafka's topics
+    #[arg(long, default_value = "tollgate")]
+    pub topic_prefix: String,
+    /// The resource
+    #[arg(long)]
+    pub resource: String,
+    /// The domain
+    #[arg(long)]
+    pub domain: String,
+    /// All its copies
+    #[arg(long)]
+    pub copies: u32,
+    /// The resource is strict
+    #[arg(long)]
+    pub strict: bool,
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -108,10 +138,7 @@ pub fn run_demo(global: &Global, args: &DemoArgs) -> Result<Exit, Failure> {
 ///
 /// Where something of it fails.
 pub fn run_agent(args: &DemoAgentArgs) -> Result<Exit, Failure> {
-    let kafka = args.kafka.as_ref().map(|bootstrap| KafkaPart {
-        bootstrap: bootstrap.clone(),
-        prefix: args.topic_prefix.clone(),
-    });
+    let kafka = kafka_part(args.kafka.as_deref(), &args.topic_prefix);
     let part = Part {
         name: args.name.clone(),
         aggregators: vec![args.aggregator.clone()],
@@ -123,6 +150,34 @@ pub fn run_agent(args: &DemoAgentArgs) -> Result<Exit, Failure> {
         Ok(()) => Ok(Exit::Done),
         Err(error) => failed(error),
     }
+}
+
+/// Runs one process of a demonstration that holds copies.
+///
+/// # Errors
+///
+/// Where something of it fails.
+pub fn run_holder(args: &DemoHolderArgs) -> Result<Exit, Failure> {
+    let part = HolderPart {
+        name: args.name.clone(),
+        aggregator: args.aggregator.clone(),
+        kafka: kafka_part(args.kafka.as_deref(), &args.topic_prefix),
+        resource: args.resource.clone(),
+        domain: args.domain.clone(),
+        copies: args.copies,
+        strict: args.strict,
+    };
+    match hold(&part) {
+        Ok(()) => Ok(Exit::Done),
+        Err(error) => failed(error),
+    }
+}
+
+fn kafka_part(bootstrap: Option<&str>, prefix: &str) -> Option<KafkaPart> {
+    bootstrap.map(|bootstrap| KafkaPart {
+        bootstrap: bootstrap.to_owned(),
+        prefix: prefix.to_owned(),
+    })
 }
 
 fn failed(error: anyhow::Error) -> Result<Exit, Failure> {

@@ -89,6 +89,9 @@ pub enum Command {
     /// One agent of a demonstration
     #[command(hide = true)]
     DemoAgent(demo::DemoAgentArgs),
+    /// A process of a demonstration that holds copies
+    #[command(hide = true)]
+    DemoHolder(demo::DemoHolderArgs),
     /// Says everything that is wrong with a limits document, and what it means
     Check(check::CheckArgs),
     /// Replays a log and compares what was announced with what it says
@@ -148,6 +151,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Hit(args) => hit::run(&global, &args),
         Command::Demo(args) => demo::run_demo(&global, &args),
         Command::DemoAgent(args) => demo::run_agent(&args),
+        Command::DemoHolder(args) => demo::run_holder(&args),
         Command::Check(args) => check::run(&global, &args),
         Command::Audit(args) => audit::run(&global, &args),
         Command::Explain(args) => explain::run(&global, &args),

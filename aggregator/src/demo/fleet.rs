@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::holder::HolderTold;
 use super::player::Told;
 
 /// How often a child that was told to stop is looked at.
@@ -25,6 +26,8 @@ pub enum News {
     Logged(String),
     /// An agent told its counts.
     Agent(usize, Told),
+    /// A process that holds copies told what it holds.
+    Holder(usize, HolderTold),
     /// A child's output has ended.
     Ended(Who),
     /// Somebody wants us to stop: 2 for SIGINT, 15 for SIGTERM.
@@ -38,6 +41,8 @@ pub enum Who {
     Aggregator(u32),
     /// The agent with this index.
     Agent(usize),
+    /// The process with this index that holds copies.
+    Holder(usize),
 }
 
 /// Where an aggregator listens.
@@ -82,16 +87,28 @@ impl Kept {
     ///
     /// Where it cannot be started.
     pub fn agent(index: usize, args: &[String], news: Sender<News>) -> io::Result<Self> {
+        let told = move |line: &str| Some(News::Agent(index, serde_json::from_str(line).ok()?));
+        Self::telling(args, told, news, Who::Agent(index))
+    }
+
+    /// The same of a process that holds copies.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be started.
+    pub fn holder(index: usize, args: &[String], news: Sender<News>) -> io::Result<Self> {
+        let told = move |line: &str| Some(News::Holder(index, serde_json::from_str(line).ok()?));
+        Self::telling(args, told, news, Who::Holder(index))
+    }
+
+    fn telling(
+        args: &[String],
+        parse: impl Fn(&str) -> Option<News> + Send + 'static,
+        news: Sender<News>,
+        who: Who,
+    ) -> io::Result<Self> {
         let (mut kept, stdout, _) = Self::start(args, Stdio::piped(), Stdio::inherit())?;
-        kept.reads(
-            stdout,
-            move |line| {
-                let told = serde_json::from_str(line).ok()?;
-                Some(News::Agent(index, told))
-            },
-            news,
-            Who::Agent(index),
-        );
+        kept.reads(stdout, parse, news, who);
         Ok(kept)
     }
 
@@ -163,6 +180,11 @@ impl Kept {
         if let Some(stdin) = &mut self.stdin {
             let _ = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
         }
+    }
+
+    /// Tells it that there is no more to do.
+    pub fn close(&mut self) {
+        self.stdin = None;
     }
 
     /// Kills it at once, as a crash would.

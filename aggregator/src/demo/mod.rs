@@ -6,15 +6,18 @@
 //! this process: starts and stops them, shows what they say, and in the end reads the log and judges
 //! ```
 //!
-//! The aggregator is killed for a while and started again. In the end the independent model replays
-//! the log, and every refusal of an agent has to be justified by it. What stays true: no process is
+//! The aggregator is killed for a while and started again. Then a process that holds copies is killed,
+//! and another one waits until they are back. In the end the independent model replays the log, and
+//! every refusal of an agent has to be justified by it. What stays true: no process is
 //! left behind, whatever ends this one.
 
 mod attach;
 mod clock;
+mod copies;
 pub mod cost;
 pub mod figures;
 mod fleet;
+pub mod holder;
 mod inbox;
 mod log_source;
 mod plan;

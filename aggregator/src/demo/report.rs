@@ -1,9 +1,11 @@
 //! What a demonstration prints at its end: one JSON object, or a page for people.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use serde::Serialize;
 
+use super::copies::{Returned, Subject};
 use super::cost::Cost;
 use super::schedule::Stretch;
 use super::verdict::{Calls, Verdict};
@@ -63,6 +65,17 @@ pub struct Report {
     pub outage_ms: Option<u64>,
     /// From its start until it was ready and the log had all that agents had recorded until then.
     pub caught_up_ms: Option<u64>,
+    /// The resource whose copies a process held that was killed; none where the limits have none to show.
+    pub copies_resource: Option<String>,
+    /// The copies that it held.
+    pub copies_held: Option<u64>,
+    /// After how long a silent agent is gone.
+    pub copies_agent_timeout_ms: Option<u64>,
+    /// From the kill to the moment at which another process held all of them, confirmed by the
+    /// aggregator; none where that never was.
+    pub copies_back_ms: Option<u64>,
+    /// Of the copies held, those that the other could not have again.
+    pub copies_lost: Option<u64>,
     /// Records of the log that the model could not read.
     pub log_records_unread: u64,
     /// The seed.
@@ -157,6 +170,16 @@ impl Report {
         self
     }
 
+    /// Adds what came of the copies of a killed process.
+    pub(super) fn add_copies(&mut self, subject: &Subject, returned: &Returned) {
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        self.copies_resource = Some(subject.resource.clone());
+        self.copies_held = Some(returned.held.into());
+        self.copies_agent_timeout_ms = Some(ms(subject.agent_timeout));
+        self.copies_back_ms = returned.back.map(ms);
+        self.copies_lost = Some(returned.lost.into());
+    }
+
     /// The page for people.
     pub fn page(&self) -> String {
         let mut page = String::new();
@@ -239,15 +262,41 @@ impl Report {
                 "from its start; the log has all of it",
             );
         }
+        self.copies_page(&mut row);
         for shown in &self.unjustified_shown {
             let _ = writeln!(page, "  unjustified: {shown}");
         }
         page
     }
 
-    /// Whether the demonstration shows what it is to show: refusals, and every one justified.
-    pub const fn convinces(&self) -> bool {
-        0 < self.refused && self.unjustified_refusals == 0
+    fn copies_page(&self, row: &mut impl FnMut(&str, String, &str)) {
+        let Some(held) = self.copies_held else {
+            return;
+        };
+        row(
+            "copies of a killed process",
+            held.to_string(),
+            self.copies_resource.as_deref().unwrap_or_default(),
+        );
+        let timeout = self.copies_agent_timeout_ms.unwrap_or_default();
+        row(
+            "  held by another after",
+            self.copies_back_ms
+                .map_or("-".into(), |ms| format!("{ms} ms")),
+            &format!("from the kill; agent_timeout is {timeout} ms"),
+        );
+        row(
+            "  lost",
+            self.copies_lost.unwrap_or_default().to_string(),
+            "",
+        );
+    }
+
+    /// Whether the demonstration shows what it is to show: refusals, every one justified, and no copy
+    /// lost.
+    pub fn convinces(&self) -> bool {
+        let all_back = self.copies_lost.is_none_or(|lost| lost == 0);
+        0 < self.refused && self.unjustified_refusals == 0 && all_back
     }
 }
 

@@ -8,6 +8,7 @@ use anyhow::{Context as _, bail};
 use tollgate_shared::mac::MacKey;
 
 use super::clock::wall_us;
+use super::copies::{Returned, Scene, Subject};
 use super::fleet::{Addresses, Kept, News, Who, arg, place};
 use super::inbox::Inbox;
 use super::log_source::{JournalSource, LogSource};
@@ -128,8 +129,9 @@ impl Stage {
         let outage = (!attached).then(|| Outage::planned(self.plan.seconds));
         let (told, outage) = self.play(&mut agents, outage)?;
         drop(agents);
+        let returned = self.copies(attached)?;
         self.view.say("judging: the model replays the log");
-        let report = self.judge(
+        let mut report = self.judge(
             &names,
             &schedules,
             &told,
@@ -137,6 +139,9 @@ impl Stage {
             &outage,
             stretch.as_ref(),
         )?;
+        if let Some((subject, returned)) = &returned {
+            report.add_copies(subject, returned);
+        }
         if let Some(mut aggregator) = self.aggregator.take()
             && aggregator.stop(Duration::from_secs(6)).is_none()
         {
@@ -338,6 +343,23 @@ impl Stage {
             }
         }
         Ok((told, outage))
+    }
+
+    /// The part with copies, where the limits allow one.
+    fn copies(&mut self, attached: bool) -> anyhow::Result<Option<(Subject, Returned)>> {
+        let run = format!("{:x}", std::process::id());
+        let Some(subject) = Subject::choose(&self.plan.limits, &run, attached) else {
+            return Ok(None);
+        };
+        let mut scene = Scene {
+            inbox: &mut self.inbox,
+            sender: &self.sender,
+            log: &self.plan.log,
+            aggregator: &self.addresses.agents,
+            say: &|line| self.view.say(line),
+        };
+        let returned = scene.play(&subject)?;
+        Ok(returned.map(|returned| (subject, returned)))
     }
 
     fn outage_step(

@@ -43,6 +43,13 @@ pub fn the_demonstration_runs_on_a_real_kafka(kafka: &LocalKafka) {
             .is_some_and(|denials| 0 < denials),
         "{report}"
     );
+    let copies = |field: &str| report[field].as_u64();
+    assert_eq!(
+        (copies("copies_held"), copies("copies_lost")),
+        (Some(5), Some(0)),
+        "{report}"
+    );
+    assert!(copies("copies_back_ms").is_some(), "{report}");
     what_was_announced_is_what_the_log_says(kafka.bootstrap(), &report);
 }
 

@@ -1,0 +1,238 @@
+//! The demonstration's part with copies: a process that holds is killed with signal 9, and another one
+//! waits until its copies are back.
+//!
+//! ```text
+//! one      holds all copies of a domain         ── kill -9 ──► gone
+//! other    is refused, because it is full ............ takes them all again, confirmed
+//!                                                └─── copies_back_ms ───┘
+//! ```
+//!
+//! What stays true: nothing is told as back without the aggregators' word; and both processes are gone in
+//! the end, the one killed and the other ended, having given all back.
+
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use tollgate_engine::limits::{Limits, Reserve, Resource};
+
+use super::clock::monotonic_ns;
+use super::fleet::{Kept, News, Who};
+use super::holder::HolderTold;
+use super::inbox::Inbox;
+use super::plan::Log;
+
+/// How long a process may take to be there and to hold.
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// Beyond the agents' timeout: how long copies may take to be back before they are told as lost.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Where dead agents are missed later than this nobody waits for it.
+const TIMEOUT_MAX: Duration = Duration::from_secs(60);
+
+/// What is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// The resource.
+    pub resource: String,
+    /// A domain of this run.
+    pub domain: String,
+    /// All its copies.
+    pub copies: u32,
+    /// The resource is strict.
+    pub strict: bool,
+    /// After how long a silent agent is gone.
+    pub agent_timeout: Duration,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returned {
+    /// Copies that the killed process held.
+    pub held: u32,
+    /// Of those, the copies that nobody could have again in time.
+    pub lost: u32,
+    /// From the kill to the moment at which another held them all, confirmed; none where that never was.
+    pub back: Option<Duration>,
+}
+
+impl Subject {
+    /// What these limits allow to be shown: the first resource of which one domain's copies can be taken
+    /// without taking much from others.
+    pub fn choose(limits: &Limits, run: &str, attached: bool) -> Option<Self> {
+        let agent_timeout = Duration::from_micros(limits.engine().agent_timeout.as_micros());
+        if TIMEOUT_MAX < agent_timeout {
+            return None;
+        }
+        let domain = format!("demo-{run}");
+        limits.resources().iter().find_map(|resource| {
+            let Resource::Copies(of) = resource else {
+                return None;
+            };
+            let copies = u32::try_from(of.limit_of(&domain)).ok()?;
+            // Of a fleet that others use no more than half is taken.
+            let most = of.global.map_or(u64::MAX, |global| global / 2);
+            let much = attached && most < u64::from(copies);
+            let ignored = limits.namespace_of(of.name()).ignore_configured;
+            (0 < copies && !much && !ignored).then(|| Self {
+                resource: of.name().to_owned(),
+                domain: domain.clone(),
+                copies,
+                strict: of.reserve == Reserve::Strict,
+                agent_timeout,
+            })
+        })
+    }
+}
+
+/// What the part needs of the demonstration.
+pub struct Scene<'a> {
+    /// What processes say.
+    pub inbox: &'a mut Inbox,
+    /// Where they say it.
+    pub sender: &'a Sender<News>,
+    /// The log.
+    pub log: &'a Log,
+    /// The aggregator's address for agents.
+    pub aggregator: &'a str,
+    /// Shows what happens.
+    pub say: &'a dyn Fn(&str),
+}
+
+impl Scene<'_> {
+    /// Plays the part. None where others hold too much of the resource for anything to be shown.
+    ///
+    /// # Errors
+    ///
+    /// Where a process cannot be started, or does not say what it should in time.
+    pub fn play(&mut self, subject: &Subject) -> anyhow::Result<Option<Returned>> {
+        let mut one = self.start(0, subject)?;
+        let mut other = self.start(1, subject)?;
+        for holder in [0, 1] {
+            let ready = self.wait(holder, WITHIN, |told| match told {
+                HolderTold::Ready(ready) => Some(ready),
+                _ => None,
+            })?;
+            if !ready {
+                bail!("holder {} heard nothing of the aggregator", holder + 1);
+            }
+        }
+        one.tell("take");
+        let (held, _) = self.wait(0, WITHIN, held_of)?;
+        let wanted = subject.copies;
+        let (resource, domain) = (&subject.resource, &subject.domain);
+        if held < wanted {
+            (self.say)(&format!(
+                "{held} of {wanted} copies of {resource} could be had"
+            ));
+            return Ok(None);
+        }
+        let within = subject.agent_timeout + GRACE;
+        other.tell(&format!("follow {}", (WITHIN + within).as_millis()));
+        self.wait(1, WITHIN, |told| match told {
+            HolderTold::Denied { at_ns } => Some(at_ns),
+            _ => None,
+        })?;
+        (self.say)(&format!(
+            "one process holds {held} copies of {resource} for {domain}, another is refused; killing the one"
+        ));
+        let killed_ns = monotonic_ns();
+        one.kill();
+        let (again, at_ns) = self.wait(1, WITHIN + within + GRACE, held_of)?;
+        let took = Duration::from_nanos(at_ns.saturating_sub(killed_ns));
+        let lost = held.saturating_sub(again);
+        (self.say)(&format!("{again} of its copies are back"));
+        self.end(other)?;
+        Ok(Some(Returned {
+            held,
+            lost,
+            back: (lost == 0).then_some(took),
+        }))
+    }
+
+    fn start(&mut self, holder: usize, subject: &Subject) -> anyhow::Result<Kept> {
+        let name = format!("demo-{}-holder-{}", std::process::id(), holder + 1);
+        let copies = subject.copies.to_string();
+        let mut args: Vec<String> = [
+            "demo-holder",
+            "--name",
+            &name,
+            "--aggregator",
+            self.aggregator,
+            "--resource",
+            &subject.resource,
+            "--domain",
+            &subject.domain,
+            "--copies",
+            &copies,
+        ]
+        .map(str::to_owned)
+        .into();
+        if subject.strict {
+            args.push("--strict".to_owned());
+        }
+        if let Log::Kafka { bootstrap, prefix } = self.log {
+            args.extend(["--kafka", bootstrap, "--topic-prefix", prefix].map(str::to_owned));
+        }
+        Kept::holder(holder, &args, self.sender.clone()).context("cannot start a holder")
+    }
+
+    fn wait<T>(
+        &mut self,
+        holder: usize,
+        within: Duration,
+        wanted: impl Fn(HolderTold) -> Option<T>,
+    ) -> anyhow::Result<T> {
+        self.inbox
+            .wait_for(within, "a process that holds copies", |news| match news {
+                News::Holder(who, told) if *who == holder => Ok(wanted(*told)),
+                News::Ended(Who::Holder(who)) if *who == holder => {
+                    bail!("holder {} ended", holder + 1)
+                }
+                _ => Ok(None),
+            })
+    }
+
+    fn end(&mut self, mut holder: Kept) -> anyhow::Result<()> {
+        holder.close();
+        if holder.wait(WITHIN).is_none() {
+            bail!("a holder did not end within {} s", WITHIN.as_secs());
+        }
+        Ok(())
+    }
+}
+
+fn held_of(told: HolderTold) -> Option<(u32, u64)> {
+    match told {
+        HolderTold::Held { copies, at_ns } => Some((copies, at_ns)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(text: &str, attached: bool) -> Option<(String, u32, bool)> {
+        let limits = Limits::parse(text).expect("limits");
+        let subject = Subject::choose(&limits, "7", attached)?;
+        assert_eq!(subject.domain, "demo-7");
+        Some((subject.resource, subject.copies, subject.strict))
+    }
+
+    #[test]
+    fn little_is_taken_of_a_fleet_that_others_use() {
+        let text = "[copies.a]\nlimit = 0\n[copies.b]\nlimit = 6\nglobal = 10\n\
+                    [copies.c]\nlimit = 2\nreserve = \"strict\"\n";
+        assert_eq!(chosen(text, false), Some(("b".into(), 6, false)));
+        assert_eq!(chosen(text, true), Some(("c".into(), 2, true)));
+    }
+
+    #[test]
+    fn nothing_is_shown_of_limits_that_show_nothing() {
+        assert_eq!(chosen("[rate.a]\nrate = \"1/s\"\n", false), None);
+        let patient = "[engine]\nagent_timeout = \"1h\"\n[copies.a]\nlimit = 1\n";
+        assert_eq!(chosen(patient, false), None);
+    }
+}

@@ -1,0 +1,190 @@
+//! A process of the demonstration's part with copies: holds what it is told to, or waits for what another
+//! one holds.
+//!
+//! ```text
+//! stdin    take | follow MILLIS | end of file: give all back and end
+//! stdout   JSON lines: {"ready":..}, then {"held":..} or {"denied":..} with the monotonic clock
+//! ```
+//!
+//! It knows nothing of why it may be killed. What stays true: copies are told as held only with the
+//! aggregators' word on them.
+
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Runtime;
+use tollgate_agent::{Agent, Cause, Confirmation, Copies, Hold, ReserveError};
+
+use super::clock::monotonic_ns;
+use super::player::KafkaPart;
+
+/// How long it may take to hear of the resource, and each word of the aggregators.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often what is denied is asked again, whatever is heard.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+
+/// What a holder is to do.
+#[derive(Clone, Debug)]
+pub struct HolderPart {
+    /// The agent's name.
+    pub name: String,
+    /// The aggregator's address for agents.
+    pub aggregator: String,
+    /// Kafka, where holds go to it directly.
+    pub kafka: Option<KafkaPart>,
+    /// The resource.
+    pub resource: String,
+    /// The domain.
+    pub domain: String,
+    /// Its copies.
+    pub copies: u32,
+    /// The resource is strict.
+    pub strict: bool,
+}
+
+/// What a holder tells on its standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HolderTold {
+    /// It has heard of the resource, or not in time.
+    Ready(bool),
+    /// It is refused, because the domain is full.
+    Denied {
+        /// The monotonic clock.
+        at_ns: u64,
+    },
+    /// It holds copies, by the aggregators' word.
+    Held {
+        /// So many.
+        copies: u32,
+        /// The monotonic clock.
+        at_ns: u64,
+    },
+}
+
+struct Holder {
+    copies: Copies,
+    domain: String,
+    wanted: u32,
+    strict: bool,
+    heard: Receiver<()>,
+    runtime: Runtime,
+}
+
+/// Does what it is told until its input ends.
+///
+/// # Errors
+///
+/// What the ends of its pipes say, and bad settings of the agent.
+pub fn hold(part: &HolderPart) -> anyhow::Result<()> {
+    let (sender, heard) = channel();
+    let mut builder = Agent::builder()
+        .name(&part.name)
+        .aggregator(&part.aggregator)
+        .on_heard(Arc::new(move |_| {
+            let _ = sender.send(());
+        }));
+    if let Some(kafka) = &part.kafka {
+        builder = builder
+            .kafka(&kafka.bootstrap)
+            .kafka_topic_prefix(&kafka.prefix);
+    }
+    let agent = builder.build()?;
+    let holder = Holder {
+        copies: agent.copies(&part.resource),
+        domain: part.domain.clone(),
+        wanted: part.copies,
+        strict: part.strict,
+        heard,
+        runtime: tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?,
+    };
+    tell(HolderTold::Ready(
+        holder.runtime.block_on(agent.ready(PATIENCE)),
+    ))?;
+    let mut held = Vec::new();
+    for line in io::stdin().lines() {
+        let line = line?;
+        if line == "take" {
+            held.extend(holder.take_and_tell()?);
+        } else if let Some(within) = line.strip_prefix("follow ").and_then(|ms| ms.parse().ok()) {
+            held.extend(holder.follow(Duration::from_millis(within))?);
+        }
+    }
+    drop(held);
+    holder.runtime.block_on(agent.shutdown(PATIENCE));
+    Ok(())
+}
+
+impl Holder {
+    fn take_and_tell(&self) -> io::Result<Option<Hold>> {
+        let (hold, copies) = self.take();
+        let at_ns = monotonic_ns();
+        tell(HolderTold::Held { copies, at_ns })?;
+        Ok(hold)
+    }
+
+    /// Waits until the domain is full by others, and then until all its copies can be had.
+    fn follow(&self, within: Duration) -> io::Result<Option<Hold>> {
+        let until = Instant::now() + within;
+        while !self.is_full() {
+            if until < Instant::now() {
+                return Ok(None);
+            }
+            let _ = self.heard.recv_timeout(ASK_AGAIN);
+        }
+        let at_ns = monotonic_ns();
+        tell(HolderTold::Denied { at_ns })?;
+        loop {
+            while self.is_full() && Instant::now() < until {
+                let _ = self.heard.recv_timeout(ASK_AGAIN);
+            }
+            let (hold, copies) = self.take();
+            if copies == self.wanted || until < Instant::now() {
+                let at_ns = monotonic_ns();
+                tell(HolderTold::Held { copies, at_ns })?;
+                return Ok(hold);
+            }
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let peeked = self.copies.peek(&self.domain);
+        matches!(peeked, Err(ReserveError::Denied(denied)) if denied.cause() == Cause::Full)
+    }
+
+    /// Takes all, and says how many of them are not too many by the aggregators' word.
+    fn take(&self) -> (Option<Hold>, u32) {
+        if self.strict {
+            let asked = self
+                .copies
+                .reserve_confirmed(&self.domain, self.wanted, PATIENCE);
+            return match self.runtime.block_on(asked) {
+                Ok(hold) => (Some(hold), self.wanted),
+                Err(_) => (None, 0),
+            };
+        }
+        let Ok(hold) = self.copies.reserve(&self.domain, self.wanted) else {
+            return (None, 0);
+        };
+        let word = async { tokio::time::timeout(PATIENCE, hold.confirmed()).await };
+        let counted = match self.runtime.block_on(word) {
+            Ok(Confirmation::Confirmed) => self.wanted,
+            Ok(Confirmation::Excess { copies, .. }) => self.wanted.saturating_sub(copies),
+            _ => 0,
+        };
+        (Some(hold), counted)
+    }
+}
+
+fn tell(told: HolderTold) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, &told)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
