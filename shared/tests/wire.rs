@@ -20,6 +20,7 @@ use tollgate_shared::wire::public::{
 };
 use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick, authentic};
 use tollgate_shared::wire::statement::{Cause, Denial, Near, Says, Scope, Statement};
+use tollgate_shared::wire::testimony::Testimony;
 use tollgate_shared::wire::{Fault, MESSAGE_BYTES_MAX, Writer};
 
 #[test]
@@ -335,6 +336,13 @@ proptest! {
         let pointer = Pointer { version: number, digest };
         let bytes = pen().pointer(&pointer);
         prop_assert!(matches!(Record::decode(&bytes), Ok(Record::Pointer(read)) if read == pointer));
+
+        let testimony = Testimony {
+            offset: number, rules: generation, form: partition, digest: instance, group: &resource, owner: &owner, instance,
+        };
+        let bytes = pen().testimony(&testimony);
+        prop_assert!(authentic(&bytes, partition, &key) && !authentic(&bytes, partition ^ 1, &key));
+        prop_assert!(matches!(Record::decode(&bytes), Ok(Record::Testimony(read)) if read == testimony));
 
         let previous = previous.filter(|previous| *previous < source.1);
         let mut at = first;

@@ -188,6 +188,7 @@ fn settings(partitions: u32) -> Settings {
         seed: [0; 32],
         key: MacKey::UNPROTECTED,
         partitions,
+        group: None,
         start: Start {
             generation: 1,
             unbegun: Vec::new(),
@@ -224,7 +225,8 @@ fn state_of(core: &mut Core, partition: u32) -> (u64, String) {
         },
         _ => None,
     });
-    let mut partitions = found.expect("an answer").partitions;
-    let state = partitions.swap_remove(partition as usize);
+    let partitions = found.expect("an answer").partitions;
+    let state = partitions.into_iter().find(|of| of.partition == partition);
+    let state = state.expect("it is between two records");
     (state.offset, state.digest)
 }

@@ -183,10 +183,11 @@ fn completions(global: &Global, shell: clap_complete::Shell) -> Result<Exit, Fai
 
 /// Version, commit, features, and the rule sets that this build implements.
 pub fn version() -> String {
-    let features = if cfg!(feature = "kafka") {
-        "kafka"
-    } else {
-        "none"
+    let features = match (cfg!(feature = "kafka"), cfg!(feature = "wrong-engine")) {
+        (true, false) => "kafka",
+        (true, true) => "kafka, wrong-engine",
+        (false, true) => "wrong-engine",
+        (false, false) => "none",
     };
     format!(
         "{} (commit {})\nfeatures: {features}\nrules: {}",

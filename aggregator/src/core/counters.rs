@@ -111,6 +111,10 @@ pub struct Counters {
     pub snapshots_refuted: u64,
     /// Partitions restored from snapshots when they were assigned.
     pub restored: u64,
+    /// States of partitions that were compared with what another owner came to.
+    pub states_compared: u64,
+    /// Of them, those that differed: machines or builds disagree.
+    pub states_differing: u64,
     /// Documents pushed.
     pub pushes: u64,
     /// Pushed documents that were void.

@@ -21,6 +21,7 @@ pub mod partition;
 pub mod recordings;
 pub mod ruler;
 pub mod snapshots;
+pub mod testimonies;
 pub mod totals;
 pub mod verdicts;
 pub mod view;
@@ -34,6 +35,8 @@ mod limits_desk;
 mod queries;
 mod rule;
 mod turn;
+#[cfg(feature = "wrong-engine")]
+mod wrong;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -64,6 +67,8 @@ pub struct Settings {
     pub key: MacKey,
     /// How many partitions the log has.
     pub partitions: u32,
+    /// The consumer group, where there may be several that rule the same partitions.
+    pub group: Option<Box<str>>,
     /// Partitions whose first record must state this generation: see [`Start::unbegun`].
     pub start: Start,
     /// Where agents find the feed, as `tcp://host:port`.
@@ -104,6 +109,7 @@ enum Purpose {
     Pointer(u32),
     Total(ChainKey),
     Evidence(u32),
+    Testimony,
     Chunk(u128),
     Agent { peer: Peer, id: u64, partition: u32 },
 }
@@ -141,6 +147,9 @@ pub struct Core {
     members: Vec<Member>,
     /// How many times restoring a partition began.
     attempts: u64,
+    /// Whether it is wrong on purpose.
+    #[cfg(feature = "wrong-engine")]
+    wrong: bool,
     counters: Counters,
     clocks: clocks::Clocks,
     effects: Vec<Effect>,
@@ -183,6 +192,8 @@ impl Core {
             joined: false,
             members: Vec::new(),
             attempts: 0,
+            #[cfg(feature = "wrong-engine")]
+            wrong: false,
             counters: Counters::default(),
             clocks: clocks::Clocks::default(),
             effects: Vec::new(),
@@ -358,6 +369,8 @@ impl Core {
                     }
                 }
             }
+            // One that is missing is one comparison less; the next is due in 10 s.
+            Purpose::Testimony => {}
             Purpose::Chunk(push) => {
                 if !done {
                     self.push_failed(now, push);

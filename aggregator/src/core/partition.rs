@@ -23,6 +23,7 @@ use super::announce::Ready;
 use super::recordings::Recordings;
 use super::ruler::Ruler;
 use super::snapshots::Snapshots;
+use super::testimonies::Testimonies;
 use crate::log::Ticket;
 
 /// How often an owner brings time into its partitions: half of what a tick's slot is wide, so that one
@@ -131,6 +132,8 @@ pub struct Partition {
     pub recordings: Recordings,
     /// Its snapshots.
     pub snapshots: Snapshots,
+    /// What its states were, for others to compare.
+    pub testimonies: Testimonies,
 }
 
 impl Partition {
@@ -150,6 +153,7 @@ impl Partition {
             announcing: false,
             recordings: Recordings::default(),
             snapshots: Snapshots::default(),
+            testimonies: Testimonies::default(),
         }
     }
 

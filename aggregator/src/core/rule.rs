@@ -82,10 +82,13 @@ impl Core {
         {
             return;
         }
+        #[cfg(feature = "wrong-engine")]
+        let record = self.wrongly(delivered.offset, record);
         // 1 apply.
         let Some(partition) = self.partitions.get_mut(index as usize) else {
             return;
         };
+        let log_time_before = partition.ruler.log_time();
         let ruled = partition.ruler.apply(
             delivered.offset,
             delivered.appended,
@@ -104,6 +107,11 @@ impl Core {
         self.advance(index, delivered);
         self.counters.records += 1;
         self.see_own(now, index, delivered, &record);
+        match &record {
+            Record::Tick(_) => self.testify(index, delivered.offset, log_time_before),
+            Record::Testimony(said) => self.hear(index, said),
+            _ => {}
+        }
         // 2 announce, 3 record. 4 is a snapshot's.
         self.follow_up(now, index, delivered.offset, ruled);
         // Few denials are ruled again at once.

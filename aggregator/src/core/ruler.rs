@@ -191,7 +191,17 @@ impl Ruler {
 
     /// The digest of the state, in hexadecimal.
     pub fn digest(&self) -> String {
-        format!("{:032x}", self.engine.digest())
+        format!("{:032x}", self.state())
+    }
+
+    /// The digest of the state.
+    pub fn state(&self) -> u128 {
+        self.engine.digest()
+    }
+
+    /// Log time: when the log took the last tick that counted.
+    pub fn log_time(&self) -> Option<Timestamp> {
+        self.engine.log_time()
     }
 
     /// What is in force at log time.

@@ -18,6 +18,7 @@ use super::event::{Effect, Now};
 use super::partition::{Partition, Stage};
 use super::recordings::Recordings;
 use super::ruler::Ruler;
+use super::testimonies::Testimonies;
 use crate::log::Stream;
 
 /// When snapshots are taken.
@@ -137,6 +138,7 @@ impl Core {
             partition.announcing = false;
             partition.recordings = Recordings::default();
             partition.snapshots = Snapshots::default();
+            partition.testimonies = Testimonies::default();
         }
     }
 

@@ -128,8 +128,18 @@ impl Metrics {
 
 type Row = (&'static str, &'static str, u64);
 
-fn counted(c: &Counters) -> [Row; 35] {
+fn counted(c: &Counters) -> [Row; 37] {
     [
+        (
+            "tollgate_states_compared_total",
+            "States of partitions compared with what another owner came to.",
+            c.states_compared,
+        ),
+        (
+            "tollgate_states_differing_total",
+            "Of them, those that differed: machines or builds disagree.",
+            c.states_differing,
+        ),
         (
             "tollgate_partitions_restored_total",
             "Partitions restored from snapshots when they were assigned.",

@@ -144,9 +144,11 @@ pub fn feed<'a>(
             }
         }
         // Copies are none of the model's business.
-        Record::Genesis(_) | Record::Holds(_) | Record::Beat(_) | Record::Unknown { .. } => {
-            Fed::default()
-        }
+        Record::Genesis(_)
+        | Record::Holds(_)
+        | Record::Beat(_)
+        | Record::Testimony(_)
+        | Record::Unknown { .. } => Fed::default(),
     }
 }
 

@@ -185,6 +185,14 @@ async fn start(
         #[cfg(not(feature = "kafka"))]
         LogKind::Kafka => return Err(Failure::Bug("built without kafka".to_owned())),
     }
+    #[cfg(feature = "wrong-engine")]
+    let core = {
+        let mut core = core;
+        if std::env::var_os("TOLLGATE_WRONG_ENGINE").is_some() {
+            core.go_wrong();
+        }
+        core
+    };
     let mut shell = Shell {
         core,
         log,
@@ -208,6 +216,7 @@ fn settings(config: &Config, partitions: u32, start: Start, bound: Bound) -> Set
         seed: rand::random(),
         key: MacKey::UNPROTECTED,
         partitions,
+        group: (config.log == LogKind::Kafka).then(|| config.kafka.group.as_str().into()),
         start,
         feeds: vec![format!("tcp://{}:{}", config.listen.advertise, bound.feed.port()).into()],
         heartbeat: Span::from_std(config.feed.heartbeat),

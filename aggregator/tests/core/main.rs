@@ -5,6 +5,7 @@ mod copies;
 mod durable;
 mod giving;
 mod memory;
+mod pairs;
 mod refused;
 mod sharing;
 mod slices;

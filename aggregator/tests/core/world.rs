@@ -71,12 +71,17 @@ impl World {
 
     /// The same with snapshots.
     pub fn restored(log: MemoryLog, seed: u64, snapshots: BTreeMap<u32, Vec<Chunks>>) -> Self {
-        Self::made(Core::new, log, seed, snapshots)
+        Self::made(Core::new, log, seed, snapshots, None)
     }
 
     /// A core of a fleet, which rules nothing before it is assigned something.
     pub fn shared(log: MemoryLog, seed: u64) -> Self {
-        Self::made(Core::shared, log, seed, BTreeMap::new())
+        Self::made(Core::shared, log, seed, BTreeMap::new(), None)
+    }
+
+    /// A core of a group that rules all partitions, beside other groups that do so.
+    pub fn in_group(log: MemoryLog, seed: u64, group: &str) -> Self {
+        Self::made(Core::new, log, seed, BTreeMap::new(), Some(group))
     }
 
     fn made(
@@ -84,6 +89,7 @@ impl World {
         log: MemoryLog,
         seed: u64,
         snapshots: BTreeMap<u32, Vec<Chunks>>,
+        group: Option<&str>,
     ) -> Self {
         let streams = [
             (Stream::Limits, 1),
@@ -98,6 +104,7 @@ impl World {
             seed: [seed as u8; 32],
             key: MacKey::UNPROTECTED,
             partitions: PARTITIONS,
+            group: group.map(Into::into),
             start: Start {
                 generation: 1,
                 unbegun: all.filter(|at| !log.streams.contains_key(at)).collect(),

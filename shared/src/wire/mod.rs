@@ -21,6 +21,7 @@ pub mod public;
 mod reader;
 pub mod record;
 pub mod statement;
+pub mod testimony;
 pub mod verdict;
 mod writer;
 

@@ -9,6 +9,7 @@
 //! totals   6  [resource, source partition, source offset, nil | previous offset,
 //!              first millisecond, [[milliseconds later, granted], ...]] tag
 //! pointer  7  [version, digest (32 bytes)]                             tag
+//! testimony 136  see `testimony`                                       tag
 //! ```
 //!
 //! A kind with its top bit set may be skipped
@@ -18,6 +19,7 @@ use super::beat::Beat;
 use super::hits::HitBatch;
 use super::holds::HoldBatch;
 use super::reader::{DecodeError, Fault, Reader};
+use super::testimony::Testimony;
 use super::writer::Writer;
 use crate::mac::{MAC_BYTES, MacKey};
 use crate::names::NAME_BYTES_MAX;
@@ -42,10 +44,17 @@ pub mod kind {
     pub const POINTER: u8 = 7;
     /// Kinds with this bit may be skipped by those who do not know them.
     pub const SKIPPABLE: u8 = 0x80;
+    /// What an owner says the state was, for others to compare.
+    pub const TESTIMONY: u8 = SKIPPABLE | 8;
 
     /// Whether agents may append this kind.
     pub const fn is_agents(kind: u8) -> bool {
         matches!(kind, HITS | HOLDS | BEAT)
+    }
+
+    /// Whether only aggregators may append this kind, under a tag.
+    pub const fn is_owners(kind: u8) -> bool {
+        matches!(kind, GENESIS | TICK | TOTALS | POINTER | TESTIMONY)
     }
 }
 
@@ -66,6 +75,8 @@ pub enum Record<'a> {
     Totals(Totals<'a>),
     /// The limits version that rules from here on.
     Pointer(Pointer),
+    /// What an owner says the state was; no input of the rules.
+    Testimony(Testimony<'a>),
     /// A kind that this build does not know.
     Unknown {
         /// Its number.
@@ -121,11 +132,7 @@ impl<'a> Record<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::of_message(bytes)?;
         let kind = reader.byte("kind")?;
-        let tagged = matches!(
-            kind,
-            kind::GENESIS | kind::TICK | kind::TOTALS | kind::POINTER
-        );
-        if tagged {
+        if kind::is_owners(kind) {
             let end = bytes
                 .len()
                 .checked_sub(MAC_BYTES)
@@ -150,6 +157,7 @@ impl<'a> Record<'a> {
                     digest: reader.array_of_bytes("digest")?,
                 })
             }
+            kind::TESTIMONY => Self::Testimony(Testimony::read(&mut reader)?),
             kind => {
                 return Ok(Self::Unknown {
                     kind,
@@ -165,7 +173,7 @@ impl<'a> Record<'a> {
 /// Whether a record that only aggregators may write bears their tag. Others need none: true.
 pub fn authentic(bytes: &[u8], partition: u32, key: &MacKey) -> bool {
     match bytes.get(1) {
-        Some(&(kind::GENESIS | kind::TICK | kind::TOTALS | kind::POINTER)) => {
+        Some(&kind) if kind::is_owners(kind) => {
             let Some(end) = bytes.len().checked_sub(MAC_BYTES) else {
                 return false;
             };
@@ -305,6 +313,13 @@ impl<'k> OwnersPen<'k> {
         self.writer.array(2);
         self.writer.u64(pointer.version);
         self.writer.bytes(&pointer.digest);
+        self.signed()
+    }
+
+    /// A testimony.
+    pub fn testimony(mut self, testimony: &Testimony<'_>) -> Vec<u8> {
+        self.writer.begin(kind::TESTIMONY);
+        testimony.write(&mut self.writer);
         self.signed()
     }
 

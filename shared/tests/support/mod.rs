@@ -16,6 +16,7 @@ use tollgate_shared::wire::link::{
 use tollgate_shared::wire::public::{BlindPolicy, Kind, Public, PublicTier};
 use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick};
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
+use tollgate_shared::wire::testimony::Testimony;
 use tollgate_shared::wire::verdict::VerdictFrame;
 use tollgate_shared::wire::{DecodeError, Writer};
 
@@ -190,6 +191,19 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
                 digest: [0xab; 32],
             }),
             include_str!("golden/pointer.hex").trim(),
+        ),
+        (
+            "record/testimony",
+            pen().testimony(&Testimony {
+                offset: 500,
+                rules: 1,
+                form: 1,
+                digest: 0x0102_0304,
+                group: "b",
+                owner: "agg-1",
+                instance: 9,
+            }),
+            include_str!("golden/testimony.hex").trim(),
         ),
         (
             "frame",

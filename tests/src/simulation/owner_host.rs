@@ -169,6 +169,7 @@ impl OwnerHost {
             seed,
             key: MacKey::UNPROTECTED,
             partitions: self.partitions,
+            group: None,
             start,
             feeds: vec![format!("tcp://owner-{}:1", self.index).into()],
             heartbeat: Span::from_millis(250),

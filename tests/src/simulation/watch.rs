@@ -383,9 +383,11 @@ impl Watch {
                 }))
             }
             // Copies are not simulated yet, and nobody writes them here.
-            Record::Genesis(_) | Record::Holds(_) | Record::Beat(_) | Record::Unknown { .. } => {
-                None
-            }
+            Record::Genesis(_)
+            | Record::Holds(_)
+            | Record::Beat(_)
+            | Record::Testimony(_)
+            | Record::Unknown { .. } => None,
         };
         if let Some(stop) = ruled.rulings.stopped() {
             return Err(Violation {

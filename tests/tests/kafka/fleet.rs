@@ -76,10 +76,23 @@ impl Aggregator {
         } else {
             "dynamic.toml".to_owned()
         };
+        Self::configured(dir, kafka, prefix, name, &config, None)
+    }
+
+    /// The same with a configuration of its own, and a variable of the environment.
+    pub fn configured(
+        dir: &Path,
+        kafka: &LocalKafka,
+        prefix: &str,
+        name: &str,
+        config: &str,
+        variable: Option<(&str, &str)>,
+    ) -> Self {
         let any = "127.0.0.1:0";
         let mut child = tollgate()
+            .envs(variable)
             .current_dir(dir)
-            .args(["serve", "--config", &config, "--name", name, "--with-stdin"])
+            .args(["serve", "--config", config, "--name", name, "--with-stdin"])
             .args(["--kafka", kafka.bootstrap(), "--topic-prefix", prefix])
             .args(["--http", any, "--agents", any, "--feed", any])
             .stdin(Stdio::piped())

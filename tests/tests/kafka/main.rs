@@ -14,6 +14,7 @@ mod followed;
 mod kills;
 mod limits;
 mod log;
+mod pairs;
 mod state;
 mod topics;
 
@@ -27,11 +28,15 @@ use log::{
     a_broker_that_goes_and_comes_back_is_told_once, kafka_keeps_every_promise_of_a_log,
     missing_topics_are_made_and_unfit_ones_refused, two_logs_follow_the_same_records,
 };
+use pairs::{
+    a_wrong_aggregator_is_found_out_by_the_other_group,
+    of_two_groups_either_may_be_killed_and_nothing_more_is_let_through,
+};
 use state::snapshots_are_read_whole_or_passed_over;
 use topics::the_command_makes_topics_and_says_what_differs;
 
 fn main() -> ExitCode {
-    kafka::run(trials![
+    let mut trials = trials![
         a_broker_is_gone_once_dropped,
         records_are_stamped_and_found_by_their_append_time,
         kafka_keeps_every_promise_of_a_log,
@@ -44,6 +49,13 @@ fn main() -> ExitCode {
         limits_are_pushed_listed_compared_and_rolled_back,
         the_command_makes_topics_and_says_what_differs,
         the_demonstration_runs_on_a_real_kafka,
+        of_two_groups_either_may_be_killed_and_nothing_more_is_let_through,
         whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin,
-    ])
+    ];
+    if pairs::can_be_wrong() {
+        trials.extend(trials![a_wrong_aggregator_is_found_out_by_the_other_group]);
+    } else {
+        eprintln!("no trial of a wrong aggregator: tollgate is built without `wrong-engine`");
+    }
+    kafka::run(trials)
 }

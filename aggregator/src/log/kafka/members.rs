@@ -1,7 +1,7 @@
 //! The `members` topic: which aggregators there are, what they rule, and where they are found.
 //!
 //! ```text
-//! key     name
+//! key     group/name
 //! value   1 [instance (16 bytes), group, address for agents, address for HTTP, [partition, ...]]
 //! ```
 //!
@@ -151,7 +151,7 @@ impl Rules {
 pub type Heard = Box<dyn Fn(Vec<(Box<str>, MemberRecord)>) + Send>;
 
 impl Registry {
-    /// Begins to state `me` under a name, and to follow the others, whether or not Kafka is there.
+    /// Begins to state `me` under a name of its group, and to follow the others, whether or not Kafka is there.
     ///
     /// # Errors
     ///
@@ -170,7 +170,8 @@ impl Registry {
                 .create_with_context(producer::Quiet)
                 .map_err(properties::fault_of)?,
             config,
-            name: name.into(),
+            // Two groups may well use the same names.
+            name: format!("{}/{name}", me.group).into(),
             me,
             inbox,
             heard,

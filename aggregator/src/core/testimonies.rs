@@ -1,0 +1,155 @@
+//! Testimonies: those who rule one partition compare what they came to.
+//!
+//! ```text
+//! first counted tick of each 10 s of log time, at X ── own digest behind X noted, and said in the partition
+//! what another says of X                            ── compared with the one that was noted
+//! ```
+//!
+//! Two groups rule every partition twice and say the same, because rulings are a function of the log. If
+//! they do not, the machines or the builds disagree, and nobody would notice. A testimony stands behind the
+//! record that it speaks of, in the partition that it is about: so it reaches all who rule that partition,
+//! now or later, and nobody else; whoever takes a partition over compares with who had it before. Knows
+//! nothing of how a digest is made. What stays true: nothing is ruled otherwise because of a testimony.
+
+use std::collections::VecDeque;
+
+use tollgate_engine::engine::DIGEST_FORM;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::record::OwnersPen;
+use tollgate_shared::wire::testimony::Testimony;
+
+use super::{Core, Purpose};
+use crate::log::Stream;
+
+/// How much log time lies between two testimonies.
+const EVERY: Span = Span::from_secs(10);
+
+/// How many of one's own digests are kept: what is said of an older one came more than two minutes late.
+const NOTED_MAX: usize = 16;
+
+/// What a partition's state was.
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    offset: u64,
+    rules: u32,
+    digest: u128,
+}
+
+/// What one partition's states were, as far as testimonies may still speak of them.
+#[derive(Debug, Default)]
+pub struct Testimonies(VecDeque<Noted>);
+
+impl Testimonies {
+    fn note(&mut self, noted: Noted) {
+        if self.0.len() == NOTED_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(noted);
+    }
+
+    fn of(&self, offset: u64) -> Option<Noted> {
+        self.0.iter().find(|noted| noted.offset == offset).copied()
+    }
+}
+
+/// Whether a tick that moved log time is the first that counts of its 10 s.
+fn is_first(before: Option<Timestamp>, after: Option<Timestamp>) -> bool {
+    let tens = |at: Timestamp| at.as_micros() / EVERY.as_micros();
+    after.is_some() && before.map(tens) != after.map(tens)
+}
+
+impl Core {
+    /// A tick was ruled: notes the state behind it where it is due, and says it where rulings are said.
+    pub(super) fn testify(&mut self, index: u32, offset: u64, log_time_before: Option<Timestamp>) {
+        let Some(group) = &self.settings.group else {
+            return;
+        };
+        let Some(partition) = self.partitions.get_mut(index as usize) else {
+            return;
+        };
+        if !is_first(log_time_before, partition.ruler.log_time()) {
+            return;
+        }
+        let version = self.limits.book.get(partition.ruler.version());
+        let noted = Noted {
+            offset,
+            rules: version.map_or(0, |version| version.limits.rules()),
+            digest: partition.ruler.state(),
+        };
+        partition.testimonies.note(noted);
+        // Who catches up has nothing to say that was not said when it happened.
+        if !partition.announcing {
+            return;
+        }
+        let testimony = Testimony {
+            offset,
+            rules: noted.rules,
+            form: DIGEST_FORM,
+            digest: noted.digest,
+            group,
+            owner: &self.settings.owner,
+            instance: self.instance,
+        };
+        let record = OwnersPen::new(&self.settings.key, index).testimony(&testimony);
+        self.append(Stream::Hits, index, record, Purpose::Testimony);
+    }
+
+    /// Another has said what the state was: compares.
+    pub(super) fn hear(&mut self, index: u32, said: &Testimony<'_>) {
+        if said.instance == self.instance || said.form != DIGEST_FORM {
+            return;
+        }
+        let noted = self.partitions.get(index as usize);
+        let Some(noted) = noted.and_then(|partition| partition.testimonies.of(said.offset)) else {
+            return;
+        };
+        if noted.rules != said.rules {
+            return;
+        }
+        self.counters.states_compared += 1;
+        if noted.digest == said.digest {
+            return;
+        }
+        self.counters.states_differing += 1;
+        tracing::error!(
+            partition = index,
+            offset = said.offset,
+            rules = said.rules,
+            ours = format!("{:032x}", noted.digest),
+            theirs = format!("{:032x}", said.digest),
+            group = said.group,
+            owner = said.owner,
+            "two who rule a partition came to different states: their machines or builds disagree"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_tick_of_ten_seconds_of_log_time_is_the_one() {
+        let at = |seconds: u64| Some(Timestamp::ZERO.saturating_add(Span::from_secs(seconds)));
+        assert!(is_first(None, at(3)));
+        assert!(is_first(at(9), at(10)) && is_first(at(11), at(47)));
+        assert!(!is_first(at(10), at(19)), "the same ten seconds");
+        assert!(!is_first(at(10), at(10)), "a tick that does not count");
+        assert!(!is_first(None, None));
+    }
+
+    #[test]
+    fn what_is_noted_is_bounded_and_the_newest_stay() {
+        let mut testimonies = Testimonies::default();
+        for offset in 0..100 {
+            testimonies.note(Noted {
+                offset,
+                rules: 1,
+                digest: u128::from(offset),
+            });
+        }
+        assert_eq!(testimonies.0.len(), NOTED_MAX);
+        assert!(testimonies.of(83).is_none());
+        assert_eq!(testimonies.of(84).map(|noted| noted.digest), Some(84));
+    }
+}

@@ -1,0 +1,203 @@
+//! Hot pairs: two groups rule every partition, so that nobody has to take over when one of them is killed.
+//!
+//! One pair is offered ten times its limit, whose windows are a second long, so that it takes a new denial
+//! each second to keep it to that. What is let through in the 10 s from a kill on is compared with the same
+//! 10 s without one, and, to see that this can be seen at all, with those in which one of a single group has
+//! to take over from another.
+
+use std::time::{Duration, Instant};
+
+use tollgate_agent::{Agent, Rate};
+use tollgate_shared::names::partition_of_pair;
+use tollgate_tests::binary::tollgate;
+use tollgate_tests::kafka::LocalKafka;
+use tollgate_tests::twin;
+
+use crate::fleet::{Aggregator, PARTITIONS, WITHIN, await_whole, directory};
+
+/// How long is looked at what is let through.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// How often the pair is hit: 2,000 times a second.
+const PACE: Duration = Duration::from_micros(500);
+
+const LIMITS: &str = "version = 1\nrules = 1\n[rate.hot]\nrate = \"200/s\"\n";
+
+/// Looks without a kill, from which the spread is taken.
+const QUIET: usize = 3;
+
+/// One of a group that rules all partitions.
+fn start(
+    dir: &std::path::Path,
+    kafka: &LocalKafka,
+    prefix: &str,
+    (group, name): (&str, &str),
+    variable: Option<(&str, &str)>,
+) -> Aggregator {
+    let config = format!("{group}.toml");
+    let text = std::fs::read_to_string(dir.join("dynamic.toml")).expect("there");
+    let of_group = format!("[kafka]\ngroup = \"{group}\"\n");
+    let text = text.replace("[kafka]\n", &of_group);
+    // As long as one that is dead is not missed, a single group lets everything through: so long that it is
+    // seen beside what a loaded machine lets through.
+    let text = text.replace("\"1500\"", "\"6000\"");
+    std::fs::write(dir.join(&config), text).expect("written");
+    std::fs::write(dir.join("limits.toml"), LIMITS).expect("written");
+    Aggregator::configured(dir, kafka, prefix, name, &config, variable)
+}
+
+fn agent(kafka: &LocalKafka, prefix: &str, aggregator: &Aggregator) -> Agent {
+    Agent::builder()
+        .kafka(kafka.bootstrap())
+        .kafka_topic_prefix(prefix)
+        .aggregator(aggregator.agents.to_string())
+        .build()
+        .expect("good settings")
+}
+
+/// Hits the pair at its pace; how many were let through.
+fn look(rate: &Rate, within: Duration) -> u64 {
+    let begun = Instant::now();
+    let (mut through, mut due) = (0, Duration::ZERO);
+    while due < within {
+        if let Some(early) = due.checked_sub(begun.elapsed()) {
+            std::thread::sleep(early);
+        }
+        through += u64::from(rate.hit("acme").is_ok());
+        due += PACE;
+    }
+    through
+}
+
+/// Hits until it is refused: from then on there are denials.
+fn await_refused(rate: &Rate) {
+    let begun = Instant::now();
+    while rate.hit("acme").is_ok() {
+        assert!(begun.elapsed() < WITHIN, "nobody refuses");
+        std::thread::sleep(PACE);
+    }
+}
+
+/// A metric's value, once there is one above zero.
+fn await_metric(aggregator: &Aggregator, rate: &Rate, name: &str) -> u64 {
+    let begun = Instant::now();
+    loop {
+        let value = metric(aggregator, name);
+        if 0 < value {
+            return value;
+        }
+        assert!(begun.elapsed() < WITHIN, "{name} stays 0");
+        look(rate, Duration::from_millis(200));
+    }
+}
+
+fn metric(aggregator: &Aggregator, name: &str) -> u64 {
+    let text = twin::text(aggregator.http, "/metrics").expect("metrics");
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let value = line.and_then(|rest| rest.trim().parse().ok());
+    value.unwrap_or_else(|| panic!("no {name} in:\n{text}"))
+}
+
+pub fn of_two_groups_either_may_be_killed_and_nothing_more_is_let_through(kafka: &LocalKafka) {
+    let (dir, prefix) = (directory(), kafka.fresh_name("pairs"));
+    let start = |group, name| start(dir.path(), kafka, &prefix, (group, name), None);
+    let first = start("a", "agg");
+    await_whole(&[&first]);
+    let agent = agent(kafka, &prefix, &first);
+    let rate = agent.rate("hot");
+    await_refused(&rate);
+    await_metric(&first, &rate, "tollgate_snapshots_saved_total");
+
+    // The second group begins with what the first has written. It may use the same names.
+    let mut second = start("b", "agg");
+    await_whole(&[&second]);
+    let restored = |said: &[String]| {
+        let of_first = |line: &&String| line.contains("restored from a snapshot");
+        said.iter()
+            .filter(of_first)
+            .any(|line| line.contains("group=a"))
+    };
+    assert!(restored(second.said()), "{}", second.said.join("\n"));
+    for one in [&first, &second] {
+        await_metric(one, &rate, "tollgate_states_compared_total");
+    }
+
+    let quiet: Vec<u64> = (0..QUIET).map(|_| look(&rate, LOOK)).collect();
+    let differing = |one: &Aggregator| metric(one, "tollgate_states_differing_total");
+    assert_eq!((differing(&first), differing(&second)), (0, 0));
+
+    drop(first.kill());
+    let first_killed = look(&rate, LOOK);
+    let first = start("a", "agg");
+    await_whole(&[&first]);
+    await_metric(&first, &rate, "tollgate_states_compared_total");
+    drop(second.kill());
+    let second_killed = look(&rate, LOOK);
+
+    // With one group another has to take over.
+    let third = start("a", "agg-2");
+    await_whole(&[&first, &third]);
+    await_refused(&rate);
+    let partition = partition_of_pair("hot", "acme", PARTITIONS);
+    let is_owner = first.rules().contains_key(&partition);
+    let (owner, other) = match is_owner {
+        true => (first, third),
+        false => (third, first),
+    };
+    drop(owner.kill());
+    let alone_killed = look(&rate, LOOK);
+    await_whole(&[&other]);
+    await_refused(&rate);
+    assert_eq!(differing(&other), 0);
+
+    let least = quiet.iter().min().copied().unwrap_or(0);
+    let most = quiet.iter().max().copied().unwrap_or(0);
+    println!(
+        "let through in 10 s of 20,000 at 200/s: no kill {quiet:?}; of two groups one killed \
+         {first_killed}, {second_killed}; of one group's two the owner killed {alone_killed}"
+    );
+    // Three looks are few to know a spread by, and others use this machine: a quarter is granted.
+    let spread = (most - least).max(most / 4);
+    for killed in [first_killed, second_killed] {
+        assert!(
+            killed <= most + spread,
+            "{killed} with a kill, {quiet:?} without"
+        );
+    }
+    assert!(most + spread < alone_killed, "a kill can be seen");
+    assert_eq!(agent.stats().hits_dropped(), 0);
+}
+
+/// Whether the binary can be told to be wrong: `cargo build -p tollgate --features wrong-engine`.
+pub fn can_be_wrong() -> bool {
+    let version = tollgate().arg("--version").output();
+    version.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("wrong-engine"))
+}
+
+/// The core's test of the same needs no Kafka.
+pub fn a_wrong_aggregator_is_found_out_by_the_other_group(kafka: &LocalKafka) {
+    let (dir, prefix) = (directory(), kafka.fresh_name("wrong"));
+    let mut right = start(dir.path(), kafka, &prefix, ("a", "agg"), None);
+    await_whole(&[&right]);
+    let wrongly = Some(("TOLLGATE_WRONG_ENGINE", "1"));
+    let mut wrong = start(dir.path(), kafka, &prefix, ("b", "agg"), wrongly);
+    await_whole(&[&wrong]);
+    let agent = agent(kafka, &prefix, &right);
+    let rate = agent.rate("hot");
+    await_refused(&rate);
+    for one in [&mut right, &mut wrong] {
+        await_metric(one, &rate, "tollgate_states_differing_total");
+        let line = one.line_with("came to different states");
+        for part in [
+            "ERROR",
+            "partition=",
+            "offset=",
+            "ours=",
+            "theirs=",
+            "group=",
+        ] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        println!("{line}");
+    }
+}
