@@ -2,7 +2,9 @@
 //!
 //! A new benchmark is a file under `benches` and a line here. The order is that of the report.
 
-use crate::benches::{copies, engine, hit, holds, overshoot, pairs, propagation};
+use crate::benches::{
+    copies, copies_lift, copies_return, engine, hit, holds, overshoot, pairs, propagation,
+};
 use crate::harness::Bench;
 
 /// Every benchmark, in the order of the report.
@@ -31,6 +33,16 @@ pub const BENCHES: &[Bench] = &[
         name: "copies",
         about: "what it costs to take a copy and give it back, beside a semaphore",
         run: copies::run,
+    },
+    Bench {
+        name: "copies-return",
+        about: "from the kill of an agent that holds to the lift that its copies make",
+        run: copies_return::run,
+    },
+    Bench {
+        name: "copies-lift",
+        about: "from a release in one process to a copy that another, which was denied, may take",
+        run: copies_lift::run,
     },
     Bench {
         name: "propagation",
@@ -73,6 +85,14 @@ pub const CHILDREN: &[ChildPart] = &[
     ChildPart {
         name: "hit-syscalls",
         run: hit::child_syscalls,
+    },
+    ChildPart {
+        name: "copies-holder",
+        run: copies_return::child_holder,
+    },
+    ChildPart {
+        name: "copies-lift-agent",
+        run: copies_lift::child_agent,
     },
     ChildPart {
         name: "propagation-agent",

@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     };
     if args.names == ["list"] {
         for Bench { name, about, .. } in BENCHES {
-            println!("{name:<12} {about}");
+            println!("{name:<13} {about}");
         }
         return ExitCode::SUCCESS;
     }

@@ -10,10 +10,15 @@ use std::process::{Command, Stdio};
 ///
 /// Where it has not been built beside this test: `cargo test --workspace` and `cargo build` do.
 pub fn tollgate() -> Command {
-    let program = program();
+    command("tollgate")
+}
+
+/// The same of another program that is built beside it.
+pub(crate) fn command(name: &str) -> Command {
+    let program = program(name);
     assert!(
         program.exists(),
-        "{}: not built; run `cargo build --bin tollgate` first",
+        "{}: not built; run `cargo build --bin {name}` first",
         program.display()
     );
     let mut command = Command::new(program);
@@ -24,7 +29,7 @@ pub fn tollgate() -> Command {
     command
 }
 
-fn program() -> PathBuf {
+fn program(name: &str) -> PathBuf {
     // Tests lie in `deps`, the binaries one above.
     let here = std::env::current_exe().unwrap_or_default();
     let profile = here
@@ -33,5 +38,5 @@ fn program() -> PathBuf {
         .map(PathBuf::from);
     profile
         .unwrap_or_default()
-        .join(format!("tollgate{}", std::env::consts::EXE_SUFFIX))
+        .join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
 }

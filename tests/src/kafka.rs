@@ -23,5 +23,5 @@
 mod local;
 mod trial;
 
-pub use local::{LocalKafka, StartError};
+pub use local::{LocalKafka, Paused, StartError};
 pub use trial::{Trials, run};

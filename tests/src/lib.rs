@@ -5,6 +5,8 @@
 
 pub mod binary;
 pub mod conformance;
+pub mod holders;
+pub mod http;
 pub mod kafka;
 pub mod serving;
 pub mod simulation;

@@ -1,9 +1,10 @@
-//! An aggregator for the time of a test: `tollgate serve` with a journal in a directory of its own, on
-//! ports of the system's choice.
+//! An aggregator for the time of a test: `tollgate serve` with a journal in a directory of its own, or
+//! on a Kafka, on ports of the system's choice.
 //!
 //! It ends with its handle, and by itself when this process is gone, because it also watches its
 //! standard input.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,6 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use crate::binary;
+use crate::kafka::LocalKafka;
 
 /// How long it may take to listen.
 const START_WITHIN: Duration = Duration::from_secs(30);
@@ -54,13 +56,44 @@ impl Serving {
     ///
     /// As [`Serving::start`].
     pub fn start_at(dir: &Path, limits: &str, agents: &str, more: &[&str]) -> Self {
+        let journal = dir.join("journal");
+        let log: [&OsStr; 2] = ["--journal".as_ref(), journal.as_ref()];
+        let more: Vec<&OsStr> = more.iter().map(OsStr::new).collect();
+        Self::launch(dir, limits, agents, &[&log[..], &more].concat())
+    }
+
+    /// Starts one that rules by these limits, on topics of a Kafka that begin with `prefix`.
+    ///
+    /// # Panics
+    ///
+    /// As [`Serving::start`].
+    pub fn start_on(
+        kafka: &LocalKafka,
+        prefix: &str,
+        dir: &Path,
+        limits: &str,
+        partitions: u32,
+    ) -> Self {
+        let config = dir.join("tollgate.toml");
+        let text = format!("[limits]\nfollow_file = true\n[kafka]\npartitions = {partitions}\n");
+        std::fs::write(&config, text).expect("a directory to write to");
+        let args: [&OsStr; 6] = [
+            "--config".as_ref(),
+            config.as_ref(),
+            "--kafka".as_ref(),
+            kafka.bootstrap().as_ref(),
+            "--topic-prefix".as_ref(),
+            prefix.as_ref(),
+        ];
+        Self::launch(dir, limits, ANY, &args)
+    }
+
+    fn launch(dir: &Path, limits: &str, agents: &str, more: &[&OsStr]) -> Self {
         let limits_file = dir.join("limits.toml");
         std::fs::write(&limits_file, limits).expect("a directory to write to");
         let mut process = binary::tollgate()
             .args(["serve", "--with-stdin"])
             .args(["--http", ANY, "--agents", agents, "--feed", ANY])
-            .arg("--journal")
-            .arg(dir.join("journal"))
             .arg("--limits")
             .arg(&limits_file)
             .args(more)

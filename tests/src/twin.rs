@@ -7,8 +7,7 @@
 //! nobody.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -18,6 +17,8 @@ use tollgate::core::{Core, Settings, Start};
 use tollgate::log::{Delivered, LogEvent, Stream};
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::{Span, Timestamp};
+
+pub use crate::http::{get, get_text as text};
 
 /// Far above what a loaded machine needs; a deadline for a broken one.
 pub const WITHIN: Duration = Duration::from_secs(60);
@@ -85,25 +86,6 @@ pub fn digests(http: SocketAddr) -> Vec<Digest> {
     };
     let partitions = view["partitions"].as_array().expect("a list");
     partitions.iter().map(of).collect()
-}
-
-/// What is answered, if anybody answers all of it.
-pub fn get(http: SocketAddr, path: &str) -> Option<Value> {
-    serde_json::from_str(&text(http, path)?).ok()
-}
-
-/// The same as it stands, for what is no JSON.
-pub fn text(http: SocketAddr, path: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(http).ok()?;
-    stream.set_read_timeout(Some(WITHIN)).ok()?;
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
-    )
-    .ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    Some(answer.split_once("\r\n\r\n")?.1.to_owned())
 }
 
 /// Takes down what one says of its partitions, and says of which, and how far they are ruled.

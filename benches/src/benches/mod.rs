@@ -1,6 +1,8 @@
 //! The benchmarks, one file each. None knows another.
 
 pub mod copies;
+pub mod copies_lift;
+pub mod copies_return;
 pub mod engine;
 pub mod hit;
 pub mod holds;

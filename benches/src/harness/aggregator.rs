@@ -1,10 +1,11 @@
 //! An aggregator for the time of a benchmark: `tollgate serve` with a journal in a directory of its
-//! own, on ports of the system's choice.
+//! own, or on a Kafka, on ports of the system's choice.
 //!
 //! It ends with its handle, and by itself when this process is gone, because it also watches its
 //! standard input.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -12,7 +13,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
+use tempfile::TempDir;
+
 use super::beside;
+use super::kafka::LocalKafka;
 
 /// How long it may take to listen.
 const START_WITHIN: Duration = Duration::from_secs(20);
@@ -26,7 +30,7 @@ pub struct Aggregator {
     /// The address that agents need.
     pub agents: String,
     // Removed after the process has ended: fields are dropped in this order.
-    _dir: tempfile::TempDir,
+    _dir: TempDir,
 }
 
 impl Aggregator {
@@ -36,10 +40,44 @@ impl Aggregator {
     ///
     /// Where it cannot be built, started, or does not listen in time.
     pub fn start(limits: &str, partitions: u32) -> anyhow::Result<Self> {
+        let dir = place()?;
+        let args = [
+            "--partitions".into(),
+            partitions.to_string().into(),
+            "--journal".into(),
+            dir.path().join("journal").into(),
+        ];
+        Self::launch(dir, limits, &args)
+    }
+
+    /// Starts one on topics of a Kafka that begin with `prefix`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::start`].
+    pub fn start_on(
+        kafka: &LocalKafka,
+        prefix: &str,
+        limits: &str,
+        partitions: u32,
+    ) -> anyhow::Result<Self> {
+        let dir = place()?;
+        let config = dir.path().join("tollgate.toml");
+        let text = format!("[limits]\nfollow_file = true\n[kafka]\npartitions = {partitions}\n");
+        std::fs::write(&config, text)?;
+        let args = [
+            "--config".into(),
+            config.into(),
+            "--kafka".into(),
+            kafka.bootstrap().into(),
+            "--topic-prefix".into(),
+            prefix.into(),
+        ];
+        Self::launch(dir, limits, &args)
+    }
+
+    fn launch(dir: TempDir, limits: &str, log: &[OsString]) -> anyhow::Result<Self> {
         let program = beside::program("tollgate", "tollgate")?;
-        let dir = tempfile::Builder::new()
-            .prefix("tollgate-bench-")
-            .tempdir()?;
         let limits_file = dir.path().join("limits.toml");
         std::fs::write(&limits_file, limits)?;
         let any = "127.0.0.1:0";
@@ -54,10 +92,7 @@ impl Aggregator {
                 "--feed",
                 any,
             ])
-            .arg("--partitions")
-            .arg(partitions.to_string())
-            .arg("--journal")
-            .arg(dir.path().join("journal"))
+            .args(log)
             .arg("--limits")
             .arg(&limits_file)
             .current_dir(dir.path())
@@ -96,6 +131,10 @@ impl Drop for Aggregator {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+fn place() -> std::io::Result<TempDir> {
+    tempfile::Builder::new().prefix("tollgate-bench-").tempdir()
 }
 
 fn listening(lines: &Receiver<String>) -> anyhow::Result<String> {

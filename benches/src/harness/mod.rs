@@ -7,6 +7,7 @@
 //! report    for people, as JSON lines               results  RESULTS.md
 //! machine   where and of what it was measured       beside   programs built next to this one
 //! calls     what a call costs                       aggregator   one for the time of a benchmark
+//! kafka     the same of a Kafka
 //! ```
 
 pub mod agents;
@@ -16,6 +17,10 @@ pub mod calls;
 pub mod child;
 pub mod clock;
 pub mod figure;
+// The same file that tests have, and not their crate: with it would come a feature of the agent, by which
+// tests drive its clock, into what is measured.
+#[path = "../../../tests/src/kafka/local.rs"]
+pub mod kafka;
 pub mod machine;
 pub mod memory;
 pub mod report;

@@ -5,6 +5,7 @@
 //! are killed.
 
 use std::io::{BufRead, BufReader, Read};
+use std::marker::PhantomData;
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +13,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A Kafka of one node on loopback, of its own directory and port; gone when dropped.
 #[derive(Debug)]
@@ -116,6 +119,21 @@ impl LocalKafka {
         format!("{stem}-{}", NAMES_GIVEN.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Has it stand still, as a machine that hangs, until the value is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Where its process is not found, or cannot be stopped.
+    pub fn pause(&self) -> std::io::Result<Paused<'_>> {
+        let broker = java_below(self.script.id())
+            .ok_or_else(|| std::io::Error::other("the broker's process is not found"))?;
+        kill_process(broker, Signal::STOP)?;
+        Ok(Paused {
+            broker,
+            _of: PhantomData,
+        })
+    }
+
     fn start_by(mut command: Command) -> Result<Self, StartError> {
         let mut script = command
             .stdin(Stdio::piped())
@@ -154,6 +172,33 @@ impl LocalKafka {
         }
         Err(StartError::Failed { status, line, said })
     }
+}
+
+/// A broker that stands still.
+#[derive(Debug)]
+pub struct Paused<'a> {
+    broker: Pid,
+    /// It outlives this, so that the number is that of nobody else.
+    _of: PhantomData<&'a LocalKafka>,
+}
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        // One that is gone need not go on.
+        let _ = kill_process(self.broker, Signal::CONT);
+    }
+}
+
+/// The process of Java that the script has started.
+fn java_below(script: u32) -> Option<Pid> {
+    let children = format!("/proc/{script}/task/{script}/children");
+    let children = std::fs::read_to_string(children).ok()?;
+    let mut numbers = children.split_whitespace();
+    let is_java = |pid: &&str| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "java")
+    };
+    let java = numbers.find(is_java)?;
+    Pid::from_raw(java.parse().ok()?)
 }
 
 impl Drop for LocalKafka {

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use tollgate_tests::{kafka, trials};
 
 mod broker;
+mod copies;
 mod demo;
 mod fleet;
 mod followed;
@@ -19,6 +20,9 @@ mod state;
 mod topics;
 
 use broker::{a_broker_is_gone_once_dropped, records_are_stamped_and_found_by_their_append_time};
+use copies::{
+    agents_that_hold_are_killed_and_no_copy_is_lost, while_kafka_stands_still_no_holder_is_gone,
+};
 use demo::the_demonstration_runs_on_a_real_kafka;
 use fleet::partitions_move_when_an_aggregator_comes_and_when_it_goes;
 use followed::an_agent_that_knows_one_aggregator_finds_all_and_follows_them;
@@ -50,6 +54,8 @@ fn main() -> ExitCode {
         the_command_makes_topics_and_says_what_differs,
         the_demonstration_runs_on_a_real_kafka,
         of_two_groups_either_may_be_killed_and_nothing_more_is_let_through,
+        agents_that_hold_are_killed_and_no_copy_is_lost,
+        while_kafka_stands_still_no_holder_is_gone,
         whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin,
     ];
     if pairs::can_be_wrong() {

@@ -1,0 +1,232 @@
+//! How long it takes from a release in one process until another one, which was denied, may take again.
+//!
+//! ```text
+//! holder    takes the one copy of a domain that nobody has used
+//! waiter    is denied ........................... the lift enters its list; takes the copy
+//! holder          stamps the clock, releases ...│
+//!                 └────────────── delay ────────┘
+//! ```
+//!
+//! On the journal, and on a real Kafka where this machine can run one: both agents write to it directly
+//! then. The stamps are of one clock that all processes of a machine share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use tollgate_agent::{Agent, Change, Copies, Hold, ReserveError};
+
+use crate::harness::Session;
+use crate::harness::agents::block_on;
+use crate::harness::aggregator::Aggregator;
+use crate::harness::child::{Part, argument, say};
+use crate::harness::clock::monotonic_ns;
+use crate::harness::figure::{Figure, Target};
+use crate::harness::kafka::{LocalKafka, StartError};
+use crate::harness::stats::percentile;
+use crate::load::names::domain;
+
+const USUAL: u32 = 500;
+const FULL: u32 = 5_000;
+/// Rounds before those that count.
+const WARM_UP: u32 = 30;
+const HEARD_WITHIN: Duration = Duration::from_secs(20);
+
+const RESOURCE: &str = "sandbox";
+const LIMITS: &str = r#"
+version = 1
+rules = 1
+[copies.sandbox]
+limit = 1
+"#;
+
+/// Measures it.
+///
+/// # Errors
+///
+/// Where the loop does not close.
+pub fn run(session: &mut Session) -> anyhow::Result<()> {
+    let rounds = if session.is_full() { FULL } else { USUAL };
+    session.step("on the journal");
+    let aggregator = Aggregator::start(LIMITS, 16)?;
+    let delays = measure(&[aggregator.agents.clone()], rounds)?;
+    report(session, "journal", delays, 1.0);
+    drop(aggregator);
+    session.step("on Kafka");
+    match LocalKafka::start() {
+        Ok(kafka) => {
+            let aggregator = Aggregator::start_on(&kafka, "bench-lift", LIMITS, 16)?;
+            let place = [
+                aggregator.agents.clone(),
+                kafka.bootstrap().to_owned(),
+                "bench-lift".to_owned(),
+            ];
+            let delays = measure(&place, rounds)?;
+            report(session, "Kafka", delays, 2.0);
+        }
+        Err(StartError::Absent { reason }) => {
+            session.add(Figure::absent(
+                "Kafka: release to possible elsewhere: p50",
+                "ms",
+                reason,
+            ));
+        }
+        Err(error) => return Err(error).context("starting Kafka"),
+    }
+    Ok(())
+}
+
+/// Delays in nanoseconds. Agents find their aggregator, and Kafka, by `place`.
+fn measure(place: &[String], rounds: u32) -> anyhow::Result<Vec<u64>> {
+    let start = |name: &str| {
+        let args = [&[name.to_owned()], place].concat();
+        Part::start("copies-lift-agent", &args)
+    };
+    let (mut holder, mut waiter) = (start("bench-holds")?, start("bench-waits")?);
+    for part in [&mut holder, &mut waiter] {
+        ensure!(part.hear::<bool>()?, "an agent has heard of no aggregator");
+    }
+    let mut delays = Vec::new();
+    for number in 0..WARM_UP + rounds {
+        holder.tell(&format!("take {number}"))?;
+        waiter.tell(&format!("denied {number}"))?;
+        ensure!(waiter.hear::<bool>()?, "{number}: not denied elsewhere");
+        holder.tell(&format!("release {number}"))?;
+        waiter.tell(&format!("opened {number}"))?;
+        let released: u64 = holder.hear()?;
+        let opened: u64 = waiter.hear()?;
+        if WARM_UP <= number {
+            delays.push(opened.saturating_sub(released));
+        }
+    }
+    Ok(delays)
+}
+
+fn report(session: &mut Session, log: &str, mut delays: Vec<u64>, most_ms: f64) {
+    let rounds = delays.len();
+    for (what, share, target) in [
+        ("p50", 0.5, Some(most_ms)),
+        ("p99", 0.99, None),
+        ("longest", 1.0, None),
+    ] {
+        let Some(ns) = percentile(&mut delays, share) else {
+            continue;
+        };
+        let name = format!("{log}: release to possible elsewhere: {what}");
+        let figure = Figure::single(name, "ms", ns as f64 / 1e6).note(format!(
+            "{rounds} domains, one after the other, two processes"
+        ));
+        session.add(match target {
+            Some(most) => figure.target(Target::AtMost(most)),
+            None => figure,
+        });
+    }
+}
+
+/// What was heard of each domain last, and when.
+#[derive(Default)]
+struct Heard {
+    last: Mutex<HashMap<String, (Change, u64)>>,
+    changed: Condvar,
+}
+
+impl Heard {
+    fn take_in(&self, domain: &str, change: Change) {
+        let at_ns = monotonic_ns();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.insert(domain.to_owned(), (change, at_ns));
+        self.changed.notify_all();
+    }
+
+    /// When this was heard of a domain; none where it is not within the time.
+    fn wait_for(&self, domain: &str, wanted: Change) -> Option<u64> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let other = |last: &mut HashMap<String, (Change, u64)>| {
+            last.get(domain).is_none_or(|(change, _)| *change != wanted)
+        };
+        let waited = self.changed.wait_timeout_while(last, HEARD_WITHIN, other);
+        let (last, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (change, at_ns) = last.get(domain)?;
+        (*change == wanted).then_some(*at_ns)
+    }
+}
+
+/// The child: one agent.
+///
+/// # Errors
+///
+/// Where its settings are bad, or the parent says what was not agreed.
+pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
+    let heard = Arc::new(Heard::default());
+    let agent = agent(args, &heard)?;
+    let sandbox = agent.copies(RESOURCE);
+    say(&block_on(agent.ready(Duration::from_secs(20)))?)?;
+    let mut held: HashMap<String, Hold> = HashMap::new();
+    for line in std::io::stdin().lines() {
+        let line = line?;
+        let (what, number) = line
+            .split_once(' ')
+            .with_context(|| format!("told {line:?}"))?;
+        let name = domain(number.parse()?);
+        match what {
+            "take" => {
+                held.insert(name.clone(), sandbox.reserve(&name, 1)?);
+            }
+            "release" => {
+                let hold = held.remove(&name);
+                let at_ns = monotonic_ns();
+                drop(hold);
+                say(&at_ns)?;
+            }
+            "denied" => {
+                let denied = heard.wait_for(&name, Change::Denied).is_some();
+                say(&(denied && is_denied(&sandbox, &name)))?;
+            }
+            "opened" => {
+                let at_ns = heard.wait_for(&name, Change::Opened);
+                let at_ns = at_ns.with_context(|| format!("{name} is not lifted"))?;
+                // Possible again, indeed.
+                drop(sandbox.reserve(&name, 1)?);
+                say(&at_ns)?;
+            }
+            _ => anyhow::bail!("told {line:?}"),
+        }
+    }
+    Ok(())
+}
+
+fn is_denied(copies: &Copies, domain: &str) -> bool {
+    matches!(copies.reserve(domain, 1), Err(ReserveError::Denied(_)))
+}
+
+fn agent(args: &[String], heard: &Arc<Heard>) -> anyhow::Result<Agent> {
+    let (name, address): (String, String) =
+        (argument(args, 0, "name")?, argument(args, 1, "address")?);
+    let hearing = Arc::clone(heard);
+    let mut builder = Agent::builder()
+        .name(&name)
+        .aggregator(&address)
+        .on_heard(Arc::new(move |news| {
+            hearing.take_in(news.domain().unwrap_or_default(), news.change());
+        }));
+    if let (Some(bootstrap), Some(prefix)) = (args.get(2), args.get(3)) {
+        builder = builder.kafka(bootstrap).kafka_topic_prefix(prefix);
+    }
+    Ok(builder.build()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lift_is_told_apart_from_the_denial_before_it() {
+        let heard = Heard::default();
+        heard.take_in("a", Change::Denied);
+        let denied = heard.wait_for("a", Change::Denied);
+        heard.take_in("a", Change::Opened);
+        let opened = heard.wait_for("a", Change::Opened);
+        assert!(denied.is_some() && denied <= opened);
+    }
+}

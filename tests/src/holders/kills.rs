@@ -1,0 +1,281 @@
+//! Agents that hold are killed, many at a time; after every round what is counted has to be what the
+//! survivors hold, to the copy.
+//!
+//! ```text
+//! round    victims start ─► all hold ─► churn ─► kill -9 of all ─► survivors settle and say what they hold
+//!          counts, listed and summed, become equal to that        ─► copies_back
+//!          probes: the room of every domain, a group and the whole is exactly what that leaves
+//! ```
+//!
+//! The list says who holds what; the probes say what the counts themselves are: exactly the room that is
+//! left can be had, confirmed, and not one copy more. What stays true: a difference is a failure.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use tollgate_agent::{Agent, Cause, Confirmation, Copies, Hold, ReserveError};
+
+use super::process::DOMAINS;
+use super::{ByDomain, Counted, Holder, Place, SOON};
+use crate::simulation::random::Random;
+
+/// The resource of which copies are held.
+const RESOURCE: &str = "sandbox";
+
+/// Limits under which nobody but the probes ever reaches one.
+pub const LIMITS: &str = r#"
+version = 1
+rules = 1
+[copies.sandbox]
+limit = 5000
+global = 20000
+domains = { of-all = 20000, of-group = 9000 }
+groups.few = { limit = 9000, members = ["d0", "d1", "of-group"] }
+"#;
+
+const LIMIT: u64 = 5_000;
+const GLOBAL: u64 = 20_000;
+const GROUP: u64 = 9_000;
+const GROUP_MEMBERS: [&str; 2] = ["d0", "d1"];
+
+/// How many, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Order {
+    /// Kills in all.
+    pub kills: usize,
+    /// Kills of a round.
+    pub at_a_time: usize,
+    /// Agents that live through all of it.
+    pub survivors: usize,
+    /// Of everything that is random.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Agents killed.
+    pub kills: usize,
+    /// Rounds.
+    pub rounds: usize,
+    /// Copies that the killed held, by the list right before each round's kills.
+    pub held: u64,
+    /// Probes of counts that came out right.
+    pub probes: usize,
+    /// From the last kill of a round to equal counts, by round.
+    pub back: Vec<Duration>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut back = self.back.clone();
+        back.sort_unstable();
+        let at = |share: usize| {
+            back.get((back.len() * share / 100).min(back.len().saturating_sub(1)))
+                .map_or(0, Duration::as_millis)
+        };
+        write!(
+            f,
+            "kills {} rounds {} copies_held {} copies_lost_for_ever 0 counts_below_zero 0 counts_differing 0 \
+             probes {} copies_back_ms_p50 {} copies_back_ms_max {}",
+            self.kills,
+            self.rounds,
+            self.held,
+            self.probes,
+            at(50),
+            at(100)
+        )
+    }
+}
+
+impl Order {
+    /// As the environment says (`TOLLGATE_COPIES_KILLS`, `TOLLGATE_COPIES_KILLS_SEED`), or the few of an
+    /// ordinary run.
+    pub fn from_environment() -> Self {
+        let variable = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+        let seed = variable("TOLLGATE_COPIES_KILLS_SEED");
+        let kills = variable("TOLLGATE_COPIES_KILLS");
+        let order = Self {
+            kills: kills.map_or(20, |kills| kills as usize),
+            at_a_time: if kills.is_some() { 50 } else { 10 },
+            survivors: if kills.is_some() { 10 } else { 3 },
+            seed: seed.unwrap_or_else(|| u64::from(std::process::id())),
+        };
+        println!("{order:?}");
+        order
+    }
+}
+
+/// Kills them, and compares.
+///
+/// # Panics
+///
+/// Where a count is not what the survivors hold.
+pub fn kill_holders(place: &Place, order: Order) -> Report {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let probes = runtime.block_on(Probes::new(place));
+    let mut random = Random::of(order.seed, "kills", 0);
+    let mut start = |name: String| Holder::start(place, &name, random.draw(), &[]);
+    let mut survivors: Vec<Holder> = (0..order.survivors)
+        .map(|n| start(format!("survivor-{n}")))
+        .collect();
+    survivors.iter().for_each(Holder::await_holding);
+    let mut gaps = Random::of(order.seed, "gaps", 0);
+    let mut report = Report::default();
+    while report.kills < order.kills {
+        let count = order.at_a_time.min(order.kills - report.kills);
+        // Names come again, epochs do not.
+        let victims: Vec<Holder> = (0..count).map(|n| start(format!("victim-{n}"))).collect();
+        victims.iter().for_each(Holder::await_holding);
+        std::thread::sleep(Duration::from_millis(gaps.between(50, 500)));
+        report.held += held_by_victims(place);
+        for victim in victims {
+            victim.kill();
+            std::thread::sleep(Duration::from_micros(gaps.below(3_000)));
+        }
+        let killed = Instant::now();
+        let held: Vec<ByDomain> = survivors.iter_mut().map(Holder::settle).collect();
+        let expected = Expected::of(&survivors, &held);
+        expected.await_at(place);
+        report.back.push(killed.elapsed());
+        report.probes += runtime.block_on(probes.measure(place, &expected));
+        survivors.iter_mut().for_each(Holder::go_on);
+        report.kills += count;
+        report.rounds += 1;
+        println!(
+            "round {}: {} killed, {} copies of survivors, equal after {:?}",
+            report.rounds,
+            report.kills,
+            expected.counted.total,
+            report.back.last()
+        );
+    }
+    report
+}
+
+fn held_by_victims(place: &Place) -> u64 {
+    let counted = place.counted(RESOURCE).unwrap_or_default();
+    let of_victims = counted.agents.iter();
+    of_victims
+        .filter(|(name, _)| name.starts_with("victim"))
+        .map(|(_, copies)| copies)
+        .sum()
+}
+
+/// What has to be counted.
+struct Expected {
+    counted: Counted,
+}
+
+impl Expected {
+    fn of(survivors: &[Holder], held: &[ByDomain]) -> Self {
+        let mut counted = Counted::default();
+        for (survivor, held) in survivors.iter().zip(held) {
+            for (domain, copies) in held {
+                *counted.domains.entry(domain.clone()).or_default() += copies;
+                *counted.agents.entry(survivor.name.clone()).or_default() += copies;
+                counted.total += copies;
+            }
+        }
+        Self { counted }
+    }
+
+    fn of_domain(&self, domain: &str) -> u64 {
+        self.counted.domains.get(domain).copied().unwrap_or(0)
+    }
+
+    /// Waits until exactly this is counted.
+    fn await_at(&self, place: &Place) {
+        let until = Instant::now() + SOON;
+        let mut last = None;
+        while last.as_ref() != Some(&self.counted) {
+            assert!(
+                Instant::now() < until,
+                "counted for ever: {last:?}\nheld by survivors: {:?}",
+                self.counted
+            );
+            std::thread::sleep(Duration::from_millis(10));
+            last = place.counted(RESOURCE);
+        }
+    }
+}
+
+/// Two agents that measure counts: one takes the room that there should be, the other one copy more.
+struct Probes {
+    _agents: [Agent; 2],
+    takes: Copies,
+    exceeds: Copies,
+}
+
+impl Probes {
+    async fn new(place: &Place) -> Self {
+        let agent = |name: &str| {
+            let mut builder = Agent::builder().name(name).aggregator(&place.agents);
+            if let Some((bootstrap, prefix)) = &place.kafka {
+                builder = builder.kafka(bootstrap).kafka_topic_prefix(prefix);
+            }
+            builder.build().expect("good settings")
+        };
+        let agents = [agent("probe-takes"), agent("probe-exceeds")];
+        let [takes, exceeds] = [&agents[0], &agents[1]].map(|agent| agent.copies(RESOURCE));
+        for agent in &agents {
+            assert!(agent.ready(SOON).await, "the aggregator is heard");
+        }
+        Self {
+            _agents: agents,
+            takes,
+            exceeds,
+        }
+    }
+
+    /// Measures every count. How many.
+    async fn measure(&self, place: &Place, expected: &Expected) -> usize {
+        let domain = |number| format!("d{number}");
+        let mut rooms: Vec<(String, u64)> = (0..DOMAINS)
+            .map(|number| (domain(number), LIMIT - expected.of_domain(&domain(number))))
+            .collect();
+        let of_members = GROUP_MEMBERS.map(|domain| expected.of_domain(domain));
+        rooms.push(("of-group".into(), GROUP - of_members.iter().sum::<u64>()));
+        rooms.push(("of-all".into(), GLOBAL - expected.counted.total));
+        for (domain, room) in &rooms {
+            self.probe(domain, *room).await;
+            // What a probe took is given back before the next one measures.
+            expected.await_at(place);
+        }
+        rooms.len()
+    }
+
+    async fn probe(&self, domain: &str, room: u64) {
+        let room = u32::try_from(room).expect("small");
+        let hold = until_open(&self.takes, domain, room).await;
+        assert_eq!(
+            word(&hold).await,
+            Confirmation::Confirmed,
+            "{domain}: {room}"
+        );
+        match self.exceeds.reserve(domain, 1) {
+            // Heard already that it is full.
+            Err(ReserveError::Denied(denied)) => assert_eq!(denied.cause(), Cause::Full),
+            Err(other) => panic!("{domain}: {other}"),
+            Ok(more) => match word(&more).await {
+                Confirmation::Excess { copies: 1, .. } => {}
+                other => panic!("{domain}: one more than {room}: {other:?}"),
+            },
+        }
+    }
+}
+
+/// Denials of the probe before may still be in force for a moment.
+async fn until_open(copies: &Copies, domain: &str, room: u32) -> Hold {
+    let hold = copies.until_ready(domain, room, SOON).await;
+    hold.unwrap_or_else(|error| panic!("{domain}: {room}: {error}"))
+}
+
+async fn word(hold: &Hold) -> Confirmation {
+    let word = tokio::time::timeout(SOON, hold.confirmed()).await;
+    word.expect("a verdict")
+}

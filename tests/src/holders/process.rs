@@ -1,0 +1,247 @@
+//! What a holder does: takes copies, gives some back, stages some, all at random, until it is killed.
+//!
+//! ```text
+//! stdin    settle | go | end of file: end at once, giving nothing back
+//! stdout   JSON lines, see Said
+//! ```
+//!
+//! Knows no limits. What stays true: one copy at least is held from the first word on.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tollgate_agent::{Agent, Confirmation, Copies, Hold};
+
+use super::SOON;
+use crate::simulation::random::Random;
+
+/// Domains that holders take copies of: `d0` and so on.
+pub const DOMAINS: u64 = 10;
+
+/// Holds of one holder at most, beside the one that it keeps.
+const HOLDS_MAX: u64 = 5;
+
+/// Copies of one hold at most.
+pub const COPIES_MAX: u64 = 4;
+
+/// How long staged copies wait for somebody who never comes.
+const STAGED_FOR: Duration = Duration::from_millis(500);
+
+/// How long a strict reserve is waited for.
+const STRICT_WITHIN: Duration = Duration::from_secs(20);
+
+/// What to do.
+#[derive(Clone, Debug, clap::Parser)]
+pub struct Part {
+    /// The agent's name
+    #[arg(long)]
+    pub name: String,
+    /// The aggregator's address for agents
+    #[arg(long)]
+    pub aggregator: String,
+    /// Kafka, where holds go to it directly
+    #[arg(long)]
+    pub kafka: Option<String>,
+    /// The prefix of Kafka's topics
+    #[arg(long, default_value = "tollgate")]
+    pub topic_prefix: String,
+    /// Of what is done at random
+    #[arg(long)]
+    pub seed: u64,
+    /// The resource
+    #[arg(long, default_value = "sandbox")]
+    pub resource: String,
+    /// Takes copies of one domain, strictly, and says when
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// What it says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Said {
+    /// It holds, by the aggregators' word.
+    Holding,
+    /// What it holds and goes on holding.
+    Holds(BTreeMap<String, u64>),
+    /// A strict reserve was granted, at this monotonic instant of the machine.
+    Granted(u64),
+    /// What was granted is about to be given back.
+    Gives(u64),
+}
+
+struct Holder {
+    copies: Copies,
+    random: Random,
+    kept: Vec<(String, Hold)>,
+    churned: Vec<(String, Hold)>,
+}
+
+/// Does it, until it is killed or its input ends.
+///
+/// # Errors
+///
+/// Bad settings of the agent; an aggregator that is not heard; what its output says.
+pub fn run(part: &Part) -> Result<(), Box<dyn std::error::Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(act(part))
+}
+
+async fn act(part: &Part) -> Result<(), Box<dyn std::error::Error>> {
+    let mut builder = Agent::builder()
+        .name(&part.name)
+        .aggregator(&part.aggregator);
+    if let Some(bootstrap) = &part.kafka {
+        builder = builder
+            .kafka(bootstrap)
+            .kafka_topic_prefix(&part.topic_prefix);
+    }
+    let agent = builder.build()?;
+    let copies = agent.copies(&part.resource);
+    if !agent.ready(SOON).await {
+        return Err("the aggregator is not heard".into());
+    }
+    let told = listen();
+    let random = Random::of(part.seed, "holder", 0);
+    if part.strict {
+        return use_strictly(&copies, random).await;
+    }
+    let mut holder = Holder {
+        copies,
+        random,
+        kept: Vec::new(),
+        churned: Vec::new(),
+    };
+    holder.keep_one().await?;
+    holder.churn(told).await
+}
+
+/// Lines of standard input. At its end the process ends, and gives nothing back.
+fn listen() -> UnboundedReceiver<String> {
+    let (sender, told) = unbounded_channel();
+    std::thread::spawn(move || {
+        for line in io::stdin().lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+        std::process::exit(0);
+    });
+    told
+}
+
+fn say(said: &Said) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", serde_json::to_string(said)?)?;
+    out.flush()
+}
+
+impl Holder {
+    async fn keep_one(&mut self) -> Result<(), Box<dyn std::error::Error>> {
+        let domain = self.domain();
+        let hold = self.copies.reserve(&domain, 1)?;
+        let word = hold.confirmed().await;
+        if word != Confirmation::Confirmed {
+            return Err(format!("{domain}: {word:?}").into());
+        }
+        self.kept.push((domain, hold));
+        say(&Said::Holding)?;
+        Ok(())
+    }
+
+    async fn churn(
+        &mut self,
+        mut told: UnboundedReceiver<String>,
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        let mut settled = false;
+        loop {
+            let pause = Duration::from_millis(self.random.between(2, 40));
+            let line = if settled {
+                told.recv().await
+            } else {
+                tokio::time::timeout(pause, told.recv())
+                    .await
+                    .unwrap_or(Some(String::new()))
+            };
+            match line.as_deref() {
+                Some("settle") => {
+                    settled = true;
+                    say(&Said::Holds(self.held()))?;
+                }
+                Some("go") => settled = false,
+                Some(_) => self.step(),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        let full = HOLDS_MAX <= self.churned.len() as u64;
+        if self.churned.is_empty() || (!full && self.random.one_in(2)) {
+            let domain = self.domain();
+            let copies = self.random.between(1, COPIES_MAX) as u32;
+            if let Ok(hold) = self.copies.reserve(&domain, copies) {
+                self.churned.push((domain, hold));
+            }
+            return;
+        }
+        let at = self.random.below(self.churned.len() as u64) as usize;
+        let (domain, mut hold) = self.churned.swap_remove(at);
+        let part = self.random.between(1, u64::from(hold.copies())) as u32;
+        // What is said of a part is said of all where it is all. Nothing here can be refused.
+        match self.random.below(4) {
+            0 => drop(hold),
+            1 => {
+                let _ = hold.transfer(part, STAGED_FOR);
+                self.churned.push((domain, hold));
+            }
+            _ => {
+                let _ = hold.release(part);
+                self.churned.push((domain, hold));
+            }
+        }
+        self.churned.retain(|(_, hold)| hold.copies() != 0);
+    }
+
+    fn held(&self) -> BTreeMap<String, u64> {
+        let mut held = BTreeMap::new();
+        for (domain, hold) in self.kept.iter().chain(&self.churned) {
+            *held.entry(domain.clone()).or_default() += u64::from(hold.copies());
+        }
+        held
+    }
+
+    fn domain(&mut self) -> String {
+        format!("d{}", self.random.below(DOMAINS))
+    }
+}
+
+/// Uses one copy after the other, each for some milliseconds.
+async fn use_strictly(
+    copies: &Copies,
+    mut random: Random,
+) -> Result<(), Box<dyn std::error::Error>> {
+    loop {
+        match copies.reserve_confirmed("all", 1, STRICT_WITHIN).await {
+            Ok(hold) => {
+                say(&Said::Granted(monotonic_ns()))?;
+                tokio::time::sleep(Duration::from_millis(random.between(1, 60))).await;
+                // Said before it is done: while this is written it is in use still.
+                say(&Said::Gives(monotonic_ns()))?;
+                drop(hold);
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(random.between(1, 10))).await,
+        }
+    }
+}
+
+/// The monotonic clock that all processes of a machine share.
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    (now.tv_sec as u64)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(now.tv_nsec as u64)
+}

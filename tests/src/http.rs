@@ -1,0 +1,30 @@
+//! Asks an aggregator over HTTP, as simply as can be. Knows nothing of what it is asked.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// How long an answer may take.
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// The text that is answered, if anybody answers.
+pub fn get_text(http: impl ToSocketAddrs, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(http).ok()?;
+    stream.set_read_timeout(Some(WITHIN)).ok()?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
+    )
+    .ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (_, body) = answer.split_once("\r\n\r\n")?;
+    Some(body.to_owned())
+}
+
+/// What is answered, if anybody answers all of it.
+pub fn get(http: impl ToSocketAddrs, path: &str) -> Option<Value> {
+    serde_json::from_str(&get_text(http, path)?).ok()
+}

@@ -1,0 +1,142 @@
+//! Agents that hold are killed with signal 9, many at a time, and no copy is lost for ever.
+//!
+//! ```sh
+//! TOLLGATE_COPIES_KILLS=1000 cargo test -p tollgate-tests --test copies_killed --test kafka -- \
+//!     agents_that_hold --nocapture
+//! ```
+//!
+//! runs the full number, 50 at a time, on the journal and on a real Kafka; without the variable there are
+//! some tens. `TOLLGATE_COPIES_KILLS_SEED` repeats what is random. See `tollgate_tests::holders::kills` for
+//! what is compared.
+
+use std::time::Instant;
+
+use tollgate_tests::holders::kills::{LIMITS, Order, kill_holders};
+use tollgate_tests::holders::process::{Said, monotonic_ns};
+use tollgate_tests::holders::{Holder, Place, SOON};
+use tollgate_tests::serving::Serving;
+
+#[test]
+fn agents_that_hold_are_killed_and_no_copy_is_lost() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let serving = Serving::start(dir.path(), LIMITS, 4);
+    let report = kill_holders(&Place::of(&serving), Order::from_environment());
+    println!("journal: {report}");
+    assert!(0 < report.held, "those that were killed held something");
+}
+
+/// A dead agent is missed well after the others, whatever the machine does.
+const STRICT: &str = r#"
+version = 1
+rules = 1
+[engine]
+agent_timeout = "4s"
+[copies.licence]
+limit = 3
+reserve = "strict"
+"#;
+
+const STRICT_LIMIT: i64 = 3;
+const HOLDERS: usize = 8;
+const ROUNDS: usize = 3;
+const GRANTS_OF_A_ROUND: usize = 40;
+
+/// When a copy was in use: from after it was granted to before it was given back, or its user killed.
+type Uses = Vec<(u64, u64)>;
+
+#[test]
+fn strict_copies_are_never_too_many_whoever_is_killed() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let serving = Serving::start(dir.path(), STRICT, 4);
+    let place = Place::of(&serving);
+    let mut started = 0u64;
+    let mut start = || {
+        started += 1;
+        let more = ["--resource", "licence", "--strict"];
+        Holder::start(&place, &format!("strict-{started}"), started, &more)
+    };
+    let mut holders: Vec<(Holder, Vec<Said>)> =
+        (0..HOLDERS).map(|_| (start(), Vec::new())).collect();
+    let (mut uses, mut killed_in_use) = (Uses::new(), 0);
+    for _ in 0..ROUNDS {
+        await_grants(&mut holders);
+        // Half of them; the others go on.
+        for (holder, mut said) in holders.drain(..HOLDERS / 2) {
+            let killed = monotonic_ns();
+            said.extend(holder.kill());
+            let (of_it, in_use) = uses_of(&said, killed);
+            uses.extend(of_it);
+            killed_in_use += usize::from(in_use);
+        }
+        holders.extend((0..HOLDERS / 2).map(|_| (start(), Vec::new())));
+    }
+    await_grants(&mut holders);
+    for (holder, mut said) in holders {
+        let killed = monotonic_ns();
+        said.extend(holder.kill());
+        uses.extend(uses_of(&said, killed).0);
+    }
+    let most = most_at_once(&uses);
+    println!(
+        "grants {} killed_in_use {killed_in_use} most_at_once {most} excess {}",
+        uses.len(),
+        (most - STRICT_LIMIT).max(0)
+    );
+    assert_eq!(most, STRICT_LIMIT, "it was full, and never more than that");
+    assert!(
+        0 < killed_in_use,
+        "somebody was killed while it used a copy"
+    );
+    assert_eq!(place.metric("tollgate_copies_excess_total"), 0.0);
+    assert!(0.0 < place.metric("tollgate_copies_back_total"));
+}
+
+/// Waits until so many more have been granted.
+fn await_grants(holders: &mut [(Holder, Vec<Said>)]) {
+    let until = Instant::now() + SOON;
+    let mut grants = 0;
+    while grants < GRANTS_OF_A_ROUND {
+        assert!(Instant::now() < until, "{grants} grants in time");
+        for (holder, said) in holders.iter_mut() {
+            let more = holder.said();
+            let is_grant = |said: &&Said| matches!(said, Said::Granted(_));
+            grants += more.iter().filter(is_grant).count();
+            said.extend(more);
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// What one used, and whether it was using something when it was killed.
+fn uses_of(said: &[Said], killed: u64) -> (Uses, bool) {
+    let (mut uses, mut since) = (Uses::new(), None);
+    for one in said {
+        match (one, since) {
+            (Said::Granted(at), None) => since = Some(*at),
+            (Said::Gives(at), Some(from)) => {
+                uses.push((from, *at));
+                since = None;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    uses.extend(since.map(|from| (from, killed.max(from))));
+    (uses, since.is_some())
+}
+
+fn most_at_once(uses: &Uses) -> i64 {
+    // At one instant ends come before beginnings: what is over makes room.
+    let ends = uses.iter().map(|(_, to)| (*to, -1));
+    let mut steps: Vec<(u64, i64)> = uses
+        .iter()
+        .map(|(from, _)| (*from, 1))
+        .chain(ends)
+        .collect();
+    steps.sort_unstable();
+    let mut now = 0;
+    let counts = steps.iter().map(|(_, step)| {
+        now += step;
+        now
+    });
+    counts.max().unwrap_or(0)
+}

@@ -1,0 +1,151 @@
+//! Copies on a real Kafka: agents that hold are killed; and a Kafka that stops buries nobody.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tollgate_agent::{Agent, Confirmation, Hold};
+use tollgate_tests::holders::kills::{LIMITS, Order, kill_holders};
+use tollgate_tests::holders::{Place, SOON};
+use tollgate_tests::kafka::LocalKafka;
+use tollgate_tests::serving::Serving;
+
+fn place_on(kafka: &LocalKafka, prefix: &str, serving: &Serving) -> Place {
+    Place {
+        kafka: Some((kafka.bootstrap().to_owned(), prefix.to_owned())),
+        ..Place::of(serving)
+    }
+}
+
+pub fn agents_that_hold_are_killed_and_no_copy_is_lost(kafka: &LocalKafka) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let prefix = kafka.fresh_name("copies-killed");
+    let serving = Serving::start_on(kafka, &prefix, dir.path(), LIMITS, 4);
+    let place = place_on(kafka, &prefix, &serving);
+    let report = kill_holders(&place, Order::from_environment());
+    println!("kafka: {report}");
+    assert!(0 < report.held, "those that were killed held something");
+}
+
+/// How long Kafka is stopped: five times as long as agents may be silent.
+const STOPPED: Duration = Duration::from_secs(10);
+
+/// Those who hold a copy all the while.
+const HOLDERS: u64 = 100;
+
+/// Of them, every so-manyth writes to Kafka itself; the others go through the aggregator.
+const DIRECT: u64 = 10;
+
+/// Silence is counted in ticks, and a log that stands still has none.
+pub fn while_kafka_stands_still_no_holder_is_gone(_: &LocalKafka) {
+    // One of its own: others are not to stand still with it.
+    let kafka = LocalKafka::start().expect("another one starts");
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let prefix = kafka.fresh_name("copies-stopped");
+    let serving = Serving::start_on(&kafka, &prefix, dir.path(), LIMITS, 4);
+    let place = place_on(&kafka, &prefix, &serving);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let agents: Vec<Agent> = (0..HOLDERS).map(|number| agent(&place, number)).collect();
+    let holds = runtime.block_on(take_one_each(&agents));
+    assert_eq!(place.counted("sandbox").expect("ruled").total, HOLDERS);
+
+    let over = Arc::new(AtomicBool::new(false));
+    let watching = {
+        let (place, over) = (place.clone(), Arc::clone(&over));
+        std::thread::spawn(move || least_counted(&place, &over))
+    };
+    let paused = kafka.pause().expect("it can be stopped");
+    std::thread::sleep(STOPPED);
+    drop(paused);
+    // It goes on, and for longer than anybody may be silent in it.
+    let witness = agent(&place, HOLDERS);
+    let witness_hold = runtime.block_on(take_one_each(std::slice::from_ref(&witness)));
+    await_log_time(&place, &format!("d{HOLDERS}"), Duration::from_secs(6));
+    over.store(true, Ordering::Relaxed);
+    let (least, looks) = watching.join().expect("no panic");
+    println!("least copies counted {least} of {HOLDERS}, in {looks} looks");
+    assert_eq!(least, HOLDERS, "in {looks} looks");
+    assert!(10 < looks, "{looks}");
+    assert_eq!(place.metric("tollgate_copies_back_total"), 0.0);
+
+    // Those who leave in an orderly way give all back, at once.
+    drop((holds, witness_hold));
+    runtime.block_on(async {
+        for agent in agents.iter().chain([&witness]) {
+            agent.shutdown(SOON).await;
+        }
+    });
+    let until = Instant::now() + SOON;
+    while place
+        .counted("sandbox")
+        .is_none_or(|counted| counted.total != 0)
+    {
+        assert!(Instant::now() < until, "{:?}", place.counted("sandbox"));
+        std::thread::yield_now();
+    }
+    assert_eq!(place.metric("tollgate_copies_back_total"), 0.0);
+}
+
+fn agent(place: &Place, number: u64) -> Agent {
+    let mut builder = Agent::builder()
+        .name(format!("holder-{number}"))
+        .aggregator(&place.agents);
+    if let Some((bootstrap, prefix)) = &place.kafka
+        && number % DIRECT == 0
+    {
+        builder = builder.kafka(bootstrap).kafka_topic_prefix(prefix);
+    }
+    let agent = builder.build().expect("good settings");
+    let _ = agent.copies("sandbox");
+    agent
+}
+
+/// Each takes a copy of a domain of its own, and has it confirmed.
+async fn take_one_each(agents: &[Agent]) -> Vec<Hold> {
+    let mut holds = Vec::new();
+    for agent in agents {
+        assert!(agent.ready(SOON).await, "{agent:?} hears the aggregator");
+        let domain = agent.name().replace("holder-", "d");
+        holds.push(agent.copies("sandbox").reserve(&domain, 1).expect("room"));
+    }
+    for hold in &holds {
+        let word = tokio::time::timeout(SOON, hold.confirmed()).await;
+        assert_eq!(word.expect("a verdict"), Confirmation::Confirmed);
+    }
+    holds
+}
+
+/// The least that was counted of the holders at any time, and how often that was looked at.
+fn least_counted(place: &Place, over: &AtomicBool) -> (u64, u64) {
+    let (mut least, mut looks) = (u64::MAX, 0);
+    while !over.load(Ordering::Relaxed) {
+        if let Some(counted) = place.counted("sandbox") {
+            let of_holders: u64 = (0..HOLDERS)
+                .filter_map(|number| counted.agents.get(&format!("holder-{number}")))
+                .sum();
+            least = least.min(of_holders);
+            looks += 1;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    (least, looks)
+}
+
+/// Waits until the log's time has gone on so far since a domain's hold was taken.
+fn await_log_time(place: &Place, domain: &str, on: Duration) {
+    let until = Instant::now() + SOON;
+    let path = format!("/v1/holds?resource=sandbox&domain={domain}");
+    loop {
+        let view = tollgate_tests::http::get(place.http.as_str(), &path).unwrap_or_default();
+        let age = view["holds"][0]["age_us"].as_u64().unwrap_or(0);
+        if on <= Duration::from_micros(age) {
+            return;
+        }
+        assert!(Instant::now() < until, "{view}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
