@@ -18,6 +18,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::serving::Serving;
@@ -26,6 +27,9 @@ use process::Said;
 
 /// Long before this everything is over; the machine may be busy.
 pub const SOON: Duration = Duration::from_secs(60);
+
+/// How often counts are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Where holders go.
 #[derive(Clone, Debug)]
@@ -106,6 +110,35 @@ impl Place {
         Some(counted)
     }
 
+    /// Waits until exactly this is counted of a resource.
+    ///
+    /// # Panics
+    ///
+    /// Where it is not in time.
+    #[track_caller]
+    pub fn await_counted(&self, resource: &str, expected: &Counted) {
+        let last = self.counted_in_the_end(resource, expected);
+        assert_eq!(&last, expected, "counted for ever (left)");
+    }
+
+    /// What is counted of a resource once it is what is expected, or when that can be no more.
+    pub fn counted_in_the_end(&self, resource: &str, expected: &Counted) -> Counted {
+        let until = Instant::now() + SOON;
+        let mut last = Counted::default();
+        loop {
+            if let Some(now) = self.counted(resource) {
+                last = now;
+                if last == *expected {
+                    return last;
+                }
+            }
+            if until < Instant::now() {
+                return last;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
     /// The value of a metric.
     ///
     /// # Panics
@@ -117,6 +150,26 @@ impl Place {
             .lines()
             .find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
         value.unwrap_or_else(|| panic!("no {name} in\n{text}"))
+    }
+}
+
+impl Counted {
+    /// What has to be counted where these hold that.
+    pub fn of<'a>(held: impl IntoIterator<Item = (&'a Holder, &'a ByDomain)>) -> Self {
+        let mut counted = Self::default();
+        for (holder, held) in held {
+            for (domain, copies) in held {
+                *counted.domains.entry(domain.clone()).or_default() += copies;
+                *counted.agents.entry(holder.name.clone()).or_default() += copies;
+                counted.total += copies;
+            }
+        }
+        counted
+    }
+
+    /// Of one domain.
+    pub fn of_domain(&self, domain: &str) -> u64 {
+        self.domains.get(domain).copied().unwrap_or(0)
     }
 }
 
@@ -188,6 +241,29 @@ impl Holder {
     /// Has it churn again.
     pub fn go_on(&mut self) {
         self.tell("go");
+    }
+
+    /// Has it stand still, as a machine that hangs.
+    ///
+    /// # Panics
+    ///
+    /// Where it is gone.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Has it go on.
+    ///
+    /// # Panics
+    ///
+    /// Where it is gone.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("a process"), signal).expect("it lives");
     }
 
     /// Kills it with signal 9, while it does whatever it does. What it had said and nobody had heard.

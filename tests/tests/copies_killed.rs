@@ -13,16 +13,50 @@ use std::time::Instant;
 
 use tollgate_tests::holders::kills::{LIMITS, Order, kill_holders};
 use tollgate_tests::holders::process::{Said, monotonic_ns};
-use tollgate_tests::holders::{Holder, Place, SOON};
+use tollgate_tests::holders::{Counted, Holder, Place, SOON};
 use tollgate_tests::serving::Serving;
 
 #[test]
 fn agents_that_hold_are_killed_and_no_copy_is_lost() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let serving = Serving::start(dir.path(), LIMITS, 4);
-    let report = kill_holders(&Place::of(&serving), Order::from_environment());
+    let order = Order::from_environment();
+    let report = kill_holders(&Place::of(&serving), &order);
     println!("journal: {report}");
-    assert!(0 < report.held, "those that were killed held something");
+    report.check(&order);
+}
+
+#[test]
+fn an_agent_that_was_only_cut_off_gets_its_holds_counted_again_exactly() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let serving = Serving::start(dir.path(), LIMITS, 4);
+    let place = Place::of(&serving);
+    let mut holders = [0, 1].map(|n| Holder::start(&place, &format!("holder-{n}"), n, &[]));
+    holders.iter().for_each(Holder::await_holding);
+    for round in 0..3 {
+        await_operations(&place, 60.0);
+        let held = holders.each_mut().map(Holder::settle);
+        let [one, other] = [0, 1].map(|at| (&holders[at], &held[at]));
+        let both = Counted::of([one, other]);
+        place.await_counted("sandbox", &both);
+        holders[0].pause();
+        place.await_counted("sandbox", &Counted::of([other]));
+        holders[0].resume();
+        place.await_counted("sandbox", &both);
+        println!("round {round}: {both:?}");
+        holders.iter_mut().for_each(Holder::go_on);
+    }
+    assert!(0.0 < place.metric("tollgate_copies_back_total"));
+}
+
+/// Waits until so many more operations have been ruled.
+fn await_operations(place: &Place, more: f64) {
+    let ruled = || place.metric("tollgate_hold_operations_total");
+    let (until, before) = (Instant::now() + SOON, ruled());
+    while ruled() < before + more {
+        assert!(Instant::now() < until, "they take and give back");
+        std::thread::yield_now();
+    }
 }
 
 /// A dead agent is missed well after the others, whatever the machine does.

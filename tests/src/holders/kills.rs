@@ -10,6 +10,7 @@
 //! The list says who holds what; the probes say what the counts themselves are: exactly the room that is
 //! left can be had, confirmed, and not one copy more. What stays true: a difference is a failure.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,12 @@ pub struct Report {
     pub rounds: usize,
     /// Copies that the killed held, by the list right before each round's kills.
     pub held: u64,
+    /// Copies that were still counted in the end and that nobody held.
+    pub lost: u64,
+    /// Copies that were held and not counted.
+    pub uncounted: u64,
+    /// Rounds whose counts were not those of the survivors, copy by copy.
+    pub differing: usize,
     /// Probes of counts that came out right.
     pub probes: usize,
     /// From the last kill of a round to equal counts, by round.
@@ -76,15 +83,53 @@ impl fmt::Display for Report {
         };
         write!(
             f,
-            "kills {} rounds {} copies_held {} copies_lost_for_ever 0 counts_below_zero 0 counts_differing 0 \
+            "kills {} rounds {} copies_held {} copies_lost_for_ever {} copies_uncounted {} rounds_differing {} \
              probes {} copies_back_ms_p50 {} copies_back_ms_max {}",
             self.kills,
             self.rounds,
             self.held,
+            self.lost,
+            self.uncounted,
+            self.differing,
             self.probes,
             at(50),
             at(100)
         )
+    }
+}
+
+impl Report {
+    fn compare(&mut self, counted: &Counted, expected: &Counted) {
+        let mut domains: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for (domain, copies) in &counted.domains {
+            domains.entry(domain).or_default().0 = *copies;
+        }
+        for (domain, copies) in &expected.domains {
+            domains.entry(domain).or_default().1 = *copies;
+        }
+        for (counted, held) in domains.into_values() {
+            self.lost += counted.saturating_sub(held);
+            self.uncounted += held.saturating_sub(counted);
+        }
+        self.differing += usize::from(counted != expected);
+    }
+
+    /// Everything was as it has to be.
+    ///
+    /// # Panics
+    ///
+    /// Where it was not.
+    pub fn check(&self, order: &Order) {
+        assert_eq!(
+            (self.lost, self.uncounted, self.differing),
+            (0, 0, 0),
+            "{self}"
+        );
+        assert_eq!(self.kills, order.kills, "{self}");
+        assert!(
+            0 < self.held,
+            "those that were killed held something: {self}"
+        );
     }
 }
 
@@ -110,8 +155,8 @@ impl Order {
 ///
 /// # Panics
 ///
-/// Where a count is not what the survivors hold.
-pub fn kill_holders(place: &Place, order: Order) -> Report {
+/// Where a process does not do what it is told, or a probe does not find exactly the room that is left.
+pub fn kill_holders(place: &Place, order: &Order) -> Report {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -139,9 +184,15 @@ pub fn kill_holders(place: &Place, order: Order) -> Report {
         }
         let killed = Instant::now();
         let held: Vec<ByDomain> = survivors.iter_mut().map(Holder::settle).collect();
-        let expected = Expected::of(&survivors, &held);
-        expected.await_at(place);
+        let expected = Counted::of(survivors.iter().zip(&held));
+        let counted = place.counted_in_the_end(RESOURCE, &expected);
         report.back.push(killed.elapsed());
+        report.compare(&counted, &expected);
+        if counted != expected {
+            // The probes would say the same again.
+            eprintln!("counted {counted:?}\nheld by survivors {expected:?}");
+            return report;
+        }
         report.probes += runtime.block_on(probes.measure(place, &expected));
         survivors.iter_mut().for_each(Holder::go_on);
         report.kills += count;
@@ -150,7 +201,7 @@ pub fn kill_holders(place: &Place, order: Order) -> Report {
             "round {}: {} killed, {} copies of survivors, equal after {:?}",
             report.rounds,
             report.kills,
-            expected.counted.total,
+            expected.total,
             report.back.last()
         );
     }
@@ -164,44 +215,6 @@ fn held_by_victims(place: &Place) -> u64 {
         .filter(|(name, _)| name.starts_with("victim"))
         .map(|(_, copies)| copies)
         .sum()
-}
-
-/// What has to be counted.
-struct Expected {
-    counted: Counted,
-}
-
-impl Expected {
-    fn of(survivors: &[Holder], held: &[ByDomain]) -> Self {
-        let mut counted = Counted::default();
-        for (survivor, held) in survivors.iter().zip(held) {
-            for (domain, copies) in held {
-                *counted.domains.entry(domain.clone()).or_default() += copies;
-                *counted.agents.entry(survivor.name.clone()).or_default() += copies;
-                counted.total += copies;
-            }
-        }
-        Self { counted }
-    }
-
-    fn of_domain(&self, domain: &str) -> u64 {
-        self.counted.domains.get(domain).copied().unwrap_or(0)
-    }
-
-    /// Waits until exactly this is counted.
-    fn await_at(&self, place: &Place) {
-        let until = Instant::now() + SOON;
-        let mut last = None;
-        while last.as_ref() != Some(&self.counted) {
-            assert!(
-                Instant::now() < until,
-                "counted for ever: {last:?}\nheld by survivors: {:?}",
-                self.counted
-            );
-            std::thread::sleep(Duration::from_millis(10));
-            last = place.counted(RESOURCE);
-        }
-    }
 }
 
 /// Two agents that measure counts: one takes the room that there should be, the other one copy more.
@@ -233,18 +246,18 @@ impl Probes {
     }
 
     /// Measures every count. How many.
-    async fn measure(&self, place: &Place, expected: &Expected) -> usize {
+    async fn measure(&self, place: &Place, expected: &Counted) -> usize {
         let domain = |number| format!("d{number}");
         let mut rooms: Vec<(String, u64)> = (0..DOMAINS)
             .map(|number| (domain(number), LIMIT - expected.of_domain(&domain(number))))
             .collect();
         let of_members = GROUP_MEMBERS.map(|domain| expected.of_domain(domain));
         rooms.push(("of-group".into(), GROUP - of_members.iter().sum::<u64>()));
-        rooms.push(("of-all".into(), GLOBAL - expected.counted.total));
+        rooms.push(("of-all".into(), GLOBAL - expected.total));
         for (domain, room) in &rooms {
             self.probe(domain, *room).await;
             // What a probe took is given back before the next one measures.
-            expected.await_at(place);
+            place.await_counted(RESOURCE, expected);
         }
         rooms.len()
     }
