@@ -1,8 +1,8 @@
 //! Agents that hold are killed with signal 9, many at a time, and no copy is lost for ever.
 //!
 //! ```sh
-//! TOLLGATE_COPIES_KILLS=1000 cargo test -p tollgate-tests --test copies_killed --test kafka -- \
-//!     agents_that_hold --nocapture
+//! TOLLGATE_KAFKA=required TOLLGATE_COPIES_KILLS=1000 \
+//!     cargo test -p tollgate-tests --test copies_killed --test kafka -- agents_that_hold --nocapture
 //! ```
 //!
 //! runs the full number, 50 at a time, on the journal and on a real Kafka; without the variable there are

@@ -145,7 +145,8 @@ impl Core {
             .partitions
             .iter()
             .filter(asked)
-            .filter(|partition| partition.why_not_ready().is_some());
+            // One that another aggregator rules is as little known here.
+            .filter(|partition| !partition.is_ours() || partition.why_not_ready().is_some());
         missing.map(|partition| partition.index).collect()
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! code, or resource, domain and instant
+//!   ├─> copies: whose copies filled what, where copies are limited
 //!   └─> follow: the pair's partition through the engine, with this pair's hits alone
 //!         └─> answer: the statement in force, its window, its tiers, what led there
 //!               └─> text: the same for people
@@ -12,6 +13,7 @@
 //! limits; what the log does not say is not guessed.
 
 mod answer;
+mod copies;
 mod counts;
 mod everybody;
 mod follow;
@@ -99,6 +101,12 @@ pub fn explain(
             code: None,
         },
     };
+    let book = limits_of(source)?;
+    if let Some(version) = book.latest()
+        && version.limits.copies(&asked.resource).is_some()
+    {
+        return copies::explain(source, &asked, key);
+    }
     let Some(domain) = asked.domain.clone().filter(|domain| domain != EVERYBODY) else {
         return everybody::explain(source, &asked, key);
     };
@@ -207,6 +215,11 @@ fn pair_of(source: &dyn Source, code: Code) -> Result<Asked, ExplainError> {
             Ok(asked(batch.resource(hit.resource), Some(hit.domain)))
         }
         Ok(Record::Totals(totals)) => Ok(asked(totals.resource, None)),
+        Ok(Record::Holds(batch)) => {
+            let op = batch.ops().nth(code.place.entry as usize);
+            let op = op.ok_or_else(|| none("the batch there has no such operation"))?;
+            Ok(asked(batch.resource(op.resource), None))
+        }
         // Limits and generations state anew what is in force; whose, only the statement says.
         _ => {
             let said = announced_at(source, code)?;

@@ -18,13 +18,17 @@ impl fmt::Display for Explanation {
         }
         if let Some(denial) = &self.denial {
             writeln!(f, "partition    {}", self.partition)?;
-            writeln!(
-                f,
-                "limit        {}: {} in {}",
-                denial.cause,
-                denial.limit,
-                span(denial.window_us)
-            )?;
+            if self.reason == "full" {
+                writeln!(f, "limit        {} copies at a time", denial.limit)?;
+            } else {
+                writeln!(
+                    f,
+                    "limit        {}: {} in {}",
+                    denial.cause,
+                    denial.limit,
+                    span(denial.window_us)
+                )?;
+            }
             writeln!(f, "since        {}", at(denial.since_us))?;
             writeln!(f, "until        {}", until(denial.until_us))?;
             match denial.recorded_us {
@@ -48,6 +52,18 @@ impl fmt::Display for Explanation {
             for step in &window.by_time {
                 writeln!(f, "{:>12}  from {}", step.hits, at(step.from_us))?;
             }
+        }
+        if !self.holders.is_empty() {
+            writeln!(f, "\nwho held copies of it")?;
+        }
+        for of in &self.holders {
+            let agent = of.agent.as_deref().unwrap_or("(staged)");
+            let since = at(of.oldest_us);
+            writeln!(
+                f,
+                "{:>12}  {agent}, in {} holds, the oldest of {since}",
+                of.copies, of.holds
+            )?;
         }
         if !self.tiers.is_empty() {
             writeln!(f, "\ntiers at that moment")?;

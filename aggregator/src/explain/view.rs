@@ -12,8 +12,8 @@ pub struct Explanation {
     pub log: String,
     /// Whether a denial was in force.
     pub denied: bool,
-    /// Why or why not, in a word: `tier`, `hard`, `global`, `inaccessible`, `unconfigured`; or
-    /// `within_delay`, `blind`, `late`, `room`, `no_limit`, `shadow`, `ignored`, `duplicate`, `too_old`,
+    /// Why or why not, in a word: `tier`, `hard`, `global`, `inaccessible`, `unconfigured`,
+    /// `full`; or `within_delay`, `blind`, `late`, `room`, `no_limit`, `shadow`, `ignored`, `duplicate`, `too_old`,
     /// `no_call`.
     pub reason: &'static str,
     /// The same in sentences.
@@ -36,6 +36,8 @@ pub struct Explanation {
     pub version: Option<VersionView>,
     /// The hits that filled the window.
     pub window: Option<WindowView>,
+    /// Where copies are limited: who held copies of the scope at that moment, most first.
+    pub holders: Vec<HolderView>,
     /// The tiers at that moment, lowest first.
     pub tiers: Vec<TierView>,
     /// The call that was asked about, where the log has it.
@@ -123,6 +125,26 @@ pub struct AgentView {
     pub first_us: u64,
     /// The last one.
     pub last_us: u64,
+}
+
+/// Copies that an agent held.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HolderView {
+    /// The agent; null: staged, and nobody's until they are seized.
+    pub agent: Option<String>,
+    /// Copies.
+    pub copies: u64,
+    /// In so many holds.
+    pub holds: u64,
+    /// When the oldest of them was taken.
+    pub oldest_us: u64,
+}
+
+impl HolderView {
+    pub(super) fn add(&mut self, copies: u32) {
+        self.copies += u64::from(copies);
+        self.holds += 1;
+    }
 }
 
 /// Hits of a step of time.
