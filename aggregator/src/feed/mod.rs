@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tollgate_shared::wire::frame::Topic;
 use zeromq::{PubSocket, Socket as _, SocketSend as _, ZmqMessage};
 
@@ -79,6 +79,11 @@ pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
 /// Serves the feed on a listener that is bound; `bytes_max` bounds what is published within
 /// [`STALL_MAX`].
 ///
+/// The socket has a thread and a runtime of its own, and no more than that one thread: the crate takes
+/// locks on its table of subscribers both by waiting as a task and by blocking a thread. Where several
+/// threads run its tasks, subscribers that leave together block all of them, while the task that has the
+/// lock waits for a thread to go on. On one thread no lock is ever held while something else runs.
+///
 /// # Errors
 ///
 /// Where the listener cannot be taken over.
@@ -87,13 +92,26 @@ pub async fn serve(
     bytes_max: u64,
     counters: Arc<FeedCounters>,
 ) -> std::io::Result<Publisher> {
-    let mut socket = PubSocket::new();
-    socket
-        .bind_listener(listener)
-        .await
-        .map_err(std::io::Error::other)?;
     let (sender, frames) = mpsc::channel(FRAMES_MAX);
-    tokio::spawn(publish(socket, frames, bytes_max, Arc::clone(&counters)));
+    let (bound, is_bound) = oneshot::channel();
+    let counting = Arc::clone(&counters);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    std::thread::Builder::new()
+        .name("tollgate-feed".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                let mut socket = PubSocket::new();
+                let taken = socket.bind_listener(listener).await;
+                let is_taken = taken.is_ok();
+                let _ = bound.send(taken.map(drop).map_err(std::io::Error::other));
+                if is_taken {
+                    publish(socket, frames, bytes_max, counting).await;
+                }
+            });
+        })?;
+    is_bound.await.map_err(std::io::Error::other)??;
     Ok(Publisher { sender, counters })
 }
 
@@ -118,5 +136,55 @@ async fn publish(
         message.push_back(frame.into());
         // PUB never refuses: what it cannot keep it drops.
         let _ = socket.send(message).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zeromq::{SocketRecv as _, SubSocket};
+
+    use super::*;
+
+    const SUBSCRIBERS: usize = 40;
+    const ROUNDS: usize = 15;
+    const SOON: Duration = Duration::from_secs(60);
+
+    async fn subscriber(address: SocketAddr) -> SubSocket {
+        let mut socket = SubSocket::new();
+        let endpoint = format!("tcp://{address}");
+        socket.connect(&endpoint).await.expect("connected");
+        socket.subscribe("").await.expect("subscribed");
+        socket
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn subscribers_that_leave_together_hold_up_nobody() {
+        let listener = listen("127.0.0.1:0".parse().expect("an address")).expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let publisher = serve(listener, u64::MAX, Arc::default())
+            .await
+            .expect("serves");
+        let (over, ended) = std::sync::mpsc::channel::<()>();
+        let publishing = std::thread::spawn(move || {
+            // As fast as frames are taken, so that one is on its way whenever somebody leaves.
+            while ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+                publisher.publish(Topic::CONTROL, vec![7; 32]);
+                std::thread::yield_now();
+            }
+        });
+        for _ in 0..ROUNDS {
+            let coming = (0..SUBSCRIBERS).map(|_| tokio::spawn(subscriber(address)));
+            let mut subscribers = Vec::new();
+            for one in coming.collect::<Vec<_>>() {
+                let one = tokio::time::timeout(SOON, one).await;
+                subscribers.push(one.expect("in time").expect("no panic"));
+            }
+            drop(subscribers);
+        }
+        let mut last = subscriber(address).await;
+        let heard = tokio::time::timeout(SOON, last.recv()).await;
+        assert!(heard.expect("in time").is_ok());
+        drop(over);
+        publishing.join().expect("no panic");
     }
 }

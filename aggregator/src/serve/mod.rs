@@ -83,7 +83,9 @@ impl Listeners {
 /// Where an address is taken, the log cannot be opened, or there is nothing to rule by.
 pub fn run(config: &Config, with_stdin: bool) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        // Two tasks of the link may block a thread for a moment, on the socket crate's table of peers;
+        // with a third thread whoever has that table can always go on.
+        .worker_threads(3)
         .thread_name("tollgate-io")
         .enable_all()
         .build()
