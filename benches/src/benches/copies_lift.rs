@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! holder    takes the one copy of a domain that nobody has used
-//! waiter    is denied ........................... the lift enters its list; takes the copy
+//! waiter    is denied ........................... the lift enters its list; a call takes the copy
 //! holder          stamps the clock, releases ...│
 //!                 └────────────── delay ────────┘
 //! ```
@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use tollgate_agent::{Agent, Change, Copies, Hold, ReserveError};
@@ -184,11 +184,9 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
                 say(&(denied && is_denied(&sandbox, &name)))?;
             }
             "opened" => {
-                let at_ns = heard.wait_for(&name, Change::Opened);
-                let at_ns = at_ns.with_context(|| format!("{name} is not lifted"))?;
-                // Possible again, indeed.
-                drop(sandbox.reserve(&name, 1)?);
-                say(&at_ns)?;
+                let heard_ns = heard.wait_for(&name, Change::Opened);
+                heard_ns.with_context(|| format!("{name} is not lifted"))?;
+                say(&first_taken_ns(&sandbox, &name)?)?;
             }
             _ => anyhow::bail!("told {line:?}"),
         }
@@ -196,8 +194,32 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whether calls are refused; what was heard is seen by calls a moment later.
 fn is_denied(copies: &Copies, domain: &str) -> bool {
-    matches!(copies.reserve(domain, 1), Err(ReserveError::Denied(_)))
+    let until = Instant::now() + HEARD_WITHIN;
+    while Instant::now() < until {
+        if matches!(copies.peek(domain), Err(ReserveError::Denied(_))) {
+            return true;
+        }
+        std::thread::yield_now();
+    }
+    false
+}
+
+/// When a copy was taken at last.
+fn first_taken_ns(copies: &Copies, domain: &str) -> anyhow::Result<u64> {
+    let until = Instant::now() + HEARD_WITHIN;
+    loop {
+        match copies.reserve(domain, 1) {
+            Ok(hold) => {
+                let at_ns = monotonic_ns();
+                drop(hold);
+                return Ok(at_ns);
+            }
+            Err(error) => ensure!(Instant::now() < until, "{domain}: {error}"),
+        }
+        std::thread::yield_now();
+    }
 }
 
 fn agent(args: &[String], heard: &Arc<Heard>) -> anyhow::Result<Agent> {
