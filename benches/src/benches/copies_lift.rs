@@ -50,7 +50,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let rounds = if session.is_full() { FULL } else { USUAL };
     session.step("on the journal");
     let aggregator = Aggregator::start(LIMITS, 16)?;
-    let delays = measure(&[aggregator.agents.clone()], rounds)?;
+    let delays = measure(std::slice::from_ref(&aggregator.agents), rounds)?;
     report(session, "journal", delays, 1.0);
     drop(aggregator);
     session.step("on Kafka");

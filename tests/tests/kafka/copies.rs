@@ -96,7 +96,7 @@ fn agent(place: &Place, number: u64) -> Agent {
         .name(format!("holder-{number}"))
         .aggregator(&place.agents);
     if let Some((bootstrap, prefix)) = &place.kafka
-        && number % DIRECT == 0
+        && number.is_multiple_of(DIRECT)
     {
         builder = builder.kafka(bootstrap).kafka_topic_prefix(prefix);
     }
