@@ -45,6 +45,34 @@ fn what_a_frame_is_late_is_taken_off() {
 }
 
 #[test]
+fn of_two_owners_of_a_partition_either_may_fall_silent() {
+    let mut bench = Bench::joined(2);
+    bench.frame(0, 12, &[denied("acme", 11)]);
+    let until = bench.refused("acme");
+    bench.frame(1, 12, &[denied("acme", 11)]);
+    assert_eq!(bench.refused("acme"), until, "said twice, and one denial");
+    // The one that is ahead lifts it; the one behind says what it said before.
+    bench.frame(0, 13, &[told("acme", 12, None)]);
+    bench.frame(1, 12, &[denied("acme", 11)]);
+    assert_eq!(bench.refused("acme"), None);
+    bench.frame(1, 13, &[told("acme", 12, None)]);
+    // One dies with something unsaid; the other one says it, and keeps the lease up alone.
+    bench.listener.feed_down(0);
+    bench.listener.link_down(0);
+    let long = told("acme", 14, Some(second(600)));
+    bench.frame(1, 15, std::slice::from_ref(&long));
+    // Longer than a lease.
+    for ruled in 16..216 {
+        bench.advance(Span::from_millis(500));
+        bench.frame(1, ruled, &[]);
+        assert!(bench.refused("acme").is_some(), "ruled up to {ruled}");
+    }
+    // With both silent it fails open.
+    bench.advance(second(61));
+    assert_eq!(bench.refused("acme"), None);
+}
+
+#[test]
 fn a_gap_is_asked_about_and_counts_as_nothing_heard() {
     let mut bench = Bench::joined(1);
     bench.frame(0, 12, &[denied("acme", 11)]);

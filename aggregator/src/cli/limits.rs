@@ -15,7 +15,8 @@ use clap::Subcommand;
 
 use super::Global;
 use super::exit::{Exit, Failure};
-use crate::config::Given;
+use super::kafka_args::KafkaArgs;
+use super::limits_edit::Stated;
 
 /// What `limits` takes.
 #[derive(Debug, clap::Args)]
@@ -23,15 +24,8 @@ pub struct LimitsArgs {
     /// What to do; by itself: versions are listed
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// Brokers to ask first (kafka.bootstrap)
-    #[arg(long, global = true, value_name = "HOST:PORT,...")]
-    kafka: Option<String>,
-    /// What the topics' names begin with (kafka.topic_prefix)
-    #[arg(long, global = true, value_name = "PREFIX")]
-    topic_prefix: Option<String>,
-    /// How many partitions hits have (kafka.partitions)
-    #[arg(long, global = true, value_name = "N")]
-    partitions: Option<String>,
+    #[command(flatten)]
+    kafka: KafkaArgs,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -53,6 +47,28 @@ enum Verb {
     /// Pushes a document: ends with 65 if it has faults, with 75 if another version came first
     Push {
         /// The document; `-` is stdin
+        file: PathBuf,
+        #[command(flatten)]
+        act: Act,
+    },
+    /// Changes one resource or one domain of it in the version in force, and pushes that
+    Set {
+        /// The resource, as it is configured
+        resource: String,
+        /// The domain; without one it is about all that have nothing of their own
+        #[arg(long)]
+        domain: Option<String>,
+        #[command(flatten)]
+        stated: Stated,
+        /// Takes away what the domain has of its own
+        #[arg(long, requires = "domain", conflicts_with_all = ["rate", "hard", "limit"])]
+        remove: bool,
+        #[command(flatten)]
+        act: Act,
+    },
+    /// Changes many domains in the version in force, by the rows of a CSV file, and pushes that
+    Import {
+        /// Columns by its heading: resource, domain, rate, hard, limit; empty: as it was; `-` is stdin
         file: PathBuf,
         #[command(flatten)]
         act: Act,
@@ -87,25 +103,8 @@ struct Act {
 /// Where Kafka does not answer (69), does not let us (77), the document has faults (65), another version
 /// came first (75), or the configuration is wrong (78).
 pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
-    let mut given = vec![Given {
-        path: "log.kind",
-        origin: "limits".to_owned(),
-        text: "kafka".to_owned(),
-    }];
-    let stated = [
-        ("kafka.bootstrap", "--kafka", &args.kafka),
-        ("kafka.topic_prefix", "--topic-prefix", &args.topic_prefix),
-        ("kafka.partitions", "--partitions", &args.partitions),
-    ];
-    for (path, flag, text) in stated {
-        given.extend(text.as_ref().map(|text| Given {
-            path,
-            origin: flag.to_owned(),
-            text: text.clone(),
-        }));
-    }
     // Without the feature this says so.
-    let config = super::serve::load_with(global, given)?;
+    let config = args.kafka.load(global, "limits")?;
     #[cfg(not(feature = "kafka"))]
     return Err(Failure::Bug(format!("kafka is configured: {config:?}")));
     #[cfg(feature = "kafka")]
@@ -126,6 +125,7 @@ mod kafka {
     use tollgate_shared::wire::record::OwnersPen;
 
     use super::{Act, Exit, Failure, Global, Verb};
+    use crate::cli::limits_edit::{self, Change};
     use crate::cli::output::Format;
     use crate::cli::{input_name, read_input, serve::host_name};
     use crate::config::Config;
@@ -243,9 +243,39 @@ mod kafka {
                 }
                 push(global, &kafka, act, |_| Ok(text))
             }
+            Some(Verb::Set {
+                resource,
+                domain,
+                stated,
+                remove,
+                act,
+            }) => {
+                let change = Change {
+                    resource: resource.clone(),
+                    domain: domain.clone(),
+                    stated: (!remove).then(|| stated.clone()),
+                };
+                push(global, &kafka, act, |history| {
+                    edited(history, vec![("limits set".to_owned(), change)])
+                })
+            }
+            Some(Verb::Import { file, act }) => {
+                let rows = limits_edit::rows(&input_name(file), &read_input(file)?)?;
+                push(global, &kafka, act, |history| edited(history, rows))
+            }
             Some(Verb::Rollback { version, act }) => push(global, &kafka, act, |history| {
                 Ok(history.find(Some(*version))?.version.text.to_string())
             }),
+        }
+    }
+
+    /// The document in force with changes, if it is a good one.
+    fn edited(history: &History, changes: Vec<(String, Change)>) -> Result<String, Failure> {
+        let text = &history.find(None)?.version.text;
+        let text = limits_edit::apply(text, &changes)?;
+        match Limits::parse(&text) {
+            Ok(_) => Ok(text),
+            Err(faults) => Err(Failure::Data(faults.in_file("as changed").to_string())),
         }
     }
 

@@ -11,7 +11,7 @@ use clap::Subcommand;
 
 use super::Global;
 use super::exit::{Exit, Failure};
-use crate::config::Given;
+use super::kafka_args::KafkaArgs;
 
 /// What `topics` takes.
 #[derive(Debug, clap::Args)]
@@ -19,15 +19,8 @@ pub struct TopicsArgs {
     /// What to do; by itself: all settings are listed
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// Brokers to ask first (kafka.bootstrap)
-    #[arg(long, global = true, value_name = "HOST:PORT,...")]
-    kafka: Option<String>,
-    /// What the topics' names begin with (kafka.topic_prefix)
-    #[arg(long, global = true, value_name = "PREFIX")]
-    topic_prefix: Option<String>,
-    /// How many partitions hits have (kafka.partitions)
-    #[arg(long, global = true, value_name = "N")]
-    partitions: Option<String>,
+    #[command(flatten)]
+    kafka: KafkaArgs,
     /// How many brokers keep each record [default: 3, or as many as there are]
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     replication: Option<u32>,
@@ -42,28 +35,6 @@ enum Verb {
     Check,
 }
 
-/// The flags, as options of the configuration.
-fn flags(args: &TopicsArgs) -> Vec<Given> {
-    let mut given = vec![Given {
-        path: "log.kind",
-        origin: "topics".to_owned(),
-        text: "kafka".to_owned(),
-    }];
-    let stated = [
-        ("kafka.bootstrap", "--kafka", &args.kafka),
-        ("kafka.topic_prefix", "--topic-prefix", &args.topic_prefix),
-        ("kafka.partitions", "--partitions", &args.partitions),
-    ];
-    for (path, flag, text) in stated {
-        given.extend(text.as_ref().map(|text| Given {
-            path,
-            origin: flag.to_owned(),
-            text: text.clone(),
-        }));
-    }
-    given
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -71,7 +42,7 @@ fn flags(args: &TopicsArgs) -> Vec<Given> {
 /// Where Kafka does not answer (69), does not let us (77), or the configuration is wrong (78).
 pub fn run(global: &Global, args: &TopicsArgs) -> Result<Exit, Failure> {
     // Without the feature this says so.
-    let config = super::serve::load_with(global, flags(args))?;
+    let config = args.kafka.load(global, "topics")?;
     #[cfg(not(feature = "kafka"))]
     return Err(Failure::Bug(format!("kafka is configured: {config:?}")));
     #[cfg(feature = "kafka")]

@@ -103,7 +103,7 @@ fn count(text: &str) -> Result<Option<u64>, &'static str> {
 }
 
 /// The fields of a line; none where a quote is not closed, or something follows it.
-fn fields(line: &str) -> Option<Vec<Cow<'_, str>>> {
+pub(crate) fn fields(line: &str) -> Option<Vec<Cow<'_, str>>> {
     let mut fields = Vec::with_capacity(5);
     if !line.contains('"') {
         fields.extend(line.split(',').map(Cow::Borrowed));

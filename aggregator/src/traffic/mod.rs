@@ -4,7 +4,7 @@
 //! first of them, shown; it never ends the reading and never counts as a request.
 
 pub mod access_log;
-mod csv;
+pub(crate) mod csv;
 pub mod instant;
 mod json_lines;
 mod lines;

@@ -106,6 +106,8 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
     assert_eq!((code, text.lines().count()), (Some(0), 3), "{text}");
     assert!(text.contains(": too many"), "{text}");
 
+    changes_of_the_version_in_force(&pusher);
+
     // Two at the same time: the log lets one win, and the other is told, unless it came after.
     let mut winners = 0;
     for round in 0..3 {
@@ -145,6 +147,56 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
     await_whole(&[&one]);
     let limits = get(one.http, "/v1/limits").expect("an answer");
     assert_eq!(limits["version"].as_u64(), Some(latest));
+}
+
+/// Single domains, and many of them from a file; what is bad pushes nothing.
+fn changes_of_the_version_in_force(pusher: &Pusher<'_>) {
+    let before = latest(pusher);
+    let set = ["set", "search", "--domain", "acme", "--rate", "7/s"];
+    let (code, text) = pusher.run(&[&set[..], &["--reason", "acme pays"]].concat());
+    assert_eq!(code, Some(0), "{text}");
+    let (_, text) = pusher.run(&["diff", &before.to_string()]);
+    let added: Vec<&str> = text.lines().filter(|line| line.starts_with('+')).collect();
+    assert!(added.contains(&"+rate = \"7/s\""), "{text}");
+    assert!(!text.lines().any(|line| line.starts_with("-[")), "{text}");
+
+    pusher.write(
+        "many.csv",
+        "resource,domain,rate,hard\nsearch,acme,9/s,\nsearch,\"globex, inc\",8/s,20/s\n",
+    );
+    let import = ["import", "many.csv", "--reason", "a list"];
+    let (code, text) = pusher.run(&import);
+    assert_eq!(code, Some(0), "{text}");
+    let (_, text) = pusher.run(&["show"]);
+    let document: toml::Table = text.parse().expect("a document");
+    let domains = &document["rate"]["search"]["domains"];
+    assert_eq!(domains["acme"]["rate"].as_str(), Some("9/s"), "{text}");
+    assert_eq!(
+        domains["globex, inc"]["hard"].as_str(),
+        Some("20/s"),
+        "{text}"
+    );
+
+    let now = latest(pusher);
+    pusher.write("bad.csv", "resource,domain,rate\nsearch,acme,often\n");
+    for bad in [
+        &["import", "bad.csv"][..],
+        &["set", "nobody", "--domain", "acme", "--rate", "1/s"],
+        &["set", "search", "--domain", "stranger", "--remove"],
+    ] {
+        let (code, text) = pusher.run(&[bad, &["--reason", "x"]].concat());
+        assert_eq!(code, Some(65), "{text}");
+    }
+    let remove = [
+        "set", "search", "--domain", "acme", "--remove", "--reason", "left",
+    ];
+    let (code, text) = pusher.run(&[&remove[..], &["--expect-version", "1"]].concat());
+    assert_eq!(code, Some(75), "{text}");
+    assert_eq!(latest(pusher), now, "nothing was pushed");
+    let (code, text) = pusher.run(&remove);
+    assert_eq!(code, Some(0), "{text}");
+    let (_, text) = pusher.run(&["show"]);
+    assert!(!text.contains("acme") && text.contains("globex"), "{text}");
 }
 
 fn latest(pusher: &Pusher<'_>) -> u64 {

@@ -1,0 +1,54 @@
+//! Where Kafka is, for commands that speak to it themselves and need no aggregator.
+//!
+//! The flags are options of the configuration under other names, and beat what its file says. Knows
+//! nothing of what a command does there.
+
+use super::exit::Failure;
+use super::{Global, serve};
+use crate::config::{Config, Given};
+
+/// What such a command takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct KafkaArgs {
+    /// Brokers to ask first (kafka.bootstrap)
+    #[arg(long, global = true, value_name = "HOST:PORT,...")]
+    kafka: Option<String>,
+    /// What the topics' names begin with (kafka.topic_prefix)
+    #[arg(long, global = true, value_name = "PREFIX")]
+    topic_prefix: Option<String>,
+    /// How many partitions hits have (kafka.partitions)
+    #[arg(long, global = true, value_name = "N")]
+    partitions: Option<String>,
+}
+
+impl KafkaArgs {
+    /// The configuration of a command, which has Kafka as its log.
+    ///
+    /// # Errors
+    ///
+    /// Where the configuration is wrong, or this build knows no Kafka.
+    pub fn load(&self, global: &Global, command: &'static str) -> Result<Config, Failure> {
+        serve::load_with(global, self.given(command))
+    }
+
+    fn given(&self, command: &str) -> Vec<Given> {
+        let stated = [
+            ("kafka.bootstrap", "--kafka", &self.kafka),
+            ("kafka.topic_prefix", "--topic-prefix", &self.topic_prefix),
+            ("kafka.partitions", "--partitions", &self.partitions),
+        ];
+        let stated = stated.into_iter().filter_map(|(path, flag, text)| {
+            Some(Given {
+                path,
+                origin: flag.to_owned(),
+                text: text.clone()?,
+            })
+        });
+        let kind = Given {
+            path: "log.kind",
+            origin: command.to_owned(),
+            text: "kafka".to_owned(),
+        };
+        [kind].into_iter().chain(stated).collect()
+    }
+}
