@@ -132,9 +132,14 @@ impl Engine {
                 return;
             };
             let agent = held.copies.known_agent(&who.name, who.epoch);
-            if let Some(agent) = agent.filter(|_| !named(&held.name)) {
-                let nothing = List::whole(&[], &[]);
-                list_of(held, who, agent, clock, &nothing, out, voice);
+            match agent.filter(|_| !named(&held.name)) {
+                Some(agent) => {
+                    let nothing = List::whole(&[], &[]);
+                    list_of(held, who, agent, clock, &nothing, out, voice);
+                }
+                // It takes a place all the same: an epoch that has given everything back is known or
+                // not, depending on whether this engine was restored since.
+                None => voice.next(),
             }
         }
     }

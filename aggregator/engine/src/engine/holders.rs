@@ -292,12 +292,13 @@ impl Holders {
     ) -> u64 {
         let mut released = 0;
         for held in &mut self.held {
-            let Some(agent) = held.copies.known_agent(&who.name, who.epoch) else {
-                continue;
-            };
-            self.out.clear();
-            released += act(&mut held.copies, agent, &mut self.out);
-            held.follow(&self.out, voice);
+            // Each resource has a place of its own, whether or not it knows the epoch: one that has
+            // given everything back is known until the next restore, and places must not tell.
+            if let Some(agent) = held.copies.known_agent(&who.name, who.epoch) {
+                self.out.clear();
+                released += act(&mut held.copies, agent, &mut self.out);
+                held.follow(&self.out, voice);
+            }
             voice.next();
         }
         released

@@ -533,3 +533,45 @@ fn two_agents_of_one_name_are_noticed_and_a_restart_is_not() {
     }
     assert!(1 < found, "{found}");
 }
+
+/// What an engine says, statements and verdicts, with their places.
+fn places(play: &Play) -> Vec<(String, u32)> {
+    let statements = play.rulings.statements.iter();
+    let verdicts = play.rulings.verdicts.iter();
+    let said = statements.map(|said| said.statement.place.entry);
+    play.said()
+        .into_iter()
+        .zip(said.chain(verdicts.map(|due| due.place.entry)))
+        .collect()
+}
+
+#[test]
+fn what_was_given_back_before_a_restore_does_not_move_places_after_it() {
+    // `other` comes before `sandbox`: what is said of that stands behind it.
+    let limits = "[copies.other]\nlimit = 3\n[copies.sandbox]\nlimit = 1\n";
+    let said = |restored: bool, gone: bool| {
+        let mut play = Play::of(limits);
+        let (mut web, mut job) = (agent("web", 1), agent("job", 1));
+        play.ops_on(&mut web, "other", &[(1, hold("acme", 1))]);
+        play.ops_on(&mut web, "other", &[(1, release(1))]);
+        play.ops(&mut web, &[(2, hold("acme", 1))]);
+        play.ops(&mut job, &[(1, hold("new", 1))]);
+        if restored {
+            play.restart();
+        }
+        if gone {
+            let mut said = Vec::new();
+            for _ in 0..5 {
+                play.tick();
+                said.extend(places(&play));
+            }
+            return said;
+        }
+        play.beat_without_parts(&mut web);
+        places(&play)
+    };
+    for gone in [true, false] {
+        assert!(!said(false, gone).is_empty());
+        assert_eq!(said(false, gone), said(true, gone), "gone: {gone}");
+    }
+}

@@ -151,6 +151,27 @@ impl Play {
         self.apply(&bytes)
     }
 
+    /// Operations on another resource.
+    pub fn ops_on(&mut self, from: &mut Sending, resource: &str, ops: &[(u64, Does<'_>)]) -> Fate {
+        let at = Timestamp::from_millis(self.now_ms);
+        let ops = ops.iter().map(|(number, does)| HoldOp {
+            resource: 0,
+            number: *number,
+            at,
+            does: *does,
+        });
+        let mut writer = Writer::new();
+        let sender = self.sender(from);
+        write_holds(&mut writer, &sender, &[resource], ops);
+        self.apply(writer.as_slice())
+    }
+
+    /// A beat that says that nothing is held at all.
+    pub fn beat_without_parts(&mut self, from: &mut Sending) -> Fate {
+        let bytes = self.beat_bytes(from, BeatHead::default(), &[]);
+        self.apply(&bytes)
+    }
+
     /// A beat that is not appended yet.
     pub fn beat_bytes(&self, from: &mut Sending, head: BeatHead, parts: &[Part<'_>]) -> Vec<u8> {
         let mut writer = Writer::new();
