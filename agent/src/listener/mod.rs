@@ -57,6 +57,11 @@ const HELLO_EVERY: Span = Span::from_secs(1);
 /// since everything that is not acknowledged is sent again.
 const HELLO_PATIENCE: Span = Span::from_secs(3);
 
+/// A hello that has not been answered for so long, on a link over which other things come, is said again:
+/// its answer was dropped on the way. Twice the patience, since whoever is this late with an answer is late
+/// with the next one too, and only the newest counts.
+const HELLO_AGAIN: Span = Span::from_secs(6);
+
 /// A snapshot of which no part has come for so long is asked for again.
 const ASK_PATIENCE: Span = Span::from_secs(2);
 
@@ -297,8 +302,11 @@ impl Listener {
                 peer.link_up = false;
                 Counters::add(&self.around.counters.links_lost, 1);
                 self.acts.push(Act::ReopenLink { peer: index });
+                return;
             }
-            return;
+            if now.since(hello.at) < HELLO_AGAIN {
+                return;
+            }
         }
         if now < peer.next_hello {
             return;

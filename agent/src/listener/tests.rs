@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::Frame;
-use tollgate_shared::wire::link::FromAggregator;
+use tollgate_shared::wire::link::{FromAgent, FromAggregator};
 use tollgate_shared::wire::public::Public;
 use tollgate_shared::wire::statement::{Near, Says};
 
@@ -293,6 +293,30 @@ fn a_silent_feed_is_made_anew_and_a_silent_link_too() {
             .contains(&Act::ReopenLink { peer: 0 })
     );
     assert!(!bench.listener.is_welcome(0));
+}
+
+#[test]
+fn a_hello_whose_answer_is_lost_is_said_again_although_the_link_is_alive() {
+    let mut bench = Bench::joined(1);
+    bench.listener.take_acts();
+    let says_hello = |bench: &mut Bench| {
+        bench.listener.take_acts().iter().any(|act| match act {
+            Act::Say { message, .. } => {
+                matches!(FromAgent::decode(message), Ok(FromAgent::Hello { .. }))
+            }
+            Act::ReopenLink { .. } => panic!("the link is alive"),
+            _ => false,
+        })
+    };
+    bench.advance(second(1));
+    assert!(says_hello(&mut bench), "once a second");
+    for _ in 0..5 {
+        bench.advance(second(1));
+        bench.listener.link_alive(0, bench.now);
+        assert!(!says_hello(&mut bench), "it is awaited");
+    }
+    bench.advance(second(1));
+    assert!(says_hello(&mut bench));
 }
 
 #[test]
