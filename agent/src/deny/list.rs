@@ -15,6 +15,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 
+use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::Place;
 use tollgate_shared::wire::statement::Denial;
@@ -156,7 +157,9 @@ impl DenyList {
         match before {
             // Two pairs with one fingerprint: the second stays open.
             Some((false, ..)) => return Taken::NoRoom,
-            Some((true, place, _)) if word.place < place => return Taken::Known,
+            Some((true, place, _)) if word.place < place && !planted(Bug::OlderWins) => {
+                return Taken::Known;
+            }
             Some((true, place, until)) if word.place == place => {
                 return self.said_again(word, fingerprint, until, now);
             }
@@ -322,6 +325,9 @@ impl DenyList {
 
     /// A log was made anew: what was said about a partition under lower generations is void.
     pub(crate) fn void(&mut self, partition: u32, below_generation: u32) {
+        if planted(Bug::GenerationKept) {
+            return;
+        }
         self.remove_where(|_, entry| {
             entry.partition == partition && entry.place.generation < below_generation
         });

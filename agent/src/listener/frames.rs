@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::{Code, Place};
 use tollgate_shared::time::Span;
@@ -58,7 +59,10 @@ impl Listener {
             peer.take_heartbeat(frame.sequence, frame.sent);
         }
         let heard = peer.run(key).frame(frame.sequence);
-        let late = peer.delay.late(frame.sent, now);
+        let late = match planted(Bug::LateFrames) {
+            true => Span::ZERO,
+            false => peer.delay.late(frame.sent, now),
+        };
         let foreign = self.note_logs(&frame.evidence, now);
         if let Some(resource) = &resource {
             for told in frame

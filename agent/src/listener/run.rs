@@ -9,6 +9,8 @@
 //!
 //! Knows nothing of what frames say. What stays true: while joined, nothing was missed.
 
+use tollgate_shared::bugs::{Bug, planted};
+
 /// What a frame does to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
@@ -38,7 +40,9 @@ impl Run {
     pub(crate) fn frame(&mut self, sequence: u64) -> Heard {
         match self.span {
             Some((_, last)) if sequence <= last => Heard::Again,
-            Some((first, last)) if sequence == last.saturating_add(1) => {
+            Some((first, last))
+                if sequence == last.saturating_add(1) || planted(Bug::GapUnseen) =>
+            {
                 self.span = Some((first, sequence));
                 if self.joined {
                     Heard::Continues

@@ -13,6 +13,7 @@
 //! nothing of agents, clocks, records or names: instants come corrected. What stays true: the pair's
 //! time is the greatest instant among its own entries and never runs backwards.
 
+use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::{Span, Timestamp};
 
 use crate::limits::RateClass;
@@ -82,7 +83,7 @@ impl Pair {
         let now = self.time.map_or(at, |time| time.max(at));
         self.time = Some(now);
         self.state.forget(class, now);
-        if at < now {
+        if at < now && !planted(Bug::LateClimbs) {
             return Ruled::late(
                 late::late(class, &mut self.state, now, at, request),
                 request,
@@ -128,7 +129,12 @@ impl Pair {
     /// The last instant at which something of the pair still matters, its denials excepted.
     pub fn stays_until(&self, class: &RateClass) -> Timestamp {
         let matters = self.state.matters_until(class).unwrap_or_default();
-        matters.max(self.now().saturating_add(STAYS))
+        let stays = if planted(Bug::PairLeavesEarly) {
+            Span::ZERO
+        } else {
+            STAYS
+        };
+        matters.max(self.now().saturating_add(stays))
     }
 }
 

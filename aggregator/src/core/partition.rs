@@ -15,6 +15,7 @@
 //! Knows nothing of other partitions. What stays true: records are ruled in the order of their offsets,
 //! each once; never more than one tick is on its way.
 
+use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::Evidence;
@@ -168,6 +169,11 @@ impl Partition {
     /// beyond a denial's end.
     pub fn log_now(&self, clock: Span) -> Option<Timestamp> {
         let (appended, sent) = self.ticks.newest?;
+        let clock = if planted(Bug::RestFromTick) {
+            sent
+        } else {
+            clock
+        };
         Some(
             appended
                 .end_of_millisecond()

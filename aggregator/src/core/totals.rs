@@ -20,6 +20,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Span;
 
 use crate::log::Ticket;
@@ -171,6 +172,9 @@ impl Totals {
             return;
         };
         for (_, state) in chain.range_mut(at..) {
+            if planted(Bug::TotalsNotAgain) {
+                break;
+            }
             *state = State::Due;
         }
         self.not_before = retry_at;

@@ -1,5 +1,6 @@
 //! The end of a turn: what was ruled goes out, and time is brought into the log.
 
+use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick};
 
@@ -14,6 +15,10 @@ impl Core {
         self.begin_partitions(now.clock);
         self.slices_turn(now);
         let ready = self.ready(now.clock);
+        if planted(Bug::EvidenceFirst) {
+            self.announcer
+                .publish_heartbeats(now.clock, &ready, &mut self.effects);
+        }
         self.announcer
             .publish_pending(now.clock, &ready, &mut self.effects);
         self.verdict_frames += self.verdicts.publish(

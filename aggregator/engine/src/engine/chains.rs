@@ -12,6 +12,8 @@
 
 use std::collections::BTreeMap;
 
+use tollgate_shared::bugs::{Bug, planted};
+
 use crate::pairs::{Identities, mix};
 
 /// Both ends of this partition's chains.
@@ -53,7 +55,8 @@ impl Chains {
         let (partition, offset) = source;
         let key = (Box::from(resource), partition);
         let last = self.applied.get(&key).copied();
-        let follows = last == previous || (last.is_none() && !began);
+        let follows =
+            last == previous || (last.is_none() && !began) || planted(Bug::TotalOutOfTurn);
         if follows {
             self.applied.insert(key, offset);
             self.note(identities, resource, u64::from(partition), last, offset);

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::Place;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Denial, Says, Scope, Statement};
@@ -212,6 +213,16 @@ impl Denials {
     /// The denials that end after `now`, by the scopes' hashes.
     pub fn after(&self, now: Timestamp) -> impl Iterator<Item = (Identity, &LiveDenial)> {
         after(&self.shards, now)
+    }
+
+    /// The same in the order in which they are said again under a new generation.
+    pub fn to_say_again(&self, now: Timestamp) -> Vec<&LiveDenial> {
+        let mut live: Vec<&LiveDenial> = self.after(now).map(|(_, live)| live).collect();
+        if planted(Bug::HashOrder) {
+            let map: std::collections::HashMap<_, _> = live.into_iter().enumerate().collect();
+            live = map.into_values().collect();
+        }
+        live
     }
 
     /// Looks at the `count` denials behind `behind` (from the first one on for none).

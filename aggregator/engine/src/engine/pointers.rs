@@ -15,6 +15,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
@@ -103,6 +104,9 @@ impl Engine {
         let limits = self.steps.newest().limits.clone();
         let walked = self.denials.walk(again.behind, again.at, SLICE);
         for (identity, live) in walked.in_force {
+            if planted(Bug::DenialKept) {
+                break;
+            }
             self.rule_one_again(&limits, identity, live, &mut again.place, rulings);
         }
         if walked.upto.is_some() {

@@ -9,6 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tollgate_shared::bugs::{Bug, planted};
+
 use super::super::{Delivered, Stream};
 use super::Ack;
 use super::disk::{Disk, DiskFile, Syncing};
@@ -128,7 +130,10 @@ impl Partition {
         };
         let written = active.file.write_at(buffer, active.bytes);
         let durable = match terms.ack {
-            Ack::Synced => written.and_then(|()| active.file.sync()),
+            Ack::Synced if !planted(Bug::AnswerBeforeSync) => {
+                written.and_then(|()| active.file.sync())
+            }
+            Ack::Synced => written,
             Ack::Written => written,
         };
         if let Err(error) = durable {
@@ -306,7 +311,7 @@ impl Partition {
     }
 
     fn sync_dir(&mut self) -> io::Result<()> {
-        if self.dir_unsynced {
+        if self.dir_unsynced && !planted(Bug::DirectoryUnsynced) {
             self.disk.sync_dir(&self.dir)?;
             if let Some(root) = self.dir.parent() {
                 self.disk.sync_dir(root)?;
