@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tokio::sync::Notify;
+use tollgate_shared::holdings::TransferId;
 
 use crate::clock::Clock;
 use crate::copies::Desk;
@@ -34,6 +35,31 @@ pub(crate) struct Shared {
     pub(crate) log_partitions: AtomicU32,
     /// The agent's threads have ended, or are about to.
     pub(crate) ended: AtomicBool,
+    /// Where the ids of transfers come from.
+    pub(crate) transfers: TransferIds,
+}
+
+/// What ids of transfers are drawn from: nobody else may draw the same.
+#[derive(Debug)]
+pub(crate) enum TransferIds {
+    /// Chance.
+    Random,
+    /// The run that a driver repeats: they count on from a number of its choice.
+    #[cfg(feature = "simulation")]
+    Counted(u128, std::sync::atomic::AtomicU64),
+}
+
+impl TransferIds {
+    pub(crate) fn draw(&self) -> TransferId {
+        TransferId(match self {
+            Self::Random => rand::random(),
+            #[cfg(feature = "simulation")]
+            Self::Counted(first, drawn) => {
+                let drawn = drawn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                first.wrapping_add(u128::from(drawn))
+            }
+        })
+    }
 }
 
 impl Shared {

@@ -13,10 +13,12 @@ use tollgate_shared::wire::frame::Topic;
 
 use crate::agent::Agent;
 use crate::builder::AgentBuilder;
+use crate::copies::Told;
 use crate::courier::Outgoing;
 use crate::flusher::{Flusher, Parcel};
 use crate::net::{Event, Hub, Wires};
 use crate::resource::ResourceId;
+use crate::timer::Timer;
 
 /// Messages that a link's queue takes, as the real one.
 const LINK_MESSAGES_MAX: usize = 256;
@@ -194,6 +196,8 @@ pub struct SimulatedAgent {
     hub: Hub<Queues>,
     flusher: Flusher,
     parcels: VecDeque<Parcel>,
+    /// What was said at the desk.
+    words: Vec<Told>,
 }
 
 impl SimulatedAgent {
@@ -215,6 +219,7 @@ impl SimulatedAgent {
             hub,
             flusher,
             parcels: VecDeque::new(),
+            words: Vec::new(),
         }
     }
 
@@ -233,6 +238,10 @@ impl SimulatedAgent {
     pub fn flush(&mut self) {
         let parcels = &mut self.parcels;
         let shared = self.hub.shared();
+        // As the flusher does: while words wait to be taken, more wait where they were said.
+        if self.words.is_empty() {
+            shared.desk.sweep(&mut self.words);
+        }
         self.flusher.come_by(shared, false, |parcel| {
             if PARCELS_MAX <= parcels.len() {
                 return Some(parcel);
@@ -244,8 +253,11 @@ impl SimulatedAgent {
 
     /// The hub takes what the flusher handed over.
     pub fn take_parcels(&mut self) {
-        if self.parcels.is_empty() {
+        if self.parcels.is_empty() && self.words.is_empty() {
             return;
+        }
+        if !self.words.is_empty() {
+            self.hub.take_words(std::mem::take(&mut self.words));
         }
         for parcel in self.parcels.drain(..) {
             self.hub.take_parcel(parcel);
@@ -276,6 +288,18 @@ impl SimulatedAgent {
         self.hub.turn();
     }
 
+    /// Those who wait with a deadline look at the clock again.
+    pub fn wake(&self) {
+        if let Timer::Hand(moved) = &self.hub.shared().timer {
+            moved.notify_waiters();
+        }
+    }
+
+    /// The agent's own topic, to be subscribed to on every feed.
+    pub fn topic(&self) -> Topic {
+        self.hub.listener().topic()
+    }
+
     /// The next message that waits for a link.
     pub fn next_message(&mut self, peer: usize) -> Option<Bytes> {
         self.hub.wires().messages.get_mut(peer)?.pop_front()
@@ -293,7 +317,7 @@ impl SimulatedAgent {
 
     /// Whether nothing waits for the log any more.
     pub fn is_idle(&self) -> bool {
-        self.parcels.is_empty() && self.hub.is_empty()
+        self.parcels.is_empty() && self.words.is_empty() && self.hub.is_empty()
     }
 
     /// Up to where it has heard a resource's statements about a partition without a gap: everything

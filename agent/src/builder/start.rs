@@ -19,7 +19,7 @@ use crate::listener::{Listener, Surroundings};
 use crate::net::{self, Carrier, Hub, Sockets};
 use crate::recorder::Recorder;
 use crate::resource::Resources;
-use crate::shared::Shared;
+use crate::shared::{Shared, TransferIds};
 use crate::sight::Sight;
 use crate::stats::Counters;
 use crate::timer::Timer;
@@ -109,7 +109,11 @@ impl AgentBuilder {
     ) -> (Agent, Hub<W>, flusher::Flusher) {
         let clock = Arc::new(Clock::by_hand(wall));
         let timer = Timer::Hand(Arc::new(Notify::new()));
-        let shared = Arc::new(self.shared(clock, identity.seed, timer));
+        let mut shared = self.shared(clock, identity.seed, timer);
+        // Each life has an epoch of its own, and so have the ids.
+        shared.transfers =
+            TransferIds::Counted(identity.epoch, std::sync::atomic::AtomicU64::new(0));
+        let shared = Arc::new(shared);
         let name = identity.name.clone();
         let origin = Origin {
             epoch: identity.epoch,
@@ -167,6 +171,7 @@ impl AgentBuilder {
             new_resource: Notify::new(),
             log_partitions: AtomicU32::new(0),
             ended: AtomicBool::new(false),
+            transfers: TransferIds::Random,
             clock,
         }
     }

@@ -129,7 +129,7 @@ impl Hold {
             return Err(HoldFault::Unrecorded);
         }
         self.lessen(copies)?;
-        let to = TransferId(rand::random());
+        let to = self.inner.shared.transfers.draw();
         let ttl = Span::from_std(ttl);
         self.tell(copies, self.copies == 0, || {
             What::Seldom(Box::new(Seldom::Transfer { copies, to, ttl }))

@@ -5,6 +5,7 @@
 //! simulate --minutes 60                 as many as an hour takes
 //! simulate --seed 118 --trace           one seed, event by event
 //! simulate --seed 118 --seeds 1         one seed; where it fails, the shortest history that does
+//! simulate --bugs --seeds 10000         bugs put in by hand, and the seeds that find each (feature `bugs`)
 //! ```
 //!
 //! Exit codes: 0 nothing found; 1 a law is violated, or something was never met; 64 usage.
@@ -47,6 +48,14 @@ struct Arguments {
     /// Show one seed's run as a log of events.
     #[arg(long, requires = "seed")]
     trace: bool,
+    /// Put bugs in by hand, one at a time, and print how many seeds it takes to find each.
+    #[cfg(feature = "bugs")]
+    #[arg(long, conflicts_with_all = ["trace", "minutes", "until_failure"])]
+    bugs: bool,
+    /// Of all bugs only this one.
+    #[cfg(feature = "bugs")]
+    #[arg(long, requires = "bugs")]
+    bug: Option<String>,
     /// How the report is written.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -72,6 +81,10 @@ fn main() -> ExitCode {
     };
     if let (true, Some(seed)) = (arguments.trace, arguments.seed) {
         return show(seed);
+    }
+    #[cfg(feature = "bugs")]
+    if arguments.bugs {
+        return hunts::table(&arguments);
     }
     let first = arguments.seed.unwrap_or_else(seed_of_the_clock);
     let seeds = match (arguments.seeds, arguments.minutes) {
@@ -213,4 +226,53 @@ fn tell_failure(failed: &Run) {
         );
     }
     eprintln!("see it with: simulate --seed {seed} --trace");
+}
+
+#[cfg(feature = "bugs")]
+mod hunts {
+    //! The table of bugs put in by hand.
+
+    use std::process::ExitCode;
+
+    use tollgate_shared::bugs::Bug;
+    use tollgate_tests::simulation::bugs::hunt;
+
+    use super::Arguments;
+
+    /// In so many seeds each bug has to be found.
+    const SEEDS_MAX: u64 = 10_000;
+
+    /// Prints the table; fails where a bug is not found.
+    pub fn table(arguments: &Arguments) -> ExitCode {
+        let named = |bug: &&Bug| arguments.bug.as_ref().is_none_or(|name| name == bug.name());
+        let bugs: Vec<Bug> = Bug::ALL.iter().filter(named).copied().collect();
+        if bugs.is_empty() {
+            let names: Vec<_> = Bug::ALL.iter().map(|bug| bug.name()).collect();
+            eprintln!("--bug: no such bug, expected one of {}", names.join(", "));
+            return ExitCode::from(64);
+        }
+        // What panics is found; where it does is not of interest.
+        std::panic::set_hook(Box::new(|_| {}));
+        let (first, seeds) = (arguments.seed.unwrap_or(1), arguments.seeds);
+        let mut all_found = true;
+        println!("| bug | what is wrong | seeds | found by |\n|---|---|---|---|");
+        for bug in bugs {
+            let found = hunt(bug, first, seeds.unwrap_or(SEEDS_MAX));
+            let (needed, by) = match found {
+                Some(found) => (
+                    found.seeds.to_string(),
+                    match found.law {
+                        0 => found.check,
+                        law => format!("law {law}, {}", found.check),
+                    },
+                ),
+                None => {
+                    all_found = false;
+                    ("not found".to_owned(), String::new())
+                }
+            };
+            println!("| `{}` | {} | {needed} | {by} |", bug.name(), bug.what());
+        }
+        ExitCode::from(u8::from(!all_found))
+    }
 }

@@ -20,10 +20,39 @@ pub type Sums = [[u64; DOMAINS.len()]; RESOURCES.len()];
 /// One life of an agent.
 #[derive(Clone, Debug, Default)]
 pub struct Life {
-    /// Copies let through, by pair.
-    pub let_through: Sums,
+    /// Copies let through without a min, by pair.
+    let_through: Sums,
     ruled: Sums,
+    /// Calls with a min, which stay entries of their own: let through, and ruled.
+    bulk: BTreeMap<Bulk, (u64, u64)>,
     sequences: BTreeMap<u32, BTreeSet<u64>>,
+}
+
+/// A call with a min: its pair, its copies, its min.
+type Bulk = ((usize, usize), u32, u32);
+
+impl Life {
+    /// A call was let through. A min of one says nothing, and is not recorded.
+    pub fn let_through(&mut self, (r, d): (usize, usize), copies: u32, min: u32) {
+        if copies == 0 {
+            return;
+        }
+        match 1 < min {
+            true => self.bulk.entry(((r, d), copies, min)).or_default().0 += 1,
+            false => self.let_through[r][d] += u64::from(copies),
+        }
+    }
+
+    /// An entry was ruled; how often such calls were let through and ruled by now.
+    fn ruled(&mut self, (r, d): (usize, usize), copies: u32, min: Option<u32>) -> (u64, u64) {
+        if let Some(min) = min {
+            let known = self.bulk.entry(((r, d), copies, min)).or_default();
+            known.1 += 1;
+            return *known;
+        }
+        self.ruled[r][d] += u64::from(copies);
+        (self.let_through[r][d], self.ruled[r][d])
+    }
 }
 
 /// All lives, by epoch.
@@ -89,11 +118,15 @@ impl Accounts {
                     hit.domain
                 ));
             };
-            life.ruled[r][d] += u64::from(hit.copies);
-            if life.let_through[r][d] < life.ruled[r][d] {
+            let (through, ruled) = life.ruled((r, d), hit.copies, hit.min);
+            if through < ruled {
+                let like = match hit.min {
+                    Some(min) => format!("calls for {} copies, at least {min},", hit.copies),
+                    None => "copies".to_owned(),
+                };
                 return Err(format!(
-                    "{} for {}: {} copies are in the log, {} were let through",
-                    RESOURCES[r], DOMAINS[d], life.ruled[r][d], life.let_through[r][d]
+                    "{} for {}: {ruled} {like} are in the log, {through} were let through",
+                    RESOURCES[r], DOMAINS[d]
                 ));
             }
         }
@@ -105,6 +138,7 @@ impl Accounts {
         self.records_lost = true;
         for life in self.lives.values_mut() {
             life.ruled = Sums::default();
+            life.bulk.values_mut().for_each(|(_, ruled)| *ruled = 0);
             life.sequences.clear();
         }
     }
@@ -112,6 +146,12 @@ impl Accounts {
     /// What of a life's calls the log does not have, for a life that dropped nothing.
     pub fn missing(&self, epoch: u128) -> Option<String> {
         let life = self.lives.get(&epoch)?;
+        let one_is_missing = |(_, (through, ruled)): &(&Bulk, &(u64, u64))| through != ruled;
+        if let Some((bulk, (through, ruled))) = life.bulk.iter().find(one_is_missing) {
+            return Some(format!(
+                "{bulk:?}: {through} such calls were let through, {ruled} are in the log"
+            ));
+        }
         for (r, resource) in RESOURCES.iter().enumerate() {
             for (d, domain) in DOMAINS.iter().enumerate() {
                 let (through, ruled) = (life.let_through[r][d], life.ruled[r][d]);

@@ -49,6 +49,7 @@ impl World {
             return;
         }
         self.with_agent(agent, |process| process.tick());
+        self.look_for_awaited(agent);
         self.cover_agent(agent);
         self.after(TICK_US, Event::AgentTick(agent, life));
         self.schedule_flush(agent);
@@ -141,6 +142,7 @@ impl World {
             );
             self.schedule_flush(agent);
         }
+        self.use_copies(agent);
         let next_us = self.agents[agent]
             .random
             .between(every_us / 2, every_us * 3 / 2);
@@ -152,15 +154,15 @@ impl World {
         let host = &mut self.agents[agent];
         let (r, d) = draw_pair(&mut host.random);
         let (rate, domain) = (&host.rates[r], DOMAINS[d]);
-        let answer = if host.random.chance(host.plan.bulk_ppm) {
+        let (answer, min) = if host.random.chance(host.plan.bulk_ppm) {
             let copies = host.random.between(2, 6) as u32;
             match host.random.below(3) {
-                0 => rate.hit_n(domain, copies),
-                1 => rate.hit_up_to(domain, 2..=copies),
-                _ => rate.hit_up_to(domain, 1..=copies),
+                0 => (rate.hit_n(domain, copies), copies),
+                1 => (rate.hit_up_to(domain, 2..=copies), 2),
+                _ => (rate.hit_up_to(domain, 1..=copies), 1),
             }
         } else {
-            rate.hit(domain).map_err(HitError::from)
+            (rate.hit(domain).map_err(HitError::from), 1)
         };
         match answer {
             Ok(allowed) => {
@@ -168,7 +170,7 @@ impl World {
                     self.watch.cover.see("call while blind");
                 }
                 let life = self.watch.accounts.life(host.epoch);
-                life.let_through[r][d] += u64::from(allowed.copies());
+                life.let_through((r, d), allowed.copies(), min);
             }
             Err(HitError::Denied(denied)) => self.refused(agent, (r, d), &denied),
             Err(error) => self.violated(7, "calls make sense here", error.to_string()),

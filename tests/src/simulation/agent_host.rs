@@ -11,7 +11,9 @@ use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::frame::Topic;
 
+use super::agent_holds::Holding;
 use super::clock::Clock;
+use super::copy_limits::COPIES;
 use super::documents::RESOURCES;
 use super::plan::{AgentPlan, Edge, Plan};
 use super::random::Random;
@@ -75,6 +77,8 @@ pub struct AgentHost {
     pub(super) justified: BTreeMap<(usize, usize), (Refused, u64)>,
     /// Messages that wait for a cut to end.
     pub(super) held: Vec<(Edge, u64, Happening)>,
+    /// What its services hold.
+    pub holding: Holding,
     pub(super) random: Random,
     pub(super) was_dead: bool,
     pub(super) gaps: u64,
@@ -116,6 +120,7 @@ impl AgentHost {
             sent: BTreeMap::new(),
             justified: BTreeMap::new(),
             held: Vec::new(),
+            holding: Holding::new(plan.seed, index),
             random: Random::of(plan.seed, "agent", index as u64),
             was_dead: false,
             gaps: 0,
@@ -140,12 +145,15 @@ impl AgentHost {
         };
         let builder = Agent::builder()
             .denials_max(self.plan.denials_max)
-            .resources_max(RESOURCES.len())
+            .resources_max(RESOURCES.len() + COPIES.len())
             .recorder_bytes(self.plan.recorder_bytes)
             .queue_bytes(self.plan.queue_bytes);
         self.started_mono_us = self.clock.mono_us(now_us);
         let process = SimulatedAgent::new(builder, &identity, self.owners, self.clock.wall(now_us));
         self.rates = RESOURCES.map(|name| process.agent().rate(name)).to_vec();
+        if self.uses_copies() {
+            self.holding.copies = COPIES.map(|name| process.agent().copies(name)).to_vec();
+        }
         self.process = Some(process);
         let wires = || (0..self.owners).map(|_| Wire::default()).collect();
         (self.links, self.feeds) = (wires(), wires());
@@ -210,6 +218,7 @@ impl World {
         host.was_dead = true;
         host.rates.clear();
         let life = host.life;
+        self.holder_dies(agent);
         self.watch.cover.see("agent died");
         self.trace.event(self.now_us, &[4, agent as u64, life], || {
             format!("agent {agent}.{life} dies")

@@ -312,6 +312,12 @@ impl World {
         self.owners[owner].feed_made(connection, agent);
         let topics = self.agents[agent].followed[owner].topics.clone();
         self.send_subscription(agent, owner, connection, Topic::CONTROL);
+        if self.agents[agent].uses_copies()
+            && let Some(process) = &self.agents[agent].process
+        {
+            let own = process.topic();
+            self.send_subscription(agent, owner, connection, own);
+        }
         for (_, topic) in &topics {
             self.send_subscription(agent, owner, connection, *topic);
         }

@@ -12,6 +12,7 @@ use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Cause, Says, Scope};
 
 use super::accounts::{Sums, pair_of};
+use super::copy_limits::COPIES;
 use super::coverage::Coverage;
 
 /// The time of each pair: the greatest instant among its entries.
@@ -108,7 +109,9 @@ fn same(got: &Stated, expected: &Stated) -> bool {
 
 fn stated(said: &[Said]) -> Stated {
     let mut stated = Stated::new();
-    for said in said {
+    // The model knows nothing of copies.
+    let of_rates = |said: &&Said| !COPIES.contains(&&*said.resource);
+    for said in said.iter().filter(of_rates) {
         let domain = match &said.statement.scope {
             Scope::Pair(domain) => Some(domain.to_string()),
             Scope::Resource | Scope::Group(_) => None,

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 /// What every swarm has to have met.
-pub const WANTED: [&str; 64] = [
+pub const WANTED: [&str; 80] = [
     "agent cut off",
     "agent died",
+    "agent died holding copies",
     "agent froze",
     "agent returned",
     "append answered no although taken",
@@ -22,6 +23,15 @@ pub const WANTED: [&str; 64] = [
     "clock drifts",
     "clock jumps of an agent",
     "clock jumps of the log",
+    "copies beyond a limit",
+    "copies granted before use",
+    "copies handed over",
+    "copies not granted",
+    "copies of the gone back",
+    "copies refused as full",
+    "copies refused by own holds",
+    "copies seized",
+    "copies taken",
     "crash between effects",
     "crash in a disk operation",
     "denial by global limit",
@@ -35,15 +45,19 @@ pub const WANTED: [&str; 64] = [
     "feed gap",
     "feed opened anew",
     "feed silent",
+    "gone agent returned",
     "hit after its pair's time was late and counted in no tier",
     "hit excess",
     "hit granted late",
     "hit too old",
+    "hold ended by age",
+    "hold not known to the log",
     "lease ran out",
     "limits push lost the race",
     "limits pushed",
     "limits rolled back",
     "link lost",
+    "list of holds wanted",
     "message delayed",
     "message duplicated",
     "message held by a cut",
@@ -62,6 +76,7 @@ pub const WANTED: [&str; 64] = [
     "queue of a link full",
     "recorder full",
     "request with a minimum refused",
+    "seize found nothing",
     "snapshot asked anew",
     "snapshot saved",
     "snapshot could not be saved",
@@ -70,6 +85,7 @@ pub const WANTED: [&str; 64] = [
     "torn end cut off",
     "total applied",
     "total out of order",
+    "transfer ended by tick",
 ];
 
 /// The counters.

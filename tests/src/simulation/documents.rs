@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use super::copy_limits::CopyLimits;
 use super::random::Random;
 
 /// The resources that calls are made on; the last one is in no document.
@@ -48,6 +49,8 @@ struct Resource {
 pub struct Document {
     resources: Vec<Resource>,
     pairs_max: u64,
+    /// Limits on copies, where there are any.
+    pub copies: Option<CopyLimits>,
 }
 
 impl Document {
@@ -64,6 +67,7 @@ impl Document {
             } else {
                 1_000_000
             },
+            copies: None,
         }
     }
 
@@ -108,6 +112,9 @@ impl Document {
                 let _ = writeln!(text, "[rate.\"{}\".domains.\"{domain}\"]", resource.name);
                 own_text(&mut text, own);
             }
+        }
+        if let Some(copies) = &self.copies {
+            copies.write(&mut text);
         }
         text
     }
@@ -211,7 +218,10 @@ mod tests {
     fn every_document_parses() {
         let mut random = Random::of(1, "documents", 0);
         let mut document = Document::draw(&mut random);
+        let mut copies = CopyLimits::draw(&mut random);
         for _ in 0..500 {
+            copies = copies.draw_like(&mut random);
+            document.copies = random.one_in(2).then(|| copies.clone());
             let text = document.text();
             if let Err(faults) = Limits::parse(&text) {
                 panic!("{text}\n{faults}");

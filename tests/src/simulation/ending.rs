@@ -36,6 +36,7 @@ impl World {
                 self.violated(7, "what waits is bounded", format!("{gauges:?}"));
             }
         }
+        self.check_holdings();
         self.after(CHECK_EVERY_US, Event::Checked);
     }
 

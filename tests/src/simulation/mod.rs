@@ -9,22 +9,29 @@
 //! log_host     the journal (shipped) on a disk in memory, or a log that several owners share
 //! fleet        who rules which partition, where owners share them out
 //! watch        the log ruled beside the owners: by a second engine, and by the independent model
-//! refusals, accounts, ending    what is checked
+//! agent_holds  services that hold copies
+//! refusals, accounts, held, ending    what is checked
+//! bugs         whether it would be found: bugs put in by hand (with the feature of that name)
 //! ```
 //!
 //! What stays true: a run is a function of its seed, on any build of one commit.
 
 pub mod accounts;
 pub mod agent_calls;
+pub mod agent_holds;
 pub mod agent_host;
 pub mod agent_wires;
+#[cfg(feature = "bugs")]
+pub mod bugs;
 pub mod clock;
 pub mod compare;
+pub mod copy_limits;
 pub mod coverage;
 pub mod disk;
 pub mod documents;
 pub mod ending;
 pub mod fleet;
+pub mod held;
 pub mod kept;
 pub mod log_host;
 pub mod net;
@@ -56,6 +63,8 @@ pub struct Run {
     pub decisions: u64,
     /// Calls refused under denials.
     pub refusals: u64,
+    /// What became of what the dead held.
+    pub returns: held::Returns,
     /// What was met.
     pub cover: Coverage,
     /// A number that stands for everything that happened.
@@ -72,6 +81,7 @@ pub fn run(plan: Plan, trace: bool) -> Run {
         violation: world.violation,
         decisions: world.decisions,
         refusals: world.refusals,
+        returns: world.returns,
         cover: world.watch.cover,
         hash: world.trace.hash(),
         trace: world.trace.into_text(),

@@ -4,6 +4,7 @@
 //! against the second engine before anybody hears it.
 
 use bytes::Bytes;
+use tollgate::core::announce::TOPIC_KEY_UNPROTECTED;
 use tollgate::core::event::{Effect, Event as CoreEvent, Peer};
 use tollgate::core::view::{DigestsView, Gauges, Query, Readiness, Reply};
 use tollgate_agent::simulation::Happening;
@@ -11,6 +12,7 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::{Frame, Topic};
 use tollgate_shared::wire::link::FromAggregator;
 use tollgate_shared::wire::statement::Says;
+use tollgate_shared::wire::verdict::{Verdict, VerdictFrame};
 
 pub use super::log_host::LogHost;
 use super::plan::{Edge, Way};
@@ -161,6 +163,11 @@ impl World {
     pub(super) fn publish(&mut self, owner: usize, topic: Topic, bytes: Vec<u8>) {
         match Frame::decode(&bytes) {
             Ok(frame) => self.check_told(owner, &frame.resource, &frame.told),
+            Err(_) if self.is_of_an_agent(topic) => {
+                if let Some(violation) = self.check_verdicts(owner, &bytes) {
+                    return self.violated(4, "verdicts are what a second engine says", violation);
+                }
+            }
             Err(error) => {
                 return self.violated(4, "frames can be read", format!("owner {owner}: {error}"));
             }
@@ -184,6 +191,24 @@ impl World {
                 frame: frame.clone(),
             };
             self.send_to_agent(edge, connection, happening);
+        }
+    }
+
+    fn is_of_an_agent(&self, topic: Topic) -> bool {
+        let name = |index: usize| format!("agent-{index}");
+        (0..self.agents.len())
+            .any(|index| topic == Topic::of_agent(&TOPIC_KEY_UNPROTECTED, &name(index)))
+    }
+
+    /// What is wrong with a frame of verdicts, if anything.
+    fn check_verdicts(&self, owner: usize, bytes: &[u8]) -> Option<String> {
+        match VerdictFrame::decode(bytes) {
+            Ok(frame) => {
+                let unsaid = |one: &&Verdict| !self.watch.says_verdict(one);
+                let unsaid = frame.verdicts.iter().find(unsaid)?;
+                Some(format!("owner {owner} says {unsaid:?}"))
+            }
+            Err(error) => Some(format!("owner {owner}: {error}")),
         }
     }
 
@@ -273,6 +298,8 @@ fn kind_of(record: &[u8]) -> String {
         Some(&kind::TICK) => "a tick".to_owned(),
         Some(&kind::TOTALS) => "totals".to_owned(),
         Some(&kind::POINTER) => "a pointer".to_owned(),
+        Some(&kind::HOLDS) => "operations on holds".to_owned(),
+        Some(&kind::BEAT) => "a beat".to_owned(),
         _ => format!("{} bytes", record.len()),
     }
 }

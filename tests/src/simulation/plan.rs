@@ -3,6 +3,7 @@
 //! The faults stand in a list, each with its time, so that shrinking can leave some out. What stays
 //! true: a plan is a function of its seed; every fault ends before the calm begins.
 
+use super::copy_limits::CopyLimits;
 use super::documents::{DOMAINS, Document, RESOURCES};
 use super::random::Random;
 use tollgate::log::journal::Ack;
@@ -175,6 +176,10 @@ pub struct AgentPlan {
     pub queue_bytes: usize,
     /// Of a million calls, those with more than one copy.
     pub bulk_ppm: u32,
+    /// Holds that services take in a second; 0: they use no copies.
+    pub holds_per_s: u64,
+    /// How long a hold lasts at most.
+    pub hold_max_us: u64,
 }
 
 /// All of it.
@@ -273,7 +278,60 @@ impl Plan {
             owner_drift_ppm: (0..owners).map(|_| drift(random)).collect(),
         };
         plan.episodes = episodes(&plan, random);
+        let mut random = Random::of(seed, "copies", 0);
+        if random.one_in(2) {
+            plan.use_copies(&mut random);
+        }
         plan
+    }
+
+    /// What a seed stands for where it is all about agents that die while they hold something: they do so
+    /// again and again. Of two such seeds one has no other faults.
+    pub fn draw_kills(seed: u64) -> Self {
+        let mut plan = Self::draw(seed);
+        let mut random = Random::of(seed, "kills", 0);
+        if plan.agents.iter().all(|agent| agent.holds_per_s == 0) {
+            plan.use_copies(&mut random);
+        }
+        if plan.only_kills() {
+            plan.episodes.clear();
+        }
+        plan.length_us = plan.length_us.min(CALM_US + 60_000_000);
+        let calm_us = plan.calm_us();
+        plan.episodes.retain(|episode| episode.to_us <= calm_us);
+        for agent in 0..plan.agents.len() {
+            plan.agents[agent].holds_per_s = plan.agents[agent].holds_per_s.max(20);
+            let mut from_us = random.spread(100_000, 2_000_000);
+            while from_us < calm_us {
+                // Most are back before they are missed.
+                let to_us = (from_us + random.spread(20_000, 4_000_000)).min(calm_us);
+                plan.episodes.push(Episode {
+                    from_us,
+                    to_us,
+                    fault: Fault::Die { agent },
+                });
+                from_us = to_us + random.spread(100_000, 2_000_000);
+            }
+        }
+        plan.episodes.sort_by_key(|episode| episode.from_us);
+        plan
+    }
+
+    /// Of plans about kills: whether there are no other faults.
+    pub fn only_kills(&self) -> bool {
+        self.seed.is_multiple_of(2)
+    }
+
+    fn use_copies(&mut self, random: &mut Random) {
+        let mut limits = CopyLimits::draw(random);
+        for document in &mut self.documents {
+            document.copies = Some(limits.clone());
+            limits = limits.draw_like(random);
+        }
+        for agent in &mut self.agents {
+            agent.holds_per_s = random.spread(1, 60);
+            agent.hold_max_us = random.spread(5_000, 8_000_000);
+        }
     }
 }
 
@@ -305,6 +363,8 @@ fn agent(random: &mut Random) -> AgentPlan {
         recorder_bytes: if random.one_in(8) { 1_024 } else { 64 * 1024 },
         queue_bytes: if random.one_in(8) { 4_096 } else { 1 << 20 },
         bulk_ppm: if random.one_in(2) { 0 } else { 100_000 },
+        holds_per_s: 0,
+        hold_max_us: 0,
     }
 }
 

@@ -20,13 +20,15 @@ use tollgate_model::log::{HitEntry, HitsRecord, LogInput, Total};
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::denial::Announced;
-use tollgate_shared::wire::hits::HitBatch;
+use tollgate_shared::wire::hits::{HitBatch, Sender};
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
 use tollgate_shared::wire::record::{Record, Totals, kind};
+use tollgate_shared::wire::verdict::Verdict;
 
 use super::accounts::Accounts;
 use super::compare;
 use super::coverage::Coverage;
+use super::held::Stated;
 use super::trace::Violation;
 
 /// A record of the log.
@@ -62,7 +64,13 @@ pub struct Ruled {
     pub log: Option<LogId>,
     /// Where each of its generations begins.
     pub generations: Vec<(u64, u32)>,
-    rulings: Rulings,
+    /// What was said about scopes of copies.
+    pub stated: Stated,
+    /// What was said to agents about their holds, by place.
+    pub verdicts: BTreeMap<Place, Vec<Verdict>>,
+    /// Transfers that are staged.
+    pub(super) staged: u64,
+    pub(super) rulings: Rulings,
     times: compare::Times,
 }
 
@@ -99,6 +107,9 @@ impl Ruled {
             taken: Vec::new(),
             log: None,
             generations: Vec::new(),
+            stated: Stated::new(),
+            verdicts: BTreeMap::new(),
+            staged: 0,
             rulings: Rulings::new(),
             times: compare::Times::default(),
         }
@@ -382,12 +393,12 @@ impl Watch {
                     versions,
                 }))
             }
-            // Copies are not simulated yet, and nobody writes them here.
-            Record::Genesis(_)
-            | Record::Holds(_)
-            | Record::Beat(_)
-            | Record::Testimony(_)
-            | Record::Unknown { .. } => None,
+            // The model knows nothing of copies, but their records count among their agent's.
+            Record::Holds(batch) => {
+                Some(feed_sender(&mut ruled.model, offset, kept, &batch.sender))
+            }
+            Record::Beat(beat) => Some(feed_sender(&mut ruled.model, offset, kept, &beat.sender)),
+            Record::Genesis(_) | Record::Testimony(_) | Record::Unknown { .. } => None,
         };
         if let Some(stop) = ruled.rulings.stopped() {
             return Err(Violation {
@@ -415,6 +426,14 @@ impl Watch {
         if ruled.engine.pairs() < pairs_before {
             self.cover.see("pair left");
         }
+        ruled.look_at_copies().map_err(|what| Violation {
+            law: 6,
+            at_us,
+            check: "every count is the sum of its holds",
+            what: format!("partition {partition}, offset {offset}: {what}"),
+        })?;
+        self.cover_copies(partition, &record);
+        let ruled = &mut self.ruled[partition as usize];
         for said in ruled.rulings.statements.drain(..) {
             let place = said.statement.place;
             ruled
@@ -536,6 +555,24 @@ fn feed_hits(
         seq: sender.sequence,
         sent_us: sender.sent.as_micros(),
         entries,
+    }))
+}
+
+/// A record of an agent without hits.
+fn feed_sender(
+    model: &mut model::PartitionModel,
+    offset: u64,
+    kept: &Kept,
+    sender: &Sender<'_>,
+) -> model::log::RecordOutcome {
+    model.apply(&LogInput::Hits(HitsRecord {
+        offset,
+        appended_us: kept.appended.as_micros(),
+        agent: sender.agent,
+        epoch: sender.epoch,
+        seq: sender.sequence,
+        sent_us: sender.sent.as_micros(),
+        entries: Vec::new(),
     }))
 }
 

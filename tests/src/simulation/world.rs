@@ -17,9 +17,11 @@ use tollgate::log::LogEvent;
 use tollgate_agent::simulation::Happening;
 use tollgate_shared::wire::frame::Topic;
 
+use super::agent_holds::Offered;
 use super::agent_host::AgentHost;
 use super::clock::Clock;
 use super::fleet::State;
+use super::held::{Death, Overdue, Returns};
 use super::net::Net;
 use super::owner_host::{LogHost, OwnerHost};
 use super::plan::{Fault, Plan};
@@ -248,6 +250,16 @@ pub struct World {
     pub refusals: u64,
     /// Connections made.
     pub connections: u64,
+    /// Copies that wait for somebody to take them over.
+    pub offered: Offered,
+    /// Agents that died while they held copies which count still.
+    pub deaths: Vec<Death>,
+    /// What became of such copies.
+    pub returns: Returns,
+    /// When the log's time was seen to stand still last.
+    pub log_stood_us: u64,
+    /// Transfers that should have been let go.
+    pub overdue: Overdue,
     /// Draws what belongs to no host.
     pub random: Random,
     /// Of a fleet: who is to rule each partition.
@@ -288,6 +300,11 @@ impl World {
             decisions: 0,
             refusals: 0,
             connections: 0,
+            offered: Offered::default(),
+            deaths: Vec::new(),
+            returns: Returns::default(),
+            log_stood_us: 0,
+            overdue: Overdue::default(),
             random: Random::of(seed, "world", 0),
             assigned: vec![None; plan.partitions as usize],
             state: State::default(),

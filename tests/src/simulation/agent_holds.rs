@@ -1,0 +1,320 @@
+//! Services that hold copies: they take, give back in parts, hand over to one another, and wait for what
+//! is granted first.
+//!
+//! What stays true: what a process holds stands in [`Holding`], hold by hold, so that what the log counts
+//! can be held against it.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tollgate_agent::{Cause, Copies, Denied, Hold, HoldFault, ReserveError, SeizeError};
+use tollgate_shared::holdings::TransferId;
+use tollgate_shared::names::partition_of_resource;
+
+use super::agent_host::AgentHost;
+use super::copy_limits::COPIES;
+use super::documents::DOMAINS;
+use super::plan::QUIET_US;
+use super::random::Random;
+use super::world::World;
+
+/// How long denials of copies hold without news, and what an agent's clock may be slow by.
+const LEASE_OF_COPIES_US: u64 = 2_000_000 + 60_000;
+
+/// Holds of one process at most.
+const HOLDS_MAX: usize = 64;
+
+/// How long somebody waits for a grant or a seize.
+const WAIT: Duration = Duration::from_secs(3);
+
+/// What one awaits.
+type Awaited = Pin<Box<dyn Future<Output = Result<Hold, Refused>>>>;
+
+/// Why nothing came.
+enum Refused {
+    Reserve(ReserveError),
+    Seize(SeizeError),
+}
+
+/// A hold in use.
+struct InUse {
+    hold: Hold,
+    until_us: u64,
+}
+
+/// What the services of one process hold.
+pub struct Holding {
+    random: Random,
+    /// Handles.
+    pub copies: Vec<Copies>,
+    in_use: Vec<(usize, InUse)>,
+    awaited: Vec<(usize, Awaited)>,
+    /// When anything was done last.
+    pub changed_us: u64,
+}
+
+/// Copies that somebody handed over and nobody has taken over yet.
+#[derive(Debug, Default)]
+pub struct Offered(VecDeque<(usize, TransferId)>);
+
+impl Holding {
+    /// What nobody holds yet.
+    pub fn new(seed: u64, agent: usize) -> Self {
+        Self {
+            random: Random::of(seed, "holds", agent as u64),
+            copies: Vec::new(),
+            in_use: Vec::new(),
+            awaited: Vec::new(),
+            changed_us: 0,
+        }
+    }
+
+    /// Copies of a resource in use.
+    pub fn held(&self, resource: usize) -> u64 {
+        let of_it = self.in_use.iter().filter(|(of, _)| *of == resource);
+        of_it.map(|(_, one)| u64::from(one.hold.copies())).sum()
+    }
+
+    /// Copies of all resources in use.
+    pub fn held_of_all(&self) -> u64 {
+        (0..COPIES.len()).map(|resource| self.held(resource)).sum()
+    }
+
+    /// Whether anybody waits for something.
+    pub fn awaits(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+
+    /// Everything is given back, or gone with its process.
+    pub fn let_go(&mut self) {
+        self.in_use.clear();
+        self.awaited.clear();
+    }
+}
+
+impl AgentHost {
+    /// Whether its services use copies.
+    pub fn uses_copies(&self) -> bool {
+        0 < self.plan.holds_per_s
+    }
+}
+
+impl World {
+    /// Services take copies, give them back and hand them over.
+    pub(super) fn use_copies(&mut self, agent: usize) {
+        let now_us = self.now_us;
+        let host = &mut self.agents[agent];
+        if !host.uses_copies() || host.process.is_none() {
+            return;
+        }
+        if self.plan.length_us - QUIET_US <= now_us {
+            if !host.holding.in_use.is_empty() || host.holding.awaits() {
+                host.holding.let_go();
+                host.holding.changed_us = now_us;
+                self.schedule_flush(agent);
+            }
+            return;
+        }
+        let mut changed = self.give_back(agent);
+        let host = &mut self.agents[agent];
+        // Calls come about every so often.
+        let per_burst = host.plan.holds_per_s * host.plan.every_us;
+        let mut takes = per_burst / 1_000_000;
+        takes += u64::from(host.holding.random.below(1_000_000) < per_burst % 1_000_000);
+        for _ in 0..takes {
+            self.take_copies(agent);
+            changed = true;
+        }
+        if changed {
+            self.agents[agent].holding.changed_us = now_us;
+            let held = self.agents[agent].holding.held_of_all();
+            self.trace
+                .event(now_us, &[12, agent as u64, takes, held], || {
+                    format!("agent {agent} holds {held} copies")
+                });
+            self.schedule_flush(agent);
+        }
+    }
+
+    /// What was held for long enough is given back, in parts, or handed over.
+    fn give_back(&mut self, agent: usize) -> bool {
+        let now_us = self.now_us;
+        let holding = &mut self.agents[agent].holding;
+        let mut changed = false;
+        let mut at = 0;
+        while let Some((resource, one)) = holding.in_use.get_mut(at) {
+            if now_us < one.until_us {
+                at += 1;
+                continue;
+            }
+            changed = true;
+            let copies = one.hold.copies();
+            match holding.random.below(4) {
+                0 if 1 < copies => {
+                    let some = holding.random.between(1, u64::from(copies) - 1) as u32;
+                    let given = one.hold.release(some);
+                    debug_assert_eq!(given, Ok(()));
+                    one.until_us = now_us + holding.random.spread(1_000, 1_000_000);
+                }
+                1 => {
+                    let ttl = Duration::from_micros(holding.random.spread(20_000, 4_000_000));
+                    match one.hold.transfer(copies, ttl) {
+                        Ok(id) => {
+                            self.offered.0.push_back((*resource, id));
+                            self.watch.cover.see("copies handed over");
+                        }
+                        Err(HoldFault::Unrecorded) => {}
+                        Err(fault) => debug_assert!(false, "{fault}"),
+                    }
+                    holding.in_use.remove(at);
+                }
+                _ => drop(holding.in_use.remove(at)),
+            }
+        }
+        changed
+    }
+
+    fn take_copies(&mut self, agent: usize) {
+        let now_us = self.now_us;
+        let host = &mut self.agents[agent];
+        let holding = &mut host.holding;
+        if HOLDS_MAX <= holding.in_use.len() + holding.awaited.len() {
+            return;
+        }
+        let random = &mut holding.random;
+        if random.one_in(5)
+            && let Some((resource, id)) = self.offered.0.pop_front()
+        {
+            let copies = holding.copies[resource].clone();
+            let seize = async move { copies.seize_within(id, WAIT).await.map_err(Refused::Seize) };
+            holding.awaited.push((resource, Box::pin(seize)));
+            return;
+        }
+        let resource = random.below(COPIES.len() as u64) as usize;
+        let d = random.below(DOMAINS.len() as u64) as usize;
+        let d = random.below(d as u64 + 1) as usize;
+        let wanted = random.between(1, 4) as u32;
+        let copies = holding.copies[resource].clone();
+        let limits = self.plan.documents[0].copies.as_ref();
+        if limits.is_some_and(|limits| limits.is_strict(resource)) {
+            let reserve = async move {
+                let reserve = copies.reserve_confirmed(DOMAINS[d], wanted, WAIT);
+                reserve.await.map_err(Refused::Reserve)
+            };
+            holding.awaited.push((resource, Box::pin(reserve)));
+            return;
+        }
+        let taken = match random.one_in(3) {
+            true => copies.reserve_up_to(DOMAINS[d], 1..=wanted),
+            false => copies.reserve(DOMAINS[d], wanted),
+        };
+        match taken {
+            Ok(hold) => {
+                self.watch.cover.see("copies taken");
+                let until_us = now_us + random.spread(1_000, host.plan.hold_max_us);
+                holding.in_use.push((resource, InUse { hold, until_us }));
+            }
+            Err(error) => self.not_reserved(agent, resource, d, error),
+        }
+    }
+
+    /// Who waits looks whether it has come.
+    pub(super) fn look_for_awaited(&mut self, agent: usize) {
+        let now_us = self.now_us;
+        let host = &mut self.agents[agent];
+        let Some(process) = host.process.as_ref().filter(|_| host.holding.awaits()) else {
+            return;
+        };
+        process.wake();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut came = Vec::new();
+        host.holding.awaited.retain_mut(|(resource, awaited)| {
+            match awaited.as_mut().poll(&mut context) {
+                Poll::Pending => true,
+                Poll::Ready(result) => {
+                    came.push((*resource, result));
+                    false
+                }
+            }
+        });
+        if came.is_empty() {
+            // Asked for the first time, they have said something at the desk.
+            return self.schedule_flush(agent);
+        }
+        host.holding.changed_us = now_us;
+        for (resource, result) in came {
+            let host = &mut self.agents[agent];
+            match result {
+                Ok(hold) => {
+                    self.watch.cover.see("copies granted before use");
+                    let holding = &mut host.holding;
+                    let until_us = now_us + holding.random.spread(1_000, host.plan.hold_max_us);
+                    holding.in_use.push((resource, InUse { hold, until_us }));
+                }
+                Err(Refused::Seize(SeizeError::Unknown)) => {
+                    self.watch.cover.see("seize found nothing");
+                }
+                Err(Refused::Seize(_)) => {}
+                // Whom the verdict refused.
+                Err(Refused::Reserve(ReserveError::Denied(denied))) if denied.code().is_none() => {
+                    self.watch.cover.see("copies not granted");
+                }
+                // It may have stood in the deny list when it was asked for, and not any more.
+                Err(Refused::Reserve(_)) => {}
+            }
+        }
+        self.schedule_flush(agent);
+    }
+
+    fn not_reserved(&mut self, agent: usize, resource: usize, d: usize, error: ReserveError) {
+        let denied = match error {
+            ReserveError::Denied(denied) => denied,
+            // Before the first word of it, nobody knows that it is strict.
+            other => return self.violated(7, "calls make sense here", other.to_string()),
+        };
+        self.decisions += 1;
+        self.refusals += 1;
+        match denied.code() {
+            Some(_) => self.refused_copies(agent, resource, d, &denied),
+            None if denied.cause() == Cause::Full => {
+                self.watch.cover.see("copies refused by own holds");
+            }
+            None => {
+                let what = format!("agent {agent} refused by {:?}", denied.cause());
+                self.violated(3, "nobody refuses by policy here", what);
+            }
+        }
+    }
+
+    /// Law 3: copies are refused only where the newest word that may be known says that the scope is full.
+    fn refused_copies(&mut self, agent: usize, resource: usize, d: usize, denied: &Denied) {
+        let Some(code) = denied.code() else {
+            return;
+        };
+        self.watch.cover.see("copies refused as full");
+        let host = &self.agents[agent];
+        let Some(process) = &host.process else {
+            return;
+        };
+        let name = COPIES[resource];
+        let partition = partition_of_resource(name, self.plan.partitions);
+        let heard = process.heard_upto(name, partition);
+        let why = if code.partition != partition {
+            format!("partition {}", code.partition)
+        } else if LEASE_OF_COPIES_US < self.now_us - host.heard_us {
+            format!("it last heard something at {} us", host.heard_us)
+        } else if let Err(why) = self.watch.justified_copies(code, name, DOMAINS[d], heard) {
+            why
+        } else {
+            return;
+        };
+        let what = format!(
+            "agent {agent} refuses {name} for {} by {code}: {why}",
+            DOMAINS[d]
+        );
+        self.violated(3, "a refusal of copies is justified", what);
+    }
+}

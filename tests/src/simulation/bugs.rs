@@ -1,0 +1,46 @@
+//! Whether bugs would be found: each of those put in by hand is looked for, seed by seed.
+//!
+//! ```text
+//! older-wins     12 seeds    law 3, a refusal is justified
+//! ```
+//!
+//! Knows nothing of what a bug does. What stays true: after a search nothing is planted.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tollgate_shared::bugs::{Bug, plant};
+
+use super::plan::Plan;
+use super::run;
+
+/// How a bug was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// How many seeds that took.
+    pub seeds: u64,
+    /// The law; 0: the program gave up by itself.
+    pub law: u8,
+    /// What was checked.
+    pub check: String,
+}
+
+/// Looks for a bug in so many seeds at most; none: it was not found.
+pub fn hunt(bug: Bug, first: u64, seeds_max: u64) -> Option<Found> {
+    (0..seeds_max).find_map(|number| {
+        plant(Some(bug));
+        // With a bug in it anything may happen.
+        let run = catch_unwind(AssertUnwindSafe(|| run(Plan::draw(first + number), false)));
+        plant(None);
+        let (law, check) = match run {
+            Ok(run) => run
+                .violation
+                .map(|found| (found.law, found.check.to_owned()))?,
+            Err(_) => (0, "the program panics".to_owned()),
+        };
+        Some(Found {
+            seeds: number + 1,
+            law,
+            check,
+        })
+    })
+}

@@ -1,0 +1,310 @@
+//! Law 6: what is held is counted, once; what nobody holds comes back.
+//!
+//! ```text
+//! process      hold of 2, hold of 1 ──> 3 copies of its epoch in the log, once it has been heard
+//! dies         silent for the timeout, in ticks ──> none
+//! handed over  staged until its end at the latest
+//! ```
+//!
+//! Knows nothing of limits. What stays true: counts are counted again, hold by hold, after every record.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_engine::engine::AgentChange;
+use tollgate_shared::holdings::TransferId;
+use tollgate_shared::names::partition_of_resource;
+use tollgate_shared::place::{Code, Place};
+use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::statement::{Says, Scope};
+use tollgate_shared::wire::verdict::{Verdict, VerdictSays};
+
+use super::copy_limits::COPIES;
+use super::watch::{Ruled, Watch};
+use super::world::World;
+
+/// How long after the faults owners may take to catch up, and holders to be heard or missed.
+const SETTLED_AFTER_US: u64 = 7_000_000;
+
+/// How long it takes until the silent are missed in a log whose time goes on. Where its clock was set back
+/// it stands still, and buries nobody.
+const MISSED_WITHIN_US: u64 = 4_000_000;
+
+/// How long a word about a hold may be on its way to the log in the calm.
+const ON_ITS_WAY_US: u64 = 600_000;
+
+/// In so long a tick is counted.
+const TICKS_US: u64 = 1_300_000;
+
+/// Transfers that are over and still staged, by resource, with the time since when.
+pub type Overdue = [BTreeMap<TransferId, u64>; COPIES.len()];
+
+/// An agent's process that died while it held copies.
+#[derive(Clone, Debug)]
+pub struct Death {
+    /// Its agent.
+    pub agent: usize,
+    /// Its epoch.
+    pub epoch: u128,
+    /// When.
+    pub at_us: u64,
+}
+
+/// How long it took until what the dead had held was back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Returns {
+    /// Agents that died while they held something.
+    pub kills: u64,
+    /// The longest time, in microseconds, from a death until nothing of it counts.
+    pub longest_us: u64,
+}
+
+/// What was said about the scopes of one resource of copies: by scope, in order, whether it is full.
+pub type Stated = BTreeMap<(Box<str>, Scope), Vec<(Place, bool)>>;
+
+impl Ruled {
+    /// Counts again after a record was ruled, and takes note of what was said.
+    ///
+    /// # Errors
+    ///
+    /// What is counted wrongly.
+    pub(super) fn look_at_copies(&mut self) -> Result<(), String> {
+        for said in &self.rulings.statements {
+            if COPIES.contains(&&*said.resource) {
+                let full = matches!(said.statement.says, Says::Denied(_));
+                let key = (Box::from(&*said.resource), said.statement.scope.clone());
+                let stated = self.stated.entry(key).or_default();
+                stated.push((said.statement.place, full));
+            }
+        }
+        for due in &self.rulings.verdicts {
+            let verdict = Verdict {
+                partition: self.index,
+                place: due.place,
+                epoch: due.epoch,
+                resource: (*due.resource).into(),
+                says: due.says.clone(),
+            };
+            self.verdicts.entry(due.place).or_default().push(verdict);
+        }
+        self.engine
+            .audit_copies()
+            .map_err(|fault| fault.to_string())
+    }
+
+    /// Copies of an epoch that count.
+    pub fn counted(&self, resource: &str, agent: &str, epoch: u128) -> u64 {
+        let found = self.engine.copies().find(|(name, _)| ***name == *resource);
+        found.map_or(0, |(_, copies)| {
+            let agent = copies.known_agent(agent, epoch);
+            agent.map_or(0, |agent| copies.copies_of(agent))
+        })
+    }
+}
+
+impl Watch {
+    /// Whether the second engine says this about a hold.
+    pub fn says_verdict(&self, verdict: &Verdict) -> bool {
+        let all = self.ruled.iter().chain(&self.past);
+        all.filter(|ruled| ruled.index == verdict.partition)
+            .filter_map(|ruled| ruled.verdicts.get(&verdict.place))
+            .any(|verdicts| verdicts.contains(verdict))
+    }
+
+    /// Whether a refusal that names `code` is justified for an agent that has heard everything below
+    /// `heard`.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not.
+    pub fn justified_copies(
+        &self,
+        code: Code,
+        resource: &str,
+        domain: &str,
+        heard: Option<Place>,
+    ) -> Result<(), String> {
+        let Some(ruled) = self.of_place(code.partition, code.place) else {
+            return Err(format!("nobody knows generation {}", code.place.generation));
+        };
+        let mut why = vec!["nobody ever said that it is full".to_owned()];
+        for ((of, scope), stated) in &ruled.stated {
+            let concerns = match scope {
+                Scope::Pair(name) => **name == *domain,
+                Scope::Resource | Scope::Group(_) => true,
+            };
+            if **of != *resource || !concerns {
+                continue;
+            }
+            let upto = heard.map_or(code.place, |heard| heard.max(code.place));
+            let known = stated
+                .iter()
+                .rev()
+                .find(|(place, _)| *place == code.place || *place < upto);
+            match known {
+                Some((_, true)) => return Ok(()),
+                Some((place, false)) => why.push(format!("{scope:?} has room since {place}")),
+                None => {}
+            }
+        }
+        Err(why.join(", "))
+    }
+
+    /// Notes what was met of copies.
+    pub(super) fn cover_copies(&mut self, partition: u32, record: &Record<'_>) {
+        let ruled = &self.ruled[partition as usize];
+        let rulings = &ruled.rulings;
+        let cover = &mut self.cover;
+        for of in &rulings.hold_counts {
+            cover.add("copies beyond a limit", of.counts.excess);
+            cover.add("copies seized", of.counts.seized);
+        }
+        cover.add("hold ended by age", rulings.copies.ended_by_age);
+        cover.add("list of holds wanted", rulings.copies.beats_wanted);
+        for news in &rulings.agents {
+            match news.change {
+                AgentChange::Gone { copies } => cover.add("copies of the gone back", copies),
+                AgentChange::Returned => cover.see("gone agent returned"),
+                AgentChange::Over { .. } | AgentChange::Twin => {}
+            }
+        }
+        if let Record::Tick(_) = record {
+            let staged = ruled.engine.copies();
+            let staged: u64 = staged
+                .map(|(_, copies)| copies.staged().count() as u64)
+                .sum();
+            let before = std::mem::replace(&mut self.ruled[partition as usize].staged, staged);
+            self.cover
+                .add("transfer ended by tick", before.saturating_sub(staged));
+        } else {
+            let staged = ruled.engine.copies();
+            let staged = staged
+                .map(|(_, copies)| copies.staged().count() as u64)
+                .sum();
+            self.ruled[partition as usize].staged = staged;
+        }
+        if self.ruled[partition as usize]
+            .rulings
+            .verdicts
+            .iter()
+            .any(|due| matches!(due.says, VerdictSays::NotHeld { .. }))
+        {
+            self.cover.see("hold not known to the log");
+        }
+    }
+}
+
+impl World {
+    /// Takes note of a death, where anything was held.
+    pub(super) fn holder_dies(&mut self, agent: usize) {
+        let host = &mut self.agents[agent];
+        let held = host.holding.held_of_all();
+        host.holding.let_go();
+        if 0 < held {
+            self.watch.cover.see("agent died holding copies");
+            self.returns.kills += 1;
+            self.deaths.push(Death {
+                agent,
+                epoch: host.epoch,
+                at_us: self.now_us,
+            });
+        }
+    }
+
+    /// What the dead held: whether it is back, and since when.
+    fn look_after_the_dead(&mut self, settled: bool) {
+        let (now_us, partitions) = (self.now_us, self.plan.partitions);
+        let mut still = Vec::new();
+        for death in std::mem::take(&mut self.deaths) {
+            let name = format!("agent-{}", death.agent);
+            let counted = |resource: &&str| {
+                let partition = partition_of_resource(resource, partitions);
+                let ruled = &self.watch.ruled[partition as usize];
+                0 < ruled.counted(resource, &name, death.epoch)
+            };
+            if !COPIES.iter().any(|resource| counted(&resource)) {
+                let back_us = now_us - death.at_us;
+                self.returns.longest_us = self.returns.longest_us.max(back_us);
+            } else if settled {
+                let what = format!(
+                    "{name}, epoch {:x}, dead since {} us",
+                    death.epoch, death.at_us
+                );
+                return self.violated(6, "what the dead held comes back", what);
+            } else {
+                still.push(death);
+            }
+        }
+        self.deaths = still;
+    }
+
+    /// Law 6, now and then: what the living hold is counted; what the dead held, and what was handed over
+    /// and not taken, is not for long.
+    pub(super) fn check_holdings(&mut self) {
+        let wall = self.log_clock.wall(self.now_us);
+        let ahead = |ruled: &Ruled| ruled.engine.log_time().is_some_and(|log| wall < log);
+        if self.watch.ruled.iter().any(ahead) {
+            self.log_stood_us = self.now_us;
+        }
+        let settled = self.plan.calm_us() + SETTLED_AFTER_US <= self.now_us
+            && self.log_stood_us + MISSED_WITHIN_US <= self.now_us;
+        self.look_after_the_dead(settled);
+        if !settled || self.violation.is_some() {
+            return;
+        }
+        for resource in 0..COPIES.len() {
+            let partition = partition_of_resource(COPIES[resource], self.plan.partitions);
+            let engine = &self.watch.ruled[partition as usize].engine;
+            let now = engine.now();
+            let found = engine
+                .copies()
+                .find(|(name, _)| ***name == *COPIES[resource]);
+            // What came late may be over when it is staged: it goes with the next counted tick.
+            let staged = found.into_iter().flat_map(|(_, copies)| copies.staged());
+            let over: BTreeSet<TransferId> = staged
+                .filter(|one| one.end < now)
+                .map(|one| one.id)
+                .collect();
+            let overdue = &mut self.overdue[resource];
+            overdue.retain(|id, _| over.contains(id));
+            for id in over {
+                overdue.entry(id).or_insert(self.now_us);
+            }
+            let since_us = overdue.values().min().copied();
+            if let Some(since_us) = since_us.filter(|since| since + TICKS_US < self.now_us) {
+                let what = format!("{}: over at {since_us} us, still staged", COPIES[resource]);
+                return self.violated(6, "what was handed over is let go at its end", what);
+            }
+            for agent in 0..self.agents.len() {
+                let Some((counted, held)) = self.counted_and_held(agent, resource) else {
+                    continue;
+                };
+                if counted != held {
+                    let what = format!(
+                        "agent {agent} holds {held} of {}, {counted} are counted",
+                        COPIES[resource]
+                    );
+                    return self.violated(6, "what is held is counted", what);
+                }
+            }
+        }
+    }
+
+    /// What the log counts of an agent's copies, and what it holds, where nothing is on its way.
+    fn counted_and_held(&self, agent: usize, resource: usize) -> Option<(u64, u64)> {
+        let host = &self.agents[agent];
+        let process = host.process.as_ref()?;
+        let on_its_way = !process.is_idle()
+            || host.holding.awaits()
+            || self.now_us < host.holding.changed_us + ON_ITS_WAY_US;
+        let limits = self.plan.documents[0].copies.as_ref()?;
+        // What ended by its age is in use, and does not count.
+        if on_its_way || limits.ends_by_age(resource) {
+            return None;
+        }
+        let name = format!("agent-{agent}");
+        let partition = partition_of_resource(COPIES[resource], self.plan.partitions);
+        let ruled = &self.watch.ruled[partition as usize];
+        let counted = ruled.counted(COPIES[resource], &name, host.epoch);
+        Some((counted, host.holding.held(resource)))
+    }
+}
