@@ -30,6 +30,7 @@ fn some_seconds_of_seeds_violate_no_law() {
         time: Some(SOME_SECONDS),
         until_failure: false,
         kept: kept::in_the_tree(),
+        kills: None,
     };
     let report = swarm(&order, |_| {});
     if let Some(failed) = &report.failure {
@@ -49,5 +50,45 @@ fn one_seed_gives_one_trace_byte_by_byte() {
         let (one, other) = (run(Plan::draw(seed), true), run(Plan::draw(seed), true));
         assert_eq!(one.trace, other.trace, "seed {seed}");
         assert_eq!(one.hash, run(Plan::draw(seed), false).hash, "seed {seed}");
+    }
+}
+
+#[test]
+fn what_agents_held_that_died_is_back_within_the_stated_time() {
+    let order = Order {
+        first: 2,
+        seeds: None,
+        time: Some(SOME_SECONDS),
+        until_failure: false,
+        kept: Vec::new(),
+        kills: Some(60),
+    };
+    let report = swarm(&order, |_| {});
+    if let Some(failed) = &report.failure {
+        let violation = failed.violation.as_ref().expect("it failed");
+        panic!("seed {}: {violation}", failed.plan.seed);
+    }
+    assert!(0 < report.returns.kills, "nobody died holding anything");
+    // The timeout of 2 s, a tick's slot, and how often it is looked at.
+    assert!(
+        report.returns.longest_us <= 3_200_000,
+        "{:?}",
+        report.returns
+    );
+}
+
+#[cfg(feature = "bugs")]
+#[test]
+fn bugs_that_are_put_in_by_hand_are_found() {
+    use tollgate_shared::bugs::Bug;
+    use tollgate_tests::simulation::bugs::hunt;
+    for (bug, law) in [
+        (Bug::TierCleared, 3),
+        (Bug::SequenceDropped, 3),
+        (Bug::SnapshotOff, 4),
+        (Bug::MinMerged, 5),
+    ] {
+        let found = hunt(bug, 1, 40).unwrap_or_else(|| panic!("{} is not found", bug.name()));
+        assert_eq!(found.law, law, "{}: {}", bug.name(), found.check);
     }
 }

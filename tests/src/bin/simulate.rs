@@ -3,6 +3,7 @@
 //! ```text
 //! simulate                              a hundred seeds from a new one on
 //! simulate --minutes 60                 as many as an hour takes
+//! simulate --kills 100000               until so many agents have died while they held copies
 //! simulate --seed 118 --trace           one seed, event by event
 //! simulate --seed 118 --seeds 1         one seed; where it fails, the shortest history that does
 //! simulate --bugs --seeds 10000         bugs put in by hand, and the seeds that find each (feature `bugs`)
@@ -45,6 +46,9 @@ struct Arguments {
     /// Go on until a seed fails.
     #[arg(long)]
     until_failure: bool,
+    /// Kill agents that hold copies again and again, until so many have died.
+    #[arg(long, conflicts_with = "seeds", value_parser = clap::value_parser!(u64).range(1..))]
+    kills: Option<u64>,
     /// Show one seed's run as a log of events.
     #[arg(long, requires = "seed")]
     trace: bool,
@@ -87,9 +91,9 @@ fn main() -> ExitCode {
         return hunts::table(&arguments);
     }
     let first = arguments.seed.unwrap_or_else(seed_of_the_clock);
-    let seeds = match (arguments.seeds, arguments.minutes) {
-        (None, None) => Some(SEEDS),
-        (seeds, _) => seeds,
+    let seeds = match (arguments.seeds, arguments.minutes, arguments.kills) {
+        (None, None, None) => Some(SEEDS),
+        (seeds, _, _) => seeds,
     };
     let order = Order {
         first,
@@ -99,10 +103,11 @@ fn main() -> ExitCode {
             .map(|minutes| Duration::from_secs(60 * minutes)),
         until_failure: arguments.until_failure,
         // One seed is looked at alone.
-        kept: match arguments.seed {
-            Some(_) => Vec::new(),
-            None => kept::in_the_tree(),
+        kept: match (arguments.seed, arguments.kills) {
+            (None, None) => kept::in_the_tree(),
+            _ => Vec::new(),
         },
+        kills: arguments.kills,
     };
     eprintln!("seeds from {first}");
     let mut shown = Instant::now();
@@ -160,6 +165,10 @@ fn tell(first: u64, report: &Report) {
     println!("refused         {}", report.refusals);
     println!("faults          {}", report.faults);
     println!("violations      {}", u8::from(report.failure.is_some()));
+    println!("died holding    {}", report.returns.kills);
+    if report.only_kills {
+        println!("back within     {} us", report.returns.longest_us);
+    }
     for (what, times) in report.cover.all() {
         println!("  {times:>12}  {what}");
     }
@@ -182,6 +191,8 @@ fn json(first: u64, report: &Report) -> serde_json::Value {
         "decisions_per_s": per_second(report),
         "refusals": report.refusals,
         "faults": report.faults,
+        "died_holding": report.returns.kills,
+        "back_within_us": report.only_kills.then_some(report.returns.longest_us),
         "elapsed_us": report.elapsed.as_micros() as u64,
         "coverage": cover,
         "never_met": report.missing(),

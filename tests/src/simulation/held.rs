@@ -221,7 +221,7 @@ impl World {
                 let ruled = &self.watch.ruled[partition as usize];
                 0 < ruled.counted(resource, &name, death.epoch)
             };
-            if !COPIES.iter().any(|resource| counted(&resource)) {
+            if !COPIES.iter().any(counted) {
                 let back_us = now_us - death.at_us;
                 self.returns.longest_us = self.returns.longest_us.max(back_us);
             } else if settled {
@@ -252,39 +252,45 @@ impl World {
             return;
         }
         for resource in 0..COPIES.len() {
-            let partition = partition_of_resource(COPIES[resource], self.plan.partitions);
-            let engine = &self.watch.ruled[partition as usize].engine;
-            let now = engine.now();
-            let found = engine
-                .copies()
-                .find(|(name, _)| ***name == *COPIES[resource]);
-            // What came late may be over when it is staged: it goes with the next counted tick.
-            let staged = found.into_iter().flat_map(|(_, copies)| copies.staged());
-            let over: BTreeSet<TransferId> = staged
-                .filter(|one| one.end < now)
-                .map(|one| one.id)
-                .collect();
-            let overdue = &mut self.overdue[resource];
-            overdue.retain(|id, _| over.contains(id));
-            for id in over {
-                overdue.entry(id).or_insert(self.now_us);
-            }
-            let since_us = overdue.values().min().copied();
-            if let Some(since_us) = since_us.filter(|since| since + TICKS_US < self.now_us) {
-                let what = format!("{}: over at {since_us} us, still staged", COPIES[resource]);
-                return self.violated(6, "what was handed over is let go at its end", what);
-            }
-            for agent in 0..self.agents.len() {
-                let Some((counted, held)) = self.counted_and_held(agent, resource) else {
-                    continue;
-                };
-                if counted != held {
-                    let what = format!(
-                        "agent {agent} holds {held} of {}, {counted} are counted",
-                        COPIES[resource]
-                    );
-                    return self.violated(6, "what is held is counted", what);
-                }
+            self.check_handed_over(resource);
+            self.check_held(resource);
+        }
+    }
+
+    /// What was handed over is let go at its end.
+    fn check_handed_over(&mut self, resource: usize) {
+        let name = COPIES[resource];
+        let partition = partition_of_resource(name, self.plan.partitions);
+        let engine = &self.watch.ruled[partition as usize].engine;
+        let now = engine.now();
+        let found = engine.copies().find(|(of, _)| ***of == *name);
+        // What came late may be over when it is staged: it goes with the next counted tick.
+        let staged = found.into_iter().flat_map(|(_, copies)| copies.staged());
+        let over: BTreeSet<TransferId> = staged
+            .filter(|one| one.end < now)
+            .map(|one| one.id)
+            .collect();
+        let overdue = &mut self.overdue[resource];
+        overdue.retain(|id, _| over.contains(id));
+        for id in over {
+            overdue.entry(id).or_insert(self.now_us);
+        }
+        let since_us = overdue.values().min().copied();
+        if let Some(since_us) = since_us.filter(|since| since + TICKS_US < self.now_us) {
+            let what = format!("{name}: over at {since_us} us, still staged");
+            self.violated(6, "what was handed over is let go at its end", what);
+        }
+    }
+
+    fn check_held(&mut self, resource: usize) {
+        for agent in 0..self.agents.len() {
+            let Some((counted, held)) = self.counted_and_held(agent, resource) else {
+                continue;
+            };
+            if counted != held {
+                let name = COPIES[resource];
+                let what = format!("agent {agent} holds {held} of {name}, {counted} are counted");
+                return self.violated(6, "what is held is counted", what);
             }
         }
     }

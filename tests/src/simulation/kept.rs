@@ -1,7 +1,7 @@
 //! Seeds that failed once, each with its story: they run first.
 //!
 //! ```text
-//! tollgate-simulation-seeds 2
+//! tollgate-simulation-seeds 3
 //! 118   2026-11-21  what was wrong, and what mended it
 //! ```
 //!
@@ -9,7 +9,7 @@
 //! stands in the file's first line.
 
 /// In how many ways plans have been drawn so far. To be raised when [`super::plan`] draws otherwise.
-pub const PLANS: u32 = 2;
+pub const PLANS: u32 = 3;
 
 /// A seed that failed once.
 #[derive(Clone, Debug, PartialEq, Eq)]

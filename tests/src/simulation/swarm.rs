@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::coverage::Coverage;
+use super::held::Returns;
 use super::kept::Kept;
 use super::plan::Plan;
 use super::{Run, run};
@@ -26,6 +27,8 @@ pub struct Order {
     pub until_failure: bool,
     /// Seeds to run first.
     pub kept: Vec<Kept>,
+    /// All about agents that die while they hold copies: until so many have.
+    pub kills: Option<u64>,
 }
 
 /// What it came to.
@@ -43,6 +46,11 @@ pub struct Report {
     pub cover: Coverage,
     /// Faults that were tried.
     pub faults: u64,
+    /// Agents that died while they held copies; and the longest time until those were back, where nothing
+    /// else was wrong.
+    pub returns: Returns,
+    /// Whether it was all about kills.
+    pub only_kills: bool,
     /// The first run that failed.
     pub failure: Option<Run>,
 }
@@ -50,7 +58,7 @@ pub struct Report {
 impl Report {
     /// What should have been met and was not.
     pub fn missing(&self) -> Vec<&'static str> {
-        if self.seeds < SEEDS_THAT_MEET_ALL {
+        if self.seeds < SEEDS_THAT_MEET_ALL || self.only_kills {
             return Vec::new();
         }
         self.cover.missing()
@@ -65,22 +73,37 @@ impl Report {
 /// Runs seeds until one fails or the order is carried out; `after` is told of how far it is.
 pub fn swarm(order: &Order, mut after: impl FnMut(&Report)) -> Report {
     let started = Instant::now();
-    let mut report = Report::default();
+    let mut report = Report {
+        only_kills: order.kills.is_some(),
+        ..Report::default()
+    };
     let kept = order.kept.iter().map(|kept| kept.seed);
     for seed in kept.chain(order.first..) {
         let enough = order
             .seeds
             .is_some_and(|seeds| seeds + order.kept.len() as u64 <= report.seeds);
         let late = order.time.is_some_and(|time| time <= started.elapsed());
-        if late || enough && !order.until_failure {
+        let killed = order
+            .kills
+            .is_some_and(|kills| kills <= report.returns.kills);
+        if late || killed || enough && !order.until_failure {
             break;
         }
-        let run = run(Plan::draw(seed), false);
+        let plan = match order.kills {
+            Some(_) => Plan::draw_kills(seed),
+            None => Plan::draw(seed),
+        };
+        let run = run(plan, false);
         report.seeds += 1;
         report.decisions += run.decisions;
         report.refusals += run.refusals;
         report.faults += run.plan.episodes.len() as u64;
         report.cover.merge(&run.cover);
+        report.returns.kills += run.returns.kills;
+        if order.kills.is_some() && run.plan.only_kills() {
+            let longest_us = &mut report.returns.longest_us;
+            *longest_us = run.returns.longest_us.max(*longest_us);
+        }
         report.elapsed = started.elapsed();
         if run.violation.is_some() {
             report.failure = Some(run);
