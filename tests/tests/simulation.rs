@@ -46,7 +46,8 @@ fn some_seconds_of_seeds_violate_no_law() {
 
 #[test]
 fn one_seed_gives_one_trace_byte_by_byte() {
-    for seed in [2, 5, 7] {
+    // Copies are held in the first. None of them is long.
+    for seed in [3, 9, 11] {
         let (one, other) = (run(Plan::draw(seed), true), run(Plan::draw(seed), true));
         assert_eq!(one.trace, other.trace, "seed {seed}");
         assert_eq!(one.hash, run(Plan::draw(seed), false).hash, "seed {seed}");

@@ -30,6 +30,7 @@ pub mod coverage;
 pub mod disk;
 pub mod documents;
 pub mod ending;
+pub mod event;
 pub mod fleet;
 pub mod held;
 pub mod kept;
