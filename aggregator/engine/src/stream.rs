@@ -19,7 +19,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use crate::limits::RateClass;
 use crate::rules::request::{self, Request};
 use crate::rules::second::{self, SECOND};
-use crate::rules::{State, Until, carry_over, late, open_again, tiers};
+use crate::rules::{State, Until, carry_over, late, open_again, refund, tiers};
 
 /// How long after its own time a pair stays at least. Older hits are only counted by then, so none
 /// can find its pair gone and its time forgotten.
@@ -96,6 +96,24 @@ impl Pair {
             late: 0,
             open: grant.room_left,
         }
+    }
+
+    /// One entry of a banned pair: hits at `at`, none of which an ideal limiter would have granted.
+    pub fn banned(&mut self, class: &RateClass, at: Timestamp, request: Request) -> Ruled {
+        let now = self.time.map_or(at, |time| time.max(at));
+        self.time = Some(now);
+        self.state.forget(class, now);
+        Ruled {
+            excess: request.copies,
+            ..Ruled::default()
+        }
+    }
+
+    /// Takes the newest granted hits out of the windows that hold them at the pair's time.
+    pub fn refund(&mut self, class: &RateClass, hits: u64) {
+        let now = self.now();
+        refund::refund(class, &mut self.state, now, hits);
+        self.state.forget(class, now);
     }
 
     /// Brings the pair under another class of limits.

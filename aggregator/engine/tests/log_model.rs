@@ -64,6 +64,7 @@ fn expected_statements(changes: &[model::log::Change], got: &Stated) -> Stated {
                 model::Cause::Hard => Cause::Hard,
                 model::Cause::Global => Cause::Global,
                 model::Cause::Tier(tier) => Cause::Tier(tier as u8),
+                model::Cause::Banned => Cause::Banned,
             };
             (end_us, cause.to_string())
         });
@@ -180,7 +181,12 @@ fn denials_are_the_models(engine: &Engine, slow: &model::PartitionModel) {
             });
             let expected = end.filter(|end_us| now < at(*end_us));
             let scope = (resource.to_owned(), domain.map(str::to_owned));
-            assert_eq!(live.get(&scope).copied(), expected, "{scope:?}");
+            assert_eq!(
+                live.get(&scope).copied(),
+                expected,
+                "{scope:?} after {:?}",
+                engine.applied_upto()
+            );
         }
     }
 }

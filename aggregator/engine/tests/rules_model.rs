@@ -155,6 +155,7 @@ fn check_stream(unit_us: u64, odd_us: u64, limits: &model::DomainLimits, ops: &[
                     model::Cause::Tier(_) if class.tiers.is_empty() => Closed::Inaccessible,
                     model::Cause::Tier(tier) => Closed::Tier(tier),
                     model::Cause::Global => panic!("a pair has no global limit"),
+                    model::Cause::Banned => panic!("nobody is banned here"),
                 });
                 let got_by = closure.map(|closure| closure.by);
                 if by != Some(Closed::Hard) || !class.tiers.is_empty() {

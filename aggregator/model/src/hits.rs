@@ -55,6 +55,17 @@ impl Hits {
         }
     }
 
+    /// Takes one hit of the newest stamp out again.
+    pub fn take_newest_out(&mut self) {
+        let before = self.upto(self.runs.len().saturating_sub(1));
+        if let Some(newest) = self.runs.back_mut() {
+            newest.upto -= 1;
+            if newest.upto == before {
+                self.runs.pop_back();
+            }
+        }
+    }
+
     /// How many hits a window of `span_us` holds at `now_us`.
     pub fn count(&self, span_us: u64, now_us: u64) -> u64 {
         let left = self

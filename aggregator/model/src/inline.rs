@@ -85,6 +85,7 @@ impl InlineLimiter {
             limited_by: granted.stopped_by.map(|cause| match cause {
                 Cause::Hard => LimitedBy::Hard,
                 Cause::Global => LimitedBy::Global,
+                Cause::Banned => unreachable!("nobody is banned in line"),
                 Cause::Tier(_) => LimitedBy::Tier,
             }),
             tier,

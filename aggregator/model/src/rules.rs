@@ -57,6 +57,8 @@ pub enum Cause {
     Global,
     /// The tiers; the number is the current tier's, 0 with none.
     Tier(usize),
+    /// An operator.
+    Banned,
 }
 
 /// Where a tier is at some instant.
@@ -292,6 +294,34 @@ impl PairState {
         }
         let second_us = self.second.newest().map(|at| at.saturating_add(SECOND_US));
         last_us.max(second_us.unwrap_or(0))
+    }
+
+    /// Takes the newest `n` granted hits out of everything that still counts them at `now_us`: of one
+    /// instant those in a window first, a higher tier's before a lower one's.
+    pub fn refund(&mut self, limits: &DomainLimits, now_us: u64, mut n: u64) {
+        while 0 < n {
+            let windows = self.windows.iter().zip(&limits.tiers);
+            let in_windows = windows.filter_map(|(hits, tier)| {
+                hits.newest()
+                    .filter(|at_us| !has_left(*at_us, tier.window_us, now_us))
+            });
+            let in_second = self.second.newest();
+            let in_second = in_second.filter(|at_us| !has_left(*at_us, SECOND_US, now_us));
+            let Some(at_us) = in_windows.max().max(in_second) else {
+                return;
+            };
+            let holder = (0..self.windows.len()).rev().find(|tier| {
+                self.windows[*tier].newest() == Some(at_us)
+                    && !has_left(at_us, limits.tiers[*tier].window_us, now_us)
+            });
+            if let Some(tier) = holder {
+                self.windows[tier].take_newest_out();
+            }
+            if in_second == Some(at_us) {
+                self.second.take_newest_out();
+            }
+            n -= 1;
+        }
     }
 
     fn would_grant(&self, limits: &DomainLimits, at_us: u64) -> bool {

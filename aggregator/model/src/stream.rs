@@ -53,6 +53,38 @@ impl EntryOutcome {
     }
 }
 
+/// What operators have said of a pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Over {
+    /// Until when it is banned.
+    pub ban: Option<End>,
+    /// Until when its limits deny nothing, in microseconds.
+    pub pardon_us: Option<u64>,
+}
+
+impl Over {
+    /// Whether a hit stamped `at_us` is one of the banned.
+    pub fn bans(self, at_us: u64) -> bool {
+        self.ban.is_some_and(|end| end.is_after(at_us))
+    }
+
+    /// What is stated at `now_us` where the limits alone would deny `own`: of a ban and a denial the
+    /// one that lasts longer, and the ban where they end together.
+    fn stated(self, own: Option<Denial>, now_us: u64) -> Option<Denial> {
+        let pardoned = self.pardon_us.is_some_and(|until_us| now_us < until_us);
+        let own = own.filter(|_| !pardoned);
+        let ban = self.ban.filter(|end| end.is_after(now_us));
+        let ban = ban.map(|end| Denial {
+            end,
+            cause: Cause::Banned,
+        });
+        match (own, ban) {
+            (Some(own), Some(ban)) if ban.end < own.end => Some(own),
+            (own, ban) => ban.or(own),
+        }
+    }
+}
+
 /// One pair as the log's records leave it.
 #[derive(Clone, Debug)]
 pub struct StreamPair {
@@ -61,6 +93,7 @@ pub struct StreamPair {
     /// None before the first entry.
     time_us: Option<u64>,
     denied: Option<Denial>,
+    over: Over,
 }
 
 impl StreamPair {
@@ -72,6 +105,7 @@ impl StreamPair {
             limits,
             time_us: None,
             denied: None,
+            over: Over::default(),
         }
     }
 
@@ -86,14 +120,16 @@ impl StreamPair {
         self.state.forget(&self.limits, now_us);
         let (limits, state) = (&self.limits, &mut self.state);
         // `None`: too late to say, only counted.
-        let granted = if at_us < now_us {
+        let granted = if self.over.bans(at_us) {
+            Some(0)
+        } else if at_us < now_us {
             state.late_request(limits, now_us, at_us, n, min)
         } else {
             Some(state.request(limits, now_us, n, min, None).hits)
         };
         // "Whenever a scope is not open after an entry, there is a denial until it is open again":
         // after any entry, a late one too.
-        self.denied = self.rule_denial(now_us);
+        self.denied = self.over.stated(self.rule_denial(now_us), now_us);
         let tier = self.state.current(&self.limits, now_us);
         EntryOutcome {
             granted: granted.unwrap_or(0),
@@ -113,14 +149,63 @@ impl StreamPair {
         let limits = limits.normalized();
         self.state.reshape(&self.limits, &limits);
         self.limits = limits;
-        let now_us = self.time_us.unwrap_or(0).max(at_us);
-        if let Some(denial) = self.denied {
-            self.denied = match denial.end.is_after(now_us) {
-                true => self.rule_denial(now_us),
-                false => None,
-            };
+        self.denied = self.in_force(at_us);
+        if self.denied.is_some() {
+            self.rule_again(at_us);
         }
         self.denied
+    }
+
+    /// The same where nothing limits the resource any more: what is left is a ban.
+    pub(crate) fn no_limits(&mut self, at_us: u64) {
+        let denied = self.in_force(at_us);
+        self.new_limits(at_us, &DomainLimits::default());
+        self.denied = denied;
+        if denied.is_some() {
+            self.free(at_us);
+        }
+    }
+
+    /// Rules the denial again at the greater of the pair's time and `at_us`. None is started, unless
+    /// by a ban.
+    pub(crate) fn rule_again(&mut self, at_us: u64) {
+        let now_us = self.time_us.unwrap_or(0).max(at_us);
+        let own = self.in_force(at_us).and_then(|_| self.rule_denial(now_us));
+        self.denied = self.over.stated(own, now_us);
+    }
+
+    /// The same where nothing limits the resource: only a ban denies.
+    pub(crate) fn free(&mut self, at_us: u64) {
+        let now_us = self.time_us.unwrap_or(0).max(at_us);
+        self.denied = self.over.stated(None, now_us);
+    }
+
+    /// What operators say of it from now on.
+    pub(crate) fn set_over(&mut self, over: Over) {
+        self.over = over;
+    }
+
+    /// Tiers and windows as if it had never been hit.
+    pub(crate) fn reset(&mut self) {
+        self.state = PairState::new(&self.limits);
+    }
+
+    /// Takes granted hits out again.
+    pub(crate) fn refund(&mut self, hits: u64) {
+        let now_us = self.time_us.unwrap_or(0);
+        self.state.refund(&self.limits, now_us, hits);
+    }
+
+    /// Pardons the pair until its limits would open it, if they deny it and ever open it. Gives until
+    /// when, in microseconds.
+    pub(crate) fn pardon(&mut self, at_us: u64) -> Option<u64> {
+        let now_us = self.time_us.unwrap_or(0).max(at_us);
+        self.in_force(at_us)?;
+        let Some(End::At(until_us)) = self.rule_denial(now_us).map(|denial| denial.end) else {
+            return None;
+        };
+        self.over.pardon_us = Some(until_us);
+        Some(until_us)
     }
 
     /// The pair's time, in microseconds; none before its first entry.
@@ -131,11 +216,6 @@ impl StreamPair {
     /// The denial as it was ruled last; it may have ended by itself since.
     pub fn denied(&self) -> Option<Denial> {
         self.denied
-    }
-
-    /// Lifts whatever denies the pair, for a resource that is ruled no more.
-    pub fn lift(&mut self) {
-        self.denied = None;
     }
 
     /// The instant after which the pair may leave: "later than all its windows, active times,
@@ -149,6 +229,12 @@ impl StreamPair {
             None => 0,
         };
         Some(stays_us.max(matters_us).max(denied_us))
+    }
+
+    /// The denial, unless it has ended at the greater of the pair's time and `at_us`.
+    fn in_force(&self, at_us: u64) -> Option<Denial> {
+        let now_us = self.time_us.unwrap_or(0).max(at_us);
+        self.denied.filter(|denial| denial.end.is_after(now_us))
     }
 
     fn rule_denial(&self, now_us: u64) -> Option<Denial> {

@@ -10,6 +10,7 @@
 //! skipped by a build that does not know it. Decoding is total: it ends in a value that is
 //! well-formed in every part, or in a [`DecodeError`] that says where and why.
 
+pub mod amendment;
 pub mod beat;
 pub mod denial;
 pub mod frame;

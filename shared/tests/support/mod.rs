@@ -5,6 +5,7 @@ mod copies;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::amendment::Amendment;
 use tollgate_shared::wire::beat::HoldsRead;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::frame::{Evidence, Frame, Told};
@@ -70,6 +71,10 @@ pub fn decoders() -> Vec<Decoder> {
         Decoder {
             name: "chunk",
             decode: |bytes| LimitsChunk::decode(bytes).map(drop),
+        },
+        Decoder {
+            name: "amendment",
+            decode: |bytes| Amendment::decode(bytes).map(drop),
         },
         Decoder {
             name: "agent",

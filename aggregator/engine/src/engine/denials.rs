@@ -66,6 +66,8 @@ pub(super) struct Standing {
     pub place: Place,
     /// The pair's time.
     pub now: Timestamp,
+    /// What ended by then is over for everybody: see [`super::Engine::now`].
+    pub over: Timestamp,
     /// The end that was stated last.
     pub before: Option<Timestamp>,
     /// The denial by now.
@@ -164,7 +166,7 @@ impl Denials {
                 };
                 self.deny(identity, live, rulings);
             }
-            None => self.lift(identity, place, rulings),
+            None => self.lift(identity, place, standing.over, rulings),
         }
     }
 
@@ -176,9 +178,17 @@ impl Denials {
         self.put(identity, live);
     }
 
-    /// A denial in force is over before its end: states the lift.
-    pub fn lift(&mut self, identity: Identity, place: Place, rulings: &mut Rulings) {
-        if let Some(mut live) = self.end(identity) {
+    /// A denial in force is over before its end: states the lift. What ended by `over` needs none, and
+    /// may not be here any more.
+    pub fn lift(
+        &mut self,
+        identity: Identity,
+        place: Place,
+        over: Timestamp,
+        rulings: &mut Rulings,
+    ) {
+        let live = self.end(identity);
+        if let Some(mut live) = live.filter(|live| over < live.denial.end) {
             live.place = place;
             rulings.statements.push(live.said(Says::Open));
         }

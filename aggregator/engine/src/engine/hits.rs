@@ -21,7 +21,9 @@ use tollgate_shared::wire::hits::{Hit, HitBatch};
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::Engine;
+use super::amended::OfPair;
 use super::denials::Standing;
+use super::pointers::rule_of_amended;
 use super::rulings::{Counts, Fate, ResourceCounts, Rulings, TotalDue};
 use super::senders::Clock;
 use crate::limits::{Limits, Mode, RateClass, RateResource};
@@ -280,11 +282,17 @@ impl Engine {
         let copies = u64::from(hit.copies);
         context.counts.entries += 1;
         let (limits, nothing) = (common.limits, &common.nothing);
-        let Some((class, stated)) = context.rule.class_of(limits, nothing, hit.domain) else {
-            context.counts.unconfigured += copies;
-            return;
-        };
         let at = common.clock.instant(hit.at);
+        let amended = self.amended.of(ahead.identity, hit.domain);
+        let amended = rule_of_amended(limits, context.name, amended);
+        let (class, stated) = match context.rule.class_of(limits, nothing, hit.domain) {
+            Some(ruled) => ruled,
+            None if amended.is_banned(at) => (nothing, false),
+            None => {
+                context.counts.unconfigured += copies;
+                return;
+            }
+        };
         if TOO_OLD < common.clock.appended.since(at) {
             context.counts.too_old += copies;
             return;
@@ -294,15 +302,19 @@ impl Engine {
         }
         let working = self.table.working();
         let before = working.stated;
-        let (ruled, closure) = rule(working, class, at, hit, stated);
+        let how = How {
+            rule: context.rule,
+            stated,
+            version: self.steps.newest().version,
+            amended,
+        };
+        let (ruled, denial) = rule(working, class, at, hit, &how);
         let now = working.pair.now();
         if !self.table.close() {
             context.counts.at_cap += copies;
             return;
         }
         context.count(ruled, at);
-        let version = self.steps.newest().version;
-        let denial = closure.map(|closure| context.rule.denial(class, closure, version));
         let standing = Standing {
             identity: ahead.identity,
             place: Place {
@@ -310,6 +322,7 @@ impl Engine {
                 ..common.place
             },
             now,
+            over: self.now(),
             before,
             denial,
         };
@@ -378,29 +391,45 @@ impl Engine {
     }
 }
 
+/// What an entry is ruled with beside its pair's limits.
+struct How<'l> {
+    rule: Rule<'l>,
+    /// Whether denials by limits are stated.
+    stated: bool,
+    /// The limits version in force.
+    version: u64,
+    amended: OfPair,
+}
+
 /// Rules an entry on its pair, under which it is kept from then on; what became of its hits, and
-/// whether the pair is closed now.
+/// what is stated of the pair now.
 #[inline]
 fn rule(
     working: &mut Stored,
     class: &RateClass,
     at: Timestamp,
     hit: &Hit<'_>,
-    stated: bool,
-) -> (Ruled, Option<Closure>) {
+    how: &How<'_>,
+) -> (Ruled, Option<Denial>) {
     let request = Request {
         copies: u64::from(hit.copies),
         min: u64::from(hit.min.unwrap_or(0)),
     };
-    let ruled = working.pair.entry(class, at, request);
-    let closure = match stated && !ruled.open {
-        true => working.pair.closure(class, working.pair.now()),
+    let ruled = match how.amended.is_banned(at) {
+        true => working.pair.banned(class, at, request),
+        false => working.pair.entry(class, at, request),
+    };
+    let now = working.pair.now();
+    let own = match how.stated && !ruled.open {
+        true => working.pair.closure(class, now),
         false => None,
     };
-    working.stated = closure.map(|closure| closure.end);
+    let own = own.map(|closure| how.rule.denial(class, closure, how.version));
+    let denial = how.amended.denial(own, now);
+    working.stated = denial.map(|denial| denial.end);
     let stays = working.pair.stays_until(class);
     working.leaves = slot_of(stays.max(working.stated.unwrap_or_default()));
-    (ruled, closure)
+    (ruled, denial)
 }
 
 /// Sums up hits by millisecond, ascending. A sum that does not fit is given in parts.

@@ -15,6 +15,7 @@
 //! senders                                  whether an agent's record is ruled
 //! epochs  versions  denials  chains        what is remembered beside the pairs
 //! holders  scopes                          who holds copies, and what is full
+//! amendments  amended                      what operators do by hand, and what of it lasts
 //! rulings                                  what comes out
 //! snapshot  query                          looking at it
 //! ```
@@ -22,6 +23,8 @@
 //! Knows no clock, no feed and no I/O. What stays true: everything in it is a function of the
 //! records in their order.
 
+mod amended;
+mod amendments;
 mod beats;
 mod chains;
 mod denials;
@@ -46,6 +49,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::record::Record;
 
 use crate::pairs::{Identities, Table, mix};
+use amended::Amended;
 use chains::Chains;
 use denials::Denials;
 use epochs::Epochs;
@@ -87,6 +91,7 @@ pub struct Engine {
     steps: Steps,
     table: Table,
     denials: Denials,
+    amended: Amended,
     epochs: Epochs,
     holders: Holders,
     chains: Chains,
@@ -110,6 +115,7 @@ impl Engine {
             steps: Steps::new(),
             table: Table::new(),
             denials: Denials::default(),
+            amended: Amended::default(),
             epochs: Epochs::default(),
             holders: Holders::default(),
             chains: Chains::default(),
@@ -227,6 +233,8 @@ impl Engine {
         digest = mix(digest, self.log_time.map_or(u64::MAX, Timestamp::as_micros));
         digest = mix(digest, self.steps.newest().version);
         digest = mix(digest, u64::from(self.steps.newest().ordinal));
+        digest = mix(digest, self.steps.version().unwrap_or(0));
+        digest = wide(digest, self.amended.digest());
         digest = mix(digest, self.table.alive().count());
         digest = wide(digest, self.table.alive().digest());
         digest = wide(digest, self.epochs.digest());

@@ -19,17 +19,21 @@ use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::record::Pointer;
 use tollgate_shared::wire::statement::Denial;
 
 use super::Engine;
-use super::denials::{LiveDenial, Standing};
+use super::amended::OfPair;
+use super::amendments::When;
+use super::denials::Standing;
 use super::hits::Rule;
 use super::rulings::{Fate, Rulings, Stop};
 use super::totals::global_denial;
 use super::versions::Versions;
 use crate::limits::{Limits, RULES, RateClass};
 use crate::pairs::{Identity, Opened, slot_of};
+use crate::stream::Pair;
 
 /// How many denials a slice looks at: less than a millisecond's worth.
 const SLICE: usize = 1_024;
@@ -42,11 +46,32 @@ pub(super) struct RulingAgain {
     /// When the pointer was appended, and not before log time.
     at: Timestamp,
     /// Versions that come into force after this one.
-    versions: VecDeque<(u64, Arc<Limits>)>,
-    /// The limits before the version that is ruled by now.
-    before: Arc<Limits>,
-    /// The last denial that was looked at.
-    behind: Option<Identity>,
+    versions: VecDeque<(u64, Brought)>,
+    /// What is being done for this one.
+    doing: Doing,
+}
+
+/// What a version is.
+#[derive(Debug)]
+enum Brought {
+    /// Limits.
+    Limits(Arc<Limits>),
+    /// An amendment.
+    Act(Arc<Act>),
+}
+
+/// What is being done for a version.
+#[derive(Debug)]
+enum Doing {
+    /// The denials in force are ruled again.
+    Limits {
+        /// The limits before it.
+        before: Arc<Limits>,
+        /// The last denial that was looked at.
+        behind: Option<Identity>,
+    },
+    /// An operator's act, which touches what it names alone: one slice.
+    Act(u64, Arc<Act>),
 }
 
 impl Engine {
@@ -71,53 +96,91 @@ impl Engine {
             && version <= pointer.version
             && let Some(limits) = versions.limits(version)
         {
-            found.push_back((version, limits));
+            let brought = match versions.amendment(version) {
+                Some(act) => Brought::Act(act),
+                None => Brought::Limits(limits),
+            };
+            found.push_back((version, brought));
             reached = Some(version);
         }
-        let again = RulingAgain {
-            place: Place::of_record(self.log.unwrap_or_default(), offset),
-            at: self.log_time.map_or(appended, |log| log.max(appended)),
-            versions: found,
-            before: Arc::default(),
-            behind: None,
-        };
-        self.next_version(again);
+        let place = Place::of_record(self.log.unwrap_or_default(), offset);
+        let at = self.log_time.map_or(appended, |log| log.max(appended));
+        self.next_version(place, at, found);
         Fate::Applied
     }
 
     /// Puts the next of the versions in force, if there is one.
-    fn next_version(&mut self, mut again: RulingAgain) {
-        let Some((version, limits)) = again.versions.pop_front() else {
+    fn next_version(
+        &mut self,
+        place: Place,
+        at: Timestamp,
+        mut versions: VecDeque<(u64, Brought)>,
+    ) {
+        let Some((version, brought)) = versions.pop_front() else {
             return self.steps.trim(self.table.oldest_ordinal());
         };
-        again.before = self.steps.newest().limits.clone();
-        again.behind = None;
-        self.steps.push(version, again.at, limits);
-        self.ruling_again = Some(again);
+        let doing = match brought {
+            Brought::Limits(limits) => {
+                let before = self.steps.newest().limits.clone();
+                self.steps.push(version, at, limits);
+                Doing::Limits {
+                    before,
+                    behind: None,
+                }
+            }
+            Brought::Act(act) => {
+                self.steps.amended(version);
+                Doing::Act(version, act)
+            }
+        };
+        self.ruling_again = Some(RulingAgain {
+            place,
+            at,
+            versions,
+            doing,
+        });
     }
 
-    /// Rules the next slice of the denials in force again.
+    /// Rules the next slice of the denials in force again, or does what an operator did.
     pub(super) fn rule_slice_again(&mut self, rulings: &mut Rulings) {
         let Some(mut again) = self.ruling_again.take() else {
             return;
         };
-        let limits = self.steps.newest().limits.clone();
-        let walked = self.denials.walk(again.behind, again.at, SLICE);
-        for (identity, live) in walked.in_force {
-            if planted(Bug::DenialKept) {
-                break;
+        let at = again.at;
+        match &mut again.doing {
+            Doing::Act(version, act) => {
+                let when = When {
+                    version: *version,
+                    at,
+                };
+                self.amend(when, act, &mut again.place, rulings);
             }
-            self.rule_one_again(&limits, identity, live, &mut again.place, rulings);
+            Doing::Limits { before, behind } => {
+                let limits = self.steps.newest().limits.clone();
+                let walked = self.denials.walk(*behind, at, SLICE);
+                for (identity, live) in walked.in_force {
+                    if planted(Bug::DenialKept) {
+                        break;
+                    }
+                    let scope = Again {
+                        identity,
+                        resource: live.resource,
+                        domain: live.domain,
+                        at,
+                    };
+                    self.rule_one_again(scope, Touch::Nothing, &mut again.place, rulings);
+                }
+                if walked.upto.is_some() {
+                    *behind = walked.upto;
+                    self.ruling_again = Some(again);
+                    return;
+                }
+                let mut voice = self.voice(again.place, rulings);
+                self.holders.new_limits(before, &limits, &mut voice);
+                again.place = voice.place;
+            }
         }
-        if walked.upto.is_some() {
-            again.behind = walked.upto;
-            self.ruling_again = Some(again);
-            return;
-        }
-        let mut voice = self.voice(again.place, rulings);
-        self.holders.new_limits(&again.before, &limits, &mut voice);
-        again.place = voice.place;
-        self.next_version(again);
+        self.next_version(again.place, at, again.versions);
     }
 
     /// Why a pointer's versions cannot be ruled by, looked at before any of them is.
@@ -141,69 +204,136 @@ impl Engine {
         None
     }
 
-    fn rule_one_again(
+    /// Does something to a scope, and says what has changed about its denial. No denial is started,
+    /// unless by a ban.
+    pub(super) fn rule_one_again(
         &mut self,
-        limits: &Limits,
-        identity: Identity,
-        live: LiveDenial,
+        again: Again,
+        touch: Touch,
         place: &mut Place,
         rulings: &mut Rulings,
     ) {
-        if self.table.open(identity) == Opened::New {
-            // A pair stays while it is denied, so this does not happen.
-            self.table.abandon();
-            self.denials.end(identity);
-            return;
-        }
+        let identity = again.identity;
         let newest = self.steps.newest();
-        let (version, at) = (newest.version, newest.at);
+        let (limits, version, ordinal) = (newest.limits.clone(), newest.version, newest.ordinal);
+        let rule = Rule::of(&limits, &again.resource);
+        let nothing = RateClass::default();
+        let domain = again.domain.as_deref();
+        let (class, stated) = rule
+            .class_of(&limits, &nothing, domain.unwrap_or(EVERYBODY))
+            .filter(|_| domain.is_some())
+            .unwrap_or((&nothing, false));
+        let mut amended = domain.map_or_else(OfPair::default, |domain| {
+            rule_of_amended(&limits, &again.resource, self.amended.of(identity, domain))
+        });
+        if self.table.open(identity) == Opened::New {
+            if touch != Touch::Nothing || !amended.is_banned(again.at) {
+                // A pair stays while it is denied, so there is nothing to be said.
+                self.table.abandon();
+                self.denials.end(identity);
+                return;
+            }
+            self.table.working().begin(class.tiers.len(), ordinal);
+        }
         let working = self.table.working();
-        match &live.domain {
-            Some(domain) => self.steps.migrate(working, &live.resource, domain),
+        match domain {
+            Some(domain) => self.steps.migrate(working, &again.resource, domain),
             None => self.steps.migrate_whole(working),
         }
-        let Some(stated) = working.stated else {
-            // It has ended at the pair's own time.
-            self.table.close();
-            self.denials.end(identity);
-            return;
-        };
-        let now = working.pair.now().max(at);
-        let rule = Rule::of(limits, &live.resource);
-        let nothing = RateClass::default();
-        let domain = live.domain.as_deref().unwrap_or(EVERYBODY);
-        let class = rule.class_of(limits, &nothing, domain);
-        let denial: Option<Denial> = match (&live.domain, rule, class) {
-            (Some(_), _, Some((class, true))) => {
+        let before = working.stated;
+        let now = working.pair.now().max(again.at);
+        let denied = before.is_some_and(|end| now < end);
+        if let Some(until) = touch
+            .apply(&mut working.pair, class, now)
+            .filter(|_| denied)
+        {
+            amended.pardon = Some(until);
+            let said = self.amended.pair(identity);
+            let pardon = Some(until);
+            self.amended.set_pair(identity, OfPair { pardon, ..said });
+        }
+        let own: Option<Denial> = match rule {
+            _ if !denied => None,
+            Rule::Limited { rate, stated: true } if domain.is_none() => rate
+                .global()
+                .and_then(|limit| global_denial(limit, working, now, version)),
+            _ if stated => {
                 let closure = working.pair.closure(class, now);
                 closure.map(|closure| rule.denial(class, closure, version))
             }
-            (None, Rule::Limited { rate, stated: true }, _) => rate
-                .global()
-                .and_then(|limit| global_denial(limit, working, now, version)),
             _ => None,
         };
+        let denial = amended.denial(own, now);
         let end = denial.map(|denial| denial.end);
-        let class = match &live.domain {
-            Some(_) => class.map_or(&nothing, |(class, _)| class),
-            None => &nothing,
-        };
         working.stated = end;
         let stays = working.pair.stays_until(class).max(end.unwrap_or_default());
         working.leaves = slot_of(stays);
         self.table.close();
-        if end == Some(stated) {
+        if end == before {
+            if end.is_none() {
+                // It has ended at the pair's own time.
+                self.denials.end(identity);
+            }
             return;
         }
         let standing = Standing {
             identity,
             place: *place,
             now,
-            before: Some(stated),
+            over: self.now(),
+            before,
             denial,
         };
-        let names = || (live.resource, live.domain);
+        let names = || (again.resource, again.domain);
         self.denials.follow(standing, names, rulings);
         place.entry = place.entry.saturating_add(1);
+    }
+}
+
+/// A scope that is ruled again.
+pub(super) struct Again {
+    pub identity: Identity,
+    pub resource: Arc<str>,
+    /// None: everybody.
+    pub domain: Option<Arc<str>>,
+    /// At the greater of this and its own time.
+    pub at: Timestamp,
+}
+
+/// What is done to a pair before it is ruled again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Touch {
+    /// Nothing.
+    Nothing,
+    /// Its tiers are forgotten.
+    Reset,
+    /// Its newest hits are taken out of its windows.
+    Refund(u64),
+    /// It is pardoned if it is denied.
+    Pardon,
+}
+
+impl Touch {
+    /// Does it; until when the pair is pardoned by it, if it is. Never is no instant: who is never let
+    /// in again is not pardoned.
+    fn apply(self, pair: &mut Pair, class: &RateClass, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Nothing => {}
+            Self::Reset => pair.state.reset(class.tiers.len()),
+            Self::Refund(hits) => pair.refund(class, hits),
+            Self::Pardon => {
+                let closure = pair.closure(class, now)?;
+                return Some(closure.end).filter(|end| *end < Timestamp::MAX);
+            }
+        }
+        None
+    }
+}
+
+/// What amendments say of a pair where its namespace heeds denials at all.
+pub(super) fn rule_of_amended(limits: &Limits, resource: &str, said: OfPair) -> OfPair {
+    match said.ban {
+        Some(_) if limits.namespace_of(resource).ignore_configured => OfPair { ban: None, ..said },
+        _ => said,
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! chunk   54 47 53 4E  version  kind  number   what the kind says
 //! kinds   1 head   2 pairs   3 denials   4 agents   5 chains   6 copies   7 holders
-//!         8 end: digest, sum of all before
+//!         8 amended   9 end: digest, sum of all before
 //! ```
 //!
 //! `freeze` takes a copy that shares the pairs' memory with the engine, so that chunks can be
@@ -22,6 +22,7 @@ use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 
 use super::Engine;
+use super::amended::Amended;
 use super::denials::FrozenDenials;
 use super::epochs::Epoch;
 use super::holders::Holders;
@@ -32,8 +33,9 @@ use crate::pairs::{FrozenTable, Identity};
 pub const CHUNK_BYTES_MAX: usize = 512 * 1024;
 
 const MAGIC: [u8; 4] = *b"TGSN";
-/// Format 1 knew no copies. It is refused, and the log is read from its beginning.
-const FORMAT: u8 = 2;
+/// Format 1 knew no copies, format 2 no amendments. They are refused, and the log is read from its
+/// beginning.
+const FORMAT: u8 = 3;
 
 mod kind {
     pub const HEAD: u8 = 1;
@@ -43,7 +45,8 @@ mod kind {
     pub const CHAINS: u8 = 5;
     pub const COPIES: u8 = 6;
     pub const HOLDERS: u8 = 7;
-    pub const END: u8 = 8;
+    pub const AMENDED: u8 = 8;
+    pub const END: u8 = 9;
 }
 
 /// Why chunks are not restored from.
@@ -129,12 +132,15 @@ pub struct Frozen {
     log_time: Option<Timestamp>,
     /// Version, ordinal and instant of those kept, oldest first; the last is the newest.
     steps: Vec<(u64, u32, Timestamp)>,
+    /// The version that was brought in last.
+    version: u64,
     table: FrozenTable,
     denials: FrozenDenials,
     epochs: Vec<(Identity, Epoch)>,
     due: Vec<(Box<str>, u64)>,
     applied: Vec<(Box<str>, u32, u64)>,
     holders: Holders,
+    amended: Amended,
     digest: u128,
 }
 
@@ -189,6 +195,8 @@ impl Engine {
             mark: self.mark,
             log_time: self.log_time,
             steps: self.steps.iter().map(step).collect(),
+            version: self.steps.version().unwrap_or(0),
+            amended: self.amended.clone(),
             denials: self.denials.freeze(self.now()),
             epochs: self.epochs.iter().collect(),
             due: self

@@ -57,6 +57,7 @@ impl Engine {
         let limits = self.steps.newest().limits.clone();
         let mut voice = self.voice(place, rulings);
         self.holders.tick(appended, &limits, &mut voice);
+        self.amended.end_by(appended);
         self.table.advance(slot_of(appended));
         self.table.sweep(SWEEP_BLOCKS, SWEEP_PAIRS);
         self.denials.sweep(appended, SWEEP_DENIALS);

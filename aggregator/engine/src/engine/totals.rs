@@ -106,6 +106,7 @@ impl Engine {
             identity,
             place: Place::of_record(self.log.unwrap_or_default(), offset),
             now,
+            over: self.now(),
             before,
             denial,
         };

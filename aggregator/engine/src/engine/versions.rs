@@ -16,6 +16,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::amendment::Act;
 
 use crate::limits::Limits;
 use crate::pairs::Stored;
@@ -29,6 +30,12 @@ pub trait Versions {
 
     /// The lowest version above this one (the lowest of all for none) that is at hand.
     fn next_after(&self, version: Option<u64>) -> Option<u64>;
+
+    /// What an operator did, where the version is that and leaves the limits as they were; none: it
+    /// is limits.
+    fn amendment(&self, _version: u64) -> Option<Arc<Act>> {
+        None
+    }
 }
 
 impl Versions for std::collections::BTreeMap<u64, Arc<Limits>> {
@@ -81,6 +88,8 @@ pub(super) struct Steps {
     /// Ascending and without gaps in their ordinals; never empty.
     steps: VecDeque<Step>,
     newest: Step,
+    /// The version that was brought in last: the newest step's, or an amendment behind it.
+    upto: u64,
 }
 
 impl Steps {
@@ -92,12 +101,16 @@ impl Steps {
             at: Timestamp::ZERO,
             limits: Arc::default(),
         };
-        Self::of(VecDeque::from([none.clone()]), none)
+        Self::of(VecDeque::from([none.clone()]), none, 0)
     }
 
     /// Steps as a snapshot has them.
-    pub fn of(steps: VecDeque<Step>, newest: Step) -> Self {
-        Self { steps, newest }
+    pub fn of(steps: VecDeque<Step>, newest: Step, upto: u64) -> Self {
+        Self {
+            steps,
+            newest,
+            upto,
+        }
     }
 
     /// The version in force.
@@ -105,9 +118,14 @@ impl Steps {
         &self.newest
     }
 
-    /// The number of the version in force, if there is one.
+    /// The number of the version in force, amendments included, if there is one.
     pub fn version(&self) -> Option<u64> {
-        (self.newest.ordinal != 0).then_some(self.newest.version)
+        (self.newest.ordinal != 0 || self.upto != 0).then_some(self.upto)
+    }
+
+    /// An amendment was brought in. It is no step: however many there are, no pair sleeps through them.
+    pub fn amended(&mut self, version: u64) {
+        self.upto = version;
     }
 
     /// All that are kept, oldest first.
@@ -126,6 +144,7 @@ impl Steps {
 
     /// Puts a version in force.
     pub fn push(&mut self, version: u64, at: Timestamp, limits: Arc<Limits>) {
+        self.upto = version;
         self.newest = Step {
             version,
             ordinal: self.newest.ordinal.saturating_add(1),

@@ -7,6 +7,7 @@
 //! second       the hard limit: granted hits of the last second
 //! request      the largest grant of a request, with its min
 //! late         hits that come after the pair's time has passed them
+//! refund       granted hits that an operator takes out again
 //! open_again   when one more hit would be granted
 //! carry_over   what survives a new version of the limits
 //! whole        the global limit on (resource, *)
@@ -18,6 +19,7 @@
 pub mod carry_over;
 pub mod late;
 pub mod open_again;
+pub mod refund;
 pub mod request;
 pub(crate) mod run;
 pub mod second;

@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use tollgate_engine::engine::Versions;
 use tollgate_engine::limits::Limits;
 use tollgate_model as model;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
 use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick};
 
@@ -52,6 +54,7 @@ pub enum Input {
         granted: Vec<(u64, u32)>,
     },
     Limits(Vec<u64>),
+    Amendments(Vec<(u64, Act)>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +71,34 @@ pub struct OneHit {
 pub struct Log {
     pub entries: Vec<Entry>,
     pub written: BTreeMap<u64, Written>,
-    pub versions: BTreeMap<u64, Arc<Limits>>,
+    pub versions: Brought,
+}
+
+/// What pointers bring in.
+#[derive(Clone, Default)]
+pub struct Brought {
+    limits: BTreeMap<u64, Arc<Limits>>,
+    acts: BTreeMap<u64, Arc<Act>>,
+}
+
+impl Versions for Brought {
+    fn limits(&self, version: u64) -> Option<Arc<Limits>> {
+        self.limits
+            .range(..=version)
+            .next_back()
+            .map(|(_, of)| of.clone())
+    }
+
+    fn next_after(&self, version: Option<u64>) -> Option<u64> {
+        let from = version.map_or(0, |version| version + 1);
+        let limits = self.limits.range(from..).next().map(|(number, _)| *number);
+        let acts = self.acts.range(from..).next().map(|(number, _)| *number);
+        [limits, acts].into_iter().flatten().min()
+    }
+
+    fn amendment(&self, version: u64) -> Option<Arc<Act>> {
+        self.acts.get(&version).cloned()
+    }
 }
 
 impl std::fmt::Debug for Log {
@@ -101,6 +131,45 @@ enum Step {
     Pointer {
         skip: usize,
     },
+    Amend(Vec<OneAct>),
+}
+
+/// An amendment, before it has names.
+#[derive(Clone, Copy, Debug)]
+pub struct OneAct {
+    what: u8,
+    resource: usize,
+    domain: usize,
+    everywhere: bool,
+    hits: u64,
+    /// How long a ban lasts, in microseconds; none: for ever.
+    for_us: Option<u64>,
+}
+
+fn any_act() -> impl Strategy<Value = OneAct> {
+    let last = prop_oneof![
+        4 => (0u64..3_000_000).prop_map(Some),
+        2 => (0u64..700_000_000).prop_map(Some),
+        1 => Just(None),
+    ];
+    (
+        0u8..8,
+        0..RESOURCES.len(),
+        0..DOMAINS.len(),
+        any::<bool>(),
+        1u64..8,
+        last,
+    )
+        .prop_map(
+            |(what, resource, domain, everywhere, hits, for_us)| OneAct {
+                what,
+                resource,
+                domain,
+                everywhere,
+                hits,
+                for_us,
+            },
+        )
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -158,6 +227,7 @@ fn any_step() -> impl Strategy<Value = Step> {
             |(resource, source, broken, granted)| Step::Totals { resource, source, broken, granted },
         ),
         1 => (0usize..3).prop_map(|skip| Step::Pointer { skip }),
+        3 => prop::collection::vec(any_act(), 1..4).prop_map(Step::Amend),
     ]
 }
 
@@ -234,6 +304,8 @@ struct Builder {
     log: Log,
     now_ms: u64,
     next_version: usize,
+    /// The version that was brought in last.
+    known: u64,
     version_numbers: Vec<u64>,
     sequences: [u64; AGENTS.len()],
     chains: BTreeMap<(usize, u32), u64>,
@@ -241,18 +313,22 @@ struct Builder {
 }
 
 fn build(versions: &[Written], steps: &[(u64, Step)]) -> Log {
-    let numbers: Vec<u64> = (0..versions.len() as u64).map(|n| 3 + 4 * n).collect();
+    let numbers: Vec<u64> = (0..versions.len() as u64).map(|n| 3 + 1_000 * n).collect();
     let written: BTreeMap<u64, Written> = numbers.iter().copied().zip(versions.to_vec()).collect();
     let limits = written.iter();
     let versions = limits.map(|(n, written)| (*n, Arc::new(written.for_the_engine())));
     let mut builder = Builder {
         log: Log {
             entries: Vec::new(),
-            versions: versions.collect(),
+            versions: Brought {
+                limits: versions.collect(),
+                ..Brought::default()
+            },
             written: written.clone(),
         },
         now_ms: START_US / 1_000,
         next_version: 0,
+        known: 0,
         version_numbers: numbers,
         sequences: [1; AGENTS.len()],
         chains: BTreeMap::new(),
@@ -277,6 +353,7 @@ fn build(versions: &[Written], steps: &[(u64, Step)]) -> Log {
                 granted,
             } => builder.totals(*resource, *source, *broken, granted),
             Step::Pointer { skip } => builder.pointer(*skip),
+            Step::Amend(acts) => builder.amend(acts),
         }
     }
     builder.log
@@ -391,9 +468,102 @@ impl Builder {
         let versions = brought.map(|n| self.version_numbers[n]).collect();
         let version = self.version_numbers[target];
         self.next_version = self.next_version.max(target + 1);
+        self.known = self.known.max(version);
         let digest = [0; 32];
         let bytes = self.pen().pointer(&Pointer { version, digest });
         self.push(bytes, Some(Input::Limits(versions)));
+    }
+}
+
+impl Builder {
+    /// One pointer that brings in a few amendments.
+    fn amend(&mut self, acts: &[OneAct]) {
+        let mut brought = Vec::new();
+        for one in acts {
+            self.known += 1;
+            let act = one.named(self.now_ms);
+            let versions = &mut self.log.versions;
+            versions.acts.insert(self.known, Arc::new(act.clone()));
+            brought.push((self.known, act));
+        }
+        let version = self.known;
+        let digest = [0; 32];
+        let bytes = self.pen().pointer(&Pointer { version, digest });
+        self.push(bytes, Some(Input::Amendments(brought)));
+    }
+}
+
+impl OneAct {
+    fn named(self, now_ms: u64) -> Act {
+        let resource: Box<str> = RESOURCES[self.resource].into();
+        let domain: Box<str> = DOMAINS[self.domain].into();
+        let now = Timestamp::from_millis(now_ms);
+        let until = self
+            .for_us
+            .map_or(Timestamp::MAX, |us| now.saturating_offset(us as i64));
+        let of = Some(resource.clone()).filter(|_| !self.everywhere);
+        match self.what {
+            0 | 1 => Act::Pardon { resource, domain },
+            2 | 3 => Act::Reset { resource, domain },
+            4 | 5 => Act::Refund {
+                resource,
+                domain,
+                hits: self.hits,
+            },
+            6 => Act::Ban {
+                resource: of,
+                domain,
+                until,
+            },
+            _ => Act::Unban {
+                resource: of,
+                domain,
+            },
+        }
+    }
+}
+
+/// An act under the model's names.
+fn for_the_model(act: &Act) -> model::log::Act {
+    let here = || RESOURCES.map(str::to_owned).to_vec();
+    let owned = |name: &str| name.to_owned();
+    match act {
+        Act::Reset { resource, domain } => model::log::Act::Reset {
+            resource: owned(resource),
+            domain: owned(domain),
+        },
+        Act::Pardon { resource, domain } => model::log::Act::Pardon {
+            resource: owned(resource),
+            domain: owned(domain),
+        },
+        Act::Refund {
+            resource,
+            domain,
+            hits,
+        } => model::log::Act::Refund {
+            resource: owned(resource),
+            domain: owned(domain),
+            hits: *hits,
+        },
+        Act::Ban {
+            resource,
+            domain,
+            until,
+        } => model::log::Act::Ban {
+            resource: resource.as_deref().map(owned),
+            domain: owned(domain),
+            here: here(),
+            end: match *until {
+                Timestamp::MAX => model::End::Never,
+                until => model::End::At(until.as_micros()),
+            },
+        },
+        Act::Unban { resource, domain } => model::log::Act::Unban {
+            resource: resource.as_deref().map(owned),
+            domain: owned(domain),
+            here: here(),
+        },
+        other => panic!("{other:?} is none of the model's business"),
     }
 }
 
@@ -452,6 +622,19 @@ impl Input {
                     granted_by_ms: granted.iter().map(|(ms, n)| (*ms, u64::from(*n))).collect(),
                 }],
             }),
+            Self::Amendments(acts) => {
+                let mut all = model::log::RecordOutcome::default();
+                for (version, act) in acts {
+                    let outcome = slow.apply(&model::log::LogInput::Amendment {
+                        offset,
+                        appended_us,
+                        version: *version,
+                        act: for_the_model(act),
+                    });
+                    all.changes.extend(outcome.changes);
+                }
+                all
+            }
             Self::Limits(versions) => slow.apply(&model::log::LogInput::Limits {
                 offset,
                 appended_us,

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::limits::Limits;
+use crate::rules::End;
 use crate::stream::{Denial, EntryOutcome};
 
 /// One record of a partition, in log order.
@@ -36,6 +37,65 @@ pub enum LogInput<'a> {
         appended_us: u64,
         /// The versions up to the one that the pointer names. Known ones are ignored.
         versions: Vec<(u64, Limits)>,
+    },
+    /// An amendment that a limits pointer brings in. A known one is ignored.
+    Amendment {
+        /// The pointer's offset.
+        offset: u64,
+        /// When the log appended it, in microseconds.
+        appended_us: u64,
+        /// The amendment's number among the versions.
+        version: u64,
+        /// What it does.
+        act: Act,
+    },
+}
+
+/// What an operator does by hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// A pair is as if it had never been hit.
+    Reset {
+        /// The resource.
+        resource: String,
+        /// The domain.
+        domain: String,
+    },
+    /// A pair's denial is lifted, and none is stated until its limits would have opened it.
+    Pardon {
+        /// The resource.
+        resource: String,
+        /// The domain.
+        domain: String,
+    },
+    /// Granted hits are taken out again.
+    Refund {
+        /// The resource.
+        resource: String,
+        /// The domain.
+        domain: String,
+        /// How many.
+        hits: u64,
+    },
+    /// A domain is denied whatever it does.
+    Ban {
+        /// On this resource; none: on every one.
+        resource: Option<String>,
+        /// The domain.
+        domain: String,
+        /// Where it is a whole domain: the resources whose pair with it is ruled here.
+        here: Vec<String>,
+        /// Until when.
+        end: End,
+    },
+    /// A ban is taken back.
+    Unban {
+        /// As it was banned.
+        resource: Option<String>,
+        /// The domain.
+        domain: String,
+        /// As for the ban.
+        here: Vec<String>,
     },
 }
 

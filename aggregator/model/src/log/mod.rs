@@ -9,27 +9,29 @@
 //! ```
 //!
 //! This is design 3.3 and what section 4 says of duplicates and pointers, for rates. Knows nothing
-//! of copies, amendments, shadow modes or near-limit notices, and takes its inputs for verified
+//! of copies, shadow modes or near-limit notices, and takes its inputs for verified
 //! (a forged pointer or total never gets here). What stays true: the answer is a function of the
 //! records in their order.
 
 use std::collections::BTreeMap;
 
 mod agents;
+mod amendments;
 mod history;
 mod input;
 mod table;
 mod whole;
 
-use crate::limits::Limits;
+use crate::limits::{DomainLimits, Limits};
 use crate::rules::End;
-use crate::stream::{Denial, StreamPair};
+use crate::stream::{Denial, EntryOutcome, StreamPair};
 use agents::{Agents, Freshness};
+use amendments::Amendments;
 use history::History;
 pub use history::Statement;
 pub use input::{
-    Change, EntryRuling, HitEntry, HitsRecord, LogInput, NotRuled, Place, RecordOutcome, Scope,
-    Total, TotalRuling,
+    Act, Change, EntryRuling, HitEntry, HitsRecord, LogInput, NotRuled, Place, RecordOutcome,
+    Scope, Total, TotalRuling,
 };
 use table::Table;
 use whole::WholeResource;
@@ -80,7 +82,11 @@ pub struct PartitionModel {
     agents: Agents,
     /// The append time of the last counted tick, in microseconds.
     log_us: Option<u64>,
+    /// The latest instant that a counted tick or limits brought in, in microseconds: what ended by
+    /// then needs no lift.
+    over_us: u64,
     history: History,
+    amendments: Amendments,
     counters: Counters,
 }
 
@@ -101,6 +107,12 @@ impl PartitionModel {
                 appended_us,
                 versions,
             } => self.new_limits(*offset, *appended_us, versions),
+            LogInput::Amendment {
+                offset,
+                appended_us,
+                version,
+                act,
+            } => self.amend((*offset, *appended_us), *version, act),
         };
         for change in &outcome.changes {
             self.history.add(change);
@@ -222,10 +234,12 @@ impl PartitionModel {
         entry: &HitEntry<'_>,
         outcome: &mut RecordOutcome,
     ) -> EntryRuling {
-        let Some(limits) = self.limits.resources.get(entry.resource) else {
+        let over = self.amendments.over(entry.resource, entry.domain);
+        let limits = self.limits.resources.get(entry.resource);
+        if limits.is_none() && !over.bans(at_us) {
             return self.not_ruled(NotRuled::Unconfigured);
-        };
-        let global = limits.global;
+        }
+        let global = limits.and_then(|limits| limits.global);
         if global.is_some() {
             outcome
                 .totals_due
@@ -239,12 +253,14 @@ impl PartitionModel {
         let (before, now_us, ruled);
         if let Some(pair) = self.table.pair_mut(resource, domain) {
             before = pair.denied();
-            ruled = pair.entry(at_us, entry.n, entry.min);
+            ruled = rule(pair, limits.is_some(), at_us, entry);
             now_us = pair.time_us().unwrap_or(at_us);
         } else if self.table.count() < self.limits.pairs_per_partition_max {
-            let mut pair = StreamPair::new(&limits.of(domain));
+            let own = limits.map_or_else(DomainLimits::default, |limits| limits.of(domain));
+            let mut pair = StreamPair::new(&own);
+            pair.set_over(over);
             before = None;
-            ruled = pair.entry(at_us, entry.n, entry.min);
+            ruled = rule(&mut pair, limits.is_some(), at_us, entry);
             now_us = at_us;
             self.table.add_pair(resource, domain, pair);
         } else {
@@ -252,7 +268,8 @@ impl PartitionModel {
         }
         // What had ended by itself at the pair's time needs no lift.
         let before = before.filter(|denial| denial.end.is_after(now_us));
-        if ends_differ(before, ruled.denied) {
+        let is_over = before.is_some_and(|denial| !denial.end.is_after(self.over_us));
+        if ends_differ(before, ruled.denied) && !(is_over && ruled.denied.is_none()) {
             outcome.changes.push(Change {
                 scope: Scope::new(entry.resource, Some(entry.domain)),
                 place,
@@ -368,7 +385,9 @@ impl PartitionModel {
             return outcome;
         }
         self.log_us = Some(appended_us);
+        self.over_us = self.over_us.max(appended_us);
         self.agents.tick(appended_us);
+        self.end_amendments(appended_us);
         self.table.leave(appended_us);
         outcome.tick_counted = true;
         outcome
@@ -384,6 +403,7 @@ impl PartitionModel {
         for (version, limits) in versions {
             if self.version.is_none_or(|known| known < *version) {
                 self.version = Some(*version);
+                self.over_us = self.over_us.max(appended_us);
                 self.limits = limits.clone();
                 self.table.new_limits(appended_us, limits);
             }
@@ -416,4 +436,14 @@ fn instant_us(stamp_us: u64, moved_us: i64, appended_us: u64) -> u64 {
 
 fn ends_differ(before: Option<Denial>, after: Option<Denial>) -> bool {
     before.map(|denial| denial.end) != after.map(|denial| denial.end)
+}
+
+/// An entry on its pair. Where nothing limits the resource only a ban denies.
+fn rule(pair: &mut StreamPair, is_limited: bool, at_us: u64, entry: &HitEntry<'_>) -> EntryOutcome {
+    let mut ruled = pair.entry(at_us, entry.n, entry.min);
+    if !is_limited {
+        pair.free(at_us);
+        ruled.denied = pair.denied();
+    }
+    ruled
 }

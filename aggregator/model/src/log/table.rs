@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::input::Scope;
 use super::whole::WholeResource;
-use crate::limits::{DomainLimits, Limits};
+use crate::limits::Limits;
 use crate::stream::{Denial, StreamPair};
 
 /// All pairs of a partition.
@@ -93,9 +93,8 @@ impl Table {
                         pair.new_limits(at_us, &limits.of(domain));
                     }
                     None => {
-                        // Nothing rules the resource any more, so nothing denies it.
-                        pair.lift();
-                        pair.new_limits(at_us, &DomainLimits::default());
+                        // Nothing rules the resource any more, so nothing but a ban denies it.
+                        pair.no_limits(at_us);
                     }
                 }
             }
@@ -104,11 +103,38 @@ impl Table {
             let limits = limits.resources.get(resource);
             whole.new_limit(at_us, limits.and_then(|limits| limits.global));
         }
-        // Under new limits a pair may go earlier than it could before.
+        self.look_again();
+    }
+
+    /// Under new limits, or because of an operator, a pair may go earlier than it could before.
+    pub fn look_again(&mut self) {
         let scopes = self.scopes().into_iter();
         self.leaving = scopes
             .filter_map(|scope| Some((self.stays_until_us(&scope)?, scope)))
             .collect();
+    }
+
+    /// Does something to every pair of a domain.
+    pub fn each_pair(&mut self, mut act: impl FnMut(&str, &str, &mut StreamPair)) {
+        for (resource, domains) in &mut self.pairs {
+            for (domain, pair) in domains {
+                act(resource, domain, pair);
+            }
+        }
+    }
+
+    /// The resources on which a domain is denied at `at_us`.
+    pub fn denied_resources_of<'a>(
+        &'a self,
+        domain: &'a str,
+        at_us: u64,
+    ) -> impl Iterator<Item = &'a str> {
+        let all = self.pairs.iter();
+        all.filter(move |(_, domains)| {
+            let denied = domains.get(domain).and_then(StreamPair::denied);
+            denied.is_some_and(|denial| denial.end.is_after(at_us))
+        })
+        .map(|(resource, _)| resource.as_str())
     }
 
     /// The denials in force at the greater of their pair's time and `at_us`, by scope.

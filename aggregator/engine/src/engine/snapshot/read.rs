@@ -11,6 +11,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::super::Engine;
+use super::super::amended::{Ban, OfPair};
 use super::super::denials::LiveDenial;
 use super::super::epochs::Epoch;
 use super::super::versions::{Step, Steps, Versions};
@@ -56,6 +57,7 @@ pub(super) fn read<B: AsRef<[u8]>>(
             kind::CHAINS => cursor.chains(&mut engine)?,
             kind::COPIES => copies.read(&mut cursor, &mut engine)?,
             kind::HOLDERS => copies.done(&cursor)?.read(&mut cursor, &mut engine)?,
+            kind::AMENDED => cursor.amended(&mut engine)?,
             kind::END => {
                 expected = Some(u128::from_le_bytes(cursor.array("digest")?));
                 if cursor.array("sum")? != sum.bytes() {
@@ -144,7 +146,8 @@ impl Cursor<'_> {
         let Some(newest) = steps.back().cloned() else {
             return Err(self.broken("versions"));
         };
-        engine.steps = Steps::of(steps, newest);
+        let upto = self.number("newest version")?;
+        engine.steps = Steps::of(steps, newest, upto);
         engine.mark = match self.flag("mark")? {
             true => Some(u128::from_le_bytes(self.array("mark")?)),
             false => None,
@@ -213,6 +216,27 @@ impl Cursor<'_> {
                 least_before_us: self.optional("least delay before")?.map(|us| us as i64),
             };
             engine.epochs.put(who, epoch);
+        }
+        Ok(())
+    }
+
+    fn amended(&mut self, engine: &mut Engine) -> Result<(), SnapshotFault> {
+        while self.at < self.bytes.len() {
+            if self.flag("banned domain")? {
+                let domain = self.text("domain")?;
+                let ban = Ban {
+                    until: Timestamp::from_micros(self.number("ban's end")?),
+                    version: self.number("ban's version")?,
+                };
+                engine.amended.set_domain(domain, Some(ban));
+                continue;
+            }
+            let identity = self.identity()?;
+            let until = self.optional("ban's end")?.map(Timestamp::from_micros);
+            let version = self.number("ban's version")?;
+            let pardon = self.optional("pardon's end")?.map(Timestamp::from_micros);
+            let ban = until.map(|until| Ban { until, version });
+            engine.amended.set_pair(identity, OfPair { ban, pardon });
         }
         Ok(())
     }
@@ -317,6 +341,7 @@ impl<'b> Cursor<'b> {
             2 => Cause::Global,
             3 => Cause::Inaccessible,
             4 => Cause::Unconfigured,
+            7 => Cause::Banned,
             number @ 256..=511 => Cause::Tier((number - 256) as u8),
             _ => return Err(self.broken("cause")),
         })

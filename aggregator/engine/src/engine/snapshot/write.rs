@@ -7,6 +7,7 @@ use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::Cause;
 
+use super::super::amended::Amended;
 use super::{CHUNK_BYTES_MAX, ChunkSum, FORMAT, Frozen, MAGIC, kind};
 use crate::varint;
 
@@ -46,6 +47,7 @@ pub(super) fn write(frozen: &Frozen, sink: &mut dyn FnMut(Vec<u8>)) {
     write_agents(frozen, &mut chunks);
     write_chains(frozen, &mut chunks);
     super::holders::write(&frozen.holders, &mut chunks);
+    write_amended(&frozen.amended, &mut chunks);
     chunks.begin(kind::END);
     let sum = chunks.sum.bytes();
     chunks.item(|bytes| {
@@ -112,6 +114,27 @@ fn write_chains(frozen: &Frozen, chunks: &mut Chunks<'_>) {
     }
 }
 
+fn write_amended(amended: &Amended, chunks: &mut Chunks<'_>) {
+    chunks.begin(kind::AMENDED);
+    for (identity, said) in amended.pairs() {
+        chunks.item(|bytes| {
+            bytes.push(0);
+            bytes.extend_from_slice(&identity.0.to_le_bytes());
+            write_optional(said.ban.map(|ban| ban.until.as_micros()), bytes);
+            varint::write(bytes, said.ban.map_or(0, |ban| ban.version));
+            write_optional(said.pardon.map(Timestamp::as_micros), bytes);
+        });
+    }
+    for (domain, ban) in amended.domains() {
+        chunks.item(|bytes| {
+            bytes.push(1);
+            write_text(domain, bytes);
+            varint::write(bytes, ban.until.as_micros());
+            varint::write(bytes, ban.version);
+        });
+    }
+}
+
 fn write_head(frozen: &Frozen, bytes: &mut Vec<u8>) {
     varint::write(bytes, u64::from(frozen.partition));
     varint::write(bytes, u64::from(frozen.partitions));
@@ -129,6 +152,7 @@ fn write_head(frozen: &Frozen, bytes: &mut Vec<u8>) {
         varint::write(bytes, u64::from(*ordinal));
         varint::write(bytes, at.as_micros());
     }
+    varint::write(bytes, frozen.version);
     bytes.push(u8::from(frozen.mark.is_some()));
     if let Some(mark) = frozen.mark {
         bytes.extend_from_slice(&mark.to_le_bytes());
@@ -159,6 +183,7 @@ pub(super) fn cause_number(cause: Cause) -> u64 {
         Cause::Global => 2,
         Cause::Inaccessible => 3,
         Cause::Unconfigured => 4,
+        Cause::Banned => 7,
         Cause::Tier(tier) => 256 + u64::from(tier),
         _ => 0,
     }

@@ -1,0 +1,315 @@
+//! What lasts of amendments: which pairs and domains are banned, and which pairs are pardoned.
+//!
+//! ```text
+//! ban      api.search, mallory, until 18:00     denied until then, whatever the windows say
+//! ban      everywhere, mallory                  denied on every resource until it is taken back
+//! pardon   api.search, acme, until 12:00:07     no denial is stated before; counted as ever
+//! ```
+//!
+//! There is one entry for each that an operator wrote, until it has ended by log time. Knows nothing
+//! of how they came to be written. What stays true: an entry whose end a counted tick has reached is
+//! gone, so that what is here is a function of the log.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hasher as _;
+
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::statement::{Cause, Denial};
+
+use crate::pairs::Identity;
+
+/// A ban.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ban {
+    /// When it ends by itself.
+    pub until: Timestamp,
+    /// The version that it came with.
+    pub version: u64,
+}
+
+/// What amendments say of one pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct OfPair {
+    /// Its ban.
+    pub ban: Option<Ban>,
+    /// Until when no denial of it is stated.
+    pub pardon: Option<Timestamp>,
+}
+
+/// Whom an entry is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Whom {
+    /// One pair.
+    Pair(Identity),
+    /// A domain on every resource.
+    Domain(Box<str>),
+}
+
+/// All entries of a partition.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Amended {
+    pairs: BTreeMap<Identity, OfPair>,
+    domains: BTreeMap<Box<str>, Ban>,
+    /// Ends that come, some of them of entries that have changed meanwhile.
+    ends: BTreeSet<(Timestamp, Whom)>,
+    digest: u128,
+}
+
+impl OfPair {
+    /// Whether a hit at `at` is one of the banned.
+    pub fn is_banned(&self, at: Timestamp) -> bool {
+        self.ban.is_some_and(|ban| at < ban.until)
+    }
+
+    /// Whether no denial is stated at `now`.
+    pub fn is_pardoned(&self, now: Timestamp) -> bool {
+        self.pardon.is_some_and(|until| now < until)
+    }
+
+    /// The denial that is stated at `now` where the limits alone would state `own`.
+    pub fn denial(&self, own: Option<Denial>, now: Timestamp) -> Option<Denial> {
+        let own = own.filter(|_| !self.is_pardoned(now));
+        match self.ban.filter(|ban| now < ban.until) {
+            Some(ban) if own.is_none_or(|own| own.end <= ban.until) => Some(ban.denial()),
+            _ => own,
+        }
+    }
+
+    const fn is_nothing(&self) -> bool {
+        self.ban.is_none() && self.pardon.is_none()
+    }
+}
+
+impl Ban {
+    fn denial(self) -> Denial {
+        Denial {
+            end: self.until,
+            cause: Cause::Banned,
+            version: self.version,
+            limit: 0,
+            window: Span::ZERO,
+        }
+    }
+}
+
+impl Amended {
+    /// What is said of a pair: of two bans the one that lasts longer.
+    #[inline]
+    pub fn of(&self, identity: Identity, domain: &str) -> OfPair {
+        if self.pairs.is_empty() && self.domains.is_empty() {
+            return OfPair::default();
+        }
+        let mut found = self.pair(identity);
+        if let Some(everywhere) = self.domains.get(domain)
+            && found.ban.is_none_or(|ban| ban.until < everywhere.until)
+        {
+            found.ban = Some(*everywhere);
+        }
+        found
+    }
+
+    /// What is said of a pair by itself.
+    pub fn pair(&self, identity: Identity) -> OfPair {
+        self.pairs.get(&identity).copied().unwrap_or_default()
+    }
+
+    /// The ban of a domain on every resource.
+    pub fn domain(&self, domain: &str) -> Option<Ban> {
+        self.domains.get(domain).copied()
+    }
+
+    /// Says something else of a pair.
+    pub fn set_pair(&mut self, identity: Identity, said: OfPair) {
+        let before = self.pairs.remove(&identity);
+        if let Some(before) = before {
+            self.digest = self.digest.wrapping_sub(pair_mark(identity, &before));
+        }
+        if said.is_nothing() {
+            return;
+        }
+        self.digest = self.digest.wrapping_add(pair_mark(identity, &said));
+        for end in [said.ban.map(|ban| ban.until), said.pardon] {
+            self.will_end(end, || Whom::Pair(identity));
+        }
+        self.pairs.insert(identity, said);
+    }
+
+    /// Bans a domain everywhere, or does not any more.
+    pub fn set_domain(&mut self, domain: &str, ban: Option<Ban>) {
+        if let Some(before) = self.domains.remove(domain) {
+            self.digest = self.digest.wrapping_sub(domain_mark(domain, before));
+        }
+        if let Some(ban) = ban {
+            self.digest = self.digest.wrapping_add(domain_mark(domain, ban));
+            self.will_end(Some(ban.until), || Whom::Domain(domain.into()));
+            self.domains.insert(domain.into(), ban);
+        }
+    }
+
+    /// A counted tick: lets go of what has ended.
+    pub fn end_by(&mut self, now: Timestamp) {
+        while let Some((end, _)) = self.ends.first()
+            && *end <= now
+        {
+            let Some((_, whom)) = self.ends.pop_first() else {
+                break;
+            };
+            match whom {
+                Whom::Pair(identity) => {
+                    let said = self.pair(identity);
+                    let left = OfPair {
+                        ban: said.ban.filter(|ban| now < ban.until),
+                        pardon: said.pardon.filter(|until| now < *until),
+                    };
+                    if left != said {
+                        self.set_pair(identity, left);
+                    }
+                }
+                Whom::Domain(domain) => {
+                    if self
+                        .domains
+                        .get(&domain)
+                        .is_some_and(|ban| ban.until <= now)
+                    {
+                        self.set_domain(&domain, None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is said of pairs, ascending.
+    pub fn pairs(&self) -> impl Iterator<Item = (Identity, OfPair)> {
+        self.pairs.iter().map(|(identity, said)| (*identity, *said))
+    }
+
+    /// The domains that are banned everywhere, ascending.
+    pub fn domains(&self) -> impl Iterator<Item = (&str, Ban)> {
+        self.domains.iter().map(|(domain, ban)| (&**domain, *ban))
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.pairs.len() + self.domains.len()
+    }
+
+    /// A number that depends on what is here alone.
+    pub fn digest(&self) -> u128 {
+        self.digest
+    }
+
+    fn will_end(&mut self, end: Option<Timestamp>, whom: impl FnOnce() -> Whom) {
+        if let Some(end) = end.filter(|end| *end < Timestamp::MAX) {
+            self.ends.insert((end, whom()));
+        }
+    }
+}
+
+/// What an entry adds to the digest.
+fn pair_mark(identity: Identity, said: &OfPair) -> u128 {
+    let mut hasher = SipHasher13::new();
+    hasher.write_u128(identity.0);
+    let instant = |at: Option<Timestamp>| at.map_or(0, Timestamp::as_micros);
+    hasher.write_u64(instant(said.ban.map(|ban| ban.until)));
+    hasher.write_u64(said.ban.map_or(0, |ban| ban.version));
+    hasher.write_u64(instant(said.pardon));
+    hasher.finish128().as_u128()
+}
+
+fn domain_mark(domain: &str, ban: Ban) -> u128 {
+    let mut hasher = SipHasher13::new();
+    hasher.write_u64(ban.until.as_micros());
+    hasher.write_u64(ban.version);
+    hasher.write(domain.as_bytes());
+    hasher.finish128().as_u128()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(us: u64) -> Timestamp {
+        Timestamp::from_micros(us)
+    }
+
+    fn ban(until: u64) -> Option<Ban> {
+        Some(Ban {
+            until: at(until),
+            version: 9,
+        })
+    }
+
+    #[test]
+    fn what_has_ended_is_gone_and_the_digest_is_as_if_it_had_never_been() {
+        let mut amended = Amended::default();
+        let (a, b) = (Identity(1), Identity(2));
+        amended.set_pair(
+            a,
+            OfPair {
+                ban: ban(50),
+                pardon: Some(at(20)),
+            },
+        );
+        amended.set_domain("d", ban(30));
+        amended.set_domain(
+            "e",
+            Some(Ban {
+                until: Timestamp::MAX,
+                version: 9,
+            }),
+        );
+        let mut other = Amended::default();
+        other.set_domain(
+            "e",
+            Some(Ban {
+                until: Timestamp::MAX,
+                version: 9,
+            }),
+        );
+        assert!(amended.of(a, "x").is_pardoned(at(19)) && amended.of(b, "d").is_banned(at(29)));
+        amended.end_by(at(29));
+        assert_eq!(
+            amended.pair(a),
+            OfPair {
+                ban: ban(50),
+                pardon: None
+            }
+        );
+        amended.end_by(at(50));
+        assert_eq!((amended.len(), amended.digest()), (1, other.digest()));
+        // Nobody's end is forgotten because it was written twice.
+        amended.set_domain("d", ban(60));
+        amended.set_domain("d", ban(70));
+        amended.end_by(at(60));
+        assert!(amended.domain("d").is_some());
+        amended.end_by(at(70));
+        assert_eq!(amended.digest(), other.digest());
+    }
+
+    #[test]
+    fn of_bans_and_closures_the_last_end_is_stated() {
+        let own = |end| {
+            Some(Denial {
+                end: at(end),
+                cause: Cause::Hard,
+                version: 1,
+                limit: 1,
+                window: Span::ZERO,
+            })
+        };
+        let said = OfPair {
+            ban: ban(50),
+            pardon: Some(at(20)),
+        };
+        let end = |own, now| {
+            said.denial(own, at(now))
+                .map(|denial| (denial.end, denial.cause))
+        };
+        assert_eq!(end(None, 10), Some((at(50), Cause::Banned)));
+        assert_eq!(end(own(60), 30), Some((at(60), Cause::Hard)));
+        assert_eq!(end(own(60), 19), Some((at(50), Cause::Banned)), "pardoned");
+        assert_eq!(end(own(60), 55), Some((at(60), Cause::Hard)));
+        assert_eq!(end(None, 50), None);
+    }
+}

@@ -1,0 +1,173 @@
+//! Amendments: what operators do by hand, from the place of the pointer that brings them in.
+//!
+//! ```text
+//! acme is denied until 12:00:07
+//! pardon at 12:00:02    lifted; until 12:00:07 nothing is stated of acme, and counted as ever
+//! reset  at 12:00:02    lifted; its windows are empty, its tiers inactive
+//! refund 3              three hits are taken out of its windows: lifted, or denied for less long
+//! ban until 18:00       denied until then: what comes all the same is excess
+//! ```
+//!
+//! Each is done at the greater of the pair's time and the pointer's record. Knows nothing of who did
+//! it and of limits documents. What stays true: an amendment of a pair that nobody has met changes
+//! nothing, a ban excepted, and what it says is said of scopes that it names alone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tollgate_shared::names;
+use tollgate_shared::place::Place;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::amendment::Act;
+
+use super::Engine;
+use super::amended::{Ban, OfPair};
+use super::pointers::{Again, Touch};
+use super::rulings::Rulings;
+use crate::pairs::Identity;
+
+/// When an amendment is done.
+#[derive(Clone, Copy)]
+pub(super) struct When {
+    /// Its number among the versions.
+    pub version: u64,
+    /// When its pointer was appended, and not before log time.
+    pub at: Timestamp,
+}
+
+impl Engine {
+    /// Does what an operator wrote.
+    pub(super) fn amend(
+        &mut self,
+        when: When,
+        act: &Act,
+        place: &mut Place,
+        rulings: &mut Rulings,
+    ) {
+        match act {
+            Act::Reset { resource, domain } => {
+                self.touch(when, (resource, domain), Touch::Reset, place, rulings);
+            }
+            Act::Pardon { resource, domain } => {
+                self.touch(when, (resource, domain), Touch::Pardon, place, rulings);
+            }
+            Act::Refund {
+                resource,
+                domain,
+                hits,
+            } => {
+                let touch = Touch::Refund(*hits);
+                self.touch(when, (resource, domain), touch, place, rulings);
+            }
+            Act::Ban {
+                resource,
+                domain,
+                until,
+            } => {
+                let ban = Ban {
+                    until: *until,
+                    version: when.version,
+                };
+                // What has ended by log time would never be let go.
+                let ban = Some(ban).filter(|_| when.at < *until);
+                self.ban(when, (resource.as_deref(), domain), ban, place, rulings);
+            }
+            Act::Unban { resource, domain } => {
+                self.ban(when, (resource.as_deref(), domain), None, place, rulings);
+            }
+            // Switches are limits; holds are not ended by this build.
+            Act::ReleaseHold { .. } | Act::ReleaseHolds { .. } | Act::Switch { .. } => {}
+        }
+    }
+
+    /// Does something to a pair that is ruled here, and rules its denial again.
+    fn touch(
+        &mut self,
+        when: When,
+        (resource, domain): (&str, &str),
+        touch: Touch,
+        place: &mut Place,
+        rulings: &mut Rulings,
+    ) {
+        if !self.rules_pair(resource, domain) {
+            return;
+        }
+        let identity = self.identities.of_resource(resource).of(domain);
+        if matches!(touch, Touch::Reset) {
+            let said = self.amended.pair(identity);
+            self.amended.set_pair(
+                identity,
+                OfPair {
+                    pardon: None,
+                    ..said
+                },
+            );
+        }
+        let again = Again {
+            identity,
+            resource: resource.into(),
+            domain: Some(domain.into()),
+            at: when.at,
+        };
+        self.rule_one_again(again, touch, place, rulings);
+    }
+
+    /// Bans a domain or takes its ban back, and rules again whatever that may close or open.
+    fn ban(
+        &mut self,
+        when: When,
+        (resource, domain): (Option<&str>, &str),
+        ban: Option<Ban>,
+        place: &mut Place,
+        rulings: &mut Rulings,
+    ) {
+        let scopes = match resource {
+            Some(resource) => {
+                if !self.rules_pair(resource, domain) {
+                    return;
+                }
+                let identity = self.identities.of_resource(resource).of(domain);
+                let said = self.amended.pair(identity);
+                self.amended.set_pair(identity, OfPair { ban, ..said });
+                BTreeMap::from([(identity, Arc::from(resource))])
+            }
+            None => {
+                self.amended.set_domain(domain, ban);
+                self.scopes_of(domain, when.at)
+            }
+        };
+        let domain: Arc<str> = domain.into();
+        for (identity, resource) in scopes {
+            let again = Again {
+                identity,
+                resource,
+                domain: Some(domain.clone()),
+                at: when.at,
+            };
+            self.rule_one_again(again, Touch::Nothing, place, rulings);
+        }
+    }
+
+    /// The pairs of a domain that have a name here: those of configured resources that are ruled
+    /// here, and those that are denied.
+    fn scopes_of(&self, domain: &str, at: Timestamp) -> BTreeMap<Identity, Arc<str>> {
+        let limits = &self.steps.newest().limits;
+        let configured = limits
+            .rates()
+            .map(|rate| rate.name())
+            .filter(|resource| self.rules_pair(resource, domain))
+            .map(|resource| {
+                let identity = self.identities.of_resource(resource).of(domain);
+                (identity, Arc::from(resource))
+            });
+        let denied = self.denials.after(at);
+        let denied = denied
+            .filter(|(_, live)| live.domain.as_deref() == Some(domain))
+            .map(|(identity, live)| (identity, live.resource.clone()));
+        configured.chain(denied).collect()
+    }
+
+    fn rules_pair(&self, resource: &str, domain: &str) -> bool {
+        names::partition_of_pair(resource, domain, self.partitions) == self.partition
+    }
+}

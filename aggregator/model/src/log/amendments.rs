@@ -1,0 +1,193 @@
+//! Amendments: what operators do by hand, and what of it lasts.
+//!
+//! ```text
+//! pardon   a denied pair is lifted, and nothing is stated of it until its limits would open it
+//! reset    its tiers and windows are as if it had never been hit
+//! refund   its newest granted hits are taken out again
+//! ban      it is denied until then; hits stamped before then are excess
+//! ```
+//!
+//! Knows nothing of partitions: whoever feeds it says which pairs of a banned domain are here. What
+//! stays true: what has ended is let go at the counted tick that reaches its end.
+
+use std::collections::BTreeMap;
+
+use super::input::{Act, Change, Place, RecordOutcome, Scope};
+use super::{PartitionModel, ends_differ};
+use crate::rules::End;
+use crate::stream::{Over, StreamPair};
+
+/// Everything that lasts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Amendments {
+    /// By resource (none: every one) and domain.
+    bans: BTreeMap<(Option<String>, String), End>,
+    /// By resource and domain, in microseconds.
+    pardons: BTreeMap<(String, String), u64>,
+}
+
+impl Amendments {
+    /// What is said of a pair.
+    pub fn over(&self, resource: &str, domain: &str) -> Over {
+        let ban = |of: Option<&str>| {
+            let key = (of.map(str::to_owned), domain.to_owned());
+            self.bans.get(&key).copied()
+        };
+        let pardon = (resource.to_owned(), domain.to_owned());
+        Over {
+            ban: ban(Some(resource)).max(ban(None)),
+            pardon_us: self.pardons.get(&pardon).copied(),
+        }
+    }
+
+    /// A counted tick; whether anything has ended.
+    fn end_by(&mut self, now_us: u64) -> bool {
+        let before = self.bans.len() + self.pardons.len();
+        self.bans.retain(|_, end| end.is_after(now_us));
+        self.pardons.retain(|_, end_us| now_us < *end_us);
+        self.bans.len() + self.pardons.len() < before
+    }
+}
+
+impl PartitionModel {
+    /// What an operator did, from a pointer's record on.
+    pub(super) fn amend(
+        &mut self,
+        (offset, at_us): (u64, u64),
+        version: u64,
+        act: &Act,
+    ) -> RecordOutcome {
+        let mut outcome = RecordOutcome::default();
+        if self.version.is_some_and(|known| version <= known) {
+            return outcome;
+        }
+        self.version = Some(version);
+        let place = Place { offset, entry: 0 };
+        for (resource, domain) in self.meant(act, at_us) {
+            let scope = Scope::new(&resource, Some(&domain));
+            let before = self.table.denied(&scope);
+            self.amend_pair(&resource, &domain, act, at_us);
+            let after = self.table.denied(&scope);
+            let time_us = self.table.pair(&resource, &domain);
+            let time_us = time_us.and_then(StreamPair::time_us).unwrap_or(0);
+            let before = before.filter(|denial| denial.end.is_after(time_us.max(at_us)));
+            if ends_differ(before, after) {
+                outcome.changes.push(Change {
+                    scope,
+                    place,
+                    denied: after,
+                });
+            }
+        }
+        self.table.look_again();
+        outcome
+    }
+
+    /// A counted tick lets go what has ended.
+    pub(super) fn end_amendments(&mut self, now_us: u64) {
+        if self.amendments.end_by(now_us) {
+            self.say_over();
+        }
+    }
+
+    /// Every pair knows what is said of it.
+    fn say_over(&mut self) {
+        let amendments = &self.amendments;
+        self.table
+            .each_pair(|resource, domain, pair| pair.set_over(amendments.over(resource, domain)));
+    }
+
+    /// Takes note of a ban, and says which pairs an act is about.
+    fn meant(&mut self, act: &Act, at_us: u64) -> Vec<(String, String)> {
+        match act {
+            Act::Reset { resource, domain }
+            | Act::Pardon { resource, domain }
+            | Act::Refund {
+                resource, domain, ..
+            } => vec![(resource.clone(), domain.clone())],
+            Act::Ban {
+                resource,
+                domain,
+                here,
+                end,
+            } => {
+                let key = (resource.clone(), domain.clone());
+                self.amendments.bans.remove(&key);
+                if end.is_after(at_us) {
+                    self.amendments.bans.insert(key, *end);
+                }
+                self.banned(resource.as_deref(), domain, here, at_us)
+            }
+            Act::Unban {
+                resource,
+                domain,
+                here,
+            } => {
+                let key = (resource.clone(), domain.clone());
+                self.amendments.bans.remove(&key);
+                self.banned(resource.as_deref(), domain, here, at_us)
+            }
+        }
+    }
+
+    /// The pair; of a whole domain its pairs on configured resources, and those that are denied.
+    fn banned(
+        &mut self,
+        resource: Option<&str>,
+        domain: &str,
+        here: &[String],
+        at_us: u64,
+    ) -> Vec<(String, String)> {
+        let pair = |resource: &str| (resource.to_owned(), domain.to_owned());
+        if let Some(resource) = resource {
+            return vec![pair(resource)];
+        }
+        self.say_over();
+        let configured = here.iter().map(String::as_str);
+        let configured = configured.filter(|name| self.limits.resources.contains_key(*name));
+        let denied = self.table.denied_resources_of(domain, at_us);
+        let mut all: Vec<_> = configured.chain(denied).map(pair).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    fn amend_pair(&mut self, resource: &str, domain: &str, act: &Act, at_us: u64) {
+        let key = (resource.to_owned(), domain.to_owned());
+        if matches!(act, Act::Reset { .. }) {
+            self.amendments.pardons.remove(&key);
+        }
+        let over = self.amendments.over(resource, domain);
+        if self.table.pair(resource, domain).is_none() {
+            let is_ban = matches!(act, Act::Ban { .. } | Act::Unban { .. });
+            if is_ban && over.bans(at_us) {
+                let limits = self.limits.resources.get(resource);
+                let limits = limits.map(|limits| limits.of(domain)).unwrap_or_default();
+                let mut pair = StreamPair::new(&limits);
+                pair.set_over(over);
+                pair.rule_again(at_us);
+                self.table.add_pair(resource, domain, pair);
+            }
+            return;
+        }
+        let configured = self.limits.resources.contains_key(resource);
+        let Some(pair) = self.table.pair_mut(resource, domain) else {
+            return;
+        };
+        pair.set_over(over);
+        match act {
+            Act::Reset { .. } => pair.reset(),
+            Act::Refund { hits, .. } => pair.refund(*hits),
+            Act::Pardon { .. } => {
+                if let Some(until_us) = pair.pardon(at_us) {
+                    self.amendments.pardons.insert(key, until_us);
+                }
+            }
+            Act::Ban { .. } | Act::Unban { .. } => {}
+        }
+        match configured {
+            true => pair.rule_again(at_us),
+            false => pair.free(at_us),
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! An amendment in the `limits` topic: what an operator does by hand, with who and why.
+//!
+//! ```text
+//! amendment  10  [push (16 bytes), expected version, who, why, act, what the act needs ...]
+//!   1 reset         resource, domain
+//!   2 pardon        resource, domain
+//!   3 refund        resource, domain, hits
+//!   4 ban           nil | resource, domain, until (us; 2^64-1: for ever)
+//!   5 unban         nil | resource, domain
+//!   6 release hold  resource, agent, epoch (16 bytes), number
+//!   7 release holds resource, nil | domain, nil | agent
+//!   8 switch        namespace, nil | ignore_configured, nil | allow_unconfigured
+//! ```
+//!
+//! One record is one amendment; its offset is its number among the versions, and the digest by which
+//! pointers name it is BLAKE3 of its bytes. When it was made is when the log took it. Knows nothing of
+//! what acts do.
+
+use super::limits_chunk::REASON_BYTES_MAX;
+use super::reader::{DecodeError, Fault, Reader};
+use super::writer::Writer;
+use crate::names::NAME_BYTES_MAX;
+use crate::time::Timestamp;
+
+/// The number of this kind, behind the version byte.
+pub const KIND: u8 = 10;
+
+/// Elements that every amendment has.
+const COMMON: u32 = 5;
+
+/// What an operator does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// A pair's tiers, windows and cooldowns are forgotten, as if it had never been hit.
+    Reset {
+        /// The resource.
+        resource: Box<str>,
+        /// The domain.
+        domain: Box<str>,
+    },
+    /// A pair's denial is lifted, and none is stated until its limits would have let it in again.
+    Pardon {
+        /// The resource.
+        resource: Box<str>,
+        /// The domain.
+        domain: Box<str>,
+    },
+    /// A pair's newest granted hits are taken out of its windows.
+    Refund {
+        /// The resource.
+        resource: Box<str>,
+        /// The domain.
+        domain: Box<str>,
+        /// How many; at least 1.
+        hits: u64,
+    },
+    /// A domain is denied whatever it does.
+    Ban {
+        /// On this resource; none: on every one.
+        resource: Option<Box<str>>,
+        /// The domain.
+        domain: Box<str>,
+        /// Until then, in engine time; [`Timestamp::MAX`]: until it is taken back.
+        until: Timestamp,
+    },
+    /// A ban is taken back.
+    Unban {
+        /// As it was banned.
+        resource: Option<Box<str>>,
+        /// The domain.
+        domain: Box<str>,
+    },
+    /// A hold ends, and stays ended while its agent lists it.
+    ReleaseHold {
+        /// The resource.
+        resource: Box<str>,
+        /// The agent's name.
+        agent: Box<str>,
+        /// The agent's epoch.
+        epoch: u128,
+        /// The number that the epoch gave to the hold.
+        number: u64,
+    },
+    /// All holds of a resource end that fit.
+    ReleaseHolds {
+        /// The resource.
+        resource: Box<str>,
+        /// Only those of this domain.
+        domain: Option<Box<str>>,
+        /// Only those of the agent of this name.
+        agent: Option<Box<str>>,
+    },
+    /// A namespace's switches, over what every document says, until they are taken back.
+    Switch {
+        /// The namespace; `*`: the default of all.
+        namespace: Box<str>,
+        /// In place of `ignore_configured`; none: as the document says.
+        ignore_configured: Option<bool>,
+        /// In place of `allow_unconfigured`; none: as the document says.
+        allow_unconfigured: Option<bool>,
+    },
+}
+
+/// An amendment as it stands in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Amendment<'a> {
+    /// Drawn at random, so that whoever wrote it knows it again.
+    pub push: u128,
+    /// The version that was taken to be in force; 0: none.
+    pub expected: u64,
+    /// Who.
+    pub who: &'a str,
+    /// And why.
+    pub why: &'a str,
+    /// What.
+    pub act: Act,
+}
+
+impl<'a> Amendment<'a> {
+    /// Decodes one.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] for bytes that are not exactly one that this build knows.
+    pub fn decode(message: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::of_message(message)?;
+        let before = reader;
+        let found = reader.byte("kind")?;
+        if found != KIND {
+            return Err(before.error("kind", Fault::Kind { found }));
+        }
+        let before = reader;
+        let elements = reader.array("amendment")?;
+        let push = u128::from_be_bytes(reader.array_of_bytes("push")?);
+        let expected = reader.u64("expected version")?;
+        let who = reader.text("who", 0, NAME_BYTES_MAX)?;
+        let why = reader.text("why", 0, REASON_BYTES_MAX)?;
+        let (act, arguments) = Act::read(&mut reader)?;
+        if elements != COMMON + arguments {
+            return Err(before.error(
+                "amendment",
+                Fault::Range {
+                    expected: "as many elements as its act has",
+                },
+            ));
+        }
+        reader.end()?;
+        Ok(Self {
+            push,
+            expected,
+            who,
+            why,
+            act,
+        })
+    }
+
+    /// Writes one.
+    pub fn encode(&self, writer: &mut Writer) {
+        writer.begin(KIND);
+        writer.array(COMMON as usize + self.act.arguments());
+        writer.bytes(&self.push.to_be_bytes());
+        writer.u64(self.expected);
+        writer.text(self.who);
+        writer.text(self.why);
+        self.act.write(writer);
+    }
+}
+
+impl Act {
+    /// What it is called.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Reset { .. } => "reset",
+            Self::Pardon { .. } => "lift",
+            Self::Refund { .. } => "refund",
+            Self::Ban { .. } => "ban",
+            Self::Unban { .. } => "unban",
+            Self::ReleaseHold { .. } | Self::ReleaseHolds { .. } => "release",
+            Self::Switch { .. } => "switch",
+        }
+    }
+
+    /// Elements behind the act's number.
+    const fn arguments(&self) -> usize {
+        match self {
+            Self::Reset { .. } | Self::Pardon { .. } | Self::Unban { .. } => 2,
+            Self::Refund { .. }
+            | Self::Ban { .. }
+            | Self::ReleaseHolds { .. }
+            | Self::Switch { .. } => 3,
+            Self::ReleaseHold { .. } => 4,
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<(Self, u32), DecodeError> {
+        let before = *reader;
+        let act = match reader.u8("act")? {
+            1 => Self::Reset {
+                resource: name(reader, "resource")?,
+                domain: name(reader, "domain")?,
+            },
+            2 => Self::Pardon {
+                resource: name(reader, "resource")?,
+                domain: name(reader, "domain")?,
+            },
+            3 => Self::Refund {
+                resource: name(reader, "resource")?,
+                domain: name(reader, "domain")?,
+                hits: at_least_one(reader, "hits")?,
+            },
+            4 => Self::Ban {
+                resource: optional(reader, "resource")?,
+                domain: name(reader, "domain")?,
+                until: Timestamp::from_micros(reader.u64("until")?),
+            },
+            5 => Self::Unban {
+                resource: optional(reader, "resource")?,
+                domain: name(reader, "domain")?,
+            },
+            6 => Self::ReleaseHold {
+                resource: name(reader, "resource")?,
+                agent: name(reader, "agent")?,
+                epoch: u128::from_be_bytes(reader.array_of_bytes("epoch")?),
+                number: reader.u64("number")?,
+            },
+            7 => Self::ReleaseHolds {
+                resource: name(reader, "resource")?,
+                domain: optional(reader, "domain")?,
+                agent: optional(reader, "agent")?,
+            },
+            8 => Self::Switch {
+                namespace: name(reader, "namespace")?,
+                ignore_configured: switch(reader, "ignore_configured")?,
+                allow_unconfigured: switch(reader, "allow_unconfigured")?,
+            },
+            found => return Err(before.error("act", Fault::Kind { found })),
+        };
+        let arguments = act.arguments() as u32;
+        Ok((act, arguments))
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        match self {
+            Self::Reset { resource, domain } => write_pair(writer, 1, resource, domain),
+            Self::Pardon { resource, domain } => write_pair(writer, 2, resource, domain),
+            Self::Refund {
+                resource,
+                domain,
+                hits,
+            } => {
+                write_pair(writer, 3, resource, domain);
+                writer.u64(*hits);
+            }
+            Self::Ban {
+                resource,
+                domain,
+                until,
+            } => {
+                writer.u64(4);
+                write_optional(writer, resource.as_deref());
+                writer.text(domain);
+                writer.u64(until.as_micros());
+            }
+            Self::Unban { resource, domain } => {
+                writer.u64(5);
+                write_optional(writer, resource.as_deref());
+                writer.text(domain);
+            }
+            Self::ReleaseHold {
+                resource,
+                agent,
+                epoch,
+                number,
+            } => {
+                write_pair(writer, 6, resource, agent);
+                writer.bytes(&epoch.to_be_bytes());
+                writer.u64(*number);
+            }
+            Self::ReleaseHolds {
+                resource,
+                domain,
+                agent,
+            } => {
+                writer.u64(7);
+                writer.text(resource);
+                write_optional(writer, domain.as_deref());
+                write_optional(writer, agent.as_deref());
+            }
+            Self::Switch {
+                namespace,
+                ignore_configured,
+                allow_unconfigured,
+            } => {
+                writer.u64(8);
+                writer.text(namespace);
+                for switch in [ignore_configured, allow_unconfigured] {
+                    match switch {
+                        Some(on) => writer.bool(*on),
+                        None => writer.nil(),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn name(reader: &mut Reader<'_>, field: &'static str) -> Result<Box<str>, DecodeError> {
+    Ok(reader.text(field, 1, NAME_BYTES_MAX)?.into())
+}
+
+fn optional(reader: &mut Reader<'_>, field: &'static str) -> Result<Option<Box<str>>, DecodeError> {
+    match reader.nil() {
+        true => Ok(None),
+        false => name(reader, field).map(Some),
+    }
+}
+
+fn switch(reader: &mut Reader<'_>, field: &'static str) -> Result<Option<bool>, DecodeError> {
+    match reader.nil() {
+        true => Ok(None),
+        false => reader.bool(field).map(Some),
+    }
+}
+
+fn at_least_one(reader: &mut Reader<'_>, field: &'static str) -> Result<u64, DecodeError> {
+    let before = *reader;
+    match reader.u64(field)? {
+        0 => Err(before.error(
+            field,
+            Fault::Range {
+                expected: "at least 1",
+            },
+        )),
+        number => Ok(number),
+    }
+}
+
+fn write_pair(writer: &mut Writer, act: u64, first: &str, second: &str) {
+    writer.u64(act);
+    writer.text(first);
+    writer.text(second);
+}
+
+fn write_optional(writer: &mut Writer, text: Option<&str>) {
+    match text {
+        Some(text) => writer.text(text),
+        None => writer.nil(),
+    }
+}

@@ -1,0 +1,168 @@
+//! Promises of amendments on the wire: their bytes never change, what is written is read again, and
+//! whatever else arrives is refused.
+
+use proptest::prelude::*;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::amendment::{Act, Amendment};
+use tollgate_shared::wire::{Fault, Writer};
+
+fn bytes(act: &Act) -> Vec<u8> {
+    let mut writer = Writer::new();
+    Amendment {
+        push: 5,
+        expected: 3,
+        who: "ann",
+        why: "bug",
+        act: act.clone(),
+    }
+    .encode(&mut writer);
+    writer.as_slice().to_vec()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What all of them begin with, behind version, kind and the head of the array.
+const COMMON: &str = "c4100000000000000000000000000000000503a3616e6ea3627567";
+
+fn golden() -> Vec<(Act, &'static str, &'static str)> {
+    let (resource, domain) = (|| Box::<str>::from("r.a"), || Box::<str>::from("d"));
+    vec![
+        (
+            Act::Reset {
+                resource: resource(),
+                domain: domain(),
+            },
+            "97",
+            "01a3722e61a164",
+        ),
+        (
+            Act::Pardon {
+                resource: resource(),
+                domain: domain(),
+            },
+            "97",
+            "02a3722e61a164",
+        ),
+        (
+            Act::Refund {
+                resource: resource(),
+                domain: domain(),
+                hits: 300,
+            },
+            "98",
+            "03a3722e61a164cd012c",
+        ),
+        (
+            Act::Ban {
+                resource: Some(resource()),
+                domain: domain(),
+                until: Timestamp::from_micros(7),
+            },
+            "98",
+            "04a3722e61a16407",
+        ),
+        (
+            Act::Ban {
+                resource: None,
+                domain: domain(),
+                until: Timestamp::MAX,
+            },
+            "98",
+            "04c0a164cfffffffffffffffff",
+        ),
+        (
+            Act::Unban {
+                resource: None,
+                domain: domain(),
+            },
+            "97",
+            "05c0a164",
+        ),
+        (
+            Act::ReleaseHold {
+                resource: resource(),
+                agent: "web".into(),
+                epoch: 9,
+                number: 17,
+            },
+            "99",
+            "06a3722e61a3776562c4100000000000000000000000000000000911",
+        ),
+        (
+            Act::ReleaseHolds {
+                resource: resource(),
+                domain: Some(domain()),
+                agent: None,
+            },
+            "98",
+            "07a3722e61a164c0",
+        ),
+        (
+            Act::Switch {
+                namespace: "r".into(),
+                ignore_configured: Some(true),
+                allow_unconfigured: None,
+            },
+            "98",
+            "08a172c3c0",
+        ),
+    ]
+}
+
+#[test]
+fn golden_bytes_are_read_and_written_for_ever() {
+    for (act, array, arguments) in golden() {
+        let expected = format!("010a{array}{COMMON}{arguments}");
+        let bytes = bytes(&act);
+        assert_eq!(hex(&bytes), expected, "{act:?}");
+        let read = Amendment::decode(&bytes).expect("it is whole");
+        assert_eq!((read.push, read.expected), (5, 3));
+        assert_eq!((read.who, read.why, read.act), ("ann", "bug", act));
+    }
+}
+
+#[test]
+fn what_is_cut_or_too_long_is_refused_with_its_place() {
+    for (act, ..) in golden() {
+        let mut bytes = bytes(&act);
+        for cut in 0..bytes.len() {
+            let error = Amendment::decode(&bytes[..cut]).expect_err("cut");
+            assert!(error.at <= cut, "{act:?} cut at {cut}: {error}");
+        }
+        bytes.push(0);
+        assert!(Amendment::decode(&bytes).is_err(), "a byte behind the end");
+    }
+}
+
+#[test]
+fn an_act_that_is_not_known_or_has_another_number_of_elements_is_refused() {
+    let reset = bytes(&golden()[0].0);
+    let mut other = reset.clone();
+    let act = 3 + COMMON.len() / 2;
+    other[act] = 99;
+    let error = Amendment::decode(&other).expect_err("act 99");
+    assert_eq!(error.fault, Fault::Kind { found: 99 });
+    let mut longer = reset;
+    longer[2] = 0x98;
+    let error = Amendment::decode(&longer).expect_err("8 elements");
+    assert_eq!(error.field, "amendment");
+    let mut nothing = bytes(&golden()[2].0);
+    let len = nothing.len();
+    nothing.splice(len - 3.., [0]);
+    let error = Amendment::decode(&nothing).expect_err("0 hits");
+    assert_eq!(error.field, "hits");
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_are_read_as_more_than_they_are(mut tail in prop::collection::vec(any::<u8>(), 0..60)) {
+        tail.splice(0..0, [1, 10]);
+        if let Ok(read) = Amendment::decode(&tail) {
+            let mut writer = Writer::new();
+            read.encode(&mut writer);
+            prop_assert_eq!(Amendment::decode(writer.as_slice()), Ok(read));
+        }
+    }
+}
