@@ -23,6 +23,7 @@
 //! lines. What stays true: a report is given only when everything that was asked for was read; a
 //! difference is never a matter of how the machine was loaded when the log was written.
 
+pub mod amended;
 pub mod export;
 mod ledger;
 mod partition;

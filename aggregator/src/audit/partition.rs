@@ -16,6 +16,7 @@ use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::Says;
 
 use super::Work;
+use super::amended::brought;
 use super::ledger::{Ledger, Lookup, Recorded};
 use super::range::Lies;
 use super::replay::{Met, Replay, ReplayError};
@@ -219,6 +220,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
             part.differs(Difference::of_record(Kind::Gap, place, text));
         }
         self.next = offset + 1;
+        let known = self.replay.engine().version();
         let met = self.replay.apply(delivered, self.work.source)?;
         if let Some(log) = self.replay.engine().log()
             && !self.logs.contains(&log)
@@ -231,6 +233,12 @@ impl<'w, 'a> Auditor<'w, 'a> {
         if in_range {
             self.first.get_or_insert(offset);
             part.records += 1;
+            let upto = self.replay.engine().version();
+            if known != upto {
+                let place = (self.index, offset);
+                let new = brought(self.replay.book(), (known, upto), place);
+                part.amendments.extend(new);
+            }
             self.weigh(delivered, &met, part);
             self.expect(delivered, part);
         }

@@ -14,6 +14,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::statement::{Says, Scope};
 
+use super::amended::Brought;
 use super::range::Utc;
 
 /// How many differences of one partition are kept; further ones are only counted.
@@ -266,6 +267,8 @@ pub struct Part {
     pub differences: Vec<Difference>,
     /// How many there are.
     pub differences_count: u64,
+    /// What operators did, in the order of the log.
+    pub amendments: Vec<Brought>,
     remarks: BTreeMap<&'static str, Remark>,
 }
 
@@ -357,6 +360,8 @@ pub struct Report {
     pub differences: Vec<Difference>,
     /// Remarks, by partition.
     pub remarks: Vec<Remark>,
+    /// What operators did, by partition in the order of the log.
+    pub amendments: Vec<Brought>,
     /// How long it took.
     pub elapsed_us: u64,
     /// Entries in a second.
@@ -399,6 +404,10 @@ impl Report {
                 .iter()
                 .flat_map(|part| part.remarks.values().cloned())
                 .collect(),
+            amendments: parts
+                .iter()
+                .flat_map(|part| part.amendments.clone())
+                .collect(),
             differences: parts
                 .into_iter()
                 .flat_map(|mut part| {
@@ -429,6 +438,9 @@ impl fmt::Display for Report {
         if listed < self.differences_count {
             let more = self.differences_count - listed;
             writeln!(f, "({more} more differences are not listed)")?;
+        }
+        for amendment in &self.amendments {
+            writeln!(f, "{amendment}")?;
         }
         for remark in &self.remarks {
             let Remark {

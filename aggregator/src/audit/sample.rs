@@ -10,7 +10,6 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::Arc;
 
 use tollgate_engine::engine::Said;
 use tollgate_engine::limits::{Limits, Mode, Resource};
@@ -89,7 +88,7 @@ impl Sample {
                 true => u64::MAX,
                 false => (share * u64::MAX as f64) as u64,
             },
-            versions: Versions::new(),
+            versions: Versions::default(),
             newest: 0,
             plain: RefCell::default(),
             pairs: HashSet::new(),
@@ -149,8 +148,7 @@ impl Sample {
         }
         while let Some(version) = book.after(self.newest) {
             self.newest = version.number;
-            self.versions
-                .insert(version.number, Arc::clone(&version.limits));
+            self.versions.insert(version);
         }
         self.newest = book.latest_number();
         self.plain.borrow_mut().clear();
@@ -168,7 +166,7 @@ impl Sample {
         }
         let plain = self
             .versions
-            .values()
+            .limits()
             .all(|limits| states_all(limits, resource));
         self.plain.borrow_mut().insert(resource.into(), plain);
         plain
@@ -314,6 +312,7 @@ fn of_model(denial: ModelDenial) -> (Timestamp, Cause) {
     let cause = match denial.cause {
         ModelCause::Hard => Cause::Hard,
         ModelCause::Global => Cause::Global,
+        ModelCause::Banned => Cause::Banned,
         ModelCause::Tier(tier) => Cause::Tier(u8::try_from(tier).unwrap_or(u8::MAX)),
     };
     (end, cause)

@@ -6,27 +6,26 @@
 //! 12s     sandbox   new-1        1  staged  (transfer 0000000000000000000000000000abcd)
 //! ```
 //!
-//! Asks an aggregator, and changes nothing. What stays true: what could not be asked is named.
+//! Asks an aggregator. `release` ends holds by an operator's word: their copies come back, and they stay
+//! ended while their agents list them. What stays true: what could not be asked is named.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Global;
 use super::exit::{Exit, Failure};
+use super::operator::{self, Spoken, Word, name};
 use super::output::{Format, Output};
+use crate::http::amend::Asked;
 
 /// What `holds` takes.
 #[derive(Debug, clap::Args)]
 pub struct HoldsArgs {
-    /// Any aggregator
-    #[arg(
-        long,
-        value_name = "URL",
-        value_parser = super::values::url,
-        env = "TOLLGATE_URL",
-        default_value = "http://127.0.0.1:7400"
-    )]
-    url: String,
+    /// What to do; by itself: holds are listed
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    spoken: Spoken,
     /// Only of this resource
     #[arg(long)]
     resource: Option<String>,
@@ -42,6 +41,27 @@ pub struct HoldsArgs {
     /// At most so many
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     limit: u32,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Ends a hold, or all holds of a domain or of an agent
+    Release {
+        /// One hold as it is listed, AGENT#NUMBER
+        #[arg(value_name = "AGENT#NUMBER", conflicts_with_all = ["domain", "agent"])]
+        hold: Option<String>,
+        /// The resource
+        #[arg(long, value_parser = name)]
+        resource: String,
+        /// All holds of this domain
+        #[arg(long, value_parser = name)]
+        domain: Option<String>,
+        /// All holds of the agent of this name
+        #[arg(long, value_parser = name)]
+        agent: Option<String>,
+        #[command(flatten)]
+        word: Word,
+    },
 }
 
 /// The answer, as far as it is shown to people.
@@ -71,6 +91,9 @@ struct Hold {
 ///
 /// Where the aggregator does not answer, or the output cannot be written.
 pub fn run(global: &Global, args: &HoldsArgs) -> Result<Exit, Failure> {
+    if let Some(verb) = &args.verb {
+        return release(global, &args.spoken.url, verb);
+    }
     for (flag, name) in [("--resource", &args.resource), ("--domain", &args.domain)] {
         if let Some(name) = name {
             tollgate_shared::names::check_name(name)
@@ -99,8 +122,78 @@ pub fn run(global: &Global, args: &HoldsArgs) -> Result<Exit, Failure> {
     Ok(Exit::No)
 }
 
+/// Ends holds.
+fn release(global: &Global, url: &str, verb: &Verb) -> Result<Exit, Failure> {
+    let Verb::Release {
+        hold,
+        resource,
+        domain,
+        agent,
+        word,
+    } = verb;
+    let act = Asked {
+        act: "release".to_owned(),
+        resource: Some(resource.clone()),
+        domain: domain.clone(),
+        agent: agent.clone(),
+        ..Asked::default()
+    };
+    let act = match hold {
+        None if domain.is_none() && agent.is_none() => {
+            let text = "expected a hold, AGENT#NUMBER, or --domain or --agent";
+            return Err(Failure::Usage(text.to_owned()));
+        }
+        None => act,
+        Some(hold) => {
+            let (agent, number, epoch) = find(url, resource, hold)?;
+            Asked {
+                agent: Some(agent),
+                epoch: Some(epoch),
+                number: Some(number),
+                ..act
+            }
+        }
+    };
+    operator::ask(global, url, word, act)
+}
+
+/// The agent, number and epoch of a hold, as the list has it.
+fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), Failure> {
+    let wrong = || {
+        Failure::Usage(format!(
+            "hold {hold:?}: expected AGENT#NUMBER, as in web-1#17"
+        ))
+    };
+    let (agent, number) = hold.rsplit_once('#').ok_or_else(wrong)?;
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let query = [
+        ("resource", Some(resource.to_owned())),
+        ("agent", Some(agent.to_owned())),
+        ("limit", Some("100000".to_owned())),
+    ];
+    let answer: Answer = operator::get(url, "/v1/holds", &query)?;
+    let fits = |held: &&Value| held["number"].as_u64() == Some(number);
+    let epochs: Vec<&str> = answer
+        .holds
+        .iter()
+        .filter(fits)
+        .filter_map(|held| held["epoch"].as_str())
+        .collect();
+    match epochs.as_slice() {
+        [epoch] => Ok((agent.to_owned(), number, (*epoch).to_owned())),
+        [] => Err(Failure::Log {
+            exit: Exit::No,
+            text: format!("{resource} {hold}: there is no such hold"),
+        }),
+        several => Err(Failure::Data(format!(
+            "{hold}: {} agents of this name have such a hold; release by --agent",
+            several.len()
+        ))),
+    }
+}
+
 fn ask(args: &HoldsArgs) -> Result<Answer, Failure> {
-    let url = format!("{}/v1/holds", args.url.trim_end_matches('/'));
+    let url = format!("{}/v1/holds", args.spoken.url);
     let mut request = ureq::get(&url).query("limit", args.limit.to_string());
     let filters = [
         ("resource", &args.resource),

@@ -129,6 +129,7 @@ mod kafka {
     use crate::cli::output::Format;
     use crate::cli::{input_name, read_input, serve::host_name};
     use crate::config::Config;
+    use crate::core::amendments::told as told_act;
     use crate::core::limits_book::{Entered, LimitsBook, Version, Void, digest};
     use crate::core::limits_push::Pushed;
     use crate::core::view::hex;
@@ -160,16 +161,27 @@ mod kafka {
         /// Enters a record; says what became of the push that it completes, if it completes one.
         fn enter(&mut self, record: &Delivered) -> Option<Entered> {
             self.next = record.offset + 1;
-            // The stream's identity, and what a later build may put here.
-            let chunk = LimitsChunk::decode(&record.bytes).ok()?;
-            let entered = self.book.enter(record.offset, &chunk);
+            // What cannot be read is kept aside by aggregators.
+            let entered = self.book.read(record).ok()??;
             if let Entered::Version { version, .. } = &entered {
-                self.entries.push(Entry {
-                    version: Arc::clone(version),
-                    who: chunk.who.to_owned(),
-                    why: chunk.why.to_owned(),
-                    at_us: chunk.at.as_micros(),
-                });
+                let entry = match &version.made {
+                    Some(made) => Entry {
+                        version: Arc::clone(version),
+                        who: made.who.to_string(),
+                        why: made.why.to_string(),
+                        at_us: made.at.as_micros(),
+                    },
+                    None => {
+                        let chunk = LimitsChunk::decode(&record.bytes).ok()?;
+                        Entry {
+                            version: Arc::clone(version),
+                            who: chunk.who.to_owned(),
+                            why: chunk.why.to_owned(),
+                            at_us: chunk.at.as_micros(),
+                        }
+                    }
+                };
+                self.entries.push(entry);
             }
             Some(entered)
         }
@@ -204,6 +216,8 @@ mod kafka {
         in_force: bool,
         bytes: usize,
         resources: usize,
+        /// What an operator did, if it is an amendment.
+        amendment: Option<String>,
         who: &'a str,
         why: &'a str,
         at_us: u64,
@@ -312,6 +326,7 @@ mod kafka {
                 in_force: version.number == latest,
                 bytes: version.text.len(),
                 resources: version.limits.resources().len(),
+                amendment: version.made.as_ref().map(|made| told_act(&made.act)),
                 who: &entry.who,
                 why: &entry.why,
                 at_us: entry.at_us,
@@ -322,11 +337,14 @@ mod kafka {
                     let at = jiff::Timestamp::from_microsecond(entry.at_us as i64);
                     let at = at.map_or_else(|_| "?".to_owned(), |at| format!("{at:.0}"));
                     let mark = if view.in_force { "*" } else { " " };
+                    let what = match &view.amendment {
+                        Some(act) => act.clone(),
+                        None => format!("{:>9} bytes", view.bytes),
+                    };
                     output.line(format_args!(
-                        "{mark} {:>8}  {}  {at}  {:>9} bytes  {}: {}",
+                        "{mark} {:>8}  {}  {at}  {what}  {}: {}",
                         view.version,
                         &view.digest[..12],
-                        view.bytes,
                         view.who,
                         view.why
                     ))?;
@@ -385,7 +403,7 @@ mod kafka {
             return Err(conflict(expected, in_force));
         }
         let same = history.book.latest().is_some_and(|latest| {
-            latest.number == in_force && latest.digest == digest(text.as_bytes())
+            latest.number == in_force && latest.text_digest == digest(text.as_bytes())
         });
         if same || act.dry_run {
             let what = if same {

@@ -4,10 +4,12 @@
 //! `-o`), logs and progress to stderr. Knows nothing of what commands do. What stays true: every way
 //! to end is a row of the table in [`exit`].
 
+pub mod amend;
 pub mod audit;
 pub mod backtest;
 pub mod check;
 pub mod demo;
+pub mod denials;
 pub mod exit;
 pub mod explain;
 pub mod hit;
@@ -16,6 +18,7 @@ pub mod kafka_args;
 pub mod limits;
 pub mod limits_edit;
 pub mod logs;
+pub mod operator;
 pub mod output;
 pub mod serve;
 pub mod simulate;
@@ -104,7 +107,19 @@ pub enum Command {
     Simulate(simulate::SimulateArgs),
     /// Plays recorded traffic against other limits: what would be granted, what refused
     Backtest(backtest::BacktestArgs),
-    /// Lists who holds what, the oldest first
+    /// Lists what is denied, and lifts denials
+    Denials(denials::DenialsArgs),
+    /// Forgets what a pair has used: its windows are empty, its tiers inactive
+    Reset(amend::ResetArgs),
+    /// Takes granted hits out of a pair's windows again
+    Refund(amend::RefundArgs),
+    /// Denies a domain whatever it does, on one resource or everywhere
+    Ban(amend::BanArgs),
+    /// Takes a ban back
+    Unban(amend::UnbanArgs),
+    /// Lists and turns the switches of namespaces
+    Namespaces(amend::NamespacesArgs),
+    /// Lists who holds what, the oldest first, and ends holds
     Holds(holds::HoldsArgs),
     /// Shows, compares and pushes limits
     Limits(limits::LimitsArgs),
@@ -159,6 +174,12 @@ pub fn run(cli: Cli) -> Exit {
         Command::Explain(args) => explain::run(&global, &args),
         Command::Simulate(args) => simulate::run(&global, &args),
         Command::Backtest(args) => backtest::run(&global, &args),
+        Command::Denials(args) => denials::run(&global, &args),
+        Command::Reset(args) => amend::reset(&global, &args),
+        Command::Refund(args) => amend::refund(&global, &args),
+        Command::Ban(args) => amend::ban(&global, &args),
+        Command::Unban(args) => amend::unban(&global, &args),
+        Command::Namespaces(args) => amend::namespaces(&global, &args),
         Command::Holds(args) => holds::run(&global, &args),
         Command::Limits(args) => limits::run(&global, &args),
         Command::Topics(args) => topics::run(&global, &args),

@@ -119,6 +119,12 @@ pub struct Counters {
     pub pushes: u64,
     /// Pushed documents that were void.
     pub pushes_void: u64,
+    /// Amendments that operators asked this process for.
+    pub amendments: u64,
+    /// Of them, those that the log made void.
+    pub amendments_void: u64,
+    /// Holds that operators ended.
+    pub holds_ended_by_operator: u64,
     /// Frames published.
     pub frames: u64,
 }

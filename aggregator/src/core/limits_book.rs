@@ -8,6 +8,9 @@
 //! 3       push A, 2 of 2              void: it expected 0, and 2 is in force
 //! ```
 //!
+//! An operator's amendment is a record and a version of its own: it leaves the document as it is, and
+//! its switches stay over every later document until they are taken back.
+//!
 //! A version's number is the offset of the chunk that completed it. A push is void when another version
 //! is in force than it expected, when its digest does not match, or when this build cannot read it. So
 //! who won is decided by the log alone. Offset 0 cannot be a version, because 0 means "none"; the
@@ -20,7 +23,14 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use tollgate_engine::limits::{Limits, RULES};
-use tollgate_shared::wire::limits_chunk::LimitsChunk;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::amendment::{self, Act, Amendment};
+use tollgate_shared::wire::limits_chunk::{self, LimitsChunk};
+use tollgate_shared::wire::record::kind;
+use tollgate_shared::wire::{DecodeError, Fault};
+
+use super::switches::Switches;
+use crate::log::Delivered;
 
 /// Pushes that may be under way at once; beyond it the one begun first is void.
 const PUSHES_MAX: usize = 64;
@@ -34,12 +44,29 @@ const PARTS_BYTES_MAX: usize = 256 << 20;
 pub struct Version {
     /// Its number.
     pub number: u64,
-    /// BLAKE3 of its text.
+    /// By which pointers name it: BLAKE3 of its text, or of the amendment's record.
     pub digest: [u8; 32],
-    /// The document as it was pushed.
+    /// The document in force, as it was pushed.
     pub text: Arc<str>,
-    /// The document as it rules.
+    /// BLAKE3 of that document.
+    pub text_digest: [u8; 32],
+    /// The document as it rules, switches included.
     pub limits: Arc<Limits>,
+    /// What an operator did, if it is an amendment.
+    pub made: Option<Arc<Made>>,
+}
+
+/// An amendment: who did what, when and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Who.
+    pub who: Box<str>,
+    /// And why.
+    pub why: Box<str>,
+    /// When the log took it.
+    pub at: Timestamp,
+    /// What.
+    pub act: Arc<Act>,
 }
 
 /// What became of a chunk.
@@ -96,6 +123,9 @@ pub enum Void {
     /// Too much was under way.
     #[error("too many documents were under way")]
     Crowd,
+    /// There is no document that it could amend.
+    #[error("there are no limits yet that could be amended")]
+    Nothing,
     /// It would have number 0.
     #[error("offset 0 is not a version")]
     Zero,
@@ -106,8 +136,18 @@ pub enum Void {
 pub struct LimitsBook {
     versions: BTreeMap<u64, Arc<Version>>,
     newer: BTreeSet<u64>,
+    document: Option<Document>,
+    switches: Switches,
     parts: Vec<Push>,
     parts_bytes: usize,
+}
+
+/// The document in force, without switches.
+#[derive(Clone, Debug)]
+struct Document {
+    text: Arc<str>,
+    digest: [u8; 32],
+    limits: Arc<Limits>,
 }
 
 #[derive(Clone, Debug)]
@@ -162,6 +202,72 @@ impl LimitsBook {
         }
     }
 
+    /// Enters a record of the stream. None: it is not about versions.
+    ///
+    /// # Errors
+    ///
+    /// Where the record cannot be read.
+    pub fn read(&mut self, record: &Delivered) -> Result<Option<Entered>, DecodeError> {
+        let offset = record.offset;
+        match record.bytes.get(1).copied() {
+            Some(kind::GENESIS) => Ok(None),
+            Some(limits_chunk::KIND) => {
+                let chunk = LimitsChunk::decode(&record.bytes)?;
+                Ok(Some(self.enter(offset, &chunk)))
+            }
+            Some(amendment::KIND) => match Amendment::decode(&record.bytes) {
+                Ok(amendment) => Ok(Some(self.amend(record, &amendment))),
+                Err(error) if error.field == "act" && matches!(error.fault, Fault::Kind { .. }) => {
+                    Ok(Some(self.newer(offset, error.to_string())))
+                }
+                Err(error) => Err(error),
+            },
+            Some(other) if other & kind::SKIPPABLE != 0 => Ok(None),
+            Some(other) => Ok(Some(self.newer(offset, format!("record kind {other}")))),
+            None => LimitsChunk::decode(&record.bytes).map(|_| None),
+        }
+    }
+
+    /// A version that only a later build can read.
+    fn newer(&mut self, number: u64, why: String) -> Entered {
+        self.newer.insert(number);
+        Entered::Newer { number, why }
+    }
+
+    /// Enters an amendment.
+    fn amend(&mut self, record: &Delivered, amendment: &Amendment<'_>) -> Entered {
+        let push = amendment.push;
+        let found = self.latest_number();
+        if amendment.expected != found {
+            let expected = amendment.expected;
+            return void(push, Void::Conflict { expected, found });
+        }
+        let Some(document) = &self.document else {
+            return void(push, Void::Nothing);
+        };
+        self.switches.turn(&amendment.act);
+        let version = Arc::new(Version {
+            number: record.offset,
+            digest: digest(&record.bytes),
+            text: Arc::clone(&document.text),
+            text_digest: document.digest,
+            limits: self.switches.over(&document.limits),
+            made: Some(Arc::new(Made {
+                who: amendment.who.into(),
+                why: amendment.why.into(),
+                at: record.appended,
+                act: Arc::new(amendment.act.clone()),
+            })),
+        });
+        self.versions.insert(version.number, Arc::clone(&version));
+        Entered::Version { push, version }
+    }
+
+    /// The switches that are turned over what documents say.
+    pub fn switches(&self) -> &Switches {
+        &self.switches
+    }
+
     /// Enters a chunk that stands at `offset`.
     pub fn enter(&mut self, offset: u64, chunk: &LimitsChunk<'_>) -> Entered {
         let at = match self.parts.iter().position(|push| push.id == chunk.push) {
@@ -203,13 +309,7 @@ impl LimitsBook {
                     version,
                 }
             }
-            Err(Void::Newer(why)) => {
-                self.newer.insert(offset);
-                Entered::Newer {
-                    number: offset,
-                    why,
-                }
-            }
+            Err(Void::Newer(why)) => self.newer(offset, why),
             Err(why) => void(chunk.push, why),
         }
     }
@@ -228,7 +328,7 @@ impl LimitsBook {
         void(push.id, Void::Crowd)
     }
 
-    fn judge(&self, offset: u64, push: Push) -> Result<Version, Void> {
+    fn judge(&mut self, offset: u64, push: Push) -> Result<Version, Void> {
         if offset == 0 {
             return Err(Void::Zero);
         }
@@ -248,12 +348,21 @@ impl LimitsBook {
             true => Void::Newer(faults.to_string()),
             false => Void::Faults(faults.to_string()),
         })?;
-        Ok(Version {
+        let document = Document {
+            text: text.into(),
+            digest: push.digest,
+            limits: Arc::new(limits),
+        };
+        let version = Version {
             number: offset,
             digest: push.digest,
-            text: text.into(),
-            limits: Arc::new(limits),
-        })
+            text: Arc::clone(&document.text),
+            text_digest: push.digest,
+            limits: self.switches.over(&document.limits),
+            made: None,
+        };
+        self.document = Some(document);
+        Ok(version)
     }
 }
 
@@ -282,136 +391,4 @@ pub fn digest(text: &[u8]) -> [u8; 32] {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use tollgate_shared::time::Timestamp;
-
-    const ONE: &str = "version = 1\nrules = 1\n[rate.\"a\"]\nrate = \"1/s\"\n";
-    const TWO: &str = "version = 1\nrules = 1\n[rate.\"a\"]\nrate = \"2/s\"\n";
-
-    fn chunk<'a>(
-        push: u128,
-        (index, count): (u32, u32),
-        expected: u64,
-        whole: &str,
-        bytes: &'a str,
-    ) -> LimitsChunk<'a> {
-        LimitsChunk {
-            push,
-            index,
-            count,
-            expected,
-            digest: digest(whole.as_bytes()),
-            who: "w",
-            why: "y",
-            at: Timestamp::ZERO,
-            bytes: bytes.as_bytes(),
-        }
-    }
-
-    fn why(entered: Entered) -> Void {
-        match entered {
-            Entered::Void { why, .. } => why,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_version_is_the_offset_of_its_last_chunk_and_that_decides_who_won() {
-        let mut book = LimitsBook::default();
-        let (head, tail) = ONE.split_at(10);
-        assert!(matches!(
-            book.enter(1, &chunk(1, (0, 2), 0, ONE, head)),
-            Entered::Part
-        ));
-        let two = book.enter(2, &chunk(2, (0, 1), 0, TWO, TWO));
-        assert!(matches!(two, Entered::Version { push: 2, version } if version.number == 2));
-        let lost = book.enter(3, &chunk(1, (1, 2), 0, ONE, tail));
-        assert_eq!(
-            why(lost),
-            Void::Conflict {
-                expected: 0,
-                found: 2
-            }
-        );
-        assert_eq!(book.latest_number(), 2);
-        assert_eq!(&*book.latest().unwrap().text, TWO);
-    }
-
-    #[test]
-    fn what_does_not_make_one_readable_document_is_void() {
-        let mut book = LimitsBook::default();
-        assert_eq!(
-            why(book.enter(0, &chunk(1, (0, 1), 0, ONE, ONE))),
-            Void::Zero
-        );
-        assert_eq!(
-            why(book.enter(1, &chunk(2, (1, 2), 0, ONE, ONE))),
-            Void::Chunks
-        );
-        assert_eq!(
-            why(book.enter(2, &chunk(3, (0, 1), 0, ONE, TWO))),
-            Void::Digest
-        );
-        let bad = "version = 1\nrats = 1\n";
-        let faults = why(book.enter(3, &chunk(4, (0, 1), 0, bad, bad)));
-        assert!(matches!(faults, Void::Faults(text) if text.contains("rats")));
-        assert_eq!(book.latest_number(), 0);
-        assert_eq!(book.parts_bytes, 0);
-    }
-
-    #[test]
-    fn documents_under_way_are_bounded() {
-        let mut book = LimitsBook::default();
-        for push in 0..PUSHES_MAX as u128 {
-            let entered = book.enter(push as u64 + 1, &chunk(push, (0, 2), 0, ONE, "x"));
-            assert!(matches!(entered, Entered::Part));
-        }
-        let crowd = book.enter(900, &chunk(900, (0, 2), 0, ONE, "x"));
-        assert!(matches!(
-            crowd,
-            Entered::Void {
-                push: 0,
-                why: Void::Crowd
-            }
-        ));
-        assert_eq!(book.parts.len(), PUSHES_MAX);
-    }
-
-    #[test]
-    fn versions_are_found_in_order_and_forgotten_below() {
-        let mut book = LimitsBook::default();
-        for (offset, expected, text) in [(1, 0, ONE), (2, 1, TWO), (3, 2, ONE)] {
-            book.enter(
-                offset,
-                &chunk(u128::from(offset), (0, 1), expected, text, text),
-            );
-        }
-        let after = |book: &LimitsBook, number| book.after(number).map(|version| version.number);
-        assert_eq!(
-            [0, 1, 2, 3].map(|n| after(&book, n)),
-            [Some(1), Some(2), Some(3), None]
-        );
-        book.forget_below(3);
-        assert_eq!([0, 3].map(|n| after(&book, n)), [Some(3), None]);
-    }
-
-    #[test]
-    fn a_document_of_a_later_build_is_a_version_that_this_one_cannot_follow() {
-        let mut book = LimitsBook::default();
-        let later = "version = 1\nrules = 2\n";
-        let entered = book.enter(1, &chunk(1, (0, 1), 0, later, later));
-        assert!(matches!(entered, Entered::Newer { number: 1, .. }));
-        assert_eq!(book.newer_between(0, 5), Some(1));
-        assert!(book.newer_between(1, 5).is_none() && book.latest().is_none());
-        // Who pushes next has to know it.
-        let lost = book.enter(2, &chunk(2, (0, 1), 0, ONE, ONE));
-        assert_eq!(
-            why(lost),
-            Void::Conflict {
-                expected: 0,
-                found: 1
-            }
-        );
-    }
-}
+mod tests;

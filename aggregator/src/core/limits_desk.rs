@@ -5,8 +5,7 @@
 
 use tollgate_engine::limits::Limits;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::limits_chunk::LimitsChunk;
-use tollgate_shared::wire::record::{Pointer, kind};
+use tollgate_shared::wire::record::Pointer;
 
 use super::event::{Effect, LimitsFile, Now};
 use super::limits_book::{Entered, LimitsBook, Version, Void, digest};
@@ -72,13 +71,10 @@ impl Core {
     pub(super) fn limits_delivered(&mut self, now: Now, records: &[Delivered]) {
         for record in records {
             self.limits.next = record.offset + 1;
-            // The stream's identity, and what a later build may put here.
-            if record.bytes.get(1) == Some(&kind::GENESIS) {
-                continue;
-            }
-            match LimitsChunk::decode(&record.bytes) {
-                Ok(chunk) => {
-                    let entered = self.limits.book.enter(record.offset, &chunk);
+            match self.limits.book.read(record) {
+                Ok(None) => {}
+                Ok(Some(entered)) => {
+                    self.amendment_entered(now, &entered);
                     self.chunk_entered(now, entered);
                 }
                 Err(error) => {
@@ -94,11 +90,20 @@ impl Core {
         match entered {
             Entered::Part => {}
             Entered::Version { push, version } => {
-                tracing::info!(
-                    version = version.number,
-                    resources = version.limits.resources().len(),
-                    "limits version in the log"
-                );
+                match &version.made {
+                    Some(made) => tracing::info!(
+                        version = version.number,
+                        who = &*made.who,
+                        why = &*made.why,
+                        "amendment in the log: {}",
+                        super::amendments::told(&made.act)
+                    ),
+                    None => tracing::info!(
+                        version = version.number,
+                        resources = version.limits.resources().len(),
+                        "limits version in the log"
+                    ),
+                }
                 if self.is_own(push) {
                     self.limits.push = None;
                 }
@@ -186,7 +191,7 @@ impl Core {
             return;
         };
         let in_force = self.limits.book.latest();
-        let differs = in_force.is_none_or(|version| version.digest != file.digest);
+        let differs = in_force.is_none_or(|version| version.text_digest != file.digest);
         let is_followed = self.settings.follow_file || in_force.is_none();
         let was = std::mem::replace(&mut self.limits.file_differs, differs && !is_followed);
         if differs && !is_followed {

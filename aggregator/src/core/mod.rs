@@ -10,6 +10,7 @@
 //! What stays true: rulings are a function of the log alone; nothing rules before its record is in the
 //! log; every queue has a bound and a counter.
 
+pub mod amendments;
 pub mod announce;
 pub mod assignment;
 pub mod counters;
@@ -21,6 +22,7 @@ pub mod partition;
 pub mod recordings;
 pub mod ruler;
 pub mod snapshots;
+pub mod switches;
 pub mod testimonies;
 pub mod totals;
 pub mod verdicts;
@@ -111,6 +113,7 @@ enum Purpose {
     Evidence(u32),
     Testimony,
     Chunk(u128),
+    Amendment(u128),
     Agent { peer: Peer, id: u64, partition: u32 },
 }
 
@@ -121,6 +124,7 @@ pub struct Core {
     random: blake3::OutputReader,
     partitions: Vec<Partition>,
     limits: LimitsDesk,
+    proposals: amendments::Proposals,
     totals: Totals,
     announcer: Announcer,
     verdicts: Verdicts,
@@ -169,6 +173,7 @@ impl Core {
                 .map(|index| Partition::new(index, settings.partitions))
                 .collect(),
             limits: LimitsDesk::default(),
+            proposals: amendments::Proposals::default(),
             totals: Totals::default(),
             announcer: Announcer::new(instance, TOPIC_KEY_UNPROTECTED),
             verdicts: Verdicts::default(),
@@ -374,6 +379,11 @@ impl Core {
             Purpose::Chunk(push) => {
                 if !done {
                     self.push_failed(now, push);
+                }
+            }
+            Purpose::Amendment(push) => {
+                if let Err(error) = &result {
+                    self.proposal_failed(push, &error.to_string());
                 }
             }
             Purpose::Agent {

@@ -12,9 +12,10 @@ use super::announce::Ready;
 use super::event::{Effect, Now, QueryId};
 use super::live::At;
 use super::partition::Stage;
+use super::switches::Switch;
 use super::view::{
     Counted, DenialFilter, DenialView, DenialsView, DigestView, DigestsView, Gauges, LimitsView,
-    PairView, Query, Readiness, Reply, hex, random_hex,
+    PairView, Query, Readiness, Reply, SwitchView, hex, random_hex,
 };
 
 /// Denials beyond those that are shown that are counted one by one.
@@ -45,6 +46,7 @@ impl Found<'_> {
 impl Core {
     pub(super) fn answer_query(&mut self, now: Now, id: QueryId, query: Query) {
         let reply = match query {
+            Query::Amend(proposal) => return self.propose(now, id, &proposal),
             Query::Readiness => Reply::Readiness(self.readiness()),
             Query::Limits => Reply::Limits(self.limits_view()),
             Query::Denials(filter) => Reply::Denials(self.denials_view(now.clock, &filter)),
@@ -95,10 +97,11 @@ impl Core {
         LimitsView {
             schema: "tollgate.limits/1",
             version: self.limits.book.latest_number(),
-            digest: latest.map(|version| hex(&version.digest)),
+            digest: latest.map(|version| hex(&version.text_digest)),
             text: latest.map(|version| version.text.to_string()),
             normalised: latest.map(|version| version.limits.normalised_text()),
             file_differs: self.limits.file_differs,
+            switches: self.limits.book.switches().all().map(switch_view).collect(),
         }
     }
 
@@ -297,6 +300,12 @@ impl Core {
                 .iter()
                 .map(|p| p.recordings.len() as u64)
                 .sum(),
+            amended: self
+                .partitions
+                .iter()
+                .map(|p| p.ruler.amended() as u64)
+                .sum(),
+            switches: self.limits.book.switches().all().count() as u64,
             limits_version: latest,
             partitions_behind: count(&|p| p.is_ours() && p.ruler.version() < latest),
             limits_file_differs: u64::from(self.limits.file_differs),
@@ -312,5 +321,13 @@ impl Core {
                 None => 0,
             },
         }
+    }
+}
+
+fn switch_view((namespace, switch): (&str, Switch)) -> SwitchView {
+    SwitchView {
+        namespace: namespace.to_owned(),
+        ignore_configured: switch.ignore_configured,
+        allow_unconfigured: switch.allow_unconfigured,
     }
 }

@@ -13,8 +13,9 @@ use tollgate_engine::engine::{
 use tollgate_engine::limits::Limits;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::record::{Record, Totals};
-use tollgate_shared::wire::statement::{Says, Scope, Statement};
+use tollgate_shared::wire::statement::{Denial, Says, Scope, Statement};
 
 use super::counters::Counters;
 use super::following::mark_of;
@@ -69,6 +70,12 @@ impl Versions for LimitsBook {
 
     fn next_after(&self, version: Option<u64>) -> Option<u64> {
         self.after(version.unwrap_or(0)).map(|next| next.number)
+    }
+
+    fn amendment(&self, version: u64) -> Option<Arc<Act>> {
+        let made = self.get(version)?.made.as_ref()?;
+        // Switches are limits.
+        (!matches!(*made.act, Act::Switch { .. })).then(|| Arc::clone(&made.act))
     }
 }
 
@@ -227,6 +234,26 @@ impl Ruler {
         self.engine.agents()
     }
 
+    /// The denial of a domain's pair, if one is in force.
+    pub fn denial(&self, resource: &str, domain: &str) -> Option<Denial> {
+        Some(self.engine.pair(resource, domain)?.denial?.denial)
+    }
+
+    /// Whether a domain is banned by name: on a resource, or everywhere.
+    pub fn is_banned(&self, resource: Option<&str>, domain: &str) -> bool {
+        self.engine.ban(resource, domain).is_some()
+    }
+
+    /// Bans and pardons that last.
+    pub fn amended(&self) -> usize {
+        self.engine.amended()
+    }
+
+    /// How many holds an operator's release means.
+    pub fn holds_meant(&self, act: &Act) -> usize {
+        self.engine.holds_meant(act)
+    }
+
     /// How a pair stands.
     pub fn pair(&self, resource: &str, domain: &str) -> Option<PairState> {
         let view = self.engine.pair(resource, domain)?;
@@ -308,6 +335,7 @@ fn count_copies(rulings: &Rulings, counters: &mut Counters) {
     counters.beats += rulings.copies.beats;
     counters.beats_wanted += rulings.copies.beats_wanted;
     counters.holds_ended_by_age += rulings.copies.ended_by_age;
+    counters.holds_ended_by_operator += rulings.copies.ended_by_operator;
     counters.denials_at_cap += rulings.copies.denials_at_cap;
     for news in &rulings.agents {
         match news.change {

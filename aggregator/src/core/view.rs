@@ -6,6 +6,7 @@ use tollgate_shared::place::{Code, LogId};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Denial, Scope, Statement};
 
+use super::amendments::{AmendmentView, Proposal, Refused};
 use super::counters::Counters;
 use super::holds::{HoldFilter, HoldsView};
 
@@ -29,6 +30,8 @@ pub enum Query {
     Holds(HoldFilter),
     /// What is the state of every partition?
     Digests,
+    /// An operator asks for an amendment; answered once the log has it.
+    Amend(Box<Proposal>),
     /// What was counted?
     Counters,
 }
@@ -59,6 +62,8 @@ pub enum Reply {
     Holds(HoldsView),
     /// To [`Query::Digests`].
     Digests(DigestsView),
+    /// To [`Query::Amend`].
+    Amended(Result<AmendmentView, Refused>),
     /// To [`Query::Counters`].
     Counters(Box<Counted>),
 }
@@ -109,6 +114,19 @@ pub struct LimitsView {
     pub normalised: Option<String>,
     /// Whether the limits file differs from the version in force and is not followed.
     pub file_differs: bool,
+    /// Switches of namespaces that are turned over what the document says.
+    pub switches: Vec<SwitchView>,
+}
+
+/// Switches of a namespace that are turned over what the document says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SwitchView {
+    /// The namespace; `*`: all that have none of their own.
+    pub namespace: String,
+    /// In place of `ignore_configured`; null: as the document says.
+    pub ignore_configured: Option<bool>,
+    /// In place of `allow_unconfigured`; null: as the document says.
+    pub allow_unconfigured: Option<bool>,
 }
 
 /// What is denied.
@@ -257,6 +275,10 @@ pub struct Gauges {
     pub totals_waiting: u64,
     /// Statements that the `denials` stream may not have yet.
     pub denials_waiting: u64,
+    /// Bans and pardons in force, by partition.
+    pub amended: u64,
+    /// Namespaces whose switches are turned over what the document says.
+    pub switches: u64,
     /// The limits version in force.
     pub limits_version: u64,
     /// Partitions that are ruled by an older version than the newest.

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use tollgate_shared::wire::limits_chunk::LimitsChunk;
 
 use crate::core::limits_book::{Entered, LimitsBook};
 use crate::judge::Versions;
@@ -38,12 +37,10 @@ pub trait LogSource {
     ///
     /// Where the log cannot be read.
     fn versions(&mut self) -> anyhow::Result<Versions> {
-        let (mut book, mut versions) = (LimitsBook::default(), Versions::new());
+        let (mut book, mut versions) = (LimitsBook::default(), Versions::default());
         self.read(Stream::Limits, 0, &mut |delivered| {
-            if let Ok(chunk) = LimitsChunk::decode(&delivered.bytes)
-                && let Entered::Version { version, .. } = book.enter(delivered.offset, &chunk)
-            {
-                versions.insert(version.number, Arc::clone(&version.limits));
+            if let Ok(Some(Entered::Version { version, .. })) = book.read(delivered) {
+                versions.insert(&version);
             }
         })?;
         Ok(versions)

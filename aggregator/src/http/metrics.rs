@@ -299,10 +299,20 @@ fn counted(c: &Counters) -> [Row; 37] {
             "Pushed limits documents that were void.",
             c.pushes_void,
         ),
+        (
+            "tollgate_amendments_total",
+            "Amendments that operators asked this process for.",
+            c.amendments,
+        ),
+        (
+            "tollgate_amendments_void_total",
+            "Of them, those that the log made void.",
+            c.amendments_void,
+        ),
     ]
 }
 
-fn counted_copies(c: &Counters) -> [Row; 21] {
+fn counted_copies(c: &Counters) -> [Row; 22] {
     [
         (
             "tollgate_hold_operations_total",
@@ -376,6 +386,11 @@ fn counted_copies(c: &Counters) -> [Row; 21] {
             c.holds_ended_by_age,
         ),
         (
+            "tollgate_holds_ended_by_operator_total",
+            "Holds that an operator ended.",
+            c.holds_ended_by_operator,
+        ),
+        (
             "tollgate_denials_at_cap_total",
             "Full domains that were not denied, at the cap.",
             c.denials_at_cap,
@@ -408,7 +423,7 @@ fn counted_copies(c: &Counters) -> [Row; 21] {
     ]
 }
 
-fn measured(g: &Gauges) -> [Row; 17] {
+fn measured(g: &Gauges) -> [Row; 19] {
     [
         (
             "tollgate_partitions_ours",
@@ -462,6 +477,16 @@ fn measured(g: &Gauges) -> [Row; 17] {
             "tollgate_limits_version",
             "The limits version in force; 0: none.",
             g.limits_version,
+        ),
+        (
+            "tollgate_amendments_in_force",
+            "Bans and pardons that last, by partition.",
+            g.amended,
+        ),
+        (
+            "tollgate_namespace_switches",
+            "Namespaces whose switches are turned over what the document says.",
+            g.switches,
         ),
         (
             "tollgate_partitions_behind_limits",

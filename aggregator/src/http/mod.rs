@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Each answer asks the core and shows what it says. Nothing here is on a request's path, and nothing
-//! can be changed. Knows nothing of rules. What stays true: no metric is labelled by domain.
+//! can be changed but by amendments (`POST /v1/amendments`). Knows nothing of rules. What stays true: no metric is labelled by domain.
 
+pub mod amend;
 mod explain;
 mod metrics;
 mod query;
@@ -24,7 +25,7 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 use tollgate_shared::names::{EVERYBODY, admit_domain};
@@ -140,6 +141,7 @@ pub fn routes(desk: Desk, metrics: Arc<Metrics>, log: LogView) -> Router {
         .route("/v1/holds", get(holds))
         .route("/v1/digests", get(digests))
         .route("/v1/explain", get(explain::answer))
+        .route("/v1/amendments", post(amend::answer))
         .fallback(|| async { fault(StatusCode::NOT_FOUND, "no such path") })
         .route(
             "/v1/log",

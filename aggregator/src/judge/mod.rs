@@ -18,14 +18,46 @@ use tollgate_model::log::{
 use tollgate_model::{PartitionModel, log::RecordOutcome};
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::Code;
+use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::HitBatch;
 use tollgate_shared::wire::record::{Record, authentic};
 
+use crate::core::limits_book::Version;
 use crate::log::Delivered;
+use limits::act_to_model;
 pub use limits::to_model;
 
-/// Limits versions by number, as they stand in the log.
-pub type Versions = BTreeMap<u64, Arc<Limits>>;
+/// Versions by number, as they stand in the log: limits, and what operators did beside them.
+#[derive(Clone, Debug, Default)]
+pub struct Versions {
+    all: BTreeMap<u64, Brought>,
+}
+
+#[derive(Clone, Debug)]
+enum Brought {
+    Limits(Arc<Limits>),
+    Act(Arc<Act>),
+}
+
+impl Versions {
+    /// Takes note of one.
+    pub fn insert(&mut self, version: &Version) {
+        let made = version.made.as_ref().map(|made| &made.act);
+        let brought = match made {
+            Some(act) if !matches!(**act, Act::Switch { .. }) => Brought::Act(Arc::clone(act)),
+            _ => Brought::Limits(Arc::clone(&version.limits)),
+        };
+        self.all.insert(version.number, brought);
+    }
+
+    /// Those that are limits, in order.
+    pub fn limits(&self) -> impl Iterator<Item = &Arc<Limits>> {
+        self.all.values().filter_map(|brought| match brought {
+            Brought::Limits(limits) => Some(limits),
+            Brought::Act(_) => None,
+        })
+    }
+}
 
 /// What the model said of one hits record, and who sent it.
 #[derive(Debug)]
@@ -125,23 +157,44 @@ pub fn feed<'a>(
             let is_known = model
                 .version()
                 .is_some_and(|version| pointer.version <= version);
-            let new: Vec<_> = match is_known {
-                true => Vec::new(),
-                false => versions
-                    .range((known, Bound::Included(pointer.version)))
-                    .map(|(version, limits)| (*version, to_model(limits)))
-                    .collect(),
-            };
-            let outcome = model.apply(&LogInput::Limits {
-                offset,
-                appended_us,
-                versions: new.clone(),
-            });
-            Fed {
-                changes: outcome.changes,
-                versions: new,
-                ..Fed::default()
+            let mut fed = Fed::default();
+            if is_known {
+                return fed;
             }
+            let new = versions
+                .all
+                .range((known, Bound::Included(pointer.version)));
+            // One after the other: the engine states what each of them changes.
+            for (version, brought) in new {
+                let input = match brought {
+                    Brought::Limits(limits) => {
+                        let limits = to_model(limits);
+                        fed.versions.push((*version, limits.clone()));
+                        LogInput::Limits {
+                            offset,
+                            appended_us,
+                            versions: vec![(*version, limits)],
+                        }
+                    }
+                    Brought::Act(act) => {
+                        let last = versions.all.range(..*version).rev();
+                        let limits = last
+                            .filter_map(|(_, brought)| match brought {
+                                Brought::Limits(limits) => Some(limits),
+                                Brought::Act(_) => None,
+                            })
+                            .next();
+                        LogInput::Amendment {
+                            offset,
+                            appended_us,
+                            version: *version,
+                            act: act_to_model(act, limits, wanted),
+                        }
+                    }
+                };
+                fed.changes.extend(model.apply(&input).changes);
+            }
+            fed
         }
         // Copies are none of the model's business.
         Record::Genesis(_)

@@ -134,6 +134,7 @@ fn expected(outcome: &RecordOutcome) -> Stated {
                 model::Cause::Hard => Cause::Hard,
                 model::Cause::Global => Cause::Global,
                 model::Cause::Tier(tier) => Cause::Tier(tier as u8),
+                model::Cause::Banned => Cause::Banned,
             };
             (end_us(denial.end), cause)
         });
@@ -220,6 +221,7 @@ pub fn cover(
                     model::Cause::Hard => "denial by hard limit",
                     model::Cause::Global => "denial by global limit",
                     model::Cause::Tier(_) => "denial by tier",
+                    model::Cause::Banned => "denial by ban",
                 });
                 if denial.end == model::End::Never {
                     cover.see("denial for ever");

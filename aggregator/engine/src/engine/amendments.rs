@@ -19,11 +19,13 @@ use tollgate_shared::names;
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
+use tollgate_shared::wire::verdict::{EndedBy, VerdictSays};
 
 use super::Engine;
 use super::amended::{Ban, OfPair};
 use super::pointers::{Again, Touch};
 use super::rulings::Rulings;
+use crate::copies::{Copies, HoldId};
 use crate::pairs::Identity;
 
 /// When an amendment is done.
@@ -70,13 +72,16 @@ impl Engine {
                 };
                 // What has ended by log time would never be let go.
                 let ban = Some(ban).filter(|_| when.at < *until);
-                self.ban(when, (resource.as_deref(), domain), ban, place, rulings);
+                self.set_ban(when, (resource.as_deref(), domain), ban, place, rulings);
             }
             Act::Unban { resource, domain } => {
-                self.ban(when, (resource.as_deref(), domain), None, place, rulings);
+                self.set_ban(when, (resource.as_deref(), domain), None, place, rulings);
             }
-            // Switches are limits; holds are not ended by this build.
-            Act::ReleaseHold { .. } | Act::ReleaseHolds { .. } | Act::Switch { .. } => {}
+            Act::ReleaseHold { .. } | Act::ReleaseHolds { .. } => {
+                self.release_holds(act, place, rulings);
+            }
+            // It is limits.
+            Act::Switch { .. } => {}
         }
     }
 
@@ -113,7 +118,7 @@ impl Engine {
     }
 
     /// Bans a domain or takes its ban back, and rules again whatever that may close or open.
-    fn ban(
+    fn set_ban(
         &mut self,
         when: When,
         (resource, domain): (Option<&str>, &str),
@@ -167,7 +172,79 @@ impl Engine {
         configured.chain(denied).collect()
     }
 
+    /// Ends the holds that an operator means, the oldest first: their copies come back, and beats that
+    /// list them do not bring them back. Their agents are told.
+    fn release_holds(&mut self, act: &Act, place: &mut Place, rulings: &mut Rulings) {
+        let Some(index) = resource_of_holds(act).and_then(|of| self.holders.find(of).ok()) else {
+            return;
+        };
+        let mut voice = self.voice(*place, rulings);
+        let Some((held, out)) = self.holders.at(index) else {
+            return;
+        };
+        for (hold, agent, epoch) in meant(&held.copies, act) {
+            out.clear();
+            if held.copies.end_hold(hold, out).is_err() {
+                continue;
+            }
+            voice.rulings.copies.ended_by_operator += 1;
+            let says = VerdictSays::Ended {
+                number: hold.number,
+                by: EndedBy::Operator,
+            };
+            voice.verdict(&agent, epoch, &held.name, says);
+            held.follow(out, &mut voice);
+            voice.next();
+        }
+        *place = voice.place;
+    }
+
+    /// How many holds an operator's release means.
+    pub fn holds_meant(&self, act: &Act) -> usize {
+        let index = resource_of_holds(act).and_then(|of| self.holders.find(of).ok());
+        let held = index.and_then(|index| self.holders.all().get(index));
+        held.map_or(0, |held| meant(&held.copies, act).len())
+    }
+
     fn rules_pair(&self, resource: &str, domain: &str) -> bool {
         names::partition_of_pair(resource, domain, self.partitions) == self.partition
     }
+}
+
+/// The resource whose holds an act ends.
+fn resource_of_holds(act: &Act) -> Option<&str> {
+    match act {
+        Act::ReleaseHold { resource, .. } | Act::ReleaseHolds { resource, .. } => Some(resource),
+        _ => None,
+    }
+}
+
+/// The holds that an act ends, each with its agent, the oldest first.
+fn meant(copies: &Copies, act: &Act) -> Vec<(HoldId, Arc<str>, u128)> {
+    if let Act::ReleaseHold {
+        agent,
+        epoch,
+        number,
+        ..
+    } = act
+    {
+        let known = copies.known_agent(agent, *epoch);
+        let id = known.map(|agent| HoldId {
+            agent,
+            number: *number,
+        });
+        let held = id.and_then(|id| copies.hold_of(id));
+        return held
+            .map(|held| (held.id, held.agent.into(), held.epoch))
+            .into_iter()
+            .collect();
+    }
+    let Act::ReleaseHolds { domain, agent, .. } = act else {
+        return Vec::new();
+    };
+    let fits = |of: &Option<Box<str>>, name: &str| of.as_ref().is_none_or(|of| **of == *name);
+    let all = copies.oldest_first();
+    all.filter(|held| fits(domain, held.domain) && fits(agent, held.agent))
+        .map(|held| (held.id, held.agent.into(), held.epoch))
+        .collect()
 }

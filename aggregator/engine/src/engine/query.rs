@@ -210,6 +210,23 @@ impl Engine {
         Ok(())
     }
 
+    /// Until when a domain is banned by name: on a resource, or everywhere.
+    pub fn ban(&self, resource: Option<&str>, domain: &str) -> Option<Timestamp> {
+        let ban = match resource {
+            Some(resource) => {
+                let identity = self.identities.of_resource(resource).of(domain);
+                self.amended.pair(identity).ban
+            }
+            None => self.amended.domain(domain),
+        };
+        ban.map(|ban| ban.until)
+    }
+
+    /// Bans and pardons that last.
+    pub fn amended(&self) -> usize {
+        self.amended.len()
+    }
+
     /// How a pair stands; none if it is not known.
     pub fn pair(&self, resource: &str, domain: &str) -> Option<PairView> {
         let identity = self.identities.of_resource(resource).of(domain);

@@ -108,6 +108,8 @@ pub struct CopiesCounts {
     pub beats_wanted: u64,
     /// Holds that ended by their age.
     pub ended_by_age: u64,
+    /// Holds that an operator ended.
+    pub ended_by_operator: u64,
     /// Domains that were not denied because as many are as may be.
     pub denials_at_cap: u64,
 }

@@ -67,6 +67,11 @@ impl Limits {
         &self.namespaces
     }
 
+    /// Puts other switches in place of the document's.
+    pub fn set_namespaces(&mut self, namespaces: Namespaces) {
+        self.namespaces = namespaces;
+    }
+
     /// The switches that hold for a resource, configured or not.
     pub fn namespace_of(&self, resource: &str) -> &Namespace {
         self.namespaces.of_resource(resource)

@@ -17,7 +17,6 @@ pub mod kafka;
 use crate::core::limits_book::LimitsBook;
 use crate::core::snapshots::Chunks;
 use crate::log::{Delivered, Stream};
-use tollgate_shared::wire::limits_chunk::LimitsChunk;
 
 /// Why a log cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -119,10 +118,8 @@ pub fn limits_of(source: &dyn Source) -> Result<LimitsBook, SourceError> {
         match cursor.read()? {
             Step::Records(records) => {
                 for record in &records {
-                    // What is no chunk is the stream's identity, or refused by everybody alike.
-                    if let Ok(chunk) = LimitsChunk::decode(&record.bytes) {
-                        book.enter(record.offset, &chunk);
-                    }
+                    // What cannot be read is refused by everybody alike.
+                    let _ = book.read(record);
                 }
             }
             Step::Gone { .. } => {}

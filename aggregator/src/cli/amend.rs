@@ -1,0 +1,308 @@
+//! `tollgate reset`, `refund`, `ban`, `unban`, `namespaces`: what operators do by hand to pairs, domains
+//! and namespaces.
+//!
+//! ```text
+//! tollgate reset api.search acme --reason …            its windows are empty, its tiers inactive
+//! tollgate refund api.search acme 50 --reason …        50 granted hits are taken out of its windows
+//! tollgate ban --everywhere mallory --for 1h --reason …
+//! tollgate namespaces kill api --reason …              nobody is denied in api; all is counted
+//! ```
+//!
+//! Each is an amendment in the log, with who and why. Knows nothing of how it is done. What stays true:
+//! see [`super::operator`].
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use tollgate_shared::time::Span;
+
+use super::Global;
+use super::exit::{Exit, Failure};
+use super::operator::{Spoken, Word, ask, get, name};
+use super::output::Format;
+use crate::http::amend::Asked;
+
+/// What `reset` takes.
+#[derive(Debug, Args)]
+pub struct ResetArgs {
+    /// The resource
+    #[arg(value_parser = name)]
+    resource: String,
+    /// The domain
+    #[arg(value_parser = name)]
+    domain: String,
+    #[command(flatten)]
+    word: Word,
+    #[command(flatten)]
+    spoken: Spoken,
+}
+
+/// What `refund` takes.
+#[derive(Debug, Args)]
+pub struct RefundArgs {
+    /// The resource
+    #[arg(value_parser = name)]
+    resource: String,
+    /// The domain
+    #[arg(value_parser = name)]
+    domain: String,
+    /// How many hits, the newest first
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    hits: u64,
+    #[command(flatten)]
+    word: Word,
+    #[command(flatten)]
+    spoken: Spoken,
+}
+
+/// What `ban` and `unban` are about: `RESOURCE DOMAIN`, or `--everywhere DOMAIN`.
+#[derive(Debug, Args)]
+struct Banned {
+    /// The resource and the domain; with --everywhere the domain alone
+    #[arg(value_name = "RESOURCE DOMAIN", num_args = 1..=2, required = true, value_parser = name)]
+    names: Vec<String>,
+    /// On every resource
+    #[arg(long)]
+    everywhere: bool,
+}
+
+/// What `ban` takes.
+#[derive(Debug, Args)]
+pub struct BanArgs {
+    #[command(flatten)]
+    banned: Banned,
+    /// For so long [default: until it is taken back]
+    #[arg(long = "for", value_name = "DURATION", value_parser = super::values::span, conflicts_with = "until")]
+    lasts: Option<Span>,
+    /// Until then, as in 2026-11-30T12:00:00Z
+    #[arg(long, value_name = "TIME")]
+    until: Option<jiff::Timestamp>,
+    #[command(flatten)]
+    word: Word,
+    #[command(flatten)]
+    spoken: Spoken,
+}
+
+/// What `unban` takes.
+#[derive(Debug, Args)]
+pub struct UnbanArgs {
+    #[command(flatten)]
+    banned: Banned,
+    #[command(flatten)]
+    word: Word,
+    #[command(flatten)]
+    spoken: Spoken,
+}
+
+/// What `namespaces` takes.
+#[derive(Debug, Args)]
+pub struct NamespacesArgs {
+    /// What to do; by itself: the switches that are turned are listed
+    #[command(subcommand)]
+    verb: Option<NamespaceVerb>,
+    #[command(flatten)]
+    spoken: Spoken,
+}
+
+#[derive(Debug, Subcommand)]
+enum NamespaceVerb {
+    /// Denies nobody in a namespace until it is restored; all is ruled and counted as ever
+    Kill {
+        /// The namespace; `*`: all that have no switch of their own
+        #[arg(value_parser = namespace)]
+        namespace: String,
+        #[command(flatten)]
+        word: Word,
+    },
+    /// Takes a namespace's switches back: what the document says holds again
+    Restore {
+        /// The namespace
+        #[arg(value_parser = namespace)]
+        namespace: String,
+        #[command(flatten)]
+        word: Word,
+    },
+    /// Turns a namespace's switches, over what every document says
+    Switch {
+        /// The namespace; `*`: all that have no switch of their own
+        #[arg(value_parser = namespace)]
+        namespace: String,
+        /// Whether its limits are ruled and counted, but nobody is denied [default: as the document
+        /// says]
+        #[arg(long, value_name = "true|false")]
+        ignore_configured: Option<bool>,
+        /// Whether resources without limits are let through [default: as the document says]
+        #[arg(long, value_name = "true|false")]
+        allow_unconfigured: Option<bool>,
+        #[command(flatten)]
+        word: Word,
+    },
+}
+
+/// Runs `reset`.
+///
+/// # Errors
+///
+/// As [`ask`].
+pub fn reset(global: &Global, args: &ResetArgs) -> Result<Exit, Failure> {
+    let act = pair("reset", &args.resource, &args.domain);
+    ask(global, &args.spoken.url, &args.word, act)
+}
+
+/// Runs `refund`.
+///
+/// # Errors
+///
+/// As [`ask`].
+pub fn refund(global: &Global, args: &RefundArgs) -> Result<Exit, Failure> {
+    let act = Asked {
+        hits: Some(args.hits),
+        ..pair("refund", &args.resource, &args.domain)
+    };
+    ask(global, &args.spoken.url, &args.word, act)
+}
+
+/// Runs `ban`.
+///
+/// # Errors
+///
+/// As [`ask`].
+pub fn ban(global: &Global, args: &BanArgs) -> Result<Exit, Failure> {
+    let now = crate::serve::wall();
+    let until = match (args.until, args.lasts) {
+        (Some(until), _) => Some(u64::try_from(until.as_microsecond()).unwrap_or(0)),
+        (None, Some(lasts)) => Some(now.saturating_add(lasts).as_micros()),
+        (None, None) => None,
+    };
+    if until.is_some_and(|until| until <= now.as_micros()) {
+        return Err(Failure::Usage(
+            "the end of the ban is not after now".to_owned(),
+        ));
+    }
+    let act = Asked {
+        until_us: until,
+        ..args.banned.asked("ban")?
+    };
+    ask(global, &args.spoken.url, &args.word, act)
+}
+
+/// Runs `unban`.
+///
+/// # Errors
+///
+/// As [`ask`].
+pub fn unban(global: &Global, args: &UnbanArgs) -> Result<Exit, Failure> {
+    let act = args.banned.asked("unban")?;
+    ask(global, &args.spoken.url, &args.word, act)
+}
+
+/// Runs `namespaces`.
+///
+/// # Errors
+///
+/// As [`ask`].
+pub fn namespaces(global: &Global, args: &NamespacesArgs) -> Result<Exit, Failure> {
+    let url = &args.spoken.url;
+    let switch = |namespace: &str| Asked {
+        act: "switch".to_owned(),
+        namespace: Some(namespace.to_owned()),
+        ..Asked::default()
+    };
+    match &args.verb {
+        None => list(global, url),
+        Some(NamespaceVerb::Kill { namespace, word }) => {
+            let act = Asked {
+                ignore_configured: Some(true),
+                ..switch(namespace)
+            };
+            ask(global, url, word, act)
+        }
+        Some(NamespaceVerb::Restore { namespace, word }) => {
+            ask(global, url, word, switch(namespace))
+        }
+        Some(NamespaceVerb::Switch {
+            namespace,
+            ignore_configured,
+            allow_unconfigured,
+            word,
+        }) => {
+            if ignore_configured.is_none() && allow_unconfigured.is_none() {
+                return Err(Failure::Usage(
+                    "expected --ignore-configured or --allow-unconfigured; `restore` takes both back"
+                        .to_owned(),
+                ));
+            }
+            let act = Asked {
+                ignore_configured: *ignore_configured,
+                allow_unconfigured: *allow_unconfigured,
+                ..switch(namespace)
+            };
+            ask(global, url, word, act)
+        }
+    }
+}
+
+fn list(global: &Global, url: &str) -> Result<Exit, Failure> {
+    let view: Value = get(url, "/v1/limits", &[])?;
+    let none = Vec::new();
+    let switches = view["switches"].as_array().unwrap_or(&none);
+    let mut output = global.open_output()?;
+    for switch in switches {
+        match global.format {
+            Format::Json => {
+                let mut switch = switch.clone();
+                switch["schema"] = "tollgate.namespaces/1".into();
+                output.json(&switch)?;
+            }
+            Format::Text => {
+                let said = |field: &str| match switch[field].as_bool() {
+                    Some(on) => on.to_string(),
+                    None => "as the document says".to_owned(),
+                };
+                output.line(format_args!(
+                    "{}  ignore_configured {}  allow_unconfigured {}",
+                    switch["namespace"].as_str().unwrap_or_default(),
+                    said("ignore_configured"),
+                    said("allow_unconfigured")
+                ))?;
+            }
+        }
+    }
+    if switches.is_empty() && global.format == Format::Text {
+        output.line("no switch is turned: what the document says holds")?;
+    }
+    output.finish()?;
+    Ok(Exit::Done)
+}
+
+impl Banned {
+    fn asked(&self, act: &str) -> Result<Asked, Failure> {
+        match (self.everywhere, self.names.as_slice()) {
+            (true, [domain]) => Ok(Asked {
+                act: act.to_owned(),
+                domain: Some(domain.clone()),
+                ..Asked::default()
+            }),
+            (false, [resource, domain]) => Ok(pair(act, resource, domain)),
+            _ => Err(Failure::Usage(format!(
+                "expected `{act} RESOURCE DOMAIN`, or `{act} --everywhere DOMAIN`"
+            ))),
+        }
+    }
+}
+
+/// An act on a pair.
+pub(super) fn pair(act: &str, resource: &str, domain: &str) -> Asked {
+    Asked {
+        act: act.to_owned(),
+        resource: Some(resource.to_owned()),
+        domain: Some(domain.to_owned()),
+        ..Asked::default()
+    }
+}
+
+fn namespace(text: &str) -> Result<String, String> {
+    match text {
+        "*" => Ok(text.to_owned()),
+        text => name(text),
+    }
+}

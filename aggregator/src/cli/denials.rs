@@ -1,0 +1,262 @@
+//! `tollgate denials`: what is denied now, why, and for how long still; and lifting one of them.
+//!
+//! ```text
+//! LEFT   RESOURCE    SCOPE    CAUSE   LIMIT      CODE
+//! 4.2s   api.search  acme     tier 1  100 / 1s   …
+//! never  api.search  mallory  banned  -          …
+//! ```
+//!
+//! Asks an aggregator. Knows nothing of rules. What stays true: what could not be asked is named.
+
+use std::collections::BTreeSet;
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Global;
+use super::amend::pair;
+use super::exit::{Exit, Failure};
+use super::operator::{Spoken, Word, ask, get, name};
+use super::output::{Format, Output};
+
+/// How often `--watch` looks.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
+/// What `denials` takes.
+#[derive(Debug, Args)]
+pub struct DenialsArgs {
+    /// What to do; by itself: denials are listed
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    /// Only of this resource
+    #[arg(long)]
+    resource: Option<String>,
+    /// Only of this domain
+    #[arg(long)]
+    domain: Option<String>,
+    /// Only of this cause, as in hard, global, banned or "tier 1"
+    #[arg(long)]
+    cause: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    limit: u32,
+    /// Looks again each second: on a terminal the list, elsewhere what is new in it
+    #[arg(long)]
+    watch: bool,
+    #[command(flatten)]
+    spoken: Spoken,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Pardons a pair: its denial is lifted, and it is denied no more until its limits would have
+    /// let it in again
+    Lift {
+        /// The resource
+        #[arg(value_parser = name)]
+        resource: String,
+        /// The domain
+        #[arg(value_parser = name)]
+        domain: String,
+        #[command(flatten)]
+        word: Word,
+    },
+}
+
+#[derive(Debug, Deserialize)]
+struct Answer {
+    denials: Vec<Value>,
+    omitted: usize,
+    partitions_missing: Vec<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Denial {
+    resource: String,
+    scope: String,
+    domain: Option<String>,
+    group: Option<String>,
+    cause: String,
+    limit: u64,
+    window_us: u64,
+    remaining_us: Option<u64>,
+    code: String,
+}
+
+/// Runs the command. Where a partition could not be asked it ends with 1.
+///
+/// # Errors
+///
+/// Where the aggregator does not answer, or the output cannot be written; of `lift` as [`ask`].
+pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
+    if let Some(Verb::Lift {
+        resource,
+        domain,
+        word,
+    }) = &args.verb
+    {
+        return ask(
+            global,
+            &args.spoken.url,
+            word,
+            pair("lift", resource, domain),
+        );
+    }
+    let mut output = global.open_output()?;
+    if args.watch {
+        return watch(global, args, &mut output);
+    }
+    let answer = list(args)?;
+    match global.format {
+        Format::Json => {
+            for denial in &answer.denials {
+                output.json(denial)?;
+            }
+        }
+        Format::Text => print(&answer.denials, &mut output)?,
+    }
+    output.finish()?;
+    if 0 < answer.omitted {
+        eprintln!(
+            "tollgate: {} more; see --limit, or narrow what is asked for",
+            answer.omitted
+        );
+    }
+    if answer.partitions_missing.is_empty() {
+        return Ok(Exit::Done);
+    }
+    let missing = &answer.partitions_missing;
+    eprintln!("tollgate: partitions that could not be asked: {missing:?}");
+    Ok(Exit::No)
+}
+
+/// Looks again and again, until somebody ends it or nobody reads any more.
+fn watch(global: &Global, args: &DenialsArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let live =
+        global.format == Format::Text && global.output.is_none() && std::io::stdout().is_terminal();
+    let mut known = BTreeSet::new();
+    loop {
+        let answer = list(args)?;
+        if live {
+            // Home, and what was there is gone.
+            output.line("\x1b[H\x1b[J")?;
+            print(&answer.denials, output)?;
+        } else {
+            let code = |denial: &Value| denial["code"].as_str().map(str::to_owned);
+            let new = answer.denials.iter();
+            let new = new.filter(|denial| !code(denial).is_some_and(|code| known.contains(&code)));
+            for denial in new {
+                match global.format {
+                    Format::Json => output.json(denial)?,
+                    Format::Text => output.line(row(denial)?.join("  "))?,
+                }
+            }
+            known = answer.denials.iter().filter_map(code).collect();
+        }
+        output.flush()?;
+        std::thread::sleep(WATCH_EVERY);
+    }
+}
+
+fn list(args: &DenialsArgs) -> Result<Answer, Failure> {
+    let query = [
+        ("resource", args.resource.clone()),
+        ("domain", args.domain.clone()),
+        ("limit", Some(args.limit.to_string())),
+    ];
+    let mut answer: Answer = get(&args.spoken.url, "/v1/denials", &query)?;
+    if let Some(cause) = &args.cause {
+        answer.denials.retain(|denial| denial["cause"] == **cause);
+    }
+    for denial in &mut answer.denials {
+        denial["schema"] = "tollgate.denials/1".into();
+    }
+    Ok(answer)
+}
+
+fn print(denials: &[Value], output: &mut Output) -> Result<(), Failure> {
+    if denials.is_empty() {
+        return output.line("nobody is denied anything");
+    }
+    let head = ["LEFT", "RESOURCE", "SCOPE", "CAUSE", "LIMIT", "CODE"];
+    let mut rows = vec![head.map(str::to_owned)];
+    for denial in denials {
+        rows.push(row(denial)?);
+    }
+    let widths: [usize; 6] = std::array::from_fn(|column| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or(0)
+    });
+    for row in &rows {
+        let cells = row.iter().zip(widths);
+        let cells: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        output.line(cells.join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+fn row(denial: &Value) -> Result<[String; 6], Failure> {
+    let denial = Denial::deserialize(denial).map_err(|error| Failure::Data(error.to_string()))?;
+    let scope = match (denial.scope.as_str(), denial.domain, denial.group) {
+        (_, Some(domain), _) => domain,
+        (_, _, Some(group)) => format!("group {group}"),
+        _ => "(everybody)".to_owned(),
+    };
+    let limit = match (denial.limit, denial.window_us) {
+        (0, 0) => "-".to_owned(),
+        (limit, 0) => limit.to_string(),
+        (limit, window_us) => format!("{limit} / {}", span(window_us)),
+    };
+    Ok([
+        denial.remaining_us.map_or_else(|| "never".to_owned(), span),
+        denial.resource,
+        scope,
+        denial.cause,
+        limit,
+        denial.code,
+    ])
+}
+
+/// A length of time in the unit that suits it.
+fn span(us: u64) -> String {
+    match us {
+        0..1_000_000 => format!("{}ms", us / 1_000),
+        1_000_000..60_000_000 => format!("{:.1}s", us as f64 / 1e6),
+        60_000_000..3_600_000_000 => format!("{}m {}s", us / 60_000_000, us / 1_000_000 % 60),
+        _ => format!("{}h {}m", us / 3_600_000_000, us / 60_000_000 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_is_a_row_whatever_it_is_about() {
+        let denial = |scope: &str, domain: Value, group: Value, left: Value| {
+            serde_json::json!({
+                "resource": "r", "scope": scope, "domain": domain, "group": group, "cause": "tier 1",
+                "limit": 5, "window_us": 10_000_000, "remaining_us": left, "code": "c",
+            })
+        };
+        let told = |denial: &Value| row(denial).expect("it is one").join("|");
+        let null = Value::Null;
+        assert_eq!(
+            told(&denial("pair", "a".into(), null.clone(), 61_000_000.into())),
+            "1m 1s|r|a|tier 1|5 / 10.0s|c"
+        );
+        assert_eq!(
+            told(&denial("group", null.clone(), "g".into(), null.clone())),
+            "never|r|group g|tier 1|5 / 10.0s|c"
+        );
+        assert_eq!(
+            told(&denial("resource", null.clone(), null, 900_000.into())),
+            "900ms|r|(everybody)|tier 1|5 / 10.0s|c"
+        );
+    }
+}

@@ -1,0 +1,181 @@
+//! What every command of an operator has: who, why, which version is expected, and to whom it speaks.
+//!
+//! ```text
+//! tollgate reset api.search acme --reason "import ran twice"
+//!   POST http://127.0.0.1:7400/v1/amendments ── in the log ── version 18: reset api.search acme
+//! ```
+//!
+//! Speaks to any aggregator of the fleet, which appends the amendment to its log, Kafka or journal: a
+//! journal has one writer. Knows nothing of what acts do. What stays true: what ends with another code
+//! than 0 has changed nothing, unless it says that the log did not answer.
+
+use serde::{Deserialize, Serialize};
+
+use super::Global;
+use super::exit::{Exit, Failure};
+use super::output::Format;
+use super::serve::host_name;
+use crate::http::amend::{Asked, FaultView};
+
+/// Which aggregator is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub struct Spoken {
+    /// Any aggregator
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        value_parser = super::values::url,
+        env = "TOLLGATE_URL",
+        default_value = "http://127.0.0.1:7400"
+    )]
+    pub url: String,
+}
+
+/// What every act of an operator says.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub struct Word {
+    /// Why; it stands in the log
+    #[arg(long, visible_alias = "why", value_name = "TEXT", value_parser = said)]
+    reason: String,
+    /// Who; it stands in the log [default: the user and the host]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+    /// The version that has to be in force, or nothing is done (75)
+    #[arg(long, value_name = "N")]
+    expect_version: Option<u64>,
+    /// Says what would be done
+    #[arg(long)]
+    dry_run: bool,
+}
+
+fn said(text: &str) -> Result<String, &'static str> {
+    match text.trim() {
+        "" => Err("expected a reason"),
+        text => Ok(text.to_owned()),
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Answer {
+    schema: String,
+    amendment: String,
+    version: u64,
+    expected: u64,
+    done: bool,
+    in_force: bool,
+}
+
+/// An answer of the greatest length that any has.
+const BODY_BYTES_MAX: u64 = 256 << 20;
+
+/// Asks for an act, and says what became of it.
+///
+/// # Errors
+///
+/// Another version in force (75), an unknown resource or a bad name (65), nothing that could be changed
+/// (1), no answer (69).
+pub fn ask(global: &Global, url: &str, word: &Word, act: Asked) -> Result<Exit, Failure> {
+    let user = || {
+        let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+        format!("{user}@{}", host_name())
+    };
+    let asked = Asked {
+        who: word.by.clone().unwrap_or_else(user),
+        why: word.reason.clone(),
+        expected_version: word.expect_version,
+        dry_run: word.dry_run,
+        ..act
+    };
+    // What is missing is told before anybody is asked.
+    asked.clone().proposal().map_err(Failure::Usage)?;
+    let url = format!("{url}/v1/amendments");
+    let unavailable = |error: ureq::Error| Failure::Unavailable(format!("{url}: {error}"));
+    let body = serde_json::to_string(&asked).map_err(|error| Failure::Bug(error.to_string()))?;
+    let request = ureq::post(&url)
+        .config()
+        .http_status_as_error(false)
+        .build();
+    let mut response = request
+        .content_type("application/json")
+        .send(body)
+        .map_err(unavailable)?;
+    let status = response.status().as_u16();
+    let body = response.body_mut().read_to_string().map_err(unavailable)?;
+    if status != 200 {
+        return Err(refusal(&url, status, &body));
+    }
+    let answer: Answer =
+        serde_json::from_str(&body).map_err(|error| Failure::Data(format!("{url}: {error}")))?;
+    let mut output = global.open_output()?;
+    match global.format {
+        Format::Json => output.json(&answer)?,
+        Format::Text => output.line(told(&answer))?,
+    }
+    output.finish()?;
+    Ok(Exit::Done)
+}
+
+fn told(answer: &Answer) -> String {
+    let Answer {
+        amendment, version, ..
+    } = answer;
+    match (answer.done, answer.in_force) {
+        (false, _) => format!("version {version} is in force; would do: {amendment}"),
+        (true, true) => format!("version {version}: {amendment}"),
+        (true, false) => format!("version {version}: {amendment} (not in force everywhere yet)"),
+    }
+}
+
+fn refusal(url: &str, status: u16, body: &str) -> Failure {
+    let Ok(fault) = serde_json::from_str::<FaultView>(body) else {
+        return Failure::Unavailable(format!("{url}: status {status}"));
+    };
+    let log = |exit| Failure::Log {
+        exit,
+        text: fault.error.clone(),
+    };
+    match fault.code.as_str() {
+        "conflict" => log(Exit::Conflict),
+        "nothing_to_do" => log(Exit::No),
+        "forbidden" => log(Exit::NotAuthorised),
+        "unknown_resource" | "bad_name" | "bad_request" => Failure::Data(fault.error),
+        _ => Failure::Unavailable(format!("{url}: {}", fault.error)),
+    }
+}
+
+/// Reads a list by HTTP.
+///
+/// # Errors
+///
+/// Where nobody answers, or with something else.
+pub fn get<T: serde::de::DeserializeOwned>(
+    url: &str,
+    path: &str,
+    query: &[(&str, Option<String>)],
+) -> Result<T, Failure> {
+    let url = format!("{url}{path}");
+    let mut request = ureq::get(&url);
+    for (name, value) in query {
+        if let Some(value) = value {
+            request = request.query(*name, value);
+        }
+    }
+    let unavailable = |error: ureq::Error| Failure::Unavailable(format!("{url}: {error}"));
+    let mut response = request.call().map_err(unavailable)?;
+    let body = response.body_mut().with_config().limit(BODY_BYTES_MAX);
+    let body = body.read_to_string().map_err(unavailable)?;
+    serde_json::from_str(&body).map_err(|error| Failure::Data(format!("{url}: {error}")))
+}
+
+/// A name as it is given on the command line.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn name(text: &str) -> Result<String, String> {
+    match tollgate_shared::names::check_name(text) {
+        Ok(()) => Ok(text.to_owned()),
+        Err(fault) => Err(fault.to_string()),
+    }
+}

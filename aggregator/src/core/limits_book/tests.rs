@@ -1,0 +1,230 @@
+//! The book, record by record.
+
+use super::*;
+use tollgate_shared::time::Timestamp;
+
+const ONE: &str = "version = 1\nrules = 1\n[rate.\"a\"]\nrate = \"1/s\"\n";
+const TWO: &str = "version = 1\nrules = 1\n[rate.\"a\"]\nrate = \"2/s\"\n";
+
+fn chunk<'a>(
+    push: u128,
+    (index, count): (u32, u32),
+    expected: u64,
+    whole: &str,
+    bytes: &'a str,
+) -> LimitsChunk<'a> {
+    LimitsChunk {
+        push,
+        index,
+        count,
+        expected,
+        digest: digest(whole.as_bytes()),
+        who: "w",
+        why: "y",
+        at: Timestamp::ZERO,
+        bytes: bytes.as_bytes(),
+    }
+}
+
+fn why(entered: Entered) -> Void {
+    match entered {
+        Entered::Void { why, .. } => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_version_is_the_offset_of_its_last_chunk_and_that_decides_who_won() {
+    let mut book = LimitsBook::default();
+    let (head, tail) = ONE.split_at(10);
+    assert!(matches!(
+        book.enter(1, &chunk(1, (0, 2), 0, ONE, head)),
+        Entered::Part
+    ));
+    let two = book.enter(2, &chunk(2, (0, 1), 0, TWO, TWO));
+    assert!(matches!(two, Entered::Version { push: 2, version } if version.number == 2));
+    let lost = book.enter(3, &chunk(1, (1, 2), 0, ONE, tail));
+    assert_eq!(
+        why(lost),
+        Void::Conflict {
+            expected: 0,
+            found: 2
+        }
+    );
+    assert_eq!(book.latest_number(), 2);
+    assert_eq!(&*book.latest().unwrap().text, TWO);
+}
+
+#[test]
+fn what_does_not_make_one_readable_document_is_void() {
+    let mut book = LimitsBook::default();
+    assert_eq!(
+        why(book.enter(0, &chunk(1, (0, 1), 0, ONE, ONE))),
+        Void::Zero
+    );
+    assert_eq!(
+        why(book.enter(1, &chunk(2, (1, 2), 0, ONE, ONE))),
+        Void::Chunks
+    );
+    assert_eq!(
+        why(book.enter(2, &chunk(3, (0, 1), 0, ONE, TWO))),
+        Void::Digest
+    );
+    let bad = "version = 1\nrats = 1\n";
+    let faults = why(book.enter(3, &chunk(4, (0, 1), 0, bad, bad)));
+    assert!(matches!(faults, Void::Faults(text) if text.contains("rats")));
+    assert_eq!(book.latest_number(), 0);
+    assert_eq!(book.parts_bytes, 0);
+}
+
+#[test]
+fn documents_under_way_are_bounded() {
+    let mut book = LimitsBook::default();
+    for push in 0..PUSHES_MAX as u128 {
+        let entered = book.enter(push as u64 + 1, &chunk(push, (0, 2), 0, ONE, "x"));
+        assert!(matches!(entered, Entered::Part));
+    }
+    let crowd = book.enter(900, &chunk(900, (0, 2), 0, ONE, "x"));
+    assert!(matches!(
+        crowd,
+        Entered::Void {
+            push: 0,
+            why: Void::Crowd
+        }
+    ));
+    assert_eq!(book.parts.len(), PUSHES_MAX);
+}
+
+#[test]
+fn versions_are_found_in_order_and_forgotten_below() {
+    let mut book = LimitsBook::default();
+    for (offset, expected, text) in [(1, 0, ONE), (2, 1, TWO), (3, 2, ONE)] {
+        book.enter(
+            offset,
+            &chunk(u128::from(offset), (0, 1), expected, text, text),
+        );
+    }
+    let after = |book: &LimitsBook, number| book.after(number).map(|version| version.number);
+    assert_eq!(
+        [0, 1, 2, 3].map(|n| after(&book, n)),
+        [Some(1), Some(2), Some(3), None]
+    );
+    book.forget_below(3);
+    assert_eq!([0, 3].map(|n| after(&book, n)), [Some(3), None]);
+}
+
+#[test]
+fn a_document_of_a_later_build_is_a_version_that_this_one_cannot_follow() {
+    let mut book = LimitsBook::default();
+    let later = "version = 1\nrules = 2\n";
+    let entered = book.enter(1, &chunk(1, (0, 1), 0, later, later));
+    assert!(matches!(entered, Entered::Newer { number: 1, .. }));
+    assert_eq!(book.newer_between(0, 5), Some(1));
+    assert!(book.newer_between(1, 5).is_none() && book.latest().is_none());
+    // Who pushes next has to know it.
+    let lost = book.enter(2, &chunk(2, (0, 1), 0, ONE, ONE));
+    assert_eq!(
+        why(lost),
+        Void::Conflict {
+            expected: 0,
+            found: 1
+        }
+    );
+}
+
+fn amendment(offset: u64, push: u128, expected: u64, act: Act) -> Delivered {
+    let mut writer = tollgate_shared::wire::Writer::new();
+    Amendment {
+        push,
+        expected,
+        who: "ann",
+        why: "bug",
+        act,
+    }
+    .encode(&mut writer);
+    Delivered {
+        offset,
+        appended: Timestamp::from_micros(offset),
+        bytes: writer.as_slice().to_vec().into(),
+    }
+}
+
+fn reset() -> Act {
+    Act::Reset {
+        resource: "a".into(),
+        domain: "d".into(),
+    }
+}
+
+fn kill(on: Option<bool>) -> Act {
+    Act::Switch {
+        namespace: "a".into(),
+        ignore_configured: on,
+        allow_unconfigured: None,
+    }
+}
+
+#[test]
+fn an_amendment_is_a_version_over_the_document_that_it_expects() {
+    let mut book = LimitsBook::default();
+    let entered = book.read(&amendment(1, 1, 0, reset())).unwrap().unwrap();
+    assert_eq!(why(entered), Void::Nothing);
+    book.enter(2, &chunk(2, (0, 1), 0, ONE, ONE));
+    let record = amendment(3, 3, 2, reset());
+    let entered = book.read(&record).unwrap().unwrap();
+    let Entered::Version { push: 3, version } = entered else {
+        panic!("{entered:?}");
+    };
+    assert_eq!((version.number, &*version.text), (3, ONE));
+    assert_eq!(version.digest, digest(&record.bytes));
+    assert_eq!(version.text_digest, digest(ONE.as_bytes()));
+    let made = version.made.as_ref().unwrap();
+    assert_eq!((&*made.who, made.at.as_micros()), ("ann", 3));
+    // Who did not know of it comes too late, with a document or an amendment.
+    let conflict = Void::Conflict {
+        expected: 2,
+        found: 3,
+    };
+    let late = book.read(&amendment(4, 4, 2, reset())).unwrap().unwrap();
+    assert_eq!(why(late), conflict);
+    assert_eq!(why(book.enter(5, &chunk(5, (0, 1), 2, TWO, TWO))), conflict);
+    assert_eq!(book.latest_number(), 3);
+}
+
+#[test]
+fn a_switch_stays_over_later_documents_until_it_is_taken_back() {
+    let mut book = LimitsBook::default();
+    let ignored = |book: &LimitsBook| {
+        let limits = &book.latest().unwrap().limits;
+        limits.namespace_of("a").ignore_configured
+    };
+    book.enter(1, &chunk(1, (0, 1), 0, ONE, ONE));
+    assert!(!ignored(&book));
+    book.read(&amendment(2, 2, 1, kill(Some(true)))).unwrap();
+    assert!(ignored(&book));
+    book.enter(3, &chunk(3, (0, 1), 2, TWO, TWO));
+    assert!(ignored(&book) && &*book.latest().unwrap().text == TWO);
+    book.read(&amendment(4, 4, 3, kill(None))).unwrap();
+    assert!(!ignored(&book));
+}
+
+#[test]
+fn what_a_later_build_may_write_is_a_version_that_this_one_cannot_follow() {
+    let mut book = LimitsBook::default();
+    book.enter(1, &chunk(1, (0, 1), 0, ONE, ONE));
+    let mut record = amendment(2, 2, 1, reset());
+    let act = record.bytes.iter().rposition(|byte| *byte == 1).unwrap();
+    let mut bytes = record.bytes.to_vec();
+    bytes[act] = 99;
+    record.bytes = bytes.into();
+    let entered = book.read(&record).unwrap().unwrap();
+    assert!(
+        matches!(entered, Entered::Newer { number: 2, .. }),
+        "{entered:?}"
+    );
+    record.bytes = vec![1, 0x85, 0xc0].into();
+    assert!(book.read(&record).unwrap().is_none(), "it may be skipped");
+    record.bytes = vec![1, 10, 0xc0].into();
+    assert!(book.read(&record).is_err());
+    assert_eq!(book.latest_number(), 2);
+}

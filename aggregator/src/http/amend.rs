@@ -1,0 +1,214 @@
+//! `POST /v1/amendments`: an operator's word, as JSON.
+//!
+//! ```text
+//! {"act":"lift","resource":"api.search","domain":"acme","who":"ann","why":"a bug of ours"}
+//! 200 {"schema":"tollgate.amendment/1","version":18,…}     409 another version is in force
+//! 404 no such resource     422 there is nothing to do     503 not now
+//! ```
+//!
+//! Aggregators listen on loopback addresses alone as long as they have no key. A page in a browser could
+//! still reach them; it cannot send this form without asking first, and whatever comes from a page is
+//! refused. Knows nothing of what acts do. What stays true: what is refused has changed nothing.
+
+use axum::Json;
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use serde::{Deserialize, Serialize};
+use tollgate_shared::names::admit_domain;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::amendment::Act;
+
+use super::{Shown, silent};
+use crate::core::amendments::{Proposal, Refused};
+use crate::core::view::{Query, Reply};
+
+/// What is asked for, with what the act needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Asked {
+    /// `lift`, `reset`, `refund`, `ban`, `unban`, `release` or `switch`.
+    pub act: String,
+    /// The resource.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// The domain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// Of a refund: how many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hits: Option<u64>,
+    /// Of a ban: its end; none: until it is taken back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until_us: Option<u64>,
+    /// Of holds: the agent's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Of one hold: its agent's epoch, in hexadecimal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<String>,
+    /// Of one hold: its number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
+    /// Of a switch: the namespace; `*`: all that have none of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Of a switch; none: as the document says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ignore_configured: Option<bool>,
+    /// Of a switch; none: as the document says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_unconfigured: Option<bool>,
+    /// Who.
+    pub who: String,
+    /// And why.
+    pub why: String,
+    /// The version that has to be in force; none: whichever is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_version: Option<u64>,
+    /// Says what would be done.
+    pub dry_run: bool,
+}
+
+/// Why nothing was changed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FaultView {
+    /// The form's name.
+    pub schema: String,
+    /// For people.
+    pub error: String,
+    /// For programs.
+    pub code: String,
+}
+
+pub(super) async fn answer(
+    State(shown): State<Shown>,
+    headers: HeaderMap,
+    asked: Result<Json<Asked>, JsonRejection>,
+) -> Response {
+    if headers.contains_key(header::ORIGIN) {
+        return fault(StatusCode::FORBIDDEN, "forbidden", "not from a page");
+    }
+    let proposal = match asked {
+        Ok(Json(asked)) => asked.proposal(),
+        Err(rejected) => return fault(rejected.status(), "bad_request", &rejected.body_text()),
+    };
+    let proposal = match proposal {
+        Ok(proposal) => proposal,
+        Err(why) => return fault(StatusCode::BAD_REQUEST, "bad_request", &why),
+    };
+    match shown.desk.ask(Query::Amend(Box::new(proposal))).await {
+        Some(Reply::Amended(Ok(view))) => Json(view).into_response(),
+        Some(Reply::Amended(Err(refused))) => {
+            fault(status(&refused), refused.code(), &refused.to_string())
+        }
+        _ => silent(),
+    }
+}
+
+const fn status(refused: &Refused) -> StatusCode {
+    match refused {
+        Refused::Conflict { .. } => StatusCode::CONFLICT,
+        Refused::Name { .. } => StatusCode::BAD_REQUEST,
+        Refused::UnknownResource { .. } => StatusCode::NOT_FOUND,
+        Refused::Nothing { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Refused::NotNow { .. } => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+fn fault(status: StatusCode, code: &str, error: &str) -> Response {
+    let view = FaultView {
+        schema: "tollgate.error/1".to_owned(),
+        error: error.to_owned(),
+        code: code.to_owned(),
+    };
+    (status, Json(view)).into_response()
+}
+
+impl Asked {
+    /// What the core is asked.
+    ///
+    /// # Errors
+    ///
+    /// What is missing or should not be there.
+    pub fn proposal(self) -> Result<Proposal, String> {
+        if self.why.trim().is_empty() || self.who.is_empty() {
+            return Err("who and why: expected both".to_owned());
+        }
+        Ok(Proposal {
+            act: self.act()?,
+            who: self.who,
+            why: self.why,
+            expected: self.expected_version,
+            dry_run: self.dry_run,
+        })
+    }
+
+    fn act(&self) -> Result<Act, String> {
+        let act = self.act.as_str();
+        let missing = |field: &str| format!("{act}: expected {field}");
+        let resource = || {
+            let resource = self.resource.as_deref().map(Box::from);
+            resource.ok_or_else(|| missing("resource"))
+        };
+        // The name under which a caller of this domain is limited.
+        let named = self.domain.as_deref();
+        let domain = || {
+            let domain = named.map(|domain| Box::from(&*admit_domain(domain)));
+            domain.ok_or_else(|| missing("domain"))
+        };
+        Ok(match act {
+            "lift" => Act::Pardon {
+                resource: resource()?,
+                domain: domain()?,
+            },
+            "reset" => Act::Reset {
+                resource: resource()?,
+                domain: domain()?,
+            },
+            "refund" => Act::Refund {
+                resource: resource()?,
+                domain: domain()?,
+                hits: self
+                    .hits
+                    .filter(|hits| 0 < *hits)
+                    .ok_or_else(|| missing("hits, at least 1"))?,
+            },
+            "ban" => Act::Ban {
+                resource: resource().ok(),
+                domain: domain()?,
+                until: self.until_us.map_or(Timestamp::MAX, Timestamp::from_micros),
+            },
+            "unban" => Act::Unban {
+                resource: resource().ok(),
+                domain: domain()?,
+            },
+            "release" => match (self.number, &self.epoch, &self.agent) {
+                (Some(number), Some(epoch), Some(agent)) => Act::ReleaseHold {
+                    resource: resource()?,
+                    agent: agent.as_str().into(),
+                    epoch: u128::from_str_radix(epoch, 16)
+                        .map_err(|_| missing("an epoch in hexadecimal"))?,
+                    number,
+                },
+                (None, None, _) if named.is_some() || self.agent.is_some() => Act::ReleaseHolds {
+                    resource: resource()?,
+                    domain: domain().ok(),
+                    agent: self.agent.as_deref().map(Box::from),
+                },
+                _ => return Err(missing("agent, epoch and number; or domain or agent")),
+            },
+            "switch" => Act::Switch {
+                namespace: self
+                    .namespace
+                    .as_deref()
+                    .map(Box::from)
+                    .ok_or_else(|| missing("namespace"))?,
+                ignore_configured: self.ignore_configured,
+                allow_unconfigured: self.allow_unconfigured,
+            },
+            other => return Err(format!("act {other:?}: there is no such act")),
+        })
+    }
+}

@@ -1,0 +1,342 @@
+//! Amendments through a real aggregator on its journal: what operators do by hand reaches agents, stands
+//! in the log with who and why, survives a restart, and is what an audit replays.
+
+mod support;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::{DEADLINE, Served, directory, run, serve};
+use tollgate_agent::{Agent, Confirmation, Rate};
+
+const LIMITS: &str = r#"
+version = 1
+rules = 1
+[rate."api.search"]
+tiers = [{ limit = 5, window = "10m", active = "10m" }]
+[rate."api.export"]
+rate = "1000/s"
+[copies.sandbox]
+limit = 2
+"#;
+
+struct World {
+    dir: tempfile::TempDir,
+    served: Served,
+    agent: Agent,
+    search: Rate,
+    export: Rate,
+}
+
+impl World {
+    async fn new() -> Self {
+        let dir = directory(LIMITS);
+        let served = serve(dir.path(), &[]);
+        served.await_ready();
+        let agent = Agent::builder()
+            .name("web")
+            .aggregator(served.agents.to_string())
+            .build()
+            .expect("good settings");
+        let (search, export) = (agent.rate("api.search"), agent.rate("api.export"));
+        let _ = agent.copies("sandbox");
+        assert!(agent.ready(DEADLINE).await, "it hears the aggregator");
+        Self {
+            dir,
+            served,
+            agent,
+            search,
+            export,
+        }
+    }
+
+    /// Uses up what a pair has of `api.search`, and waits until it is denied.
+    async fn fill(&self, domain: &str, hits: u32) {
+        for _ in 0..hits {
+            let _ = self.search.hit(domain).expect("it has room");
+        }
+        until("it is denied", || is_denied(&self.search, domain)).await;
+    }
+
+    /// How an operator's command ended, and what it said.
+    fn operator(&self, args: &[&str]) -> (i32, String) {
+        let url = format!("http://{}", self.served.http);
+        let more = ["--url", &url, "--by", "ann", "--reason", "a test"];
+        let (code, out, err) = run(self.dir.path(), &[args, &more].concat());
+        (code, out + &err)
+    }
+
+    fn done(&self, args: &[&str]) {
+        let (code, text) = self.operator(args);
+        assert_eq!(code, 0, "{args:?}: {text}");
+        assert!(text.starts_with("version "), "{text}");
+    }
+
+    fn version(&self) -> u64 {
+        let limits = self.served.json("/v1/limits");
+        limits["version"].as_u64().expect("a version")
+    }
+
+    fn denials(&self, more: &[&str]) -> Vec<Value> {
+        let url = format!("http://{}", self.served.http);
+        let args = [&["denials", "--url", &url, "--format", "json"], more].concat();
+        let (code, out, err) = run(self.dir.path(), &args);
+        assert_eq!((code, &*err), (0, ""));
+        let read = |line: &str| serde_json::from_str(line).expect("JSON");
+        out.lines().map(read).collect()
+    }
+
+    /// What an audit of the journal says, asking the model about everything.
+    fn audit(&self) -> Value {
+        let args = ["audit", "--journal", "tollgate-data", "--model", "all"];
+        let (code, out, err) = run(
+            self.dir.path(),
+            &[&args[..], &["--format", "json", "-q"]].concat(),
+        );
+        assert_eq!(code, 0, "{out}{err}");
+        serde_json::from_str(&out).expect("JSON")
+    }
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !holds() {
+        assert!(Instant::now() < end, "in time: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn is_denied(rate: &Rate, domain: &str) -> bool {
+    rate.peek(domain).is_err()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denial_is_lifted_and_its_pair_pardoned_and_an_audit_says_who_did_it() {
+    let world = World::new().await;
+    world.fill("acme", 5).await;
+    world.fill("globex", 5).await;
+    let listed = world.denials(&["--domain", "acme", "--cause", "tier 1"]);
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!(listed[0]["schema"], "tollgate.denials/1");
+    assert!(0 < listed[0]["remaining_us"].as_u64().expect("it ends"));
+    assert!(world.denials(&["--cause", "hard"]).is_empty());
+
+    // What cannot be done changes nothing.
+    let before = world.version();
+    let lift = ["denials", "lift", "api.search", "acme"];
+    let refused = [
+        (
+            &["denials", "lift", "api.nothing", "acme"][..],
+            65,
+            "not limited by rate",
+        ),
+        (
+            &["denials", "lift", "sandbox", "acme"],
+            65,
+            "not limited by rate",
+        ),
+        (
+            &["denials", "lift", "api.search", "initech"],
+            1,
+            "not denied",
+        ),
+        (
+            &["reset", "api.search", "initech"],
+            1,
+            "nothing is remembered",
+        ),
+        (&["reset", "api.search", "a*"], 64, "a*"),
+        (&["unban", "api.search", "acme"], 1, "not banned"),
+    ];
+    for (args, code, text) in refused {
+        let (found, said) = world.operator(args);
+        assert_eq!(found, code, "{args:?}: {said}");
+        assert!(said.contains(text), "{said}");
+    }
+    let stale = [&lift[..], &["--expect-version", "999"]].concat();
+    let (code, said) = world.operator(&stale);
+    assert_eq!(code, 75, "{said}");
+    assert!(said.contains(&format!("{before} is in force")), "{said}");
+    let (code, said) = world.operator(&[&lift[..], &["--dry-run"]].concat());
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("would do: lift api.search acme"), "{said}");
+    assert_eq!(world.version(), before);
+    assert!(is_denied(&world.search, "acme"));
+
+    world.done(&lift);
+    assert!(before < world.version());
+    until("acme is let in", || !is_denied(&world.search, "acme")).await;
+    // Pardoned: what comes now is excess, and denies nobody until the window has room again.
+    let excess = world.served.metric("tollgate_hits_excess_total");
+    for _ in 0..50 {
+        let _ = world.search.hit("acme").expect("pardoned");
+    }
+    until("50 more are excess", || {
+        world.served.metric("tollgate_hits_excess_total") == excess + 50.0
+    })
+    .await;
+    assert!(!is_denied(&world.search, "acme") && is_denied(&world.search, "globex"));
+
+    world.done(&["reset", "api.search", "globex"]);
+    until("globex is let in", || !is_denied(&world.search, "globex")).await;
+    world.fill("globex", 5).await;
+    world.done(&["refund", "api.search", "globex", "2"]);
+    until("globex has room for two", || {
+        !is_denied(&world.search, "globex")
+    })
+    .await;
+    world.fill("globex", 2).await;
+
+    let report = world.audit();
+    assert_eq!(report["equal"], true, "{report}");
+    assert!(0 < report["model"]["statements"].as_u64().expect("a count"));
+    let told = report["amendments"].as_array().expect("a list");
+    let acts = [
+        "lift api.search acme",
+        "reset api.search globex",
+        "refund api.search globex 2",
+    ];
+    for act in acts {
+        let found = told.iter().find(|told| told["amendment"] == act);
+        let found = found.unwrap_or_else(|| panic!("{act}: {told:?}"));
+        assert_eq!(
+            (&found["who"], &found["why"]),
+            (&"ann".into(), &"a test".into())
+        );
+    }
+    world.agent.shutdown(DEADLINE).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bans_hold_over_a_restart_and_a_kill_switch_lets_everybody_in() {
+    let mut world = World::new().await;
+    world.done(&["ban", "api.search", "mallory", "--for", "1h"]);
+    world.done(&["ban", "--everywhere", "trudy"]);
+    until("both are denied", || {
+        is_denied(&world.search, "mallory")
+            && is_denied(&world.search, "trudy")
+            && is_denied(&world.export, "trudy")
+    })
+    .await;
+    assert!(!is_denied(&world.export, "mallory"));
+    let banned = world.denials(&["--cause", "banned"]);
+    assert_eq!(banned.len(), 3, "{banned:?}");
+    assert_eq!(world.served.metric("tollgate_amendments_total"), 2.0);
+    world.fill("acme", 5).await;
+    assert_eq!(world.audit()["equal"], true);
+
+    world.done(&["namespaces", "kill", "api"]);
+    until("nobody is denied", || world.denials(&[]).is_empty()).await;
+    until("the agent knows", || {
+        ["acme", "trudy"]
+            .iter()
+            .all(|domain| !is_denied(&world.search, domain))
+    })
+    .await;
+    let granted = world.served.metric("tollgate_hits_excess_total");
+    let _ = world.search.hit("acme").expect("the switch is turned");
+    until("it is counted", || {
+        world.served.metric("tollgate_hits_excess_total") == granted + 1.0
+    })
+    .await;
+    world.done(&["namespaces", "restore", "api"]);
+    let started = world.search.hit("trudy");
+    assert!(started.is_ok(), "a version starts no denial");
+    until("trudy is denied again", || {
+        is_denied(&world.search, "trudy")
+    })
+    .await;
+    assert_eq!(world.audit()["equal"], true);
+
+    world.served.signal("TERM");
+    world.served.await_end();
+    world.served = serve(world.dir.path(), &[]);
+    world.served.await_ready();
+    world.served.await_json("/v1/denials?domain=trudy", |view| {
+        let denials = view["denials"].as_array().expect("a list");
+        denials.iter().any(|denial| denial["cause"] == "banned")
+    });
+    world.done(&["unban", "--everywhere", "trudy"]);
+    world.served.await_json("/v1/denials?domain=trudy", |view| {
+        view["denials"].as_array().is_some_and(Vec::is_empty)
+    });
+    assert_eq!(world.audit()["equal"], true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_ends_a_hold_and_it_stays_ended_while_its_agent_lists_it() {
+    let world = World::new().await;
+    let sandbox = world.agent.copies("sandbox");
+    let kept = sandbox.reserve("acme", 1).expect("room");
+    let ended = sandbox.reserve("acme", 1).expect("room");
+    assert_eq!(ended.confirmed().await, Confirmation::Confirmed);
+    let holds = world.served.await_json("/v1/holds", |view| {
+        view["holds"]
+            .as_array()
+            .is_some_and(|holds| holds.len() == 2)
+    });
+    let newest = holds["holds"][1]["number"].as_u64().expect("a number");
+    let (code, said) = world.operator(&["holds", "release", "--resource", "sandbox", "web#999"]);
+    assert_eq!(code, 1, "{said}");
+    let (code, said) = world.operator(&["holds", "release", "--resource", "sandbox"]);
+    assert_eq!(code, 64, "{said}");
+    let hold = format!("web#{newest}");
+    world.done(&["holds", "release", "--resource", "sandbox", &hold]);
+    let one = |view: &Value| {
+        view["holds"]
+            .as_array()
+            .is_some_and(|holds| holds.len() == 1)
+    };
+    world.served.await_json("/v1/holds", one);
+    // Two full beats later it is still ended.
+    let beats = world.served.metric("tollgate_beats_total");
+    until("beats have come", || {
+        beats + 4.0 <= world.served.metric("tollgate_beats_total")
+    })
+    .await;
+    assert!(one(&world.served.json("/v1/holds")));
+    assert_eq!(
+        world
+            .served
+            .metric("tollgate_holds_ended_by_operator_total"),
+        1.0
+    );
+    world.done(&[
+        "holds",
+        "release",
+        "--resource",
+        "sandbox",
+        "--domain",
+        "acme",
+    ]);
+    world.served.await_json("/v1/holds", |view| {
+        view["holds"].as_array().is_some_and(Vec::is_empty)
+    });
+    drop((kept, ended));
+}
+
+#[test]
+fn what_is_not_said_is_asked_for_before_anybody_is_asked() {
+    let here = Path::new(".");
+    let cases: [&[&str]; 4] = [
+        &["reset", "api.search", "acme"],
+        &["reset", "api.search", "acme", "--reason", " "],
+        &["ban", "mallory", "--reason", "x"],
+        &["refund", "api.search", "acme", "0", "--reason", "x"],
+    ];
+    for args in cases {
+        let (code, _, stderr) = run(here, args);
+        assert_eq!(code, 64, "{args:?}: {stderr}");
+    }
+    let args = [
+        "reset",
+        "a",
+        "b",
+        "--reason",
+        "x",
+        "--url",
+        "http://127.0.0.1:1",
+    ];
+    assert_eq!(run(here, &args).0, 69);
+}
