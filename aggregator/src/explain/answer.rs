@@ -11,7 +11,9 @@ use super::history::{Entry, EntryFate, Said, denial_of, key};
 use super::view::{CallView, DenialView, Explanation, StatementView, VersionView};
 use super::{Asked, ExplainError, counts, open, recorded, sentences};
 use crate::audit::source::Source;
-use crate::core::limits_book::LimitsBook;
+use crate::audit::range::Utc;
+use crate::core::amendments::told;
+use crate::core::limits_book::{LimitsBook, Made};
 use crate::core::view::hex;
 
 /// How near a call has to be to the instant that was asked about.
@@ -231,10 +233,16 @@ pub(super) fn version_view(book: &LimitsBook, number: u64, resource: &str) -> Op
     let version = book.get(number)?;
     Some(VersionView {
         number,
-        digest: hex(&version.digest),
+        digest: hex(&version.text_digest),
+        amendment: version.made.as_deref().map(amendment),
         excerpt: excerpt(&version.text, resource),
         text: version.text.to_string(),
     })
+}
+
+fn amendment(made: &Made) -> String {
+    let Made { who, why, at, act } = made;
+    format!("{}, by {who} at {}: {why}", told(act), Utc(*at))
 }
 
 /// The tables of a document that name a resource, as they were written.

@@ -24,6 +24,13 @@ pub(super) fn tell(explanation: &mut Explanation, said: &Said, denial: &Denial, 
         Cause::Unconfigured => {
             "the resource is not configured, and its namespace does not allow that".to_owned()
         }
+        Cause::Banned => {
+            let version = explanation.version.as_ref();
+            match version.and_then(|version| version.amendment.as_ref()) {
+                Some(amendment) => format!("an operator had banned it ({amendment})"),
+                None => "an operator had banned it".to_owned(),
+            }
+        }
         other => other.to_string(),
     };
     all.push(format!(

@@ -93,6 +93,8 @@ pub struct VersionView {
     pub number: u64,
     /// BLAKE3 of its text.
     pub digest: String,
+    /// What an operator did, with who, when and why, where the version is an amendment.
+    pub amendment: Option<String>,
     /// What its text says of the resource.
     pub excerpt: String,
     /// All of its text.

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::log::START_US;
-use tollgate_engine::engine::{Counts, Engine, Fate, Rulings};
+use tollgate_engine::engine::{Counts, Engine, Fate, Rulings, Versions};
 use tollgate_engine::limits::Limits;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
 use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick};
 use tollgate_shared::wire::statement::{Says, Scope};
@@ -20,6 +21,7 @@ use tollgate_shared::wire::statement::{Says, Scope};
 pub struct Play {
     pub engine: Engine,
     pub versions: BTreeMap<u64, Arc<Limits>>,
+    pub acts: BTreeMap<u64, Arc<Act>>,
     pub rulings: Rulings,
     pub offset: u64,
     pub now_ms: u64,
@@ -42,6 +44,7 @@ impl Play {
         let mut play = Self {
             engine: Engine::new(partition, partitions),
             versions: BTreeMap::new(),
+            acts: BTreeMap::new(),
             rulings: Rulings::new(),
             offset: 0,
             now_ms: START_US / 1_000,
@@ -59,7 +62,8 @@ impl Play {
         self.rulings.clear();
         let appended = Timestamp::from_millis(self.now_ms);
         let (engine, rulings) = (&mut self.engine, &mut self.rulings);
-        engine.apply(self.offset, appended, &record, &self.versions, rulings);
+        let known = Known(&self.versions, &self.acts);
+        engine.apply(self.offset, appended, &record, &known, rulings);
         self.offset += 1;
         self.rulings.fates[0]
     }
@@ -76,6 +80,13 @@ impl Play {
         let digest = [0; 32];
         let pointer = pen().pointer(&Pointer { version, digest });
         self.apply(&pointer)
+    }
+
+    /// An operator's word, and the pointer that brings it in.
+    pub fn amend(&mut self, act: Act) -> Fate {
+        let version = self.offset + 100;
+        self.acts.insert(version, Arc::new(act));
+        self.pointer(version)
     }
 
     pub fn tick(&mut self, later_ms: u64) -> Fate {
@@ -146,6 +157,29 @@ impl Play {
     pub fn counts(&self) -> Counts {
         assert_eq!(self.rulings.counts.len(), 1);
         self.rulings.counts[0].counts
+    }
+}
+
+/// Limits, and what operators did beside them.
+struct Known<'a>(&'a BTreeMap<u64, Arc<Limits>>, &'a BTreeMap<u64, Arc<Act>>);
+
+impl Versions for Known<'_> {
+    fn limits(&self, version: u64) -> Option<Arc<Limits>> {
+        let (_, limits) = self.0.range(..=version).next_back()?;
+        (self.0.contains_key(&version) || self.1.contains_key(&version)).then(|| limits.clone())
+    }
+
+    fn next_after(&self, version: Option<u64>) -> Option<u64> {
+        let acts = self.1.range(version.map_or(0, |version| version + 1)..);
+        let acts = acts.map(|(number, _)| *number).next();
+        [self.0.next_after(version), acts]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn amendment(&self, version: u64) -> Option<Arc<Act>> {
+        self.1.get(&version).cloned()
     }
 }
 

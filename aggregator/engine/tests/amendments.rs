@@ -1,0 +1,198 @@
+//! What operators do by hand, clause by clause: from the pointer's record on, to what it names, and for as
+//! long as it says.
+
+mod support;
+
+use support::log::START_US;
+use support::play::Play;
+use tollgate_engine::engine::{Engine, Fate};
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::amendment::Act;
+
+const TWO_A_MINUTE: &str = "[rate.search]\ntiers = [{ limit = 2, window = \"1m\", active = \"1m\" }]\n[rate.export]\nrate = \"9/s\"\n";
+
+fn pardon(domain: &str) -> Act {
+    Act::Pardon {
+        resource: "search".into(),
+        domain: domain.into(),
+    }
+}
+
+fn reset(domain: &str) -> Act {
+    Act::Reset {
+        resource: "search".into(),
+        domain: domain.into(),
+    }
+}
+
+fn refund(hits: u64) -> Act {
+    Act::Refund {
+        resource: "search".into(),
+        domain: "acme".into(),
+        hits,
+    }
+}
+
+/// A ban until so many microseconds after the log's beginning; none: for ever.
+fn ban(resource: Option<&str>, until_us: Option<u64>) -> Act {
+    let until = until_us.map_or(Timestamp::MAX, |us| Timestamp::from_micros(START_US + us));
+    Act::Ban {
+        resource: resource.map(Into::into),
+        domain: "acme".into(),
+        until,
+    }
+}
+
+fn unban(resource: Option<&str>) -> Act {
+    Act::Unban {
+        resource: resource.map(Into::into),
+        domain: "acme".into(),
+    }
+}
+
+/// `search` of acme is full, and denied for a minute.
+fn denied() -> Play {
+    let mut play = Play::of(TWO_A_MINUTE);
+    play.tick(500);
+    play.hits("search", &["acme", "acme"]);
+    assert_eq!(play.said(), ["search acme: 60500001, tier 1"]);
+    play
+}
+
+#[test]
+fn a_pardoned_pair_is_not_denied_before_its_window_has_room_and_counted_as_ever() {
+    let mut play = denied();
+    play.tick(1_000);
+    assert_eq!(play.amend(pardon("acme")), Fate::Applied);
+    assert_eq!(play.said(), ["search acme: open"]);
+    play.hits("search", &["acme"; 5]);
+    assert_eq!((play.said().len(), play.counts().excess), (0, 5));
+    // The window has room: what fills it denies again, pardon or no pardon.
+    play.tick(59_500);
+    play.hits("search", &["acme", "acme"]);
+    assert_eq!(play.counts().granted, 2);
+    assert_eq!(play.said(), ["search acme: 121000001, tier 1"]);
+    assert_eq!(play.engine.amended(), 0, "it has ended");
+}
+
+#[test]
+fn who_is_never_let_in_is_not_pardoned_and_who_was_not_met_is_not_changed() {
+    let mut play = Play::of("[rate.search]\ntiers = []\n");
+    play.tick(500);
+    play.hits("search", &["acme"]);
+    assert_eq!(play.said(), ["search acme: never, inaccessible"]);
+    play.amend(pardon("acme"));
+    assert_eq!((play.said().len(), play.engine.amended()), (0, 0));
+    for act in [pardon("globex"), reset("globex"), unban(None)] {
+        assert_eq!(play.amend(act), Fate::Applied);
+        assert_eq!((play.said().len(), play.engine.pairs()), (0, 1));
+    }
+}
+
+#[test]
+fn a_reset_forgets_what_was_used_and_a_refund_the_newest_of_it() {
+    let mut play = denied();
+    play.amend(reset("acme"));
+    assert_eq!(play.said(), ["search acme: open"]);
+    play.tick(1_000);
+    play.hits("search", &["acme"]);
+    play.tick(1_000);
+    play.hits("search", &["acme"]);
+    assert_eq!(play.said(), ["search acme: 61500001, tier 1"]);
+    play.amend(refund(1));
+    assert_eq!(play.said(), ["search acme: open"]);
+    // The older of the two is left: so it is until that leaves that the next one denies.
+    play.hits("search", &["acme", "acme"]);
+    assert_eq!((play.counts().granted, play.counts().excess), (1, 1));
+    assert_eq!(play.said(), ["search acme: 61500001, tier 1"]);
+    play.amend(refund(u64::MAX));
+    play.hits("search", &["acme", "acme"]);
+    assert_eq!(play.counts().granted, 2, "both were given back");
+}
+
+#[test]
+fn a_ban_denies_until_its_end_and_what_comes_all_the_same_is_excess() {
+    let mut play = Play::of(TWO_A_MINUTE);
+    play.tick(500);
+    play.amend(ban(Some("search"), Some(9_000_000)));
+    assert_eq!(
+        play.said(),
+        ["search acme: 9000000, banned"],
+        "never met, and denied"
+    );
+    play.hits("search", &["acme", "acme"]);
+    assert_eq!((play.counts().excess, play.said().len()), (2, 0));
+    play.hits("export", &["acme"]);
+    assert_eq!(play.counts().granted, 1);
+    play.tick(9_000);
+    assert_eq!(
+        (play.engine.amended(), play.engine.live_denials().count()),
+        (0, 0)
+    );
+    play.hits("search", &["acme", "acme"]);
+    assert_eq!(play.counts().granted, 2, "they took nothing of its window");
+    // Of a ban and a full window what lasts longer is said, and the other when that is taken back.
+    play.amend(ban(Some("search"), None));
+    assert_eq!(play.said(), ["search acme: never, banned"]);
+    play.amend(pardon("acme"));
+    assert!(play.said().is_empty(), "a ban is not pardoned");
+    play.amend(unban(Some("search")));
+    assert!(play.said().is_empty() || play.said() == ["search acme: open"]);
+}
+
+#[test]
+fn a_domain_banned_everywhere_is_denied_where_it_is_configured_and_elsewhere_from_its_next_hit() {
+    let mut play = Play::of(TWO_A_MINUTE);
+    play.tick(500);
+    play.amend(ban(None, None));
+    let mut said = play.said();
+    said.sort();
+    assert_eq!(
+        said,
+        ["export acme: never, banned", "search acme: never, banned"]
+    );
+    play.hits("unheard.of", &["acme", "globex"]);
+    assert_eq!(play.said(), ["unheard.of acme: never, banned"]);
+    assert_eq!((play.counts().excess, play.counts().unconfigured), (1, 1));
+    // New limits leave it in force; taken back it is gone everywhere.
+    play.version("[rate.search]\nrate = \"1/s\"\n");
+    assert!(play.said().is_empty());
+    play.amend(unban(None));
+    assert_eq!(play.said().len(), 3, "{:?}", play.said());
+    assert_eq!(play.engine.live_denials().count(), 0);
+    play.tick(700_000);
+    assert_eq!((play.engine.pairs(), play.engine.amended()), (0, 0));
+}
+
+#[test]
+fn no_number_of_amendments_makes_a_pair_forget_its_tiers() {
+    let mut play = denied();
+    for number in 0..300 {
+        play.amend(pardon(&format!("tenant-{number}")));
+    }
+    assert_eq!(play.engine.version(), Some(play.offset + 99));
+    play.hits("search", &["acme"]);
+    assert_eq!(play.counts().excess, 1, "its window is as full as before");
+}
+
+#[test]
+fn bans_and_pardons_are_in_snapshots_and_in_the_digest() {
+    let mut play = denied();
+    let before = play.engine.digest();
+    play.amend(pardon("acme"));
+    let pardoned = play.engine.digest();
+    play.amend(ban(None, Some(90_000_000)));
+    let digests = [before, pardoned, play.engine.digest()];
+    assert!(digests[0] != digests[1] && digests[1] != digests[2]);
+    let chunks = play.engine.snapshot();
+    let restored = Engine::restore(0, 1, &chunks, &play.versions);
+    play.engine = restored.unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(play.engine.digest(), digests[2]);
+    play.amend(unban(None));
+    play.hits("search", &["acme"]);
+    assert_eq!(
+        (play.said().len(), play.counts().excess),
+        (0, 1),
+        "still pardoned"
+    );
+}
