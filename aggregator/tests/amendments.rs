@@ -211,6 +211,11 @@ async fn a_denial_is_lifted_and_its_pair_pardoned_and_an_audit_says_who_did_it()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bans_hold_over_a_restart_and_a_kill_switch_lets_everybody_in() {
     let mut world = World::new().await;
+    let _ = world.search.hit("mallory").expect("not banned yet");
+    until("the log has it", || {
+        world.served.metric("tollgate_hits_granted_total") == 1.0
+    })
+    .await;
     world.done(&["ban", "api.search", "mallory", "--for", "1h"]);
     world.done(&["ban", "--everywhere", "trudy"]);
     until("both are denied", || {
@@ -223,6 +228,21 @@ async fn bans_hold_over_a_restart_and_a_kill_switch_lets_everybody_in() {
     let banned = world.denials(&["--cause", "banned"]);
     assert_eq!(banned.len(), 3, "{banned:?}");
     assert_eq!(world.served.metric("tollgate_amendments_total"), 2.0);
+    let of_mallory = banned.iter().find(|denial| denial["domain"] == "mallory");
+    let code = of_mallory.expect("it is listed")["code"]
+        .as_str()
+        .expect("a code");
+    let args = ["explain", code, "--journal", "tollgate-data"];
+    let (exit, told, error) = run(world.dir.path(), &args);
+    assert_eq!(exit, 0, "{told}{error}");
+    assert!(
+        told.contains("an operator had banned it (ban api.search mallory until"),
+        "{told}"
+    );
+    assert!(
+        told.contains("by ann at") && told.contains("a test"),
+        "{told}"
+    );
     world.fill("acme", 5).await;
     assert_eq!(world.audit()["equal"], true);
 

@@ -22,7 +22,10 @@ fn command(of: &Aggregator, args: &[&str]) -> std::process::Command {
 fn run(mut command: std::process::Command) -> (Option<i32>, String) {
     let output = command.output().expect("runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    (output.status.code(), text + &String::from_utf8_lossy(&output.stderr))
+    (
+        output.status.code(),
+        text + &String::from_utf8_lossy(&output.stderr),
+    )
 }
 
 /// The causes of a domain's denials, over all aggregators.
@@ -59,11 +62,18 @@ pub fn an_operator_may_ask_any_aggregator_of_a_fleet(kafka: &LocalKafka) {
         assert_eq!(code, Some(0), "{text}");
     }
     for domain in &domains {
-        until("each is banned once", || causes(&fleet, domain) == ["banned"]);
+        until("each is banned once", || {
+            causes(&fleet, domain) == ["banned"]
+        });
     }
-    let (code, text) = run(command(&two, &["ban", "--everywhere", "mallory", "--for", "1h"]));
+    let (code, text) = run(command(
+        &two,
+        &["ban", "--everywhere", "mallory", "--for", "1h"],
+    ));
     assert_eq!(code, Some(0), "{text}");
-    until("on both resources", || causes(&fleet, "mallory") == ["banned"; 2]);
+    until("on both resources", || {
+        causes(&fleet, "mallory") == ["banned"; 2]
+    });
     let (code, text) = run(command(&one, &["ban", "nothing", "mallory"]));
     assert_eq!(code, Some(65), "{text}");
 
@@ -102,7 +112,13 @@ pub fn an_operator_may_ask_any_aggregator_of_a_fleet(kafka: &LocalKafka) {
     });
     let mut audit = tollgate();
     audit
-        .args(["audit", "--kafka", kafka.bootstrap(), "--topic-prefix", &prefix])
+        .args([
+            "audit",
+            "--kafka",
+            kafka.bootstrap(),
+            "--topic-prefix",
+            &prefix,
+        ])
         .args(["--model", "all", "--format", "json", "-q"]);
     let (code, text) = run(audit);
     assert_eq!(code, Some(0), "{text}");
