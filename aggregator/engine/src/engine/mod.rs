@@ -70,7 +70,7 @@ pub use versions::Versions;
 
 /// What [`Engine::digest`] covers, and how: another number with each change to it, so that two builds
 /// never take a change of the digest for a difference of states.
-pub const DIGEST_FORM: u32 = 1;
+pub const DIGEST_FORM: u32 = 2;
 
 /// The engine of one partition.
 pub struct Engine {
