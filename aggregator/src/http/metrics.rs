@@ -128,7 +128,7 @@ impl Metrics {
 
 type Row = (&'static str, &'static str, u64);
 
-fn counted(c: &Counters) -> [Row; 37] {
+fn counted(c: &Counters) -> [Row; 39] {
     [
         (
             "tollgate_states_compared_total",
