@@ -78,11 +78,11 @@ pub fn an_operator_may_ask_any_aggregator_of_a_fleet(kafka: &LocalKafka) {
     assert_eq!(code, Some(65), "{text}");
 
     // Two at once, each expecting the same version: the log decides.
-    let version = || get(one.http, "/v1/limits").expect("an answer")["version"].to_string();
+    let version_of = |of: &Aggregator| get(of.http, "/v1/limits")?["version"].as_u64();
     until("both know the newest version", || {
-        get(two.http, "/v1/limits").is_some_and(|limits| limits["version"].to_string() == version())
+        version_of(&one).is_some() && version_of(&one) == version_of(&two)
     });
-    let expected = version();
+    let expected = version_of(&one).expect("an answer").to_string();
     let children: Vec<_> = fleet
         .iter()
         .zip(&domains)
