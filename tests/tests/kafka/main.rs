@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use tollgate_tests::{kafka, trials};
 
+mod amendments;
 mod broker;
 mod copies;
 mod demo;
@@ -19,6 +20,7 @@ mod pairs;
 mod state;
 mod topics;
 
+use amendments::an_operator_may_ask_any_aggregator_of_a_fleet;
 use broker::{a_broker_is_gone_once_dropped, records_are_stamped_and_found_by_their_append_time};
 use copies::{
     agents_that_hold_are_killed_and_no_copy_is_lost, while_kafka_stands_still_no_holder_is_gone,
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         partitions_move_when_an_aggregator_comes_and_when_it_goes,
         an_agent_that_knows_one_aggregator_finds_all_and_follows_them,
         limits_are_pushed_listed_compared_and_rolled_back,
+        an_operator_may_ask_any_aggregator_of_a_fleet,
         the_command_makes_topics_and_says_what_differs,
         the_demonstration_runs_on_a_real_kafka,
         of_two_groups_either_may_be_killed_and_nothing_more_is_let_through,

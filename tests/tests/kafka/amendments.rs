@@ -1,0 +1,133 @@
+//! Amendments on a real Kafka: whichever aggregator an operator asks, the one that rules the pair does it;
+//! of two at once the log lets one win; an audit tells them in line.
+
+use std::time::Instant;
+
+use serde_json::Value;
+use tollgate_tests::binary::tollgate;
+use tollgate_tests::kafka::LocalKafka;
+
+use crate::fleet::{Aggregator, WITHIN, await_whole, directory, get};
+
+/// An operator's command to an aggregator.
+fn command(of: &Aggregator, args: &[&str]) -> std::process::Command {
+    let mut command = tollgate();
+    command
+        .args(args)
+        .args(["--url", &format!("http://{}", of.http)])
+        .args(["--by", "ann", "--reason", "a trial", "--format", "json"]);
+    command
+}
+
+fn run(mut command: std::process::Command) -> (Option<i32>, String) {
+    let output = command.output().expect("runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (
+        output.status.code(),
+        text + &String::from_utf8_lossy(&output.stderr),
+    )
+}
+
+/// The causes of a domain's denials, over all aggregators.
+fn causes(fleet: &[&Aggregator], domain: &str) -> Vec<String> {
+    let of = |one: &&Aggregator| {
+        let view = get(one.http, &format!("/v1/denials?domain={domain}"))?;
+        let denials = view["denials"].as_array()?.clone();
+        let cause = |denial: &Value| denial["cause"].as_str().map(str::to_owned);
+        Some(denials.iter().filter_map(cause).collect::<Vec<_>>())
+    };
+    fleet.iter().filter_map(of).flatten().collect()
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + WITHIN;
+    while !holds() {
+        assert!(Instant::now() < end, "in time: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+pub fn an_operator_may_ask_any_aggregator_of_a_fleet(kafka: &LocalKafka) {
+    let dir = directory();
+    let prefix = kafka.fresh_name("amendments");
+    let one = Aggregator::start(dir.path(), kafka, &prefix, "agg-1", false);
+    let two = Aggregator::start(dir.path(), kafka, &prefix, "agg-2", false);
+    let fleet = [&one, &two];
+    await_whole(&fleet);
+
+    // Domains enough that both rule some of them.
+    let domains: Vec<String> = (0..8).map(|number| format!("tenant-{number}")).collect();
+    for (index, domain) in domains.iter().enumerate() {
+        let (code, text) = run(command(fleet[index % 2], &["ban", "search", domain]));
+        assert_eq!(code, Some(0), "{text}");
+    }
+    for domain in &domains {
+        until("each is banned once", || {
+            causes(&fleet, domain) == ["banned"]
+        });
+    }
+    let (code, text) = run(command(
+        &two,
+        &["ban", "--everywhere", "mallory", "--for", "1h"],
+    ));
+    assert_eq!(code, Some(0), "{text}");
+    until("on both resources", || {
+        causes(&fleet, "mallory") == ["banned"; 2]
+    });
+    let (code, text) = run(command(&one, &["ban", "nothing", "mallory"]));
+    assert_eq!(code, Some(65), "{text}");
+
+    // Two at once, each expecting the same version: the log decides.
+    let version_of = |of: &Aggregator| get(of.http, "/v1/limits")?["version"].as_u64();
+    until("both know the newest version", || {
+        version_of(&one).is_some() && version_of(&one) == version_of(&two)
+    });
+    let expected = version_of(&one).expect("an answer").to_string();
+    let children: Vec<_> = fleet
+        .iter()
+        .zip(&domains)
+        .map(|(of, domain)| {
+            let args = ["unban", "search", domain, "--expect-version", &expected];
+            let mut command = command(of, &args);
+            command.stdout(std::process::Stdio::null());
+            command.stderr(std::process::Stdio::null());
+            command.spawn().expect("starts")
+        })
+        .collect();
+    let mut codes: Vec<_> = children
+        .into_iter()
+        .map(|mut child| child.wait().expect("ended").code())
+        .collect();
+    codes.sort_unstable();
+    assert_eq!(codes, [Some(0), Some(75)]);
+    until("one of them is not banned any more", || {
+        causes(&fleet, &domains[0]).len() + causes(&fleet, &domains[1]).len() == 1
+    });
+
+    // The partitions move, and what was done moves with them.
+    drop(one);
+    await_whole(&[&two]);
+    until("what was written is still in force", || {
+        causes(&[&two], "mallory") == ["banned"; 2]
+    });
+    let mut audit = tollgate();
+    audit
+        .args([
+            "audit",
+            "--kafka",
+            kafka.bootstrap(),
+            "--topic-prefix",
+            &prefix,
+        ])
+        .args(["--model", "all", "--format", "json", "-q"]);
+    let (code, text) = run(audit);
+    assert_eq!(code, Some(0), "{text}");
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(report["equal"], true, "{report}");
+    let told = report["amendments"].as_array().expect("a list");
+    let everywhere = |told: &&Value| {
+        let act = told["amendment"].as_str().unwrap_or_default();
+        act.starts_with("ban * mallory until 2")
+    };
+    assert!(told.iter().any(|told| everywhere(&told)), "{told:?}");
+}
