@@ -46,12 +46,7 @@ fn an_agent_that_was_only_cut_off_gets_its_holds_counted_again_exactly() {
         println!("round {round}: {both:?}");
         holders.iter_mut().for_each(Holder::go_on);
     }
-    // On a quick machine the first of the dead is not missed yet.
-    let until = Instant::now() + SOON;
-    while place.metric("tollgate_copies_back_total") == 0.0 {
-        assert!(Instant::now() < until, "no copy came back in time");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    await_copies_back(&place);
 }
 
 /// Waits until so many more operations have been ruled.
@@ -121,13 +116,24 @@ fn strict_copies_are_never_too_many_whoever_is_killed() {
         uses.len(),
         (most - STRICT_LIMIT).max(0)
     );
-    assert_eq!(most, STRICT_LIMIT, "it was full, and never more than that");
+    assert!(most <= STRICT_LIMIT, "never more than it has");
+    let refused = place.metric("tollgate_copies_not_granted_total");
+    assert!(0.0 < refused, "it was full, and somebody was told so");
     assert!(
         0 < killed_in_use,
         "somebody was killed while it used a copy"
     );
     assert_eq!(place.metric("tollgate_copies_excess_total"), 0.0);
-    assert!(0.0 < place.metric("tollgate_copies_back_total"));
+    await_copies_back(&place);
+}
+
+/// Waits until copies of the dead have come back: on a quick machine none of them is missed yet.
+fn await_copies_back(place: &Place) {
+    let until = Instant::now() + SOON;
+    while place.metric("tollgate_copies_back_total") == 0.0 {
+        assert!(Instant::now() < until, "no copy came back in time");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
 }
 
 /// Waits until so many more have been granted.
