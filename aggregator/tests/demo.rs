@@ -2,9 +2,9 @@
 
 mod support;
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Lines};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -199,21 +199,27 @@ fn a_speed_that_the_limits_cannot_follow_is_refused() {
     assert_eq!(code, Some(64), "{error}");
 }
 
-#[test]
-fn interrupted_it_leaves_no_process_behind() {
+/// A demonstration that has come to a line, and what it goes on to say: who reads no more must not stop it.
+fn demo_that_says(seconds: &str, said: &str) -> (Child, Lines<BufReader<ChildStderr>>) {
     let mut demo = tollgate()
-        .args(["demo", "--seconds", "30"])
+        .args(["demo", "--seconds", seconds])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .expect("starts");
     let mut lines = BufReader::new(demo.stderr.take().expect("its errors")).lines();
-    let ready = lines
+    let came_so_far = lines
         .by_ref()
         .map_while(Result::ok)
-        .any(|line| line.contains("agents are ready"));
-    assert!(ready, "it came so far");
+        .any(|line| line.contains(said));
+    assert!(came_so_far, "it came so far");
+    (demo, lines)
+}
+
+#[test]
+fn interrupted_it_leaves_no_process_behind() {
+    let (mut demo, _lines) = demo_that_says("30", "agents are ready");
     let children = children_of(demo.id());
     assert_eq!(
         children.len(),
@@ -228,19 +234,7 @@ fn interrupted_it_leaves_no_process_behind() {
 
 #[test]
 fn interrupted_while_copies_are_held_it_leaves_no_process_behind() {
-    let mut demo = tollgate()
-        .args(["demo", "--seconds", "4"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let mut lines = BufReader::new(demo.stderr.take().expect("its errors")).lines();
-    let holds = lines
-        .by_ref()
-        .map_while(Result::ok)
-        .any(|line| line.contains("one process holds 5 copies of demo.sandbox"));
-    assert!(holds, "it came so far");
+    let (mut demo, _lines) = demo_that_says("4", "one process holds 5 copies of demo.sandbox");
     let children = children_of(demo.id());
     assert!(
         (2..=3).contains(&children.len()),

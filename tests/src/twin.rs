@@ -19,30 +19,30 @@ use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::{Span, Timestamp};
 
 pub use crate::http::{get, get_text as text};
+pub use crate::simulation::random::Random;
 
 /// Far above what a loaded machine needs; a deadline for a broken one.
 pub const WITHIN: Duration = Duration::from_secs(60);
+
+/// What those that are killed and their twin rule by: tiers that follow one another, and totals.
+pub const LIMITS: &str = r#"
+version = 1
+rules = 1
+[rate.search]
+tiers = [
+  { limit = 3, window = "1s", active = "1s" },
+  { limit = 20, window = "5s", active = "5s", cooldown = "10s" },
+]
+[rate.wide]
+rate = "1000/s"
+global = "20/s"
+"#;
 
 /// What was seen of a partition at an offset: its digest.
 pub type Seen = BTreeMap<(u32, u64), String>;
 
 /// A log: the records of each partition, limits first.
 pub type WholeLog = Vec<((Stream, u32), Vec<Delivered>)>;
-
-/// A small generator: splitmix64.
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    /// A number below a bound.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
 
 /// How many kills a trial is asked for, and the seed of its schedule: by `TOLLGATE_KILLS` and
 /// `TOLLGATE_KILLS_SEED`, or as many as the ordinary run has, and another one each time.

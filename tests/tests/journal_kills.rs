@@ -22,25 +22,12 @@ use tollgate::log::journal::disk::OsDisk;
 use tollgate::log::journal::reader::Read;
 use tollgate_agent::Agent;
 use tollgate_tests::serving::Serving;
-use tollgate_tests::twin::{self, Random, Seen, WITHIN, WholeLog, get, sample};
+use tollgate_tests::twin::{self, LIMITS, Random, Seen, WITHIN, WholeLog, get, sample};
 
 const PARTITIONS: u32 = 4;
 
 /// Kills of the ordinary run.
 const KILLS: u64 = 6;
-
-const LIMITS: &str = r#"
-version = 1
-rules = 1
-[rate.search]
-tiers = [
-  { limit = 3, window = "1s", active = "1s" },
-  { limit = 20, window = "5s", active = "5s", cooldown = "10s" },
-]
-[rate.wide]
-rate = "1000/s"
-global = "20/s"
-"#;
 
 /// Snapshots are taken often.
 const CONFIG: &str = "[snapshot]\nevery = \"1s\"\nentries_max = 1000\n[journal]\npartitions = 4\n";
@@ -86,7 +73,7 @@ fn whoever_is_killed_whenever_the_journals_state_is_that_of_an_uninterrupted_twi
         move |done| watch(&http, done)
     });
 
-    let (mut random, mut report) = (Random(seed), Report::default());
+    let (mut random, mut report) = (Random::of(seed, "kills", 0), Report::default());
     let begin = || {
         let serving = start();
         *http.lock().expect("whole") = Some(address(&serving));
@@ -171,7 +158,7 @@ fn offer(agents: &str, seed: u64, done: &AtomicBool) -> u64 {
         .build()
         .expect("good settings");
     let rates = [agent.rate("search"), agent.rate("wide")];
-    let mut random = Random(seed ^ 1);
+    let mut random = Random::of(seed, "batches", 0);
     let mut through = 0;
     while !done.load(Ordering::Relaxed) {
         for _ in 0..8 {

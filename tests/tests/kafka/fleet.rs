@@ -12,22 +12,9 @@ use std::time::{Duration, Instant};
 use tollgate_tests::binary::tollgate;
 use tollgate_tests::kafka::LocalKafka;
 use tollgate_tests::twin::digests;
-pub use tollgate_tests::twin::{WITHIN, get};
+pub use tollgate_tests::twin::{LIMITS, WITHIN, get};
 
 pub const PARTITIONS: u32 = 8;
-
-pub const LIMITS: &str = r#"
-version = 1
-rules = 1
-[rate.search]
-tiers = [
-  { limit = 3, window = "1s", active = "1s" },
-  { limit = 20, window = "5s", active = "5s", cooldown = "10s" },
-]
-[rate.wide]
-rate = "1000/s"
-global = "20/s"
-"#;
 
 /// A directory with what a fleet is configured by. Snapshots are taken often, and the dead missed soon.
 pub fn directory() -> tempfile::TempDir {

@@ -95,7 +95,7 @@ pub fn whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin(kaf
     };
     tell(&fleet);
 
-    let (mut random, mut report) = (Random(seed), Report::default());
+    let (mut random, mut report) = (Random::of(seed, "kills", 0), Report::default());
     while report.kills < kills {
         // The schedule of faults is what is tried; nothing is waited for here.
         std::thread::sleep(Duration::from_millis(random.below(900)));
@@ -169,7 +169,7 @@ fn offer(bootstrap: &str, prefix: &str, seed: u64, done: &AtomicBool) -> u64 {
         .create()
         .expect("a producer");
     let topic = format!("{prefix}.hits");
-    let mut random = Random(seed ^ 1);
+    let mut random = Random::of(seed, "batches", 0);
     let mut sequences: BTreeMap<u32, u64> = BTreeMap::new();
     let mut recent: Vec<(u32, Vec<u8>)> = Vec::new();
     let offered = AtomicU64::new(0);

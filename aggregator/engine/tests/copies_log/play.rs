@@ -133,26 +133,10 @@ impl Play {
 
     /// A record of operations that is not appended yet.
     pub fn ops_bytes(&self, from: &mut Sending, ops: &[(u64, Does<'_>)]) -> Vec<u8> {
-        let at = Timestamp::from_millis(self.now_ms);
-        let ops = ops.iter().map(|(number, does)| HoldOp {
-            resource: 0,
-            number: *number,
-            at,
-            does: *does,
-        });
-        let mut writer = Writer::new();
-        let sender = self.sender(from);
-        write_holds(&mut writer, &sender, &[RESOURCE], ops);
-        writer.as_slice().to_vec()
+        self.ops_bytes_on(from, RESOURCE, ops)
     }
 
-    pub fn beat(&mut self, from: &mut Sending, part: Part<'_>) -> Fate {
-        let bytes = self.beat_bytes(from, BeatHead::default(), &[part]);
-        self.apply(&bytes)
-    }
-
-    /// Operations on another resource.
-    pub fn ops_on(&mut self, from: &mut Sending, resource: &str, ops: &[(u64, Does<'_>)]) -> Fate {
+    fn ops_bytes_on(&self, from: &mut Sending, resource: &str, ops: &[(u64, Does<'_>)]) -> Vec<u8> {
         let at = Timestamp::from_millis(self.now_ms);
         let ops = ops.iter().map(|(number, does)| HoldOp {
             resource: 0,
@@ -163,7 +147,18 @@ impl Play {
         let mut writer = Writer::new();
         let sender = self.sender(from);
         write_holds(&mut writer, &sender, &[resource], ops);
-        self.apply(writer.as_slice())
+        writer.as_slice().to_vec()
+    }
+
+    pub fn beat(&mut self, from: &mut Sending, part: Part<'_>) -> Fate {
+        let bytes = self.beat_bytes(from, BeatHead::default(), &[part]);
+        self.apply(&bytes)
+    }
+
+    /// Operations on another resource.
+    pub fn ops_on(&mut self, from: &mut Sending, resource: &str, ops: &[(u64, Does<'_>)]) -> Fate {
+        let bytes = self.ops_bytes_on(from, resource, ops);
+        self.apply(&bytes)
     }
 
     /// A beat that says that nothing is held at all.
