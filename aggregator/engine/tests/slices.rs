@@ -75,7 +75,7 @@ fn slices_say_what_one_pass_says_and_the_next_record_waits_for_them() {
         longest = longest.max(one.statements.len());
         said.append(&mut one.statements);
     }
-    assert!(longest <= 1_024 && 2 * DENIED / 1_024 <= slices, "{slices}");
+    assert!(longest <= 512 && 2 * DENIED / 512 <= slices, "{slices}");
     assert_eq!(said, whole.rulings.statements);
     assert_eq!(sliced.engine.digest(), whole.engine.digest());
 

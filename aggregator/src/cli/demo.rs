@@ -10,7 +10,8 @@ use super::exit::{Exit, Failure};
 use super::output::Format;
 use super::{Global, input_name, read_input};
 use crate::demo::holder::{HolderPart, hold};
-use crate::demo::player::{KafkaPart, Part, play};
+use crate::demo::part::{AgentPart, KafkaPart};
+use crate::demo::player::{Part, play};
 use crate::demo::{Attached, Interrupted, Log, Plan, Source, run};
 
 /// The limits of a demonstration that is given none.
@@ -46,21 +47,41 @@ pub struct DemoArgs {
     pub resource: String,
 }
 
+/// Which agent a process of a demonstration has.
+#[derive(Debug, clap::Args)]
+struct AgentArgs {
+    /// The agent's name
+    #[arg(long)]
+    name: String,
+    /// The aggregator's address for agents
+    #[arg(long)]
+    aggregator: String,
+    /// Kafka, where hits and holds go to it directly
+    #[arg(long)]
+    kafka: Option<String>,
+    /// The prefix of Kafka's topics
+    #[arg(long, default_value = "tollgate")]
+    topic_prefix: String,
+}
+
+impl AgentArgs {
+    fn part(&self) -> AgentPart {
+        AgentPart {
+            name: self.name.clone(),
+            aggregator: self.aggregator.clone(),
+            kafka: self.kafka.as_ref().map(|bootstrap| KafkaPart {
+                bootstrap: bootstrap.clone(),
+                prefix: self.topic_prefix.clone(),
+            }),
+        }
+    }
+}
+
 /// What `demo-agent` takes. It is started by `demo`.
 #[derive(Debug, clap::Args)]
 pub struct DemoAgentArgs {
-    /// The agent's name
-    #[arg(long)]
-    pub name: String,
-    /// The aggregator's address for agents
-    #[arg(long)]
-    pub aggregator: String,
-    /// Kafka, where hits go to it directly
-    #[arg(long)]
-    pub kafka: Option<String>,
-    /// The prefix of Kafka's topics
-    #[arg(long, default_value = "tollgate")]
-    pub topic_prefix: String,
+    #[command(flatten)]
+    agent: AgentArgs,
     /// What to play
     #[arg(long)]
     pub schedule: PathBuf,
@@ -72,18 +93,8 @@ pub struct DemoAgentArgs {
 /// What `demo-holder` takes. It is started by `demo`.
 #[derive(Debug, clap::Args)]
 pub struct DemoHolderArgs {
-    /// The agent's name
-    #[arg(long)]
-    pub name: String,
-    /// The aggregator's address for agents
-    #[arg(long)]
-    pub aggregator: String,
-    /// Kafka, where holds go to it directly
-    #[arg(long)]
-    pub kafka: Option<String>,
-    /// The prefix of Kafka's topics
-    #[arg(long, default_value = "tollgate")]
-    pub topic_prefix: String,
+    #[command(flatten)]
+    agent: AgentArgs,
     /// The resource
     #[arg(long)]
     pub resource: String,
@@ -138,11 +149,8 @@ pub fn run_demo(global: &Global, args: &DemoArgs) -> Result<Exit, Failure> {
 ///
 /// Where something of it fails.
 pub fn run_agent(args: &DemoAgentArgs) -> Result<Exit, Failure> {
-    let kafka = kafka_part(args.kafka.as_deref(), &args.topic_prefix);
     let part = Part {
-        name: args.name.clone(),
-        aggregators: vec![args.aggregator.clone()],
-        kafka,
+        agent: args.agent.part(),
         schedule: args.schedule.clone(),
         seen: args.seen.clone(),
     };
@@ -159,9 +167,7 @@ pub fn run_agent(args: &DemoAgentArgs) -> Result<Exit, Failure> {
 /// Where something of it fails.
 pub fn run_holder(args: &DemoHolderArgs) -> Result<Exit, Failure> {
     let part = HolderPart {
-        name: args.name.clone(),
-        aggregator: args.aggregator.clone(),
-        kafka: kafka_part(args.kafka.as_deref(), &args.topic_prefix),
+        agent: args.agent.part(),
         resource: args.resource.clone(),
         domain: args.domain.clone(),
         copies: args.copies,
@@ -171,13 +177,6 @@ pub fn run_holder(args: &DemoHolderArgs) -> Result<Exit, Failure> {
         Ok(()) => Ok(Exit::Done),
         Err(error) => failed(error),
     }
-}
-
-fn kafka_part(bootstrap: Option<&str>, prefix: &str) -> Option<KafkaPart> {
-    bootstrap.map(|bootstrap| KafkaPart {
-        bootstrap: bootstrap.to_owned(),
-        prefix: prefix.to_owned(),
-    })
 }
 
 fn failed(error: anyhow::Error) -> Result<Exit, Failure> {

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
-use tollgate_agent::{Agent, Cause, Confirmation, Copies, Hold, ReserveError};
+use tollgate_agent::{Cause, Confirmation, Copies, Hold, ReserveError};
 
 use super::clock::monotonic_ns;
-use super::player::KafkaPart;
+use super::part::AgentPart;
 
 /// How long it may take to hear of the resource, and each word of the aggregators.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,12 +30,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// What a holder is to do.
 #[derive(Clone, Debug)]
 pub struct HolderPart {
-    /// The agent's name.
-    pub name: String,
-    /// The aggregator's address for agents.
-    pub aggregator: String,
-    /// Kafka, where holds go to it directly.
-    pub kafka: Option<KafkaPart>,
+    /// Its agent.
+    pub agent: AgentPart,
     /// The resource.
     pub resource: String,
     /// The domain.
@@ -82,17 +78,9 @@ struct Holder {
 /// What the ends of its pipes say, and bad settings of the agent.
 pub fn hold(part: &HolderPart) -> anyhow::Result<()> {
     let (sender, heard) = channel();
-    let mut builder = Agent::builder()
-        .name(&part.name)
-        .aggregator(&part.aggregator)
-        .on_heard(Arc::new(move |_| {
-            let _ = sender.send(());
-        }));
-    if let Some(kafka) = &part.kafka {
-        builder = builder
-            .kafka(&kafka.bootstrap)
-            .kafka_topic_prefix(&kafka.prefix);
-    }
+    let builder = part.agent.builder().on_heard(Arc::new(move |_| {
+        let _ = sender.send(());
+    }));
     let agent = builder.build()?;
     let holder = Holder {
         copies: agent.copies(&part.resource),

@@ -20,6 +20,7 @@ mod fleet;
 pub mod holder;
 mod inbox;
 mod log_source;
+pub mod part;
 mod plan;
 pub mod player;
 pub mod report;

@@ -23,6 +23,7 @@ use tollgate_shared::place::Code;
 
 use super::clock::{monotonic_ns, wall_us};
 use super::cost::{Cost, CostMeter, Phase};
+use super::part::AgentPart;
 use super::schedule::Schedule;
 
 /// How often counts are told.
@@ -34,25 +35,12 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(3);
 /// What a player is to do.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// The agent's name.
-    pub name: String,
-    /// Aggregators' addresses for agents.
-    pub aggregators: Vec<String>,
-    /// Kafka, where hits go to it directly.
-    pub kafka: Option<KafkaPart>,
+    /// Its agent.
+    pub agent: AgentPart,
     /// The schedule, as JSON.
     pub schedule: PathBuf,
     /// Where to write down what was seen.
     pub seen: PathBuf,
-}
-
-/// A Kafka that the agent writes to.
-#[derive(Clone, Debug)]
-pub struct KafkaPart {
-    /// Its address.
-    pub bootstrap: String,
-    /// The prefix of its topics.
-    pub prefix: String,
 }
 
 /// What a player tells on its standard output.
@@ -151,22 +139,12 @@ pub fn play(part: &Part) -> anyhow::Result<()> {
 
 fn build(part: &Part, heard: &Arc<Mutex<Vec<(u64, Code)>>>) -> anyhow::Result<Agent> {
     let heard = Arc::clone(heard);
-    let mut builder = Agent::builder()
-        .name(&part.name)
-        .on_heard(Arc::new(move |news| {
-            let at = monotonic_ns();
-            if let Ok(mut heard) = heard.lock() {
-                heard.push((at, news.code()));
-            }
-        }));
-    for address in &part.aggregators {
-        builder = builder.aggregator(address);
-    }
-    if let Some(kafka) = &part.kafka {
-        builder = builder
-            .kafka(&kafka.bootstrap)
-            .kafka_topic_prefix(&kafka.prefix);
-    }
+    let builder = part.agent.builder().on_heard(Arc::new(move |news| {
+        let at = monotonic_ns();
+        if let Ok(mut heard) = heard.lock() {
+            heard.push((at, news.code()));
+        }
+    }));
     Ok(builder.build()?)
 }
 

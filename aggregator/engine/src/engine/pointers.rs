@@ -36,7 +36,7 @@ use crate::pairs::{Identity, Opened, slot_of};
 use crate::stream::Pair;
 
 /// How many denials a slice looks at: less than a millisecond's worth.
-const SLICE: usize = 1_024;
+const SLICE: usize = 512;
 
 /// The denials in force are being ruled again.
 #[derive(Debug)]

@@ -1,0 +1,40 @@
+//! What every process of the demonstration is told of its agent: its name, and where it speaks.
+//!
+//! Knows nothing of what the process does with it. What stays true: all of them build it alike.
+
+use tollgate_agent::{Agent, AgentBuilder};
+
+/// The agent of a process.
+#[derive(Clone, Debug)]
+pub struct AgentPart {
+    /// Its name.
+    pub name: String,
+    /// The aggregator's address for agents.
+    pub aggregator: String,
+    /// Kafka, where hits and holds go to it directly.
+    pub kafka: Option<KafkaPart>,
+}
+
+/// A Kafka that the agent writes to.
+#[derive(Clone, Debug)]
+pub struct KafkaPart {
+    /// Its address.
+    pub bootstrap: String,
+    /// The prefix of its topics.
+    pub prefix: String,
+}
+
+impl AgentPart {
+    /// A builder that knows all of it.
+    pub fn builder(&self) -> AgentBuilder {
+        let builder = Agent::builder()
+            .name(&self.name)
+            .aggregator(&self.aggregator);
+        let Some(kafka) = &self.kafka else {
+            return builder;
+        };
+        builder
+            .kafka(&kafka.bootstrap)
+            .kafka_topic_prefix(&kafka.prefix)
+    }
+}
