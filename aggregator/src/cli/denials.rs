@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::Global;
 use super::amend::pair;
 use super::exit::{Exit, Failure};
-use super::operator::{Spoken, Word, ask, get, name};
+use super::operator::{Spoken, Word, ask, ended, get, name};
 use super::output::{Format, Output};
 
 /// How often `--watch` looks.
@@ -125,12 +125,7 @@ pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
             answer.omitted
         );
     }
-    if answer.partitions_missing.is_empty() {
-        return Ok(Exit::Done);
-    }
-    let missing = &answer.partitions_missing;
-    eprintln!("tollgate: partitions that could not be asked: {missing:?}");
-    Ok(Exit::No)
+    Ok(ended(&answer.partitions_missing))
 }
 
 /// Looks again and again, until somebody ends it or nobody reads any more.
@@ -186,18 +181,7 @@ fn print(denials: &[Value], output: &mut Output) -> Result<(), Failure> {
     for denial in denials {
         rows.push(row(denial)?);
     }
-    let widths: [usize; 6] = std::array::from_fn(|column| {
-        let widths = rows.iter().map(|row| row[column].chars().count());
-        widths.max().unwrap_or(0)
-    });
-    for row in &rows {
-        let cells = row.iter().zip(widths);
-        let cells: Vec<String> = cells
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        output.line(cells.join("  ").trim_end())?;
-    }
-    Ok(())
+    output.columns(&rows)
 }
 
 fn row(denial: &Value) -> Result<[String; 6], Failure> {
@@ -223,7 +207,7 @@ fn row(denial: &Value) -> Result<[String; 6], Failure> {
 }
 
 /// A length of time in the unit that suits it.
-fn span(us: u64) -> String {
+pub(super) fn span(us: u64) -> String {
     match us {
         0..1_000_000 => format!("{}ms", us / 1_000),
         1_000_000..60_000_000 => format!("{:.1}s", us as f64 / 1e6),

@@ -114,12 +114,7 @@ pub fn run(global: &Global, args: &HoldsArgs) -> Result<Exit, Failure> {
     if answer.more {
         eprintln!("tollgate: there are more; see --limit, or narrow what is asked for");
     }
-    if answer.partitions_missing.is_empty() {
-        return Ok(Exit::Done);
-    }
-    let missing = &answer.partitions_missing;
-    eprintln!("tollgate: partitions that could not be asked: {missing:?}");
-    Ok(Exit::No)
+    Ok(operator::ended(&answer.partitions_missing))
 }
 
 /// Ends holds.

@@ -20,8 +20,10 @@ pub mod limits_edit;
 pub mod logs;
 pub mod operator;
 pub mod output;
+pub mod pairs;
 pub mod serve;
 pub mod simulate;
+pub mod top;
 pub mod topics;
 mod values;
 
@@ -119,6 +121,10 @@ pub enum Command {
     Unban(amend::UnbanArgs),
     /// Lists and turns the switches of namespaces
     Namespaces(amend::NamespacesArgs),
+    /// Shows how a pair stands; by itself: the pairs that are hit most
+    Pairs(pairs::PairsArgs),
+    /// Lists the pairs with the most hits, refused calls or excess of the last minutes
+    Top(top::TopArgs),
     /// Lists who holds what, the oldest first, and ends holds
     Holds(holds::HoldsArgs),
     /// Shows, compares and pushes limits
@@ -180,6 +186,8 @@ pub fn run(cli: Cli) -> Exit {
         Command::Ban(args) => amend::ban(&global, &args),
         Command::Unban(args) => amend::unban(&global, &args),
         Command::Namespaces(args) => amend::namespaces(&global, &args),
+        Command::Pairs(args) => pairs::run(&global, &args),
+        Command::Top(args) => top::run(&global, &args),
         Command::Holds(args) => holds::run(&global, &args),
         Command::Limits(args) => limits::run(&global, &args),
         Command::Topics(args) => topics::run(&global, &args),

@@ -168,6 +168,15 @@ pub fn get<T: serde::de::DeserializeOwned>(
     serde_json::from_str(&body).map_err(|error| Failure::Data(format!("{url}: {error}")))
 }
 
+/// Says which partitions could not be asked; an answer without them is not the whole of one.
+pub fn ended(partitions_missing: &[u32]) -> Exit {
+    if partitions_missing.is_empty() {
+        return Exit::Done;
+    }
+    eprintln!("tollgate: partitions that could not be asked: {partitions_missing:?}");
+    Exit::No
+}
+
 /// A name as it is given on the command line.
 ///
 /// # Errors

@@ -134,6 +134,26 @@ impl Output {
         self.line(text)
     }
 
+    /// Writes rows in columns, each as wide as it has to be.
+    ///
+    /// # Errors
+    ///
+    /// As [`Output::line`].
+    pub fn columns<const N: usize>(&mut self, rows: &[[String; N]]) -> Result<(), Failure> {
+        let widths: [usize; N] = std::array::from_fn(|column| {
+            let widths = rows.iter().map(|row| row[column].chars().count());
+            widths.max().unwrap_or(0)
+        });
+        for row in rows {
+            let cells = row.iter().zip(widths);
+            let cells: Vec<String> = cells
+                .map(|(cell, width)| format!("{cell:<width$}"))
+                .collect();
+            self.line(cells.join("  ").trim_end())?;
+        }
+        Ok(())
+    }
+
     /// Pushes out what was written so far, for those who watch.
     ///
     /// # Errors

@@ -25,6 +25,7 @@ pub mod snapshots;
 pub mod switches;
 pub mod testimonies;
 pub mod totals;
+pub mod usage;
 pub mod verdicts;
 pub mod view;
 

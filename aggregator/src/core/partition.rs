@@ -25,6 +25,7 @@ use super::recordings::Recordings;
 use super::ruler::Ruler;
 use super::snapshots::Snapshots;
 use super::testimonies::Testimonies;
+use super::usage::Usage;
 use crate::log::Ticket;
 
 /// How often an owner brings time into its partitions: half of what a tick's slot is wide, so that one
@@ -135,6 +136,8 @@ pub struct Partition {
     pub snapshots: Snapshots,
     /// What its states were, for others to compare.
     pub testimonies: Testimonies,
+    /// Who uses what most.
+    pub usage: Usage,
 }
 
 impl Partition {
@@ -155,6 +158,7 @@ impl Partition {
             recordings: Recordings::default(),
             snapshots: Snapshots::default(),
             testimonies: Testimonies::default(),
+            usage: Usage::default(),
         }
     }
 

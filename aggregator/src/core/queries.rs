@@ -54,6 +54,7 @@ impl Core {
                 Reply::Pair(Box::new(self.pair_view(now.clock, &resource, &domain)))
             }
             Query::Holds(filter) => Reply::Holds(self.holds_view(&filter)),
+            Query::Top(filter) => Reply::Top(self.top_view(&filter)),
             Query::Digests => Reply::Digests(self.digests_view()),
             Query::Counters => {
                 let mut counters = self.counters;
@@ -110,12 +111,7 @@ impl Core {
             schema: "tollgate.denials/1",
             denials: Vec::new(),
             omitted: 0,
-            partitions_missing: self
-                .partitions
-                .iter()
-                .filter(|partition| !partition.is_ours() || partition.why_not_ready().is_some())
-                .map(|partition| partition.index)
-                .collect(),
+            partitions_missing: self.partitions_missing(),
         };
         let mut resources: Vec<&str> = match &filter.resource {
             Some(resource) => vec![resource],
@@ -217,6 +213,10 @@ impl Core {
                 .denials_of(&ready, resource, Some(domain))
                 .next()
                 .map(|found| found.view()),
+            partitions_missing: partition
+                .filter(|p| !p.is_ours() || p.why_not_ready().is_some())
+                .map(|p| vec![p.index])
+                .unwrap_or_default(),
         }
     }
 

@@ -14,6 +14,7 @@
 
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::denial::Announced;
+use tollgate_shared::wire::hits::HitBatch;
 use tollgate_shared::wire::record::{OwnersPen, Record, authentic};
 use tollgate_shared::wire::statement::{Says, Statement};
 
@@ -110,6 +111,7 @@ impl Core {
         match &record {
             Record::Tick(_) => self.testify(index, delivered.offset, log_time_before),
             Record::Testimony(said) => self.hear(index, said),
+            Record::Hits(batch) => self.count_usage(index, delivered, batch),
             _ => {}
         }
         // 2 announce, 3 record. 4 is a snapshot's.
@@ -119,6 +121,15 @@ impl Core {
             && let Some(partition) = self.partitions.get_mut(index as usize)
         {
             partition.stage = Stage::RulingAgain;
+        }
+    }
+
+    fn count_usage(&mut self, index: u32, delivered: &Delivered, batch: &HitBatch<'_>) {
+        if let Some(partition) = self.partitions.get_mut(index as usize)
+            && let Some(excess) = partition.ruler.excess()
+        {
+            let (offset, appended) = (delivered.offset, delivered.appended);
+            partition.usage.take(offset, appended, batch, excess);
         }
     }
 

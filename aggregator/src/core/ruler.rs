@@ -165,6 +165,12 @@ impl Ruler {
         ruled
     }
 
+    /// Of the batch of hits that was applied last its entries with excess; none: it was not ruled.
+    pub fn excess(&self) -> Option<&[(u32, u64)]> {
+        let ruled = self.rulings.fates.contains(&Fate::Applied);
+        ruled.then_some(&*self.rulings.excess)
+    }
+
     /// Whether the record that was applied last is to be gone on with before the next one.
     pub fn has_more(&self) -> bool {
         self.engine.has_more()

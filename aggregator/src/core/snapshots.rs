@@ -20,6 +20,7 @@ use super::partition::{Partition, Stage};
 use super::recordings::Recordings;
 use super::ruler::Ruler;
 use super::testimonies::Testimonies;
+use super::usage::Usage;
 use crate::log::Stream;
 
 /// When snapshots are taken.
@@ -140,6 +141,7 @@ impl Core {
             partition.recordings = Recordings::default();
             partition.snapshots = Snapshots::default();
             partition.testimonies = Testimonies::default();
+            partition.usage = Usage::default();
         }
     }
 

@@ -9,6 +9,7 @@ use tollgate_shared::wire::statement::{Denial, Scope, Statement};
 use super::amendments::{AmendmentView, Proposal, Refused};
 use super::counters::Counters;
 use super::holds::{HoldFilter, HoldsView};
+use super::usage::{TopFilter, TopView};
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub enum Query {
     },
     /// Who holds what?
     Holds(HoldFilter),
+    /// Who uses most?
+    Top(TopFilter),
     /// What is the state of every partition?
     Digests,
     /// An operator asks for an amendment; answered once the log has it.
@@ -60,6 +63,8 @@ pub enum Reply {
     Pair(Box<PairView>),
     /// To [`Query::Holds`].
     Holds(HoldsView),
+    /// To [`Query::Top`].
+    Top(TopView),
     /// To [`Query::Digests`].
     Digests(DigestsView),
     /// To [`Query::Amend`].
@@ -192,6 +197,8 @@ pub struct PairView {
     pub state: Option<PairState>,
     /// What is denied of it.
     pub denial: Option<DenialView>,
+    /// Its partition, where that could not be asked: it is not ruled at the moment.
+    pub partitions_missing: Vec<u32>,
 }
 
 /// The state of a pair at its own time: that of its newest hit.

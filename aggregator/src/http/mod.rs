@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! /healthz /readyz /metrics     not versioned
-//! /v1/limits  /v1/denials  /v1/pairs  /v1/holds  /v1/digests  /v1/explain
+//! /v1/denials  /v1/pairs  /v1/holds  /v1/top             of the whole fleet: see `fleet`
+//! /v1/limits   /v1/explain                               of the log, so that anybody says the same
+//! /v1/digests  /v1/log                                   of this process alone
 //! ```
 //!
 //! Each answer asks the core and shows what it says. Nothing here is on a request's path, and nothing
@@ -10,6 +12,8 @@
 
 pub mod amend;
 mod explain;
+pub mod fleet;
+mod lists;
 mod metrics;
 mod query;
 
@@ -22,30 +26,20 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
-use tollgate_shared::names::{EVERYBODY, admit_domain};
 
 use crate::core::event::{Event, QueryId};
-use crate::core::holds::HoldFilter;
-use crate::core::view::{DenialFilter, Query, Reply};
-use query::UrlQuery;
+use crate::core::view::{Query, Reply};
+use fleet::Others;
 
 /// How long an answer may take. The core answers between two events; it is only slower than this when
 /// it is not there any more.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// The most denials in one answer, and how many there are where nobody says.
-const DENIALS_MAX: usize = 100_000;
-const DENIALS_DEFAULT: usize = 1_000;
-
-/// The most holds in one answer, and how many there are where nobody says.
-const HOLDS_MAX: usize = 100_000;
-const HOLDS_DEFAULT: usize = 1_000;
 
 /// Where questions wait for the core's answers.
 #[derive(Clone)]
@@ -103,6 +97,7 @@ struct Shown {
     desk: Desk,
     metrics: Arc<Metrics>,
     log: Arc<LogView>,
+    others: Others,
 }
 
 /// Where the log is and where agents go, for commands on the same machine or the same Kafka.
@@ -128,17 +123,18 @@ pub struct LogView {
 }
 
 /// The routes.
-pub fn routes(desk: Desk, metrics: Arc<Metrics>, log: LogView) -> Router {
+pub fn routes(desk: Desk, metrics: Arc<Metrics>, log: LogView, others: Others) -> Router {
     let log = Arc::new(log);
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readiness))
         .route("/metrics", get(metrics_text))
         .route("/v1/limits", get(limits))
-        .route("/v1/denials", get(denials))
-        .route("/v1/pairs", get(pair_by_query))
-        .route("/v1/pairs/{resource}/{domain}", get(pair_by_path))
-        .route("/v1/holds", get(holds))
+        .route("/v1/denials", get(lists::denials))
+        .route("/v1/pairs", get(lists::pair_by_query))
+        .route("/v1/pairs/{resource}/{domain}", get(lists::pair_by_path))
+        .route("/v1/holds", get(lists::holds))
+        .route("/v1/top", get(lists::top))
         .route("/v1/digests", get(digests))
         .route("/v1/explain", get(explain::answer))
         .route("/v1/amendments", post(amend::answer))
@@ -147,7 +143,12 @@ pub fn routes(desk: Desk, metrics: Arc<Metrics>, log: LogView) -> Router {
             "/v1/log",
             get(|State(shown): State<Shown>| async move { Json(LogView::clone(&shown.log)) }),
         )
-        .with_state(Shown { desk, metrics, log })
+        .with_state(Shown {
+            desk,
+            metrics,
+            log,
+            others,
+        })
 }
 
 #[derive(Serialize)]
@@ -196,89 +197,6 @@ async fn metrics_text(State(shown): State<Shown>) -> Response {
 async fn limits(State(shown): State<Shown>) -> Response {
     match shown.desk.ask(Query::Limits).await {
         Some(Reply::Limits(view)) => Json(view).into_response(),
-        _ => silent(),
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DenialsUrl {
-    resource: Option<String>,
-    domain: Option<String>,
-    limit: Option<usize>,
-}
-
-async fn denials(State(shown): State<Shown>, UrlQuery(url): UrlQuery<DenialsUrl>) -> Response {
-    let limit = url.limit.unwrap_or(DENIALS_DEFAULT);
-    if DENIALS_MAX < limit {
-        let text = format!("limit = {limit}: expected at most {DENIALS_MAX}");
-        return fault(StatusCode::BAD_REQUEST, text);
-    }
-    let filter = DenialFilter {
-        resource: url.resource,
-        domain: url.domain,
-        limit,
-    };
-    match shown.desk.ask(Query::Denials(filter)).await {
-        Some(Reply::Denials(view)) => Json(view).into_response(),
-        _ => silent(),
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HoldsUrl {
-    resource: Option<String>,
-    domain: Option<String>,
-    agent: Option<String>,
-    group: Option<String>,
-    limit: Option<usize>,
-}
-
-async fn holds(State(shown): State<Shown>, UrlQuery(url): UrlQuery<HoldsUrl>) -> Response {
-    let limit = url.limit.unwrap_or(HOLDS_DEFAULT);
-    if HOLDS_MAX < limit {
-        let text = format!("limit = {limit}: expected at most {HOLDS_MAX}");
-        return fault(StatusCode::BAD_REQUEST, text);
-    }
-    let filter = HoldFilter {
-        resource: url.resource,
-        // The name under which a caller of this domain is limited.
-        domain: url.domain.map(|domain| admit_domain(&domain).into_owned()),
-        agent: url.agent,
-        group: url.group,
-        limit,
-    };
-    match shown.desk.ask(Query::Holds(filter)).await {
-        Some(Reply::Holds(view)) => Json(view).into_response(),
-        _ => silent(),
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PairUrl {
-    resource: String,
-    /// None: everybody, under the resource's global limit.
-    domain: Option<String>,
-}
-
-async fn pair_by_query(state: State<Shown>, UrlQuery(url): UrlQuery<PairUrl>) -> Response {
-    pair(state, url).await
-}
-
-async fn pair_by_path(state: State<Shown>, Path(url): Path<PairUrl>) -> Response {
-    pair(state, url).await
-}
-
-async fn pair(State(shown): State<Shown>, PairUrl { resource, domain }: PairUrl) -> Response {
-    // The name under which a caller of this domain is limited.
-    let domain = match &domain {
-        Some(domain) => admit_domain(domain).into_owned(),
-        None => EVERYBODY.to_owned(),
-    };
-    match shown.desk.ask(Query::Pair { resource, domain }).await {
-        Some(Reply::Pair(view)) => Json(view).into_response(),
         _ => silent(),
     }
 }

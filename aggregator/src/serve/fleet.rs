@@ -27,6 +27,7 @@ use crate::core::assignment::{Known, Restored};
 use crate::core::event::Event;
 use crate::core::ruler::Ruler;
 use crate::core::snapshots::Moment;
+use crate::http::fleet::{self, Others};
 use crate::log::kafka::{
     Commits, GroupEvent, KafkaConfig, Member, MemberRecord, Registry, StateError, StateReader,
     StateTopic, StateWriter, Written,
@@ -89,6 +90,7 @@ impl Fleet {
     pub fn join(
         place: Place,
         found: Found,
+        others: Others,
         events: mpsc::Sender<Event>,
         faults: mpsc::Sender<Failure>,
     ) -> Result<Self, Failure> {
@@ -96,7 +98,7 @@ impl Fleet {
         let state = StateTopic::new(kafka.clone(), RULES);
         let (saves, saving) = channel();
         let (restores, restoring) = channel();
-        let registry = register(&place, found, events.clone())?;
+        let registry = register(&place, found, others, events.clone())?;
         let rules = registry.rules();
         let ours = Mutex::new(BTreeSet::new());
         let to_core = events.clone();
@@ -170,7 +172,12 @@ impl Fleet {
 }
 
 /// States this aggregator in the `members` topic, and tells the core of the others.
-fn register(place: &Place, found: Found, events: mpsc::Sender<Event>) -> Result<Registry, Failure> {
+fn register(
+    place: &Place,
+    found: Found,
+    known: Others,
+    events: mpsc::Sender<Event>,
+) -> Result<Registry, Failure> {
     let me = MemberRecord {
         instance: found.instance,
         group: place.kafka.group.as_str().into(),
@@ -185,6 +192,11 @@ fn register(place: &Place, found: Found, events: mpsc::Sender<Event>) -> Result<
             } = member;
             tracing::debug!(%name, %agents, ?partitions, "a member of the fleet");
         }
+        let asked = others.iter().map(|(_, member)| fleet::Other {
+            http: member.http.clone(),
+            partitions: member.partitions.clone(),
+        });
+        known.set(asked.collect());
         let members = others.into_iter().map(|(_, member)| Other {
             instance: member.instance,
             address: member.agents,

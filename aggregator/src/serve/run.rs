@@ -23,6 +23,7 @@ use crate::core::event::{Effect, Event, LimitsFile, Now};
 use crate::core::snapshots::Policy;
 use crate::core::{Core, Settings, Start};
 use crate::feed::{self, FeedCounters, Publisher};
+use crate::http::fleet::Others;
 use crate::http::{self, Desk, Metrics};
 use crate::link::{self, Answers, LinkCounters};
 use crate::log::{Log, LogEvent};
@@ -155,7 +156,9 @@ async fn start(
     .map_err(socket("link"))?;
     let desk = Desk::new(events.clone());
     let metrics = Arc::new(Metrics::new(link_counters, feed_counters));
-    let routes = http::routes(desk.clone(), metrics, log_view(config, partitions, bound));
+    let others = Others::default();
+    let shown = log_view(config, partitions, bound);
+    let routes = http::routes(desk.clone(), metrics, shown, others.clone());
     serve_http(listeners.http, routes).map_err(socket("http"))?;
     let settings = settings(config, partitions, opened.start, bound);
     let (core, effects, keeper, aside);
@@ -179,7 +182,7 @@ async fn start(
                 agents: advertised(bound.agents),
                 http: advertised(bound.http),
             };
-            keeper = Keeper::Fleet(Fleet::join(place, found, events, faults)?);
+            keeper = Keeper::Fleet(Fleet::join(place, found, others, events, faults)?);
             aside = "tollgate-aside".into();
         }
         #[cfg(not(feature = "kafka"))]

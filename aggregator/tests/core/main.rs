@@ -9,6 +9,7 @@ mod pairs;
 mod refused;
 mod sharing;
 mod slices;
+mod usage;
 mod world;
 
 use tollgate::core::event::{Event, Peer, Request};

@@ -11,6 +11,7 @@ mod amendments;
 mod broker;
 mod copies;
 mod demo;
+mod everywhere;
 mod fleet;
 mod followed;
 mod kills;
@@ -26,6 +27,7 @@ use copies::{
     agents_that_hold_are_killed_and_no_copy_is_lost, while_kafka_stands_still_no_holder_is_gone,
 };
 use demo::the_demonstration_runs_on_a_real_kafka;
+use everywhere::any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach;
 use fleet::partitions_move_when_an_aggregator_comes_and_when_it_goes;
 use followed::an_agent_that_knows_one_aggregator_finds_all_and_follows_them;
 use kills::whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin;
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         an_agent_that_knows_one_aggregator_finds_all_and_follows_them,
         limits_are_pushed_listed_compared_and_rolled_back,
         an_operator_may_ask_any_aggregator_of_a_fleet,
+        any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach,
         the_command_makes_topics_and_says_what_differs,
         the_demonstration_runs_on_a_real_kafka,
         of_two_groups_either_may_be_killed_and_nothing_more_is_let_through,

@@ -315,6 +315,9 @@ impl Engine {
             return;
         }
         context.count(ruled, at);
+        if 0 < ruled.excess {
+            rulings.excess.push((ahead.number, ruled.excess));
+        }
         let standing = Standing {
             identity: ahead.identity,
             place: Place {

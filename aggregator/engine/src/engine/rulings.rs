@@ -39,6 +39,8 @@ pub struct Rulings {
     pub agents: Vec<AgentNews>,
     /// What became of each record.
     pub fates: Vec<Fate>,
+    /// Entries of hits with excess: the number of each in its record, ascending, and how much.
+    pub excess: Vec<(u32, u64)>,
 }
 
 /// A statement and the resource that its scope belongs to.
@@ -306,6 +308,7 @@ impl Rulings {
         self.copies = CopiesCounts::default();
         self.agents.clear();
         self.fates.clear();
+        self.excess.clear();
     }
 
     /// Why the partition stands still, if it does.

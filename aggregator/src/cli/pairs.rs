@@ -1,0 +1,196 @@
+//! `tollgate pairs`: how a pair stands; by itself, the pairs that are hit most.
+//!
+//! ```text
+//! $ tollgate pairs show api.search acme
+//! api.search acme            partition 3, limits version 18
+//! tier 1                     97 of 100 hits in its window
+//! last second                41 of 200
+//! remaining                  3
+//! denied                     for 1.2s still (tier 1, code 3-18250-0-1)
+//! ```
+//!
+//! Asks an aggregator, which asks whoever rules the pair's partition. What stays true: a pair whose
+//! partition nobody rules is not shown as one that was never hit.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Global;
+use super::denials::span;
+use super::exit::{Exit, Failure};
+use super::operator::{Spoken, ended, get, name};
+use super::output::{Format, Output};
+use super::top;
+
+/// What `pairs` takes.
+#[derive(Debug, clap::Args)]
+pub struct PairsArgs {
+    /// What to do; by itself: the pairs that are hit most
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    spoken: Spoken,
+    /// Only of this resource
+    #[arg(long)]
+    resource: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 20,
+        value_parser = clap::value_parser!(u32).range(1..=crate::core::usage::TOP_MAX as i64))]
+    limit: u32,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Shows how a pair stands
+    Show {
+        /// The resource
+        #[arg(value_parser = name)]
+        resource: String,
+        /// The domain; without one it is about all together, under the global limit
+        #[arg(value_parser = name)]
+        domain: Option<String>,
+    },
+}
+
+#[derive(Debug, Deserialize)]
+struct Pair {
+    resource: String,
+    domain: String,
+    partition: u32,
+    configured: bool,
+    version: u64,
+    state: Option<State>,
+    denial: Option<Denial>,
+    partitions_missing: Vec<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+struct State {
+    tier: u64,
+    tier_limit: u64,
+    tier_hits: u64,
+    remaining: u64,
+    last_second: u64,
+    hard: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Denial {
+    cause: String,
+    remaining_us: Option<u64>,
+    code: String,
+}
+
+/// Runs the command. Where a partition could not be asked it ends with 1.
+///
+/// # Errors
+///
+/// Where the aggregator does not answer, or the output cannot be written.
+pub fn run(global: &Global, args: &PairsArgs) -> Result<Exit, Failure> {
+    let url = &args.spoken.url;
+    let Some(Verb::Show { resource, domain }) = &args.verb else {
+        return top::show(global, url, "hits", args.resource.as_ref(), args.limit);
+    };
+    let query = [
+        ("resource", Some(resource.clone())),
+        ("domain", domain.clone()),
+    ];
+    let answer: Value = get(url, "/v1/pairs", &query)?;
+    let pair = Pair::deserialize(&answer).map_err(|error| Failure::Data(error.to_string()))?;
+    if pair.partitions_missing.is_empty() {
+        let mut output = global.open_output()?;
+        match global.format {
+            Format::Json => output.json(&answer)?,
+            Format::Text => print(&pair, &mut output)?,
+        }
+        output.finish()?;
+    }
+    Ok(ended(&pair.partitions_missing))
+}
+
+fn print(pair: &Pair, output: &mut Output) -> Result<(), Failure> {
+    let rows: Vec<[String; 2]> = lines(pair)
+        .into_iter()
+        .map(|(what, told)| [what, told])
+        .collect();
+    output.columns(&rows)
+}
+
+fn lines(pair: &Pair) -> Vec<(String, String)> {
+    let Pair {
+        resource,
+        domain,
+        partition,
+        version,
+        ..
+    } = pair;
+    let head = format!("partition {partition}, limits version {version}");
+    let mut lines = vec![(format!("{resource} {domain}"), head)];
+    let mut line = |what: &str, told: String| lines.push((what.to_owned(), told));
+    if !pair.configured {
+        line("limits", "none on hits of this resource".to_owned());
+    }
+    match &pair.state {
+        None => line("state", "not hit lately: nothing is known of it".to_owned()),
+        Some(state) => {
+            let (hits, limit) = (state.tier_hits, state.tier_limit);
+            match state.tier {
+                0 => line("tier", "none is active".to_owned()),
+                tier => line(
+                    &format!("tier {tier}"),
+                    format!("{hits} of {limit} hits in its window"),
+                ),
+            }
+            let hard = state
+                .hard
+                .map_or_else(String::new, |hard| format!(" of {hard}"));
+            line("last second", format!("{}{hard}", state.last_second));
+            line("remaining", state.remaining.to_string());
+        }
+    }
+    let denied = pair.denial.as_ref().map_or_else(
+        || "no".to_owned(),
+        |denial| {
+            let Denial { cause, code, .. } = denial;
+            match denial.remaining_us {
+                Some(left) => format!("for {} still ({cause}, code {code})", span(left)),
+                None => format!("without end ({cause}, code {code})"),
+            }
+        },
+    );
+    line("denied", denied);
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(view: Value) -> String {
+        let pair = Pair::deserialize(&view).expect("a pair");
+        let lines = lines(&pair).into_iter();
+        lines
+            .map(|(what, told)| format!("{what}: {told}\n"))
+            .collect()
+    }
+
+    #[test]
+    fn a_pair_is_told_with_its_tier_what_is_left_and_until_when_it_is_denied() {
+        let mut view = serde_json::json!({
+            "resource": "r", "domain": "d", "partition": 3, "configured": true, "version": 18,
+            "state": {"tier": 1, "tier_limit": 100, "tier_hits": 97, "remaining": 3, "last_second": 41,
+                "hard": 200},
+            "denial": {"cause": "tier 1", "remaining_us": 1_200_000, "code": "3-1-0-1"},
+            "partitions_missing": [],
+        });
+        assert_eq!(
+            told(view.clone()),
+            "r d: partition 3, limits version 18\ntier 1: 97 of 100 hits in its window\n\
+             last second: 41 of 200\nremaining: 3\ndenied: for 1.2s still (tier 1, code 3-1-0-1)\n"
+        );
+        view["denial"]["remaining_us"] = Value::Null;
+        assert!(told(view.clone()).contains("denied: without end"));
+        (view["denial"], view["state"]) = (Value::Null, Value::Null);
+        assert!(told(view).ends_with("nothing is known of it\ndenied: no\n"));
+    }
+}

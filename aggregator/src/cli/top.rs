@@ -1,0 +1,154 @@
+//! `tollgate top`: the pairs with the most hits, refused calls or excess of the last one to two minutes.
+//!
+//! ```text
+//! RESOURCE    DOMAIN   HITS/S  REFUSED/S  EXCESS/S
+//! api.search  acme      812.4      310.0       2.1
+//! ```
+//!
+//! Asks an aggregator, which answers for the fleet from a bounded sketch. What is too little to be kept
+//! there is shown as a dash. What stays true: what could not be asked is named.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Global;
+use super::exit::{Exit, Failure};
+use super::operator::{Spoken, ended, get};
+use super::output::Format;
+
+/// What `top` takes.
+#[derive(Debug, clap::Args)]
+pub struct TopArgs {
+    #[command(flatten)]
+    spoken: Spoken,
+    /// By what
+    #[arg(long, value_enum, default_value_t)]
+    by: By,
+    /// Only of this resource
+    #[arg(long)]
+    resource: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 20,
+        value_parser = clap::value_parser!(u32).range(1..=crate::core::usage::TOP_MAX as i64))]
+    limit: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum By {
+    /// Hits that were let through
+    #[default]
+    Hits,
+    /// Calls that were refused
+    Refused,
+    /// Hits let through beyond what an ideal limiter would have
+    Excess,
+}
+
+#[derive(Debug, Deserialize)]
+struct Answer {
+    from_us: u64,
+    to_us: u64,
+    pairs: Vec<Value>,
+    partitions_missing: Vec<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Pair {
+    resource: String,
+    domain: String,
+    hits: Option<u64>,
+    refused: Option<u64>,
+    excess: Option<u64>,
+}
+
+/// Runs the command. Where a partition could not be asked it ends with 1.
+///
+/// # Errors
+///
+/// Where the aggregator does not answer, or the output cannot be written.
+pub fn run(global: &Global, args: &TopArgs) -> Result<Exit, Failure> {
+    let by = match args.by {
+        By::Hits => "hits",
+        By::Refused => "refused",
+        By::Excess => "excess",
+    };
+    show(
+        global,
+        &args.spoken.url,
+        by,
+        args.resource.as_ref(),
+        args.limit,
+    )
+}
+
+/// The same for `tollgate pairs`.
+pub(super) fn show(
+    global: &Global,
+    url: &str,
+    by: &str,
+    resource: Option<&String>,
+    limit: u32,
+) -> Result<Exit, Failure> {
+    let query = [
+        ("by", Some(by.to_owned())),
+        ("resource", resource.cloned()),
+        ("limit", Some(limit.to_string())),
+    ];
+    let mut answer: Answer = get(url, "/v1/top", &query)?;
+    let mut output = global.open_output()?;
+    match global.format {
+        Format::Json => {
+            for pair in &mut answer.pairs {
+                pair["schema"] = "tollgate.top/1".into();
+                pair["from_us"] = answer.from_us.into();
+                pair["to_us"] = answer.to_us.into();
+                output.json(pair)?;
+            }
+        }
+        Format::Text if answer.pairs.is_empty() => output.line("nothing was counted lately")?,
+        Format::Text => output.columns(&rows(&answer)?)?,
+    }
+    output.finish()?;
+    Ok(ended(&answer.partitions_missing))
+}
+
+fn rows(answer: &Answer) -> Result<Vec<[String; 5]>, Failure> {
+    let head = ["RESOURCE", "DOMAIN", "HITS/S", "REFUSED/S", "EXCESS/S"];
+    let seconds = answer.to_us.saturating_sub(answer.from_us) as f64 / 1e6;
+    let rate = |count: Option<u64>| match count {
+        // The beginning of the first minute says nothing of a second.
+        Some(count) => format!("{:.1}", count as f64 / seconds.max(1.0)),
+        None => "-".to_owned(),
+    };
+    let mut rows = vec![head.map(str::to_owned)];
+    for pair in &answer.pairs {
+        let pair = Pair::deserialize(pair).map_err(|error| Failure::Data(error.to_string()))?;
+        rows.push([
+            pair.resource,
+            pair.domain,
+            rate(pair.hits),
+            rate(pair.refused),
+            rate(pair.excess),
+        ]);
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_shown_by_the_second_and_what_is_not_kept_as_a_dash() {
+        let answer = Answer {
+            from_us: 60_000_000,
+            to_us: 160_000_000,
+            pairs: vec![serde_json::json!({
+                "resource": "r", "domain": "d", "hits": 1_050, "refused": null, "excess": 10,
+            })],
+            partitions_missing: Vec::new(),
+        };
+        let rows = rows(&answer).expect("good rows");
+        assert_eq!(rows[1], ["r", "d", "10.5", "-", "0.1"]);
+    }
+}

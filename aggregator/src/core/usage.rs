@@ -1,0 +1,400 @@
+//! Who uses what most: a bounded sketch of the pairs of one partition, for `tollgate top`.
+//!
+//! ```text
+//! minute of log time   12:00            12:01            12:02 ──
+//! kept                                  [before]         [this]     what is shown: both
+//! ```
+//!
+//! Three measures: hits, refused calls, excess. Of each at most [`TRACKED_MAX`] names are kept, by the
+//! rule of Misra and Gries: where the table is full the count of the (K + 1)-th is taken off all, and who
+//! has nothing left leaves. So a shown count is at most the true one, and short of it by no more than
+//! what was taken off. Of long records a sample is looked at, with its weight, so that a record costs the
+//! sketch no more than a few microseconds; which part of it is a function of its offset. Nothing is
+//! decided by the sketch, and no snapshot has it: it begins when a partition is taken over.
+//!
+//! What stays true: the same records give the same sketch, on any machine.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use serde::Serialize;
+use tollgate_shared::names::{partition_of_pair, partition_of_resource};
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::hits::HitBatch;
+
+use super::Core;
+
+/// Names that are kept of each measure and minute. Twice as many are, until the table is cut: cutting
+/// costs a sort of all, so each cut makes room for as many as it keeps.
+const TRACKED_MAX: usize = 256;
+
+/// The most that can be asked for: what one partition keeps of one minute.
+pub const TOP_MAX: usize = TRACKED_MAX;
+
+/// How much log time a generation covers.
+const GENERATION: Span = Span::from_secs(60);
+
+/// Entries of one record that are counted one by one, of each measure. Each costs about 50 ns, a ruling
+/// about 200 ns.
+const SAMPLE: u32 = 32;
+
+/// A record of so many entries is looked at every second time, one of twice as many every third time,
+/// and so on: reading an entry again costs about 10 ns, and should stay below a hundredth of its ruling.
+const LOOKED_AT: u32 = 256;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// Hits that agents let through.
+    #[default]
+    Hits,
+    /// Calls that agents refused.
+    Refused,
+    /// Hits that were let through although an ideal limiter would have refused them.
+    Excess,
+}
+
+impl By {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Hits, Self::Refused, Self::Excess];
+
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hits => "hits",
+            Self::Refused => "refused",
+            Self::Excess => "excess",
+        }
+    }
+}
+
+/// Names with the greatest counts.
+#[derive(Debug, Default)]
+struct Sketch {
+    /// By resource and domain, with a byte between them that no text has.
+    counts: HashMap<Box<[u8]>, u64, foldhash::fast::FixedState>,
+    taken_off: u64,
+}
+
+impl Sketch {
+    fn add(&mut self, key: &[u8], count: u64) {
+        if let Some(known) = self.counts.get_mut(key) {
+            *known = known.saturating_add(count);
+            return;
+        }
+        self.counts.insert(key.into(), count);
+        if 2 * TRACKED_MAX <= self.counts.len() {
+            self.cut();
+        }
+    }
+
+    /// Keeps the greatest. Only counts decide, so that no order of a table matters.
+    fn cut(&mut self) {
+        let mut counts: Vec<u64> = self.counts.values().copied().collect();
+        counts.sort_unstable_by_key(|count| Reverse(*count));
+        let off = counts.get(TRACKED_MAX).copied().unwrap_or(0);
+        self.counts.retain(|_, count| {
+            *count = count.saturating_sub(off);
+            0 < *count
+        });
+        self.taken_off = self.taken_off.saturating_add(off);
+    }
+}
+
+/// What was counted in a minute.
+#[derive(Debug, Default)]
+struct Generation {
+    minute: u64,
+    sketches: [Sketch; By::ALL.len()],
+}
+
+/// The sketch of one partition.
+#[derive(Debug, Default)]
+pub struct Usage {
+    this: Generation,
+    before: Generation,
+    newest: Timestamp,
+    key: Vec<u8>,
+}
+
+/// What is added of a list: every so manieth, from one on.
+fn sample(len: u32, offset: u64) -> (usize, usize) {
+    let step = len.div_ceil(SAMPLE).max(1);
+    ((offset % u64::from(step)) as usize, step as usize)
+}
+
+impl Usage {
+    /// Takes a batch that was ruled: `excess` has the numbers of entries with excess, and how much.
+    pub fn take(
+        &mut self,
+        offset: u64,
+        appended: Timestamp,
+        batch: &HitBatch<'_>,
+        excess: &[(u32, u64)],
+    ) {
+        self.turn_to(appended);
+        // Offsets of an agent's batches may follow a pattern; their hashes do not.
+        let drawn = offset.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+        let every = 1 + u64::from(batch.hits_len() / LOOKED_AT);
+        if drawn.is_multiple_of(every) {
+            let (first, step) = sample(batch.hits_len(), drawn);
+            let weight = every * step as u64;
+            for hit in batch.hits().skip(first).step_by(step) {
+                let count = u64::from(hit.copies) * weight;
+                self.add(By::Hits, batch.resource(hit.resource), hit.domain, count);
+            }
+            self.take_excess(drawn, every, batch, excess);
+        }
+        let refused: Vec<_> = batch.refused().collect();
+        let (first, step) = sample(refused.len() as u32, drawn);
+        for entry in refused.iter().skip(first).step_by(step) {
+            let count = entry.calls.saturating_mul(step as u64);
+            let resource = batch.resource(entry.resource);
+            self.add(By::Refused, resource, entry.domain, count);
+        }
+    }
+
+    fn take_excess(&mut self, drawn: u64, every: u64, batch: &HitBatch<'_>, excess: &[(u32, u64)]) {
+        let (first, step) = sample(excess.len() as u32, drawn);
+        let mut wanted = excess.iter().skip(first).step_by(step).peekable();
+        if wanted.peek().is_none() {
+            return;
+        }
+        for (number, hit) in (0..).zip(batch.hits()) {
+            let Some((_, count)) = wanted.next_if(|(of, _)| *of == number) else {
+                continue;
+            };
+            let count = count.saturating_mul(every).saturating_mul(step as u64);
+            self.add(By::Excess, batch.resource(hit.resource), hit.domain, count);
+            if wanted.peek().is_none() {
+                return;
+            }
+        }
+    }
+
+    fn turn_to(&mut self, appended: Timestamp) {
+        self.newest = self.newest.max(appended);
+        let minute = appended.as_micros() / GENERATION.as_micros();
+        // One that comes late counts with this minute.
+        if minute <= self.this.minute {
+            return;
+        }
+        let old = std::mem::take(&mut self.this);
+        self.before = match old.minute + 1 == minute {
+            true => old,
+            false => Generation::default(),
+        };
+        self.before.minute = minute - 1;
+        self.this.minute = minute;
+    }
+
+    fn add(&mut self, by: By, resource: &str, domain: &str, count: u64) {
+        self.key.clear();
+        self.key.extend_from_slice(resource.as_bytes());
+        self.key.push(0xff);
+        self.key.extend_from_slice(domain.as_bytes());
+        self.this.sketches[by as usize].add(&self.key, count);
+    }
+
+    fn count(&self, by: By, key: &[u8]) -> Option<u64> {
+        let of =
+            |generation: &Generation| generation.sketches[by as usize].counts.get(key).copied();
+        match (of(&self.this), of(&self.before)) {
+            (None, None) => None,
+            (this, before) => Some(this.unwrap_or(0).saturating_add(before.unwrap_or(0))),
+        }
+    }
+
+    /// By how much a count may be short at most.
+    fn taken_off(&self, by: By) -> u64 {
+        let of = |generation: &Generation| generation.sketches[by as usize].taken_off;
+        of(&self.this).saturating_add(of(&self.before))
+    }
+
+    /// Everything that is kept of a measure, in no order.
+    fn keys(&self, by: By) -> impl Iterator<Item = &[u8]> {
+        let (this, before) = (
+            &self.this.sketches[by as usize].counts,
+            &self.before.sketches[by as usize].counts,
+        );
+        let older = before.keys().filter(|key| !this.contains_key(*key));
+        this.keys().chain(older).map(AsRef::as_ref)
+    }
+}
+
+/// What `top` asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopFilter {
+    /// By what.
+    pub by: By,
+    /// Only of this resource.
+    pub resource: Option<String>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// The pairs with the greatest counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TopView {
+    /// The form's name.
+    pub schema: &'static str,
+    /// By what they are ordered.
+    pub by: &'static str,
+    /// Log time from which on it was counted; partitions taken over since then began later.
+    pub from_us: u64,
+    /// Log time up to which it was counted.
+    pub to_us: u64,
+    /// By how much the count of a pair may be short at most, beside what sampling does.
+    pub short_by_max: u64,
+    /// The pairs, the greatest first.
+    pub pairs: Vec<TopPair>,
+    /// Partitions that could not be asked: they are not ruled at the moment.
+    pub partitions_missing: Vec<u32>,
+}
+
+/// One pair. What is null is too little to be among those that are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TopPair {
+    /// The resource.
+    pub resource: Box<str>,
+    /// The domain.
+    pub domain: Box<str>,
+    /// The partition that counted it.
+    pub partition: u32,
+    /// Hits that agents let through.
+    pub hits: Option<u64>,
+    /// Calls that agents refused.
+    pub refused: Option<u64>,
+    /// Hits beyond what an ideal limiter would have let through.
+    pub excess: Option<u64>,
+}
+
+impl TopPair {
+    fn count(&self, by: By) -> Option<u64> {
+        match by {
+            By::Hits => self.hits,
+            By::Refused => self.refused,
+            By::Excess => self.excess,
+        }
+    }
+}
+
+impl Core {
+    pub(super) fn top_view(&self, filter: &TopFilter) -> TopView {
+        let ours = |p: &&super::Partition| p.is_ours() && p.why_not_ready().is_none();
+        let ready: Vec<_> = self.partitions.iter().filter(ours).collect();
+        let newest = ready.iter().map(|p| p.usage.newest).max();
+        let newest = newest.unwrap_or(Timestamp::ZERO);
+        let minute = newest.as_micros() / GENERATION.as_micros();
+        let mut pairs: Vec<TopPair> = Vec::new();
+        for partition in &ready {
+            // What a quiet partition counted long ago is not of now.
+            if partition.usage.this.minute + 1 < minute {
+                continue;
+            }
+            let found = partition.usage.keys(filter.by).filter_map(|key| {
+                let of = |by| partition.usage.count(by, key);
+                let at = key.iter().position(|byte| *byte == 0xff)?;
+                let resource = std::str::from_utf8(key.get(..at)?).ok()?;
+                let domain = std::str::from_utf8(key.get(at + 1..)?).ok()?;
+                let wanted = filter.resource.as_deref().is_none_or(|of| of == resource);
+                (wanted && self.belongs(partition.index, resource, domain)).then(|| TopPair {
+                    resource: resource.into(),
+                    domain: domain.into(),
+                    partition: partition.index,
+                    hits: of(By::Hits),
+                    refused: of(By::Refused),
+                    excess: of(By::Excess),
+                })
+            });
+            pairs.extend(found);
+        }
+        pairs.sort_unstable_by(|a, b| {
+            let (of_a, of_b) = (a.count(filter.by), b.count(filter.by));
+            let names = || {
+                (&a.resource, &a.domain, a.partition).cmp(&(&b.resource, &b.domain, b.partition))
+            };
+            of_b.cmp(&of_a).then_with(names)
+        });
+        pairs.truncate(filter.limit.min(TOP_MAX));
+        let short = ready.iter().map(|p| p.usage.taken_off(filter.by)).max();
+        TopView {
+            schema: "tollgate.top/1",
+            by: filter.by.name(),
+            from_us: minute.saturating_sub(1) * GENERATION.as_micros(),
+            to_us: newest.as_micros(),
+            short_by_max: short.unwrap_or(0),
+            pairs,
+            partitions_missing: self.partitions_missing(),
+        }
+    }
+
+    /// Whether a pair is one of a partition: what somebody wrote into a wrong one is not shown.
+    fn belongs(&self, partition: u32, resource: &str, domain: &str) -> bool {
+        let count = self.settings.partitions;
+        partition == partition_of_pair(resource, domain, count)
+            || partition == partition_of_resource(resource, count)
+    }
+
+    /// Partitions that are not ruled here, or not yet.
+    pub(super) fn partitions_missing(&self) -> Vec<u32> {
+        self.partitions
+            .iter()
+            .filter(|partition| !partition.is_ours() || partition.why_not_ready().is_some())
+            .map(|partition| partition.index)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(usage: &mut Usage, domain: &str, count: u64) {
+        usage.add(By::Hits, "r", domain, count);
+    }
+
+    fn of(usage: &Usage, domain: &str) -> Option<u64> {
+        let key = [b"r\xff", domain.as_bytes()].concat();
+        usage.count(By::Hits, &key)
+    }
+
+    #[test]
+    fn however_many_pairs_there_are_the_great_ones_stay_and_are_short_by_no_more_than_is_said() {
+        let mut usage = Usage::default();
+        usage.turn_to(Timestamp::from_micros(60_000_000));
+        for round in 0..200 {
+            for great in 0..20 {
+                add(&mut usage, &format!("great-{great}"), 50);
+            }
+            for small in 0..1_000 {
+                add(&mut usage, &format!("small-{round}-{small}"), 1);
+            }
+        }
+        let short = usage.taken_off(By::Hits);
+        assert!(0 < short && short < 5_000, "{short}");
+        for great in 0..20 {
+            let found = of(&usage, &format!("great-{great}")).expect("it stays");
+            assert!(
+                (10_000 - short..=10_000).contains(&found),
+                "{found}, short by {short}"
+            );
+        }
+        assert!(usage.this.sketches[By::Hits as usize].counts.len() < 2 * TRACKED_MAX);
+    }
+
+    #[test]
+    fn what_was_counted_leaves_after_the_next_minute() {
+        let mut usage = Usage::default();
+        let minute = |n: u64| Timestamp::from_micros(n * 60_000_000 + 5);
+        usage.turn_to(minute(10));
+        add(&mut usage, "a", 1);
+        usage.turn_to(minute(11));
+        add(&mut usage, "a", 2);
+        assert_eq!(of(&usage, "a"), Some(3));
+        usage.turn_to(minute(12));
+        assert_eq!(of(&usage, "a"), Some(2));
+        usage.turn_to(minute(14));
+        assert_eq!(of(&usage, "a"), None);
+    }
+}

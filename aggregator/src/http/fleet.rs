@@ -1,0 +1,311 @@
+//! Answers for the whole fleet: what this process does not rule is asked of those who do.
+//!
+//! ```text
+//! GET /v1/holds ── own core ── partitions 1, 3 are missing ── agg-2, agg-3, at once, each for itself alone
+//!               <── rows of 0, 2 and of whatever was answered; who did not answer: partitions_missing
+//! ```
+//!
+//! Who rules what is what the members say of themselves. Whoever is asked for others ([`ALONE`]) asks
+//! nobody else. Knows nothing of what lists are about but that each row names its partition. What stays true:
+//! a partition's rows are of one aggregator; a partition that nobody answered for is named.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use axum::http::{HeaderMap, Uri};
+use serde::Serialize;
+use serde_json::Value;
+
+/// A request with this header is answered from what this process rules.
+pub(super) const ALONE: &str = "x-tollgate-alone";
+
+/// How long another member may take. One that is dead is missed by its silence within some seconds, and
+/// until then who asks should not wait as long.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The longest answer that is read: 100,000 rows of the longest names.
+const ANSWER_BYTES_MAX: u64 = 128 << 20;
+
+/// Another aggregator of the fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Other {
+    /// Its address for HTTP, as `host:port`.
+    pub http: Box<str>,
+    /// The partitions that it says it rules.
+    pub partitions: Vec<u32>,
+}
+
+/// The others, as they are known at the moment. None where the log is a journal.
+#[derive(Clone, Debug, Default)]
+pub struct Others(Arc<RwLock<Vec<Other>>>);
+
+impl Others {
+    /// From now on it is these.
+    pub fn set(&self, others: Vec<Other>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = others;
+    }
+
+    fn of(&self, missing: &BTreeSet<u32>) -> Vec<Other> {
+        let others = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let rules = |other: &&Other| other.partitions.iter().any(|p| missing.contains(p));
+        others.iter().filter(rules).cloned().collect()
+    }
+}
+
+/// How the rows of a list are put together.
+pub(super) struct List {
+    /// The field that has the rows.
+    pub rows: &'static str,
+    /// At most so many are shown.
+    pub limit: usize,
+    /// By which fields rows are ordered.
+    pub order: Order,
+}
+
+/// An order of rows.
+#[derive(Clone, Copy)]
+pub(super) enum Order {
+    /// By resource, and within it as they came.
+    Resource,
+    /// The oldest start first.
+    Start,
+    /// The greatest of a field first.
+    Greatest(&'static str),
+}
+
+/// A view as JSON, with what others answered to the same address put in.
+pub(super) async fn gather(
+    others: &Others,
+    (uri, headers): (&Uri, &HeaderMap),
+    own: &impl Serialize,
+    list: &List,
+) -> Option<Value> {
+    let mut view = serde_json::to_value(own).ok()?;
+    let mut missing = missing_in(&view);
+    if headers.contains_key(ALONE) || missing.is_empty() {
+        return Some(view);
+    }
+    for answer in ask_all(others.of(&missing), uri).await {
+        let theirs = missing_in(&answer);
+        let answered: BTreeSet<u32> = missing.difference(&theirs).copied().collect();
+        merge(&mut view, &answer, &answered, list);
+        missing.retain(|partition| !answered.contains(partition));
+    }
+    finish(&mut view, list);
+    view["partitions_missing"] = missing.into_iter().collect();
+    Some(view)
+}
+
+/// A view of one thing as JSON: another's, where this process does not rule it and another does.
+pub(super) async fn whoever_rules(
+    others: &Others,
+    (uri, headers): (&Uri, &HeaderMap),
+    own: &impl Serialize,
+) -> Option<Value> {
+    let view = serde_json::to_value(own).ok()?;
+    let missing = missing_in(&view);
+    if headers.contains_key(ALONE) || missing.is_empty() {
+        return Some(view);
+    }
+    let answers = ask_all(others.of(&missing), uri).await;
+    let ruled = answers
+        .into_iter()
+        .find(|answer| missing_in(answer).is_empty());
+    Some(ruled.unwrap_or(view))
+}
+
+fn missing_in(view: &Value) -> BTreeSet<u32> {
+    let list = view["partitions_missing"].as_array();
+    let numbers = list.into_iter().flatten().filter_map(Value::as_u64);
+    numbers.filter_map(|n| u32::try_from(n).ok()).collect()
+}
+
+/// Asks all at once; those that do not answer well are passed over.
+async fn ask_all(others: Vec<Other>, uri: &Uri) -> Vec<Value> {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let asked: Vec<_> = others
+        .into_iter()
+        .map(|other| {
+            let url = format!("http://{}{path}", other.http);
+            // The client waits in a thread; there are no more of them than members.
+            tokio::task::spawn_blocking(move || ask(&url))
+        })
+        .collect();
+    let mut answers = Vec::new();
+    for asked in asked {
+        match asked.await {
+            Ok(Ok(answer)) => answers.push(answer),
+            Ok(Err(error)) => tracing::warn!(%error, "another member does not answer"),
+            Err(_) => {}
+        }
+    }
+    answers
+}
+
+fn ask(url: &str) -> Result<Value, String> {
+    let failed = |error: ureq::Error| format!("{url}: {error}");
+    let agent = ureq::Agent::config_builder()
+        .timeout_global(Some(PATIENCE))
+        .build()
+        .new_agent();
+    let request = agent.get(url).header(ALONE, "1");
+    let mut response = request.call().map_err(failed)?;
+    let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX);
+    let text = body.read_to_string().map_err(failed)?;
+    serde_json::from_str(&text).map_err(|error| format!("{url}: {error}"))
+}
+
+/// Takes the rows of partitions that were asked for, and what an answer says of all of them together.
+fn merge(view: &mut Value, answer: &Value, answered: &BTreeSet<u32>, list: &List) {
+    if answered.is_empty() {
+        return;
+    }
+    let is_asked = |row: &&Value| {
+        let partition = row["partition"].as_u64();
+        partition.is_some_and(|p| u32::try_from(p).is_ok_and(|p| answered.contains(&p)))
+    };
+    for field in [list.rows, "resources"] {
+        if let (Some(rows), Some(theirs)) = (view[field].as_array_mut(), answer[field].as_array()) {
+            rows.extend(theirs.iter().filter(is_asked).cloned());
+        }
+    }
+    let number = |view: &Value, field: &str| view[field].as_u64();
+    for (field, put) in [
+        ("omitted", u64::saturating_add as fn(u64, u64) -> u64),
+        ("from_us", earlier),
+        ("to_us", u64::max),
+        ("short_by_max", u64::max),
+    ] {
+        if let (Some(own), Some(theirs)) = (number(view, field), number(answer, field)) {
+            view[field] = put(own, theirs).into();
+        }
+    }
+    if answer["more"] == true {
+        view["more"] = true.into();
+    }
+}
+
+/// 0 is said by one that has counted nothing.
+fn earlier(a: u64, b: u64) -> u64 {
+    match (a, b) {
+        (0, other) | (other, 0) => other,
+        (a, b) => a.min(b),
+    }
+}
+
+fn finish(view: &mut Value, list: &List) {
+    let resource = |row: &Value| row["resource"].as_str().unwrap_or_default().to_owned();
+    if let Some(resources) = view["resources"].as_array_mut() {
+        resources.sort_by_cached_key(resource);
+    }
+    let mut cut = 0;
+    if let Some(rows) = view[list.rows].as_array_mut() {
+        match list.order {
+            Order::Resource => {
+                rows.sort_by_cached_key(|row| (resource(row), row["partition"].as_u64()));
+            }
+            Order::Start => {
+                rows.sort_by_cached_key(|row| (row["start_us"].as_u64(), resource(row)))
+            }
+            Order::Greatest(field) => {
+                let domain = |row: &Value| row["domain"].as_str().unwrap_or_default().to_owned();
+                rows.sort_by_cached_key(|row| {
+                    let count = std::cmp::Reverse(row[field].as_u64());
+                    (count, resource(row), domain(row))
+                });
+            }
+        }
+        cut = rows.len().saturating_sub(list.limit);
+        rows.truncate(list.limit);
+    }
+    if 0 < cut {
+        if let Some(omitted) = view["omitted"].as_u64() {
+            view["omitted"] = omitted.saturating_add(cut as u64).into();
+        }
+        if view["more"].is_boolean() {
+            view["more"] = true.into();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const HOLDS: List = List {
+        rows: "holds",
+        limit: 3,
+        order: Order::Start,
+    };
+
+    #[test]
+    fn rows_of_partitions_that_were_asked_for_are_taken_and_no_others() {
+        let row = |partition: u32, start: u64| json!({"partition": partition, "start_us": start, "resource": "r"});
+        let mut view = json!({"holds": [row(0, 5)], "more": false, "resources": [], "partitions_missing": [1, 2]});
+        let answer = json!({
+            // It rules 0 as well, in a group of its own: that is known here.
+            "holds": [row(0, 5), row(1, 3), row(1, 9), row(1, 1)],
+            "resources": [row(1, 0)], "more": false, "partitions_missing": [2],
+        });
+        merge(&mut view, &answer, &BTreeSet::from([1]), &HOLDS);
+        finish(&mut view, &HOLDS);
+        let starts: Vec<_> = view["holds"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|r| r["start_us"].as_u64())
+            .collect();
+        assert_eq!(starts, [Some(1), Some(3), Some(5)]);
+        assert_eq!(
+            (&view["more"], view["resources"].as_array().unwrap().len()),
+            (&json!(true), 1)
+        );
+    }
+
+    #[tokio::test]
+    async fn whoever_does_not_answer_leaves_his_partitions_missing_and_whoever_is_asked_alone_asks_nobody()
+     {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let nobody = listener.local_addr().unwrap();
+        drop(listener);
+        let others = Others::default();
+        others.set(vec![Other {
+            http: nobody.to_string().into(),
+            partitions: vec![1],
+        }]);
+        let own = json!({"holds": [], "partitions_missing": [1, 2]});
+        let uri = Uri::from_static("/v1/holds?limit=3");
+        let view = gather(&others, (&uri, &HeaderMap::new()), &own, &HOLDS)
+            .await
+            .unwrap();
+        assert_eq!(view["partitions_missing"], json!([1, 2]));
+        let app = axum::Router::new().route(
+            "/v1/holds",
+            axum::routing::get(|headers: HeaderMap| async move {
+                assert!(headers.contains_key(ALONE));
+                axum::Json(
+                    json!({"holds": [{"partition": 1, "start_us": 7}], "partitions_missing": [2]}),
+                )
+            }),
+        );
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let somebody = listener.local_addr().unwrap();
+        let serving = tokio::spawn(async move { axum::serve(listener, app).await });
+        others.set(vec![Other {
+            http: somebody.to_string().into(),
+            partitions: vec![1],
+        }]);
+        let view = gather(&others, (&uri, &HeaderMap::new()), &own, &HOLDS)
+            .await
+            .unwrap();
+        assert_eq!(view["partitions_missing"], json!([2]));
+        assert_eq!(view["holds"][0]["start_us"], json!(7));
+        let mut alone = HeaderMap::new();
+        alone.insert(ALONE, "1".parse().unwrap());
+        let view = gather(&others, (&uri, &alone), &own, &HOLDS).await.unwrap();
+        assert_eq!(view["partitions_missing"], json!([1, 2]));
+        serving.abort();
+    }
+}

@@ -1,0 +1,111 @@
+//! Any aggregator answers for the whole fleet: what it does not rule it asks of those who do, and it names
+//! what nobody answers for.
+
+use std::time::Instant;
+
+use serde_json::Value;
+use tollgate_tests::binary::tollgate;
+use tollgate_tests::kafka::LocalKafka;
+
+use crate::fleet::{Aggregator, PARTITIONS, WITHIN, await_whole, directory};
+
+const DOMAINS: usize = 12;
+
+/// What a command about a fleet says: its code, its lines as JSON, and what it says of itself.
+fn ask(of: &Aggregator, args: &[&str]) -> (Option<i32>, Vec<Value>, String) {
+    let output = tollgate()
+        .args(args)
+        .args(["--url", &format!("http://{}", of.http)])
+        .args(["--format", "json"])
+        .output()
+        .expect("runs");
+    let lines = String::from_utf8_lossy(&output.stdout);
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), lines.collect(), said)
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + WITHIN;
+    while !holds() {
+        assert!(Instant::now() < end, "in time: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// The domains that one lists, and what it says of all of them together.
+fn listed(of: &Aggregator, args: &[&str]) -> Option<Vec<String>> {
+    let (code, lines, _) = ask(of, args);
+    let domain = |line: &Value| line["domain"].as_str().map(str::to_owned);
+    let mut domains: Vec<String> = lines.iter().filter_map(domain).collect();
+    domains.sort_unstable();
+    domains.dedup();
+    (code == Some(0)).then_some(domains)
+}
+
+pub fn any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach(kafka: &LocalKafka) {
+    let (dir, prefix) = (directory(), kafka.fresh_name("everywhere"));
+    let start = |name| Aggregator::start(dir.path(), kafka, &prefix, name, false);
+    let (one, two) = (start("agg-1"), start("agg-2"));
+    await_whole(&[&one, &two]);
+    let mut domains: Vec<String> = (0..DOMAINS).map(|n| format!("tenant-{n}")).collect();
+    for domain in &domains {
+        let hit = tollgate()
+            .args([
+                "hit", "search", domain, "-n", "40", "--rate", "1000/s", "-q",
+            ])
+            .args(["--aggregator", &one.agents.to_string()])
+            .output()
+            .expect("runs");
+        // Some of them may have been refused.
+        assert!(matches!(hit.status.code(), Some(0 | 1)), "{hit:?}");
+    }
+    domains.sort_unstable();
+    for of in [&one, &two] {
+        for by in ["hits", "excess"] {
+            until("each lists all that are busy", || {
+                listed(of, &["top", "--by", by]).as_ref() == Some(&domains)
+            });
+        }
+        until("each lists all that are denied", || {
+            // Cooldowns last for 10 s: they may end while others are asked.
+            listed(of, &["denials"]).is_some_and(|denied| !denied.is_empty()) || {
+                hit_again(&one, &domains);
+                false
+            }
+        });
+        for domain in &domains {
+            let (code, lines, said) = ask(of, &["pairs", "show", "search", domain]);
+            assert_eq!(code, Some(0), "{said}");
+            assert_eq!(lines[0]["known"], true, "{lines:?}");
+            assert_eq!(lines[0]["partitions_missing"], serde_json::json!([]));
+        }
+        let (code, _, said) = ask(of, &["holds"]);
+        assert_eq!(code, Some(0), "{said}");
+    }
+
+    // Killed, and not missed yet: its partitions are named. Then the other has taken over.
+    let of_two: Vec<u32> = two.rules().into_keys().collect();
+    assert_eq!(of_two.len(), PARTITIONS as usize / 2);
+    drop(two.kill());
+    let (code, _, said) = ask(&one, &["top"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(&format!("{of_two:?}")), "{of_two:?}: {said}");
+    await_whole(&[&one]);
+    let (code, _, said) = ask(&one, &["top"]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+fn hit_again(one: &Aggregator, domains: &[String]) {
+    for domain in domains {
+        let hit = tollgate()
+            .args([
+                "hit", "search", domain, "-n", "40", "--rate", "1000/s", "-q",
+            ])
+            .args(["--aggregator", &one.agents.to_string()])
+            .output();
+        drop(hit.expect("runs"));
+    }
+}
