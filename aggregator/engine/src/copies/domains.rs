@@ -28,7 +28,7 @@ impl std::fmt::Debug for NameKey {
 }
 
 /// One domain. Words of four bytes, so that no padding is paid for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Domain {
     copies: [u32; 2],
     tag: u32,
@@ -79,6 +79,15 @@ impl Domains {
             table: Table::new(),
             names: NameCells::new(),
             key,
+        }
+    }
+
+    /// A copy of this moment, which shares the memory of domains and names.
+    pub(super) fn freeze(&mut self) -> Self {
+        Self {
+            table: self.table.freeze(),
+            names: self.names.freeze(),
+            key: self.key,
         }
     }
 

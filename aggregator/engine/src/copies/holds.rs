@@ -66,7 +66,7 @@ impl Flags {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Hold {
     // What a walk along a chain reads stands together: mostly one line of the cache.
@@ -128,6 +128,14 @@ impl Holds {
         }
     }
 
+    /// A copy of this moment, which shares the memory of holds.
+    pub(super) fn freeze(&mut self) -> Self {
+        Self {
+            table: self.table.freeze(),
+            ages: self.ages.clone(),
+        }
+    }
+
     /// Live and lost holds.
     pub(super) fn len(&self) -> u32 {
         self.table.len()
@@ -161,10 +169,16 @@ impl Holds {
         }
     }
 
-    /// The first hold of the chain in which this one is or would be.
+    /// The hash by which a hold is found.
     #[inline]
-    pub(super) fn first(&self, id: HoldId) -> u32 {
-        self.table.first(hash(id.agent.0, id.number))
+    pub(super) fn hash_of(&self, id: HoldId) -> u32 {
+        hash(id.agent.0, id.number)
+    }
+
+    /// The first hold of the chain in which one of this hash is or would be.
+    #[inline]
+    pub(super) fn first(&self, hash: u32) -> u32 {
+        self.table.first(hash)
     }
 
     /// Reads a hold.

@@ -7,6 +7,7 @@
 //! groups    groups, and the sets that holds are under              back, over
 //! staging   copies between two agents                     ticks    what time ends
 //! silence   who has not beaten for how many ticks         views    who holds what
+//! table     entries in chunks, which a frozen copy shares
 //! ```
 //!
 //! [`Copies`] is one resource: operations go in, results and [`Effects`] come out. (Charon, sections
@@ -22,6 +23,7 @@ mod agents;
 mod audit;
 mod beats;
 pub mod cases;
+mod chunk;
 mod digest;
 mod domains;
 mod effects;

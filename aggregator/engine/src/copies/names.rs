@@ -11,6 +11,8 @@
 
 use tollgate_shared::names::NAME_BYTES_MAX;
 
+use super::chunk::Chunk;
+
 /// The step between the sizes of cells.
 const CELL: usize = 8;
 const CLASSES: usize = NAME_BYTES_MAX / CELL;
@@ -30,7 +32,7 @@ pub(super) struct NameCells {
 
 #[derive(Clone, Debug, Default)]
 struct Class {
-    chunks: Vec<Vec<u8>>,
+    chunks: Vec<Chunk<u8>>,
     cells: u32,
     free: Vec<u32>,
 }
@@ -60,6 +62,18 @@ impl NameCells {
         }
     }
 
+    /// A copy of this moment, which shares all chunks.
+    pub(super) fn freeze(&mut self) -> Self {
+        let classes = self.classes.iter_mut().map(|class| Class {
+            chunks: class.chunks.iter_mut().map(Chunk::share).collect(),
+            cells: class.cells,
+            free: class.free.clone(),
+        });
+        Self {
+            classes: classes.collect(),
+        }
+    }
+
     /// Keeps a name of 1 to [`NAME_BYTES_MAX`] bytes.
     pub(super) fn keep(&mut self, name: &str) -> NameRef {
         let size = name.len().div_ceil(CELL) * CELL;
@@ -67,7 +81,7 @@ impl NameCells {
         let cell = class.take_cell(size);
         let at = NameRef::new(name.len(), cell);
         let start = cell as usize % CHUNK * size;
-        class.chunks[cell as usize / CHUNK][start..start + name.len()]
+        class.chunks[cell as usize / CHUNK].all_mut()[start..start + name.len()]
             .copy_from_slice(name.as_bytes());
         at
     }
@@ -82,7 +96,7 @@ impl NameCells {
     pub(super) fn bytes(&self, name: NameRef) -> &[u8] {
         let size = (name.class() + 1) * CELL;
         let start = name.cell() % CHUNK * size;
-        &self.classes[name.class()].chunks[name.cell() / CHUNK][start..start + name.len()]
+        &self.classes[name.class()].chunks[name.cell() / CHUNK].all()[start..start + name.len()]
     }
 
     /// The name. Bytes came from text, so they are text.
@@ -93,7 +107,7 @@ impl NameCells {
     /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         let classes = self.classes.iter().enumerate().map(|(class, of)| {
-            let chunk = CHUNK * (class + 1) * CELL + size_of::<Vec<u8>>();
+            let chunk = CHUNK * (class + 1) * CELL + size_of::<Chunk<u8>>();
             of.chunks.len() * chunk + of.free.capacity() * size_of::<u32>()
         });
         classes.sum::<usize>() + self.classes.len() * size_of::<Class>()
@@ -106,7 +120,9 @@ impl Class {
             return cell;
         }
         if (self.cells as usize).is_multiple_of(CHUNK) {
-            self.chunks.push(vec![0; CHUNK * size]);
+            let mut chunk = Chunk::with_room(CHUNK * size);
+            chunk.all_mut().resize(CHUNK * size, 0);
+            self.chunks.push(chunk);
         }
         self.cells += 1;
         self.cells - 1

@@ -56,13 +56,20 @@ impl Copies {
         const AT_ONCE: usize = 32;
         let mut sum = 0;
         for ahead in ahead.chunks(AT_ONCE) {
-            // Three passes without a search in the first two: a search that guesses wrongly throws
-            // away the reads that were begun behind it.
+            // Hashes first: with a few instructions for each read many reads are on their way. And no
+            // search before the last pass: one that guesses wrongly throws away what was begun behind it.
+            let mut hashes = [0; AT_ONCE];
+            for (hash, ahead) in hashes.iter_mut().zip(ahead) {
+                *hash = match ahead {
+                    Ahead::Hold(id) => self.holds.hash_of(*id),
+                    Ahead::Domain(name) => self.domains.tag_of(name),
+                };
+            }
             let mut firsts = [NIL; AT_ONCE];
-            for (first, ahead) in firsts.iter_mut().zip(ahead) {
+            for ((first, hash), ahead) in firsts.iter_mut().zip(hashes).zip(ahead) {
                 *first = match ahead {
-                    Ahead::Hold(id) => self.holds.first(*id),
-                    Ahead::Domain(name) => self.domains.first(self.domains.tag_of(name)),
+                    Ahead::Hold(_) => self.holds.first(hash),
+                    Ahead::Domain(_) => self.domains.first(hash),
                 };
             }
             for (first, ahead) in firsts.into_iter().zip(ahead) {

@@ -7,19 +7,26 @@
 //!
 //! A growing vector or hash map would copy everything once in a while: half of it stands empty, and
 //! the copy is a pause at a million holds. Linear hashing splits one bucket at an insertion instead,
-//! so an entry costs itself and four bytes, and no insertion costs more than a chunk. Knows nothing
-//! of what lies in it. What stays true: every live entry is in exactly one chain; the order of
-//! chains and slots is never shown to anybody.
+//! so an entry costs itself and four bytes, and no insertion costs more than a chunk. A frozen copy
+//! shares the chunks. Knows nothing of what lies in it. What stays true: every live entry is in exactly
+//! one chain; the order of chains and slots is never shown to anybody.
+
+use super::chunk::Chunk;
 
 /// No slot.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Slots in a chunk: the greatest pause of an insertion is the allocation of one.
+/// Slots in a chunk: some kilobytes, since the first change to one that a frozen copy shares copies it,
+/// and a record may change a few hundred.
 const CHUNK: usize = 1 << CHUNK_BITS;
-const CHUNK_BITS: u32 = 10;
+const CHUNK_BITS: u32 = 7;
+
+/// Heads in a chunk, as many bytes.
+const HEADS: usize = 1 << HEADS_BITS;
+const HEADS_BITS: u32 = 10;
 
 /// An entry that carries its chain.
-pub(super) trait Chained {
+pub(super) trait Chained: Copy {
     /// The next slot in the chain, or in the list of free slots.
     fn chain(&self) -> u32;
     /// Sets it.
@@ -29,9 +36,9 @@ pub(super) trait Chained {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Table<T> {
-    chunks: Vec<Vec<T>>,
-    heads: Vec<Vec<u32>>,
+pub(super) struct Table<T: Copy> {
+    chunks: Vec<Chunk<T>>,
+    heads: Vec<Chunk<u32>>,
     buckets: u32,
     free: u32,
     slots: u32,
@@ -52,6 +59,15 @@ impl<T: Chained> Table<T> {
         table
     }
 
+    /// A copy of this moment, which shares all chunks.
+    pub(super) fn freeze(&mut self) -> Self {
+        Self {
+            chunks: self.chunks.iter_mut().map(Chunk::share).collect(),
+            heads: self.heads.iter_mut().map(Chunk::share).collect(),
+            ..*self
+        }
+    }
+
     /// Live entries.
     pub(super) fn len(&self) -> u32 {
         self.len
@@ -60,13 +76,13 @@ impl<T: Chained> Table<T> {
     /// The entry in a slot. Slots come from this table.
     #[inline]
     pub(super) fn at(&self, slot: u32) -> &T {
-        &self.chunks[(slot >> CHUNK_BITS) as usize][slot as usize & (CHUNK - 1)]
+        &self.chunks[(slot >> CHUNK_BITS) as usize].all()[slot as usize & (CHUNK - 1)]
     }
 
     /// The entry in a slot, to be changed; what its hash is made of must stay.
     #[inline]
     pub(super) fn at_mut(&mut self, slot: u32) -> &mut T {
-        &mut self.chunks[(slot >> CHUNK_BITS) as usize][slot as usize & (CHUNK - 1)]
+        &mut self.chunks[(slot >> CHUNK_BITS) as usize].all_mut()[slot as usize & (CHUNK - 1)]
     }
 
     /// The slot of the entry with this hash that is meant.
@@ -141,8 +157,8 @@ impl<T: Chained> Table<T> {
 
     /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
-        let chunk_bytes = CHUNK * size_of::<T>() + size_of::<Vec<T>>();
-        let head_bytes = CHUNK * size_of::<u32>() + size_of::<Vec<u32>>();
+        let chunk_bytes = CHUNK * size_of::<T>() + size_of::<Chunk<T>>();
+        let head_bytes = HEADS * size_of::<u32>() + size_of::<Chunk<u32>>();
         self.chunks.len() * chunk_bytes + self.heads.len() * head_bytes
     }
 
@@ -155,10 +171,10 @@ impl<T: Chained> Table<T> {
         }
         let slot = self.slots;
         if (slot as usize).is_multiple_of(CHUNK) {
-            self.chunks.push(Vec::with_capacity(CHUNK));
+            self.chunks.push(Chunk::with_room(CHUNK));
         }
         if let Some(chunk) = self.chunks.last_mut() {
-            chunk.push(entry);
+            chunk.all_mut().push(entry);
         }
         self.slots += 1;
         slot
@@ -178,20 +194,20 @@ impl<T: Chained> Table<T> {
 
     #[inline]
     fn head(&self, bucket: u32) -> u32 {
-        self.heads[(bucket >> CHUNK_BITS) as usize][bucket as usize & (CHUNK - 1)]
+        self.heads[(bucket >> HEADS_BITS) as usize].all()[bucket as usize & (HEADS - 1)]
     }
 
     #[inline]
     fn head_mut(&mut self, bucket: u32) -> &mut u32 {
-        &mut self.heads[(bucket >> CHUNK_BITS) as usize][bucket as usize & (CHUNK - 1)]
+        &mut self.heads[(bucket >> HEADS_BITS) as usize].all_mut()[bucket as usize & (HEADS - 1)]
     }
 
     fn push_bucket(&mut self, head: u32) {
-        if (self.buckets as usize).is_multiple_of(CHUNK) {
-            self.heads.push(Vec::with_capacity(CHUNK));
+        if (self.buckets as usize).is_multiple_of(HEADS) {
+            self.heads.push(Chunk::with_room(HEADS));
         }
         if let Some(heads) = self.heads.last_mut() {
-            heads.push(head);
+            heads.all_mut().push(head);
         }
         self.buckets += 1;
     }
@@ -226,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Clone, Debug)]
+    #[derive(Clone, Copy, Debug)]
     struct Entry {
         key: u32,
         chain: u32,
@@ -275,6 +291,30 @@ mod tests {
         let mut live: Vec<u32> = slots.into_values().collect();
         live.sort_unstable();
         assert_eq!(listed, live);
+    }
+
+    #[test]
+    fn a_frozen_table_stays_as_it_was_and_the_other_goes_on() {
+        let mut table = Table::new();
+        for key in 0..3_000 {
+            table.insert(Entry { key, chain: NIL });
+        }
+        let frozen = table.freeze();
+        let all: Vec<u32> = table.slots().collect();
+        for slot in all.iter().step_by(3) {
+            table.remove(*slot);
+        }
+        for key in 3_000..6_000 {
+            table.insert(Entry { key, chain: NIL });
+        }
+        let keys = |table: &Table<Entry>| {
+            let mut keys: Vec<u32> = table.slots().map(|slot| table.at(slot).key).collect();
+            keys.sort_unstable();
+            keys
+        };
+        assert_eq!(keys(&frozen), (0..3_000).collect::<Vec<u32>>());
+        assert_eq!(frozen.slots().collect::<Vec<u32>>(), all);
+        assert_eq!((keys(&table).len(), table.len()), (5_000, 5_000));
     }
 
     #[test]

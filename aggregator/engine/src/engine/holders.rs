@@ -79,6 +79,23 @@ impl Held {
 }
 
 impl Holders {
+    /// A copy of this moment, which shares the memory of holds.
+    pub fn freeze(&mut self) -> Self {
+        let held = self.held.iter_mut().map(|held| Held {
+            name: Arc::clone(&held.name),
+            copies: held.copies.freeze(),
+            stated: held.stated,
+            denied: held.denied.clone(),
+        });
+        Self {
+            held: held.collect(),
+            silence: self.silence.clone(),
+            over: self.over.clone(),
+            over_since: self.over_since.clone(),
+            out: Effects::default(),
+        }
+    }
+
     /// The number of a resource, which is made if need be; valid until the next version. None if the
     /// limits do not limit it by copies.
     pub fn open(

@@ -38,8 +38,8 @@ pub(super) struct Stated {
 /// All denied scopes of one resource.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeniedScopes {
-    domains: BTreeMap<Box<str>, Stated>,
-    groups: BTreeMap<Box<str>, Stated>,
+    domains: BTreeMap<Arc<str>, Stated>,
+    groups: BTreeMap<Arc<str>, Stated>,
     resource: Option<Stated>,
     digest: u128,
 }

@@ -6,7 +6,7 @@
 //!         8 amended   9 end: digest, sum of all before
 //! ```
 //!
-//! `freeze` takes a copy that shares the pairs' memory with the engine, so that chunks can be
+//! `freeze` takes a copy that shares the memory of pairs and holds with the engine, so that chunks can be
 //! written elsewhere while the engine goes on. Names are only those of denials and chains. Knows
 //! nothing of where chunks are kept. What stays true: a restored engine has the digest that its
 //! original had, or it is not restored.
@@ -182,7 +182,7 @@ impl Frozen {
 }
 
 impl Engine {
-    /// A copy of this moment. Shares the memory of pairs and denials until either side changes it.
+    /// A copy of this moment. Shares the memory of pairs, denials and holds until either side changes it.
     pub fn freeze(&mut self) -> Frozen {
         let step = |step: &Step| (step.version, step.ordinal, step.at);
         Frozen {
@@ -209,7 +209,7 @@ impl Engine {
                 .applied()
                 .map(|(name, partition, offset)| (name.into(), partition, offset))
                 .collect(),
-            holders: self.holders.clone(),
+            holders: self.holders.freeze(),
             digest: self.digest(),
             table: self.table.freeze(),
         }

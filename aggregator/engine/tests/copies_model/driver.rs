@@ -147,6 +147,7 @@ impl Driver {
         }
         let op = self.spelt(op);
         let before = (self.engine.snapshot(), self.engine.digest());
+        let frozen = self.engine.freeze();
         let scopes_before = self.model.scopes(&DOMAINS.map(str::to_owned));
         let mut twin = Copies::restore(&before.0, checked(&self.model.limits), KEY)
             .map_err(|fault| format!("restore: {fault}"))?;
@@ -175,9 +176,11 @@ impl Driver {
         same("bytes after a restore", twin.snapshot(), engine.snapshot())?;
         if matches!(modelled, Answer::Refused(_)) {
             let after = (engine.snapshot(), engine.digest());
-            same("state after a refusal", after, before)?;
+            same("state after a refusal", &after, &before)?;
         }
         self.engine = engine;
+        // Whoever shares memory with what went on has not noticed.
+        same("bytes of a frozen state", frozen.snapshot(), before.0)?;
         self.compare()?;
         self.check_said(&op, &modelled, &out, &scopes_before)
     }
