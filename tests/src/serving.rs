@@ -11,6 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::binary;
 use crate::kafka::LocalKafka;
 
@@ -132,6 +134,31 @@ impl Serving {
             }
             self.said.push(line);
         }
+    }
+
+    /// Has it stand still, as a machine that hangs: connections stay, and nothing is answered.
+    ///
+    /// # Panics
+    ///
+    /// Where it is gone.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Has it go on.
+    ///
+    /// # Panics
+    ///
+    /// Where it is gone.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.process.id())
+            .ok()
+            .and_then(Pid::from_raw);
+        kill_process(pid.expect("a process"), signal).expect("it lives");
     }
 
     /// Ends it by `kill -9`; what it said.

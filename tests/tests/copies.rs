@@ -10,7 +10,9 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tollgate_agent::{
     Agent, Cause, Change, Confirmation, Copies, FullScope, Hold, ReserveError, Scope, SeizeError,
+    Stats,
 };
+use tollgate_tests::holders::{Counted, Place};
 use tollgate_tests::serving::Serving;
 
 const LIMITS: &str = r#"
@@ -295,4 +297,84 @@ async fn copies_change_hands_between_processes_and_groups_are_limited() {
     assert_eq!(confirmed(&excess).await, full);
     drop((taken, excess));
     other.hears("probation", Change::Opened).await;
+}
+
+/// Agents are missed by nobody in these tests: what heals is what an agent says itself.
+fn nobody_is_missed() -> String {
+    format!("{LIMITS}\n[engine]\nagent_timeout = \"1h\"\n")
+}
+
+/// Takes and gives back until so much is true of what the agent counts.
+async fn churn_until(one: &Listening, what: &str, done: impl Fn(&Stats) -> bool) {
+    let sandbox = one.copies("sandbox");
+    let until = Instant::now() + SOON;
+    while !done(&one.agent.stats()) {
+        assert!(Instant::now() < until, "{what}: {:?}", one.agent.stats());
+        for n in 0..256 {
+            drop(sandbox.reserve(&format!("busy-{n}"), 1));
+        }
+        tokio::time::sleep(Duration::from_micros(500)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn releases_that_were_lost_are_healed_by_the_next_list() {
+    let world = World::new(&nobody_is_missed());
+    let one = world.agent("one", "sandbox").await;
+    let mut other = world.agent("other", "sandbox").await;
+    let kept = one.copies("sandbox").reserve("kept", 2).expect("not full");
+    let lost = one.copies("sandbox").reserve("acme", 2).expect("not full");
+    assert_eq!(confirmed(&lost).await, Confirmation::Confirmed);
+    other.hears("acme", Change::Denied).await;
+
+    // More is done than can wait for a log that takes nothing; what gives acme back is in the midst of it,
+    // behind what was sent already and before what no longer fits.
+    world.aggregator.pause();
+    let before = one.agent.stats().hold_operations;
+    churn_until(&one, "more waits than is under way", |stats| {
+        before + 40_000 < stats.hold_operations
+    })
+    .await;
+    assert_eq!(one.agent.stats().hold_operations_dropped, 0);
+    drop(lost);
+    churn_until(&one, "operations are dropped", |stats| {
+        0 < stats.hold_operations_dropped
+    })
+    .await;
+    world.aggregator.resume();
+
+    other.hears("acme", Change::Opened).await;
+    let all = other.copies("sandbox").reserve("acme", 2).expect("lifted");
+    assert_eq!(confirmed(&all).await, Confirmation::Confirmed);
+    // What is held still counts still, to the copy.
+    let expected = Counted {
+        total: 4,
+        domains: [("kept".to_owned(), 2), ("acme".to_owned(), 2)].into(),
+        agents: [("one".to_owned(), 2), ("other".to_owned(), 2)].into(),
+        staged: 0,
+    };
+    Place::of(&world.aggregator).await_counted("sandbox", &expected);
+    drop(kept);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_strict_reserve_that_nobody_answers_is_cancelled_at_its_deadline() {
+    let world = World::new(&nobody_is_missed());
+    let one = world.agent("one", "licence").await;
+    let mut other = world.agent("other", "licence").await;
+    world.aggregator.pause();
+    let deadline = Duration::from_millis(300);
+    let asked = Instant::now();
+    let (mine, theirs) = (one.copies("licence"), other.copies("licence"));
+    let late = mine.reserve_confirmed("acme", 3, deadline).await;
+    assert_eq!(refused(late).0, Cause::Blind, "closed is its default");
+    assert!(deadline <= asked.elapsed());
+    world.aggregator.resume();
+    // It is granted when nobody waits any more, and let go by the cancel behind it.
+    other.hears("*", Change::Denied).await;
+    other.hears("*", Change::Opened).await;
+    let all = theirs.reserve_confirmed("beta", 3, SOON).await;
+    assert_eq!(all.expect("room for all").copies(), 3);
+    let place = Place::of(&world.aggregator);
+    assert_eq!(place.metric("tollgate_copies_excess_total"), 0.0);
 }
