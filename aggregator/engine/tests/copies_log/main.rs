@@ -1,8 +1,10 @@
 //! What a log with hold operations and beats is ruled to: the clauses on copies and on the liveness
 //! of agents, each played through records.
 
+mod elsewhere;
 mod play;
 mod random;
+mod restored;
 
 use play::{RESOURCE, Sending, agent, listed, whole};
 use tollgate_engine::engine::{AgentChange, Engine, Fate, Rulings};
@@ -455,61 +457,6 @@ fn a_version_lifts_and_states_anew_what_is_denied_and_starts_no_denial() {
 }
 
 #[test]
-fn what_is_not_limited_is_let_through_or_refused_and_never_kept() {
-    let reserve = Does::Reserve {
-        domain: "acme",
-        copies: 9,
-        min: 1,
-    };
-    let mut play = Play::of("");
-    let mut web = agent("web", 1);
-    play.ops(
-        &mut web,
-        &[(1, hold("acme", 4)), (2, reserve), (1, release(4))],
-    );
-    let said = ["web: 1 counted, 0 too many", "web: 2 granted 9"];
-    assert_eq!(play.said(), said);
-    play.version("[namespace.\"*\"]\nallow_unconfigured = false\n");
-    play.ops(&mut web, &[(3, hold("acme", 4))]);
-    assert_eq!(
-        play.said(),
-        ["web: 3 refused: the resource is not configured"]
-    );
-    assert_eq!(play.engine.copies().count(), 0);
-}
-
-#[test]
-fn what_belongs_to_another_partition_is_told_so() {
-    let mut play = Play::of(SANDBOX);
-    let home = partition_of_resource(RESOURCE, 7);
-    let mut elsewhere = Engine::new((home + 1) % 7, 7);
-    let mut web: Sending = agent("web", 1);
-    let bytes = play.ops_bytes(&mut web, &[(1, hold("acme", 1))]);
-    let mut rulings = Rulings::new();
-    let record = Record::decode(&bytes).expect("a record");
-    // A version first, so that the resource is known.
-    let (&version, _) = play.versions.iter().next().expect("a version");
-    let pointer = tollgate_shared::wire::record::Pointer {
-        version,
-        digest: [0; 32],
-    };
-    let at = Timestamp::from_millis(play.now_ms);
-    elsewhere.apply(
-        0,
-        at,
-        &Record::Pointer(pointer),
-        &play.versions,
-        &mut rulings,
-    );
-    elsewhere.apply(1, at, &record, &play.versions, &mut rulings);
-    play.rulings = rulings;
-    assert_eq!(
-        play.said(),
-        ["web: 1 refused: the resource belongs to another partition"]
-    );
-}
-
-#[test]
 fn two_agents_of_one_name_are_noticed_and_a_restart_is_not() {
     let mut play = Play::of(SANDBOX);
     let (mut one, mut other) = (agent("web", 1), agent("web", 2));
@@ -532,46 +479,4 @@ fn two_agents_of_one_name_are_noticed_and_a_restart_is_not() {
         found += twins(&play);
     }
     assert!(1 < found, "{found}");
-}
-
-/// What an engine says, statements and verdicts, with their places.
-fn places(play: &Play) -> Vec<(String, u32)> {
-    let statements = play.rulings.statements.iter();
-    let verdicts = play.rulings.verdicts.iter();
-    let said = statements.map(|said| said.statement.place.entry);
-    play.said()
-        .into_iter()
-        .zip(said.chain(verdicts.map(|due| due.place.entry)))
-        .collect()
-}
-
-#[test]
-fn what_was_given_back_before_a_restore_does_not_move_places_after_it() {
-    // `other` comes before `sandbox`: what is said of that stands behind it.
-    let limits = "[copies.other]\nlimit = 3\n[copies.sandbox]\nlimit = 1\n";
-    let said = |restored: bool, gone: bool| {
-        let mut play = Play::of(limits);
-        let (mut web, mut job) = (agent("web", 1), agent("job", 1));
-        play.ops_on(&mut web, "other", &[(1, hold("acme", 1))]);
-        play.ops_on(&mut web, "other", &[(1, release(1))]);
-        play.ops(&mut web, &[(2, hold("acme", 1))]);
-        play.ops(&mut job, &[(1, hold("new", 1))]);
-        if restored {
-            play.restart();
-        }
-        if gone {
-            let mut said = Vec::new();
-            for _ in 0..5 {
-                play.tick();
-                said.extend(places(&play));
-            }
-            return said;
-        }
-        play.beat_without_parts(&mut web);
-        places(&play)
-    };
-    for gone in [true, false] {
-        assert!(!said(false, gone).is_empty());
-        assert_eq!(said(false, gone), said(true, gone), "gone: {gone}");
-    }
 }
