@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Domains belong to two groups each fourth, holds have a greatest age, and limits leave room. Times are
-//! of the thread's own running. Memory is what the process grew by while the holds were taken, beside
+//! of the thread's own running. A freeze shares the memory of holds; the records behind it pay for what
+//! they change. Memory is what the process grew by while the holds were taken, beside
 //! what the tables say of themselves.
 
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
@@ -33,6 +34,9 @@ const OPS: usize = 64;
 const ROUND_RECORDS: usize = 8_000;
 /// Rounds that count; one more before them warms up.
 const ROUNDS: usize = 7;
+/// Freezes that are timed, and the records behind each.
+const FREEZES: usize = 5;
+const RECORDS_BEHIND: usize = 200;
 const RESOURCE: &str = "sandbox";
 
 /// Measures it.
@@ -67,6 +71,17 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
         );
         session.add(figure.target(Target::AtLeast(2_000_000.0)).note(note));
     }
+    let pauses = fleet.pauses()?;
+    let figure = Figure::single(
+        format!("freeze for a snapshot, {holds} live holds"),
+        "ms",
+        pauses.freeze_ns as f64 / 1e6,
+    );
+    let note = format!(
+        "longest of {FREEZES}; the longest record behind one, of {OPS} operations: {:.3} ms",
+        pauses.record_ns as f64 / 1e6
+    );
+    session.add(figure.target(Target::AtMost(2.0)).note(note));
     let tables: usize = fleet
         .partition
         .engine
@@ -84,6 +99,13 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     );
     session.add(figure.target(Target::AtMost(96.0)).note(note));
     Ok(())
+}
+
+/// The longest times of its thread that something took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pauses {
+    freeze_ns: u64,
+    record_ns: u64,
 }
 
 /// The agent that holds a slot: slots go round the agents in blocks of one record's operations.
@@ -170,6 +192,24 @@ impl Fleet {
         });
         anyhow::ensure!(all && refused == 0, "{refused} operations were refused");
         Ok(ops as f64 * 1e9 / took.cpu_ns.max(1) as f64)
+    }
+
+    /// Freezes, as for snapshots, and what the records behind them pay for what is shared.
+    fn pauses(&mut self) -> anyhow::Result<Pauses> {
+        let mut longest = Pauses::default();
+        for _ in 0..FREEZES {
+            let records: Vec<Vec<u8>> = (0..RECORDS_BEHIND).map(|_| self.change()).collect();
+            let at = Timestamp::from_micros(self.now_us);
+            let (frozen, freeze) = took(|| self.partition.engine.freeze());
+            longest.freeze_ns = longest.freeze_ns.max(freeze.cpu_ns);
+            for record in &records {
+                let (applied, record) = took(|| self.partition.apply(record, at));
+                anyhow::ensure!(applied, "a record was not applied");
+                longest.record_ns = longest.record_ns.max(record.cpu_ns);
+            }
+            drop(frozen);
+        }
+        Ok(longest)
     }
 
     /// A record of one agent that gives back some of its holds and takes as many.
