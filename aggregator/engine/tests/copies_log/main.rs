@@ -6,14 +6,12 @@ mod play;
 mod random;
 mod restored;
 
-use play::{RESOURCE, Sending, agent, listed, whole};
-use tollgate_engine::engine::{AgentChange, Engine, Fate, Rulings};
+use play::{agent, listed, whole};
+use tollgate_engine::engine::{AgentChange, Fate};
 use tollgate_shared::holdings::{Holdings, TransferId};
-use tollgate_shared::names::partition_of_resource;
-use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::time::Span;
 use tollgate_shared::wire::beat::{BeatHead, Holds, Listed, Part};
 use tollgate_shared::wire::holds::Does;
-use tollgate_shared::wire::record::Record;
 
 use play::Play;
 
