@@ -16,6 +16,7 @@ use clap::Subcommand;
 use super::Global;
 use super::exit::{Exit, Failure};
 use super::kafka_args::KafkaArgs;
+use super::limits_candidates::{self, CompareArgs};
 use super::limits_edit::Stated;
 
 /// What `limits` takes.
@@ -73,6 +74,18 @@ enum Verb {
         #[command(flatten)]
         act: Act,
     },
+    /// Shows what the candidates in force would have done, beside what their resources' limits did
+    Compare(CompareArgs),
+    /// Puts a resource's candidate in the place of its limits, and pushes that
+    Promote {
+        /// The resource
+        resource: String,
+        /// Changes this limits file, for aggregators that follow one
+        #[arg(long, value_name = "FILE", conflicts_with = "expect_version")]
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        act: Act,
+    },
     /// Pushes a former version again
     Rollback {
         /// The version
@@ -103,6 +116,15 @@ struct Act {
 /// Where Kafka does not answer (69), does not let us (77), the document has faults (65), another version
 /// came first (75), or the configuration is wrong (78).
 pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
+    match &args.verb {
+        Some(Verb::Compare(compare)) => return limits_candidates::compare(global, compare),
+        Some(Verb::Promote {
+            resource,
+            file: Some(file),
+            act,
+        }) => return limits_candidates::promote_in(file, resource, act.dry_run),
+        _ => {}
+    }
     // Without the feature this says so.
     let config = args.kafka.load(global, "limits")?;
     #[cfg(not(feature = "kafka"))]
@@ -125,6 +147,7 @@ mod kafka {
     use tollgate_shared::wire::record::OwnersPen;
 
     use super::{Act, Exit, Failure, Global, Verb};
+    use crate::cli::limits_candidates::promoted;
     use crate::cli::limits_edit::{self, Change};
     use crate::cli::output::Format;
     use crate::cli::{input_name, read_input, serve::host_name};
@@ -277,6 +300,10 @@ mod kafka {
                 let rows = limits_edit::rows(&input_name(file), &read_input(file)?)?;
                 push(global, &kafka, act, |history| edited(history, rows))
             }
+            Some(Verb::Promote { resource, act, .. }) => push(global, &kafka, act, |history| {
+                promoted(&history.find(None)?.version.text, resource)
+            }),
+            Some(Verb::Compare(_)) => Err(Failure::Bug("compare asks no log".to_owned())),
             Some(Verb::Rollback { version, act }) => push(global, &kafka, act, |history| {
                 Ok(history.find(Some(*version))?.version.text.to_string())
             }),

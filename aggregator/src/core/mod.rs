@@ -13,6 +13,7 @@
 pub mod amendments;
 pub mod announce;
 pub mod assignment;
+pub mod candidates;
 pub mod counters;
 pub mod event;
 pub mod limits_book;
@@ -157,6 +158,8 @@ pub struct Core {
     wrong: bool,
     counters: Counters,
     clocks: clocks::Clocks,
+    /// What candidates would have done since the process began, by resource.
+    candidates: candidates::Ever,
     effects: Vec<Effect>,
 }
 
@@ -202,6 +205,7 @@ impl Core {
             wrong: false,
             counters: Counters::default(),
             clocks: clocks::Clocks::default(),
+            candidates: candidates::Ever::default(),
             effects: Vec::new(),
             settings,
         };

@@ -21,6 +21,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::Evidence;
 
 use super::announce::Ready;
+use super::candidates::Candidates;
 use super::recordings::Recordings;
 use super::ruler::Ruler;
 use super::snapshots::Snapshots;
@@ -138,6 +139,8 @@ pub struct Partition {
     pub testimonies: Testimonies,
     /// Who uses what most.
     pub usage: Usage,
+    /// What candidates would have done.
+    pub candidates: Candidates,
 }
 
 impl Partition {
@@ -159,6 +162,7 @@ impl Partition {
             snapshots: Snapshots::default(),
             testimonies: Testimonies::default(),
             usage: Usage::default(),
+            candidates: Candidates::default(),
         }
     }
 

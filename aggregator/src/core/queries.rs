@@ -9,6 +9,7 @@ use tollgate_shared::wire::statement::{Denial, Says, Scope, Statement};
 
 use super::Core;
 use super::announce::Ready;
+use super::candidates::{CandidatesView, with_candidate};
 use super::event::{Effect, Now, QueryId};
 use super::live::At;
 use super::partition::Stage;
@@ -55,6 +56,7 @@ impl Core {
             }
             Query::Holds(filter) => Reply::Holds(self.holds_view(&filter)),
             Query::Top(filter) => Reply::Top(self.top_view(&filter)),
+            Query::Candidates => Reply::Candidates(self.candidates_view()),
             Query::Digests => Reply::Digests(self.digests_view()),
             Query::Counters => {
                 let mut counters = self.counters;
@@ -63,6 +65,7 @@ impl Core {
                     counters,
                     gauges: self.gauges(now),
                     clocks: self.clocks.view(now.clock),
+                    candidates: self.candidates.all(),
                 }))
             }
         };
@@ -103,6 +106,24 @@ impl Core {
             normalised: latest.map(|version| version.limits.normalised_text()),
             file_differs: self.limits.file_differs,
             switches: self.limits.book.switches().all().map(switch_view).collect(),
+        }
+    }
+
+    fn candidates_view(&self) -> CandidatesView {
+        let latest = self.limits.book.latest();
+        CandidatesView {
+            schema: "tollgate.candidates/1",
+            version: self.limits.book.latest_number(),
+            configured: latest.map_or_else(Vec::new, |latest| with_candidate(&latest.limits)),
+            candidates: latest.map_or_else(Vec::new, |latest| {
+                let ours = self
+                    .partitions
+                    .iter()
+                    .filter(|partition| partition.is_ours());
+                let views = ours.flat_map(|p| p.candidates.view(p.index, &latest.limits));
+                views.collect()
+            }),
+            partitions_missing: self.partitions_missing(),
         }
     }
 

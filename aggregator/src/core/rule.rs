@@ -12,6 +12,8 @@
 //! Between 1 and 2: nobody heard; agents that ask the next process hear it then. Between 2 and 3: agents
 //! act on a denial whose evidence is not in the log yet; replay puts it there.
 
+use std::sync::Arc;
+
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::hits::HitBatch;
@@ -218,6 +220,14 @@ impl Core {
         }
         for (key, due) in ruled.totals {
             self.totals.due(key, due);
+        }
+        if let Some(partition) = self.partitions.get_mut(index as usize)
+            && !ruled.beside.counts.is_empty()
+        {
+            self.candidates.note(&ruled.beside);
+            let limits = Arc::clone(partition.ruler.limits());
+            let appended = partition.appended;
+            partition.candidates.note(appended, &limits, ruled.beside);
         }
         if let Some((key, source_offset)) = ruled.applied_total {
             self.totals.applied(key, source_offset);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tollgate_engine::copies::Copies;
 use tollgate_engine::engine::{
-    AgentChange, AgentNews, Correction, Engine, Fate, LiveDenial, Rulings, SnapshotFault, TotalDue,
-    VerdictDue, Versions,
+    AgentChange, AgentNews, Correction, Engine, Fate, LiveDenial, ResourceCounts, Rulings,
+    SnapshotFault, TotalDue, VerdictDue, Versions,
 };
 use tollgate_engine::limits::Limits;
 use tollgate_shared::place::LogId;
@@ -17,6 +17,7 @@ use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::record::{Record, Totals};
 use tollgate_shared::wire::statement::{Denial, Says, Scope, Statement};
 
+use super::candidates::RuledBeside;
 use super::counters::Counters;
 use super::following::mark_of;
 use super::limits_book::LimitsBook;
@@ -42,6 +43,8 @@ pub struct Ruled {
     pub applied_total: Option<(ChainKey, u64)>,
     /// Why nothing more can be ruled, if so.
     pub stopped: Option<String>,
+    /// What was said of resources that have candidates.
+    pub beside: RuledBeside,
     /// How many entries of hits there were.
     pub entries: u64,
 }
@@ -197,9 +200,34 @@ impl Ruler {
             corrections: std::mem::take(&mut self.rulings.corrections),
             totals: self.rulings.totals_due.drain(..).map(due).collect(),
             applied_total: None,
+            beside: self.beside(),
             stopped: self.rulings.stopped().map(|stop| stop.to_string()),
             entries: entries(&self.rulings),
         }
+    }
+
+    /// What was said of resources that have candidates.
+    fn beside(&mut self) -> RuledBeside {
+        let limits = self.engine.limits();
+        let has_candidate = |of: &&ResourceCounts| {
+            let rate = limits.rate(&of.resource);
+            rate.is_some_and(|rate| rate.candidate().is_some())
+        };
+        RuledBeside {
+            counts: self
+                .rulings
+                .counts
+                .iter()
+                .filter(has_candidate)
+                .cloned()
+                .collect(),
+            closed: std::mem::take(&mut self.rulings.candidates),
+        }
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> &Arc<Limits> {
+        self.engine.limits()
     }
 
     /// The digest of the state, in hexadecimal.

@@ -15,6 +15,7 @@ use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 
 use super::Core;
+use super::candidates::Candidates;
 use super::event::{Effect, Now};
 use super::partition::{Partition, Stage};
 use super::recordings::Recordings;
@@ -142,6 +143,7 @@ impl Core {
             partition.snapshots = Snapshots::default();
             partition.testimonies = Testimonies::default();
             partition.usage = Usage::default();
+            partition.candidates = Candidates::default();
         }
     }
 

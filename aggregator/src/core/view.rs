@@ -2,11 +2,13 @@
 //! shown. Fields are only ever added. Knows nothing of HTTP.
 
 use serde::Serialize;
+use tollgate_engine::engine::CandidateCounts;
 use tollgate_shared::place::{Code, LogId};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Denial, Scope, Statement};
 
 use super::amendments::{AmendmentView, Proposal, Refused};
+use super::candidates::CandidatesView;
 use super::counters::Counters;
 use super::holds::{HoldFilter, HoldsView};
 use super::usage::{TopFilter, TopView};
@@ -31,6 +33,8 @@ pub enum Query {
     Holds(HoldFilter),
     /// Who uses most?
     Top(TopFilter),
+    /// What would candidates have done?
+    Candidates,
     /// What is the state of every partition?
     Digests,
     /// An operator asks for an amendment; answered once the log has it.
@@ -65,6 +69,8 @@ pub enum Reply {
     Holds(HoldsView),
     /// To [`Query::Top`].
     Top(TopView),
+    /// To [`Query::Candidates`].
+    Candidates(CandidatesView),
     /// To [`Query::Digests`].
     Digests(DigestsView),
     /// To [`Query::Amend`].
@@ -82,6 +88,8 @@ pub struct Counted {
     pub gauges: Gauges,
     /// Agents whose clocks are wrong, or were.
     pub clocks: Vec<ClockView>,
+    /// What candidates would have done, by resource.
+    pub candidates: Vec<(Box<str>, CandidateCounts)>,
 }
 
 /// By how much an agent's stamps are moved, because its clock is wrong.

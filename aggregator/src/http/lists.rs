@@ -119,6 +119,18 @@ pub(super) async fn holds(
     }
 }
 
+pub(super) async fn candidates(State(shown): State<Shown>, asked: Asked) -> Response {
+    let list = List {
+        rows: "candidates",
+        limit: usize::MAX,
+        order: Order::Resource,
+    };
+    match shown.desk.ask(Query::Candidates).await {
+        Some(Reply::Candidates(view)) => gathered(&shown, asked, &view, &list).await,
+        _ => silent(),
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PairUrl {

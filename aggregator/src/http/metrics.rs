@@ -11,7 +11,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use crate::core::view::Counted;
 use crate::feed::FeedCounters;
 use crate::link::LinkCounters;
-use rows::{counted, counted_copies, measured};
+use rows::{counted, counted_copies, measured, of_candidate};
 
 /// What is shown at `/metrics`. The recorder is this aggregator's own and not the process's, so that
 /// two aggregators in one process (tests do that) do not count into one another.
@@ -39,6 +39,7 @@ impl Metrics {
             counters,
             gauges,
             clocks,
+            candidates,
         } = counted_now;
         let rows = counted(counters).into_iter();
         for (name, help, value) in rows.chain(counted_copies(counters)) {
@@ -105,6 +106,12 @@ impl Metrics {
                 clock.moved_us as f64 / 1e6,
                 vec![Label::new("agent", clock.agent.clone())],
             );
+        }
+        for (resource, counts) in candidates {
+            for (name, help, value) in of_candidate(counts) {
+                let labels = vec![Label::new("resource", resource.to_string())];
+                self.counter(name, help, value, labels);
+            }
         }
         self.recorder.handle().render()
     }

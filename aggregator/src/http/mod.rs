@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! /healthz /readyz /metrics     not versioned
-//! /v1/denials  /v1/pairs  /v1/holds  /v1/top             of the whole fleet: see `fleet`
+//! /v1/denials  /v1/pairs  /v1/holds  /v1/top
+//! /v1/candidates                                         of the whole fleet: see `fleet`
 //! /v1/limits   /v1/explain                               of the log, so that anybody says the same
 //! /v1/digests  /v1/log                                   of this process alone
 //! ```
@@ -135,6 +136,7 @@ pub fn routes(desk: Desk, metrics: Arc<Metrics>, log: LogView, others: Others) -
         .route("/v1/pairs/{resource}/{domain}", get(lists::pair_by_path))
         .route("/v1/holds", get(lists::holds))
         .route("/v1/top", get(lists::top))
+        .route("/v1/candidates", get(lists::candidates))
         .route("/v1/digests", get(digests))
         .route("/v1/explain", get(explain::answer))
         .route("/v1/amendments", post(amend::answer))

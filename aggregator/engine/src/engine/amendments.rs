@@ -108,6 +108,7 @@ impl Engine {
                 },
             );
         }
+        self.touch_candidate(identity, (resource, domain), touch, when.at);
         let again = Again {
             identity,
             resource: resource.into(),

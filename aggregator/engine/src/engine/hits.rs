@@ -22,6 +22,7 @@ use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::Engine;
 use super::amended::OfPair;
+use super::candidates::Beside;
 use super::denials::Standing;
 use super::pointers::rule_of_amended;
 use super::rulings::{Counts, Fate, ResourceCounts, Rulings, TotalDue};
@@ -318,6 +319,12 @@ impl Engine {
         if 0 < ruled.excess {
             rulings.excess.push((ahead.number, ruled.excess));
         }
+        if let Rule::Limited { rate, .. } = context.rule
+            && rate.candidate().is_some()
+        {
+            let banned = amended.is_banned(at);
+            self.entry_beside(common, context, ahead, (at, banned, ruled), rulings);
+        }
         let standing = Standing {
             identity: ahead.identity,
             place: Place {
@@ -331,6 +338,41 @@ impl Engine {
         };
         let names = || (context.shared_name(), Some(hit.domain.into()));
         self.denials.follow(standing, names, rulings);
+    }
+
+    /// Rules an entry by the candidate of its resource.
+    fn entry_beside(
+        &mut self,
+        common: &Common<'_>,
+        context: &mut Context<'_, '_>,
+        ahead: &Ahead<'_>,
+        (at, banned, ruled): (Timestamp, bool, Ruled),
+        rulings: &mut Rulings,
+    ) {
+        let domain = ahead.hit.domain;
+        let Rule::Limited { rate, .. } = context.rule else {
+            return;
+        };
+        let Some(class) = rate.candidate_class_of(domain) else {
+            return;
+        };
+        let place = Place {
+            entry: ahead.number,
+            ..common.place
+        };
+        let entry = Beside {
+            resource: context.name,
+            domain,
+            identity: ahead.identity,
+            place,
+            at,
+            request: request_of(&ahead.hit),
+            banned,
+            ruled,
+        };
+        let counts = &mut context.counts.candidate;
+        let closed = self.rule_beside(common.limits.class(class), &entry, counts);
+        rulings.candidates.extend(closed);
     }
 
     /// Opens the pair of an entry; false, and the entry is counted, if it is not ruled here.
@@ -414,10 +456,7 @@ fn rule(
     hit: &Hit<'_>,
     how: &How<'_>,
 ) -> (Ruled, Option<Denial>) {
-    let request = Request {
-        copies: u64::from(hit.copies),
-        min: u64::from(hit.min.unwrap_or(0)),
-    };
+    let request = request_of(hit);
     let ruled = match how.amended.is_banned(at) {
         true => working.pair.banned(class, at, request),
         false => working.pair.entry(class, at, request),
@@ -433,6 +472,13 @@ fn rule(
     let stays = working.pair.stays_until(class);
     working.leaves = slot_of(stays.max(working.stated.unwrap_or_default()));
     (ruled, denial)
+}
+
+fn request_of(hit: &Hit<'_>) -> Request {
+    Request {
+        copies: u64::from(hit.copies),
+        min: u64::from(hit.min.unwrap_or(0)),
+    }
 }
 
 /// Sums up hits by millisecond, ascending. A sum that does not fit is given in parts.

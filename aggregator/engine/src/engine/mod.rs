@@ -16,6 +16,7 @@
 //! epochs  versions  denials  chains        what is remembered beside the pairs
 //! holders  scopes                          who holds copies, and what is full
 //! amendments  amended                      what operators do by hand, and what of it lasts
+//! candidates                               limits that are ruled beside the real ones
 //! rulings                                  what comes out
 //! snapshot  query                          looking at it
 //! ```
@@ -26,6 +27,7 @@
 mod amended;
 mod amendments;
 mod beats;
+mod candidates;
 mod chains;
 mod denials;
 mod epochs;
@@ -61,8 +63,8 @@ pub use denials::LiveDenial;
 pub use hits::TOO_OLD;
 pub use query::{CopiesFault, PairView};
 pub use rulings::{
-    AgentChange, AgentNews, CopiesCounts, Correction, Counts, Fate, HoldCounts, ResourceCounts,
-    ResourceHolds, Rulings, Said, Stop, TotalDue, VerdictDue,
+    AgentChange, AgentNews, CandidateClosed, CandidateCounts, CopiesCounts, Correction, Counts,
+    Fate, HoldCounts, ResourceCounts, ResourceHolds, Rulings, Said, Stop, TotalDue, VerdictDue,
 };
 pub use senders::instant;
 pub use snapshot::{CHUNK_BYTES_MAX, Frozen, SnapshotFault};
@@ -70,7 +72,7 @@ pub use versions::Versions;
 
 /// What [`Engine::digest`] covers, and how: another number with each change to it, so that two builds
 /// never take a change of the digest for a difference of states.
-pub const DIGEST_FORM: u32 = 2;
+pub const DIGEST_FORM: u32 = 3;
 
 /// The engine of one partition.
 pub struct Engine {
@@ -90,6 +92,8 @@ pub struct Engine {
     log_time: Option<Timestamp>,
     steps: Steps,
     table: Table,
+    /// The same pairs under candidates, those of resources that have one.
+    candidates: Table,
     denials: Denials,
     amended: Amended,
     epochs: Epochs,
@@ -114,6 +118,7 @@ impl Engine {
             log_time: None,
             steps: Steps::new(),
             table: Table::new(),
+            candidates: Table::new(),
             denials: Denials::default(),
             amended: Amended::default(),
             epochs: Epochs::default(),
@@ -237,6 +242,8 @@ impl Engine {
         digest = wide(digest, self.amended.digest());
         digest = mix(digest, self.table.alive().count());
         digest = wide(digest, self.table.alive().digest());
+        digest = mix(digest, self.candidates.alive().count());
+        digest = wide(digest, self.candidates.alive().digest());
         digest = wide(digest, self.epochs.digest());
         digest = wide(digest, self.holders.digest(&self.identities));
         wide(digest, self.chains.digest())

@@ -117,7 +117,7 @@ impl Engine {
         mut versions: VecDeque<(u64, Brought)>,
     ) {
         let Some((version, brought)) = versions.pop_front() else {
-            return self.steps.trim(self.table.oldest_ordinal());
+            return self.steps.trim(self.oldest_ordinal());
         };
         let doing = match brought {
             Brought::Limits(limits) => {
@@ -316,7 +316,12 @@ pub(super) enum Touch {
 impl Touch {
     /// Does it; until when the pair is pardoned by it, if it is. Never is no instant: who is never let
     /// in again is not pardoned.
-    fn apply(self, pair: &mut Pair, class: &RateClass, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn apply(
+        self,
+        pair: &mut Pair,
+        class: &RateClass,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
         match self {
             Self::Nothing => {}
             Self::Reset => pair.state.reset(class.tiers.len()),

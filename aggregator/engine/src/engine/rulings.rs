@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use tollgate_shared::place::Place;
+use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::Statement;
 use tollgate_shared::wire::verdict::VerdictSays;
 
@@ -25,6 +26,8 @@ pub struct Rulings {
     pub totals_due: Vec<TotalDue>,
     /// What became of hits and refused calls, by resource in the order of the record.
     pub counts: Vec<ResourceCounts>,
+    /// Pairs that candidates would have begun to deny. Told to nobody: see [`CandidateCounts`].
+    pub candidates: Vec<CandidateClosed>,
     /// What became of totalled hits under the global limits of their resources.
     pub global_counts: Vec<ResourceCounts>,
     /// Agents whose clocks are so wrong that the engine moved their stamps.
@@ -184,6 +187,43 @@ pub struct Counts {
     pub refused_calls: u64,
     /// Copies that those calls asked for.
     pub refused_copies: u64,
+    /// What the resource's candidate would have said, if it has one.
+    pub candidate: CandidateCounts,
+}
+
+/// What a candidate says of the hits that were ruled beside it: those of agents' refused calls are not
+/// among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CandidateCounts {
+    /// Hits that it has room for.
+    pub granted: u64,
+    /// Hits that it would have refused.
+    pub excess: u64,
+    /// Hits too late to say.
+    pub late: u64,
+    /// Hits that it would have refused and the real limits would not have.
+    pub newly: u64,
+    /// Hits that the real limits would have refused and it would not have.
+    pub no_longer: u64,
+    /// Times that it would have begun to deny a pair.
+    pub closed: u64,
+    /// Hits of a new pair at its cap: not ruled by it.
+    pub at_cap: u64,
+}
+
+/// A candidate would have begun to deny a pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CandidateClosed {
+    /// The resource.
+    pub resource: Arc<str>,
+    /// The domain.
+    pub domain: Arc<str>,
+    /// The entry after which it would have.
+    pub place: Place,
+    /// From when on.
+    pub at: Timestamp,
+    /// Until when; [`Timestamp::MAX`]: for ever.
+    pub end: Timestamp,
 }
 
 /// The counts of one resource in one record.
@@ -302,6 +342,7 @@ impl Rulings {
         self.totals_due.clear();
         self.counts.clear();
         self.global_counts.clear();
+        self.candidates.clear();
         self.corrections.clear();
         self.verdicts.clear();
         self.hold_counts.clear();

@@ -3,7 +3,7 @@
 //! ```text
 //! chunk   54 47 53 4E  version  kind  number   what the kind says
 //! kinds   1 head   2 pairs   3 denials   4 agents   5 chains   6 copies   7 holders
-//!         8 amended   9 end: digest, sum of all before
+//!         8 amended   9 candidates' pairs   10 end: digest, sum of all before
 //! ```
 //!
 //! `freeze` takes a copy that shares the memory of pairs and holds with the engine, so that chunks can be
@@ -33,9 +33,9 @@ use crate::pairs::{FrozenTable, Identity};
 pub const CHUNK_BYTES_MAX: usize = 512 * 1024;
 
 const MAGIC: [u8; 4] = *b"TGSN";
-/// Format 1 knew no copies, format 2 no amendments. They are refused, and the log is read from its
-/// beginning.
-const FORMAT: u8 = 3;
+/// Format 1 knew no copies, format 2 no amendments, format 3 no candidates. They are refused, and the
+/// log is read from its beginning.
+const FORMAT: u8 = 4;
 
 mod kind {
     pub const HEAD: u8 = 1;
@@ -46,7 +46,8 @@ mod kind {
     pub const COPIES: u8 = 6;
     pub const HOLDERS: u8 = 7;
     pub const AMENDED: u8 = 8;
-    pub const END: u8 = 9;
+    pub const CANDIDATES: u8 = 9;
+    pub const END: u8 = 10;
 }
 
 /// Why chunks are not restored from.
@@ -135,6 +136,7 @@ pub struct Frozen {
     /// The version that was brought in last.
     version: u64,
     table: FrozenTable,
+    candidates: FrozenTable,
     denials: FrozenDenials,
     epochs: Vec<(Identity, Epoch)>,
     due: Vec<(Box<str>, u64)>,
@@ -212,6 +214,7 @@ impl Engine {
             holders: self.holders.freeze(),
             digest: self.digest(),
             table: self.table.freeze(),
+            candidates: self.candidates.freeze(),
         }
     }
 

@@ -60,8 +60,10 @@ impl Engine {
         self.amended.end_by(appended);
         self.table.advance(slot_of(appended));
         self.table.sweep(SWEEP_BLOCKS, SWEEP_PAIRS);
+        self.candidates.advance(slot_of(appended));
+        self.candidates.sweep(SWEEP_BLOCKS, SWEEP_PAIRS);
         self.denials.sweep(appended, SWEEP_DENIALS);
-        self.steps.trim(self.table.oldest_ordinal());
+        self.steps.trim(self.oldest_ordinal());
         Fate::Applied
     }
 

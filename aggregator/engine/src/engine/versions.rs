@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 
-use crate::limits::Limits;
+use crate::limits::{Limits, RateClass};
 use crate::pairs::Stored;
 use crate::rules::carry_over;
 
@@ -167,16 +167,47 @@ impl Steps {
 
     /// Brings a domain's pair under the version in force.
     pub fn migrate(&self, stored: &mut Stored, resource: &str, domain: &str) {
-        let class_at = |step: &Step| step.limits.class_of(resource, domain).cloned();
+        let class_of = |limits: &Limits| limits.class_of(resource, domain).cloned();
+        self.migrate_under(stored, class_of, |_, _, _| {});
+    }
+
+    /// Brings a domain's pair under the candidate of the version in force; where a version has none, it
+    /// keeps its last second. What is denied is denied again by each version, as the real ones are.
+    pub fn migrate_candidate(&self, stored: &mut Stored, resource: &str, domain: &str) {
+        let class_of = |limits: &Limits| {
+            let class = limits.rate(resource)?.candidate_class_of(domain)?;
+            Some(limits.class(class).clone())
+        };
+        self.migrate_under(stored, class_of, |stored, class, at| {
+            let now = stored.pair.now().max(at);
+            let closure = class.and_then(|class| stored.pair.closure(class, now));
+            let denied = stored.stated.is_some_and(|end| now < end);
+            stored.stated = closure.map(|closure| closure.end).filter(|_| denied);
+        });
+    }
+
+    /// Takes a pair through versions whose limits of it `class_of` says; `ruled_again` hears of each.
+    fn migrate_under(
+        &self,
+        stored: &mut Stored,
+        class_of: impl Fn(&Limits) -> Option<RateClass>,
+        ruled_again: impl Fn(&mut Stored, Option<&RateClass>, Timestamp),
+    ) {
         self.migrate_by(stored, |old, new, stored| {
-            let old = class_at(old).unwrap_or_default();
-            let new = class_at(new).unwrap_or_default();
-            stored.pair.new_limits(&old, &new);
+            let (old, class) = (class_of(&old.limits), class_of(&new.limits));
+            let (old, bare) = (old.unwrap_or_default(), RateClass::default());
+            stored
+                .pair
+                .new_limits(&old, class.as_ref().unwrap_or(&bare));
+            ruled_again(stored, class.as_ref(), new.at);
         });
         if self.newest.ordinal.saturating_sub(stored.ordinal) != 0 {
-            let class = class_at(&self.newest).unwrap_or_default();
+            let class = class_of(&self.newest.limits);
             let time = stored.pair.now();
-            carry_over::start_anew(&class, &mut stored.pair.state, time);
+            let bare = RateClass::default();
+            let limits = class.as_ref().unwrap_or(&bare);
+            carry_over::start_anew(limits, &mut stored.pair.state, time);
+            ruled_again(stored, class.as_ref(), self.newest.at);
             self.settle(stored);
         }
     }

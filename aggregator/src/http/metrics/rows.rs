@@ -1,5 +1,7 @@
 //! The names of metrics, what each means, and where its value stands.
 
+use tollgate_engine::engine::CandidateCounts;
+
 use crate::core::counters::Counters;
 use crate::core::view::Gauges;
 
@@ -296,6 +298,37 @@ pub(super) fn counted_copies(c: &Counters) -> [Row; 22] {
             "tollgate_verdicts_total",
             "Verdicts on holds told to agents.",
             c.verdicts,
+        ),
+    ]
+}
+
+/// By resource.
+pub(super) fn of_candidate(c: &CandidateCounts) -> [Row; 5] {
+    [
+        (
+            "tollgate_candidate_hits_granted_total",
+            "Hits let through that the resource's candidate has room for.",
+            c.granted,
+        ),
+        (
+            "tollgate_candidate_hits_refused_total",
+            "Hits let through that the resource's candidate would have refused.",
+            c.excess,
+        ),
+        (
+            "tollgate_candidate_hits_newly_refused_total",
+            "Of them, those that the limits in force had room for.",
+            c.newly,
+        ),
+        (
+            "tollgate_candidate_hits_no_longer_refused_total",
+            "Hits beyond the limits in force that the candidate has room for.",
+            c.no_longer,
+        ),
+        (
+            "tollgate_candidate_denials_total",
+            "Times that the candidate would have begun to deny a domain.",
+            c.closed,
         ),
     ]
 }

@@ -17,7 +17,7 @@ use super::super::epochs::Epoch;
 use super::super::versions::{Step, Steps, Versions};
 use super::holders::CopiesReader;
 use super::{ChunkSum, FORMAT, MAGIC, SnapshotFault, kind};
-use crate::pairs::{Identities, Identity, Opened, slot_of};
+use crate::pairs::{Identities, Identity, Opened, Table, slot_of};
 use crate::varint;
 
 /// A cursor over one chunk.
@@ -51,13 +51,16 @@ pub(super) fn read<B: AsRef<[u8]>>(
         (count, last) = (chunk + 1, kind);
         match kind {
             kind::HEAD => cursor.head(&mut engine, versions)?,
-            kind::PAIRS => cursor.pairs(&mut engine)?,
+            kind::PAIRS => cursor.pairs(engine.steps.newest().ordinal, &mut engine.table)?,
             kind::DENIALS => cursor.denials(&mut engine)?,
             kind::AGENTS => cursor.agents(&mut engine)?,
             kind::CHAINS => cursor.chains(&mut engine)?,
             kind::COPIES => copies.read(&mut cursor, &mut engine)?,
             kind::HOLDERS => copies.done(&cursor)?.read(&mut cursor, &mut engine)?,
             kind::AMENDED => cursor.amended(&mut engine)?,
+            kind::CANDIDATES => {
+                cursor.pairs(engine.steps.newest().ordinal, &mut engine.candidates)?;
+            }
             kind::END => {
                 expected = Some(u128::from_le_bytes(cursor.array("digest")?));
                 if cursor.array("sum")? != sum.bytes() {
@@ -120,6 +123,7 @@ impl Cursor<'_> {
         engine.log_time = self.optional("log time")?.map(Timestamp::from_micros);
         if let Some(log) = engine.log_time {
             engine.table.advance(slot_of(log));
+            engine.candidates.advance(slot_of(log));
         }
         let mut steps: VecDeque<Step> = VecDeque::new();
         for _ in 0..self.number("versions")? {
@@ -155,17 +159,16 @@ impl Cursor<'_> {
         Ok(())
     }
 
-    fn pairs(&mut self, engine: &mut Engine) -> Result<(), SnapshotFault> {
-        let newest = engine.steps.newest().ordinal;
+    fn pairs(&mut self, newest: u32, table: &mut Table) -> Result<(), SnapshotFault> {
         while self.at < self.bytes.len() {
             let identity = self.identity()?;
-            let opened = engine.table.open(identity);
-            let working = engine.table.working();
+            let opened = table.open(identity);
+            let working = table.working();
             let read = working.read(self.bytes, &mut self.at);
             if read.is_none() || newest < working.ordinal || opened == Opened::Known {
                 return Err(self.broken("pair"));
             }
-            if !engine.table.close() {
+            if !table.close() {
                 return Err(self.broken("pair"));
             }
         }

@@ -9,6 +9,7 @@ use tollgate_shared::wire::statement::Cause;
 
 use super::super::amended::Amended;
 use super::{CHUNK_BYTES_MAX, ChunkSum, FORMAT, Frozen, MAGIC, kind};
+use crate::pairs::FrozenTable;
 use crate::varint;
 
 /// Chunks under construction.
@@ -36,18 +37,13 @@ pub(super) fn write(frozen: &Frozen, sink: &mut dyn FnMut(Vec<u8>)) {
     };
     chunks.begin(kind::HEAD);
     chunks.item(|bytes| write_head(frozen, bytes));
-    chunks.begin(kind::PAIRS);
-    for (identity, stored) in frozen.table.pairs() {
-        chunks.item(|bytes| {
-            bytes.extend_from_slice(&identity.0.to_le_bytes());
-            stored.write(bytes);
-        });
-    }
+    write_pairs(kind::PAIRS, &frozen.table, &mut chunks);
     write_denials(frozen, &mut chunks);
     write_agents(frozen, &mut chunks);
     write_chains(frozen, &mut chunks);
     super::holders::write(&frozen.holders, &mut chunks);
     write_amended(&frozen.amended, &mut chunks);
+    write_pairs(kind::CANDIDATES, &frozen.candidates, &mut chunks);
     chunks.begin(kind::END);
     let sum = chunks.sum.bytes();
     chunks.item(|bytes| {
@@ -55,6 +51,16 @@ pub(super) fn write(frozen: &Frozen, sink: &mut dyn FnMut(Vec<u8>)) {
         bytes.extend_from_slice(&sum);
     });
     chunks.finish();
+}
+
+fn write_pairs(kind: u8, table: &FrozenTable, chunks: &mut Chunks<'_>) {
+    chunks.begin(kind);
+    for (identity, stored) in table.pairs() {
+        chunks.item(|bytes| {
+            bytes.extend_from_slice(&identity.0.to_le_bytes());
+            stored.write(bytes);
+        });
+    }
 }
 
 fn write_denials(frozen: &Frozen, chunks: &mut Chunks<'_>) {

@@ -1,0 +1,153 @@
+//! Candidates: limits that a resource would have, ruled beside those that it has.
+//!
+//! ```text
+//! api.search, acme   5 a second: denied from the fifth hit on     stated, as ever
+//!   candidate        3 a second: would be denied from the third   counted, and told to nobody
+//! ```
+//!
+//! The same hits in the same order, on pairs of their own: what is denied is denied by the real limits
+//! alone, so a candidate that is looser than they are is not offered what they refused. Knows nothing of
+//! who looks at the counts. What stays true: nothing here changes a statement, a real pair, or whether one
+//! is taken in at the cap; it is a function of the log, as everything else, and part of the digest.
+
+use std::sync::Arc;
+
+use tollgate_shared::place::Place;
+use tollgate_shared::time::Timestamp;
+
+use super::Engine;
+use super::pointers::Touch;
+use super::rulings::{CandidateClosed, CandidateCounts};
+use crate::limits::RateClass;
+use crate::pairs::{Identity, Opened, slot_of};
+use crate::rules::request::Request;
+use crate::stream::Ruled;
+
+/// An entry as its real pair was ruled.
+pub(super) struct Beside<'a> {
+    pub resource: &'a str,
+    pub domain: &'a str,
+    pub identity: Identity,
+    pub place: Place,
+    pub at: Timestamp,
+    pub request: Request,
+    /// No hit of it would be granted, whatever the limits.
+    pub banned: bool,
+    /// What became of it.
+    pub ruled: Ruled,
+}
+
+impl Engine {
+    /// Rules an entry by the candidate. Says when that closes the pair, if it was open before.
+    pub(super) fn rule_beside(
+        &mut self,
+        class: &RateClass,
+        entry: &Beside<'_>,
+        counts: &mut CandidateCounts,
+    ) -> Option<CandidateClosed> {
+        let Beside { at, request, .. } = *entry;
+        let newest = self.steps.newest();
+        let (ordinal, cap) = (
+            newest.ordinal,
+            newest.limits.engine().pairs_per_partition_max,
+        );
+        if self.candidates.open(entry.identity) == Opened::Known {
+            let working = self.candidates.working();
+            if working.ordinal != ordinal {
+                self.steps
+                    .migrate_candidate(working, entry.resource, entry.domain);
+            }
+        } else if cap <= self.candidates.alive().count() {
+            self.candidates.abandon();
+            counts.at_cap += request.copies;
+            return None;
+        } else {
+            let working = self.candidates.working();
+            working.begin(class.tiers.len(), ordinal);
+        }
+        let working = self.candidates.working();
+        let before = working.stated;
+        let ruled = match entry.banned {
+            true => working.pair.banned(class, at, request),
+            false => working.pair.entry(class, at, request),
+        };
+        let now = working.pair.now();
+        let closure = match ruled.open {
+            true => None,
+            false => working.pair.closure(class, now),
+        };
+        let end = closure.map(|closure| closure.end);
+        working.stated = end;
+        let stays = working.pair.stays_until(class);
+        working.leaves = slot_of(stays.max(end.unwrap_or_default()));
+        if !self.candidates.close() {
+            counts.at_cap += request.copies;
+            return None;
+        }
+        counts.count(entry.ruled, ruled);
+        let end = end.filter(|_| before.is_none_or(|end| end <= now))?;
+        counts.closed += 1;
+        Some(CandidateClosed {
+            resource: entry.resource.into(),
+            domain: Arc::from(entry.domain),
+            place: entry.place,
+            at: now,
+            end,
+        })
+    }
+
+    /// Does to a candidate's pair what an operator did to the real one.
+    pub(super) fn touch_candidate(
+        &mut self,
+        identity: Identity,
+        (resource, domain): (&str, &str),
+        touch: Touch,
+        at: Timestamp,
+    ) {
+        if !matches!(touch, Touch::Reset | Touch::Refund(_)) {
+            return;
+        }
+        let limits = self.steps.newest().limits.clone();
+        let rate = limits.rate(resource);
+        let class = rate.and_then(|rate| rate.candidate_class_of(domain));
+        let Some(class) = class.map(|class| limits.class(class)) else {
+            return;
+        };
+        if self.candidates.open(identity) == Opened::New {
+            return self.candidates.abandon();
+        }
+        let working = self.candidates.working();
+        self.steps.migrate_candidate(working, resource, domain);
+        let now = working.pair.now().max(at);
+        touch.apply(&mut working.pair, class, now);
+        let closure = working.pair.closure(class, now);
+        let denied = working.stated.is_some_and(|end| now < end);
+        working.stated = closure.map(|closure| closure.end).filter(|_| denied);
+        let stays = working.pair.stays_until(class);
+        working.leaves = slot_of(stays.max(working.stated.unwrap_or_default()));
+        self.candidates.close();
+    }
+
+    /// Pairs that are ruled by candidates.
+    pub fn candidate_pairs(&self) -> u64 {
+        self.candidates.alive().count()
+    }
+
+    /// The lowest version by which any pair in memory was ruled last.
+    pub(super) fn oldest_ordinal(&self) -> Option<u32> {
+        let real = self.table.oldest_ordinal();
+        let beside = self.candidates.oldest_ordinal();
+        real.into_iter().chain(beside).min()
+    }
+}
+
+impl CandidateCounts {
+    /// Counts an entry that the real limits ruled one way and the candidate another.
+    fn count(&mut self, real: Ruled, candidate: Ruled) {
+        self.granted += candidate.granted;
+        self.excess += candidate.excess;
+        self.late += candidate.late;
+        self.newly += candidate.excess.saturating_sub(real.excess);
+        self.no_longer += real.excess.saturating_sub(candidate.excess);
+    }
+}

@@ -1,0 +1,257 @@
+//! Candidates: three engines rule one log, one with a candidate beside its limits, one with the limits
+//! alone, one with the candidate in their place. The first must state what the second states, and count
+//! what the third counts.
+
+mod support;
+
+use proptest::prelude::*;
+use support::log::START_US;
+use support::play::Play;
+use tollgate_engine::engine::{CandidateCounts, Counts, Engine};
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::amendment::Act;
+use tollgate_shared::wire::hits::Hit;
+use tollgate_shared::wire::statement::Says;
+
+const DOMAINS: [&str; 3] = ["acme", "globex", "hooli"];
+
+/// Two pairs of limits: the real ones and the candidate's.
+const REAL: [&str; 2] = [
+    "tiers = [{ limit = 4, window = \"2s\", active = \"2s\" }, { limit = 6, window = \"5s\", active = \"9s\", cooldown = \"7s\" }]",
+    "rate = \"5/s\"\nhard = \"4/s\"",
+];
+const CANDIDATE: [&str; 2] = [
+    "tiers = [{ limit = 3, window = \"3s\", active = \"3s\" }, { limit = 5, window = \"4s\", active = \"8s\", cooldown = \"6s\", skippable = true }]",
+    "rate = \"40/m\"\nhard = \"6/s\"",
+];
+
+/// `hooli` has limits of its own, which beat the candidate as they beat the default.
+fn document(real: usize, candidate: Option<usize>, in_place: bool) -> String {
+    let own = "[rate.search.domains.hooli]\nhard = \"2/s\"\n";
+    match candidate {
+        Some(candidate) if in_place => {
+            // What a candidate does not state it inherits; these state the same fields.
+            format!("[rate.search]\n{}\n{own}", CANDIDATE[candidate])
+        }
+        Some(candidate) => format!(
+            "[rate.search]\n{}\n[rate.search.candidate]\n{}\n{own}",
+            REAL[real], CANDIDATE[candidate]
+        ),
+        None => format!("[rate.search]\n{}\n{own}", REAL[real]),
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Hits(Vec<(usize, u64, u32, Option<u32>)>),
+    Pause(u64),
+    Version(usize),
+    Act(Act),
+    Restore,
+}
+
+fn any_act() -> impl Strategy<Value = Act> {
+    let (resource, domain) = (|| "search".into(), |at: usize| DOMAINS[at].into());
+    prop_oneof![
+        (0usize..3).prop_map(move |at| Act::Reset {
+            resource: resource(),
+            domain: domain(at)
+        }),
+        (0usize..3).prop_map(move |at| Act::Pardon {
+            resource: resource(),
+            domain: domain(at)
+        }),
+        (0usize..3, 1u64..4).prop_map(move |(at, hits)| Act::Refund {
+            resource: resource(),
+            domain: domain(at),
+            hits
+        }),
+        (0usize..3, 1u64..20).prop_map(move |(at, until_s)| Act::Ban {
+            resource: Some(resource()),
+            domain: domain(at),
+            until: Timestamp::from_micros(START_US + until_s * 1_000_000),
+        }),
+    ]
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let hit = (0usize..3, 0u64..4_000, 1u32..3, prop::option::of(1u32..3));
+    prop_oneof![
+        8 => prop::collection::vec(hit, 1..6).prop_map(Step::Hits),
+        6 => (1u64..2_500).prop_map(Step::Pause),
+        1 => Just(Step::Pause(700_000)),
+        1 => (0usize..2).prop_map(Step::Version),
+        1 => any_act().prop_map(Step::Act),
+        1 => Just(Step::Restore),
+    ]
+}
+
+/// The same log, ruled with a candidate, without it, and by it.
+struct Three {
+    beside: Play,
+    real: Play,
+    candidate: Play,
+    overruled: bool,
+}
+
+impl Three {
+    fn new() -> Self {
+        Self {
+            beside: Play::of(&document(0, Some(0), false)),
+            real: Play::of(&document(0, None, false)),
+            candidate: Play::of(&document(0, Some(0), true)),
+            overruled: false,
+        }
+    }
+
+    fn all(&mut self) -> [&mut Play; 3] {
+        [&mut self.beside, &mut self.real, &mut self.candidate]
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Hits(hits) => self.hits(hits),
+            Step::Pause(ms) => {
+                for play in self.all() {
+                    play.tick(*ms);
+                }
+            }
+            Step::Version(to) => {
+                self.beside.version(&document(*to, Some(*to), false));
+                self.real.version(&document(*to, None, false));
+                self.candidate.version(&document(*to, Some(*to), true));
+            }
+            Step::Act(act) => {
+                self.overruled |= matches!(act, Act::Ban { .. } | Act::Pardon { .. });
+                for play in self.all() {
+                    play.amend(act.clone());
+                }
+            }
+            Step::Restore => {
+                let chunks = self.beside.engine.snapshot();
+                let restored = Engine::restore(0, 1, &chunks, &self.beside.versions);
+                let restored = restored.unwrap_or_else(|fault| panic!("{fault}"));
+                assert_eq!(restored.digest(), self.beside.engine.digest());
+                self.beside.engine = restored;
+                return;
+            }
+        }
+        assert_eq!(self.beside.rulings.statements, self.real.rulings.statements);
+        assert_eq!(self.beside.engine.pairs(), self.real.engine.pairs());
+        // A ban takes in whom it names, and no candidate does.
+        if !self.overruled {
+            let expected = self.candidate.engine.pairs();
+            assert_eq!(self.beside.engine.candidate_pairs(), expected);
+        }
+    }
+
+    fn hits(&mut self, hits: &[(usize, u64, u32, Option<u32>)]) {
+        let now_ms = self.beside.now_ms;
+        let hits: Vec<Hit<'_>> = hits
+            .iter()
+            .map(|&(domain, age_ms, copies, min)| Hit {
+                resource: 0,
+                domain: DOMAINS[domain],
+                // Mostly in time.
+                at: Timestamp::from_millis(now_ms - age_ms.saturating_sub(2_000)),
+                copies,
+                min: min.map(|min| min.min(copies)),
+            })
+            .collect();
+        let denied = |play: &Play, domain: &str| {
+            let mut live = play.engine.live_denials();
+            live.any(|live| live.domain.as_deref() == Some(domain))
+        };
+        let before: Vec<bool> = DOMAINS
+            .iter()
+            .map(|domain| denied(&self.candidate, domain))
+            .collect();
+        for play in self.all() {
+            play.sequence += 1;
+            let sequence = play.sequence;
+            play.batch("search", sequence, &hits, &[]);
+        }
+        let counts = self.beside.counts();
+        let without = Counts {
+            candidate: CandidateCounts::default(),
+            ..counts
+        };
+        assert_eq!(without, self.real.counts());
+        let (said, expected) = (counts.candidate, self.candidate.counts());
+        assert_eq!(
+            (said.granted, said.excess, said.late),
+            (expected.granted, expected.excess, expected.late)
+        );
+        assert_eq!(said.closed as usize, self.beside.rulings.candidates.len());
+        if self.overruled {
+            // Bans and pardons are of what is stated, and no candidate states anything.
+            return;
+        }
+        let stated = &self.candidate.rulings.statements;
+        for closed in &self.beside.rulings.candidates {
+            let same = stated.iter().any(|said| {
+                said.statement.place == closed.place
+                    && matches!(&said.statement.says, Says::Denied(denial) if denial.end == closed.end)
+            });
+            assert!(same, "{closed:?}: {stated:?}");
+        }
+        for (domain, before) in DOMAINS.iter().zip(before) {
+            let mut closed = self.beside.rulings.candidates.iter();
+            let closed = closed.any(|closed| *closed.domain == **domain);
+            assert!(before || !denied(&self.candidate, domain) || closed);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(support::cases(300))]
+
+    #[test]
+    fn a_candidate_counts_what_it_would_state_and_changes_nothing(
+        steps in prop::collection::vec(any_step(), 1..60),
+    ) {
+        let mut three = Three::new();
+        for step in &steps {
+            three.step(step);
+        }
+    }
+}
+
+#[test]
+fn who_would_newly_be_refused_and_who_no_longer() {
+    let mut play = Play::of(
+        "[rate.a]\nrate = \"9/s\"\n[rate.a.candidate]\nrate = \"2/s\"\n[rate.b]\nrate = \"2/s\"\n[rate.b.candidate]\nrate = \"3/s\"\n",
+    );
+    play.hits("a", &["acme"; 5]);
+    let said = play.counts();
+    assert!(play.said().is_empty());
+    assert_eq!((said.granted, said.candidate.granted), (5, 2));
+    assert_eq!((said.candidate.newly, said.candidate.no_longer), (3, 0));
+    assert_eq!(
+        (said.candidate.closed, play.rulings.candidates.len()),
+        (1, 1)
+    );
+    assert_eq!(&*play.rulings.candidates[0].domain, "acme");
+    play.hits("b", &["acme"; 5]);
+    let said = play.counts();
+    assert_eq!((said.granted, said.candidate.granted), (2, 3));
+    assert_eq!((said.candidate.newly, said.candidate.no_longer), (0, 1));
+    // It goes with the version that has none, and its pairs with time.
+    assert_eq!(play.engine.candidate_pairs(), 2);
+    play.version("[rate.a]\nrate = \"9/s\"\n");
+    play.hits("a", &["acme"]);
+    assert_eq!(play.counts().candidate, CandidateCounts::default());
+    play.tick(1_300_000);
+    assert_eq!(play.engine.candidate_pairs(), 0);
+}
+
+#[test]
+fn candidates_have_a_cap_of_their_own() {
+    let mut play = Play::of(
+        "[engine]\npairs_per_partition_max = 2\n[rate.a]\nrate = \"9/s\"\n[rate.a.candidate]\nrate = \"2/s\"\n",
+    );
+    play.hits("a", &["acme", "globex", "hooli"]);
+    let said = play.counts();
+    assert_eq!((said.granted, said.at_cap), (2, 1));
+    assert_eq!((said.candidate.granted, said.candidate.at_cap), (2, 0));
+}

@@ -1,0 +1,353 @@
+//! `limits compare` and `limits promote`: what a candidate would have done, and putting it in force.
+//!
+//! ```text
+//! RESOURCE    LET THROUGH  BEYOND  REFUSED CALLS  CANDIDATE REFUSES  NEWLY  NO LONGER  DENIALS
+//! api.search  1000         3       12             43                 40     0          3
+//! ```
+//!
+//! `compare` asks an aggregator; `promote` changes a document's text, in the log or in a file, and leaves
+//! the rest of it as it stands. Knows nothing of how candidates rule. What stays true: what was refused by
+//! the limits in force no candidate was asked about, and that is said.
+
+use std::path::Path;
+use std::str::FromStr as _;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use toml_edit::{DocumentMut, Item, TableLike};
+
+use tollgate_engine::limits::Limits;
+
+use super::exit::{Exit, Failure};
+use super::operator::{Spoken, ended, get};
+use super::output::{Format, Output};
+use super::{Global, input_name, read_input};
+
+/// What a candidate may state.
+const STATED: [&str; 3] = ["rate", "tiers", "hard"];
+
+/// Denials that are shown of each candidate.
+const NEWEST_MAX: usize = 20;
+
+/// What `limits compare` takes.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct CompareArgs {
+    /// Only of this resource
+    #[arg(long)]
+    resource: Option<String>,
+    #[command(flatten)]
+    spoken: Spoken,
+}
+
+#[derive(Debug, Deserialize)]
+struct Answer {
+    version: u64,
+    configured: Vec<String>,
+    candidates: Vec<InPartition>,
+    partitions_missing: Vec<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+struct InPartition {
+    resource: String,
+    from_us: u64,
+    to_us: u64,
+    #[serde(flatten)]
+    counts: Counts,
+    newest: Vec<Newest>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+struct Counts {
+    let_through: u64,
+    excess: u64,
+    refused_calls: u64,
+    candidate_granted: u64,
+    candidate_refused: u64,
+    candidate_late: u64,
+    newly_refused: u64,
+    no_longer_refused: u64,
+    candidate_denials: u64,
+    candidate_at_cap: u64,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Newest {
+    domain: String,
+    at_us: u64,
+    end_us: Option<u64>,
+    code: String,
+}
+
+/// One resource, all partitions together.
+#[derive(Debug, Serialize)]
+struct Compared {
+    schema: &'static str,
+    version: u64,
+    resource: String,
+    /// When the log took the first record that was ruled by both; null: none was yet.
+    from_us: Option<u64>,
+    to_us: Option<u64>,
+    #[serde(flatten)]
+    counts: Counts,
+    newest: Vec<Newest>,
+}
+
+impl Compared {
+    fn of(answer: &Answer, resource: &str) -> Self {
+        let parts = || {
+            answer
+                .candidates
+                .iter()
+                .filter(|of| of.resource == resource)
+        };
+        let mut newest: Vec<Newest> = parts().flat_map(|of| of.newest.iter().cloned()).collect();
+        newest.sort_by(|a, b| (b.at_us, &a.domain).cmp(&(a.at_us, &b.domain)));
+        newest.truncate(NEWEST_MAX);
+        Self {
+            schema: "tollgate.candidates/1",
+            version: answer.version,
+            resource: resource.to_owned(),
+            from_us: parts().map(|of| of.from_us).min(),
+            to_us: parts().map(|of| of.to_us).max(),
+            counts: parts().fold(Counts::default(), |sum, of| sum.and(&of.counts)),
+            newest,
+        }
+    }
+}
+
+impl Counts {
+    fn and(self, other: &Self) -> Self {
+        Self {
+            let_through: self.let_through + other.let_through,
+            excess: self.excess + other.excess,
+            refused_calls: self.refused_calls + other.refused_calls,
+            candidate_granted: self.candidate_granted + other.candidate_granted,
+            candidate_refused: self.candidate_refused + other.candidate_refused,
+            candidate_late: self.candidate_late + other.candidate_late,
+            newly_refused: self.newly_refused + other.newly_refused,
+            no_longer_refused: self.no_longer_refused + other.no_longer_refused,
+            candidate_denials: self.candidate_denials + other.candidate_denials,
+            candidate_at_cap: self.candidate_at_cap + other.candidate_at_cap,
+        }
+    }
+}
+
+/// Shows candidates beside limits. Where a partition could not be asked it ends with 1.
+///
+/// # Errors
+///
+/// Where no aggregator answers (69), or there is no such candidate (65).
+pub fn compare(global: &Global, args: &CompareArgs) -> Result<Exit, Failure> {
+    let answer: Answer = get(&args.spoken.url, "/v1/candidates", &[])?;
+    let mut names = answer.configured.clone();
+    if let Some(resource) = &args.resource {
+        names.retain(|name| name == resource);
+        if names.is_empty() {
+            return Err(Failure::Data(format!(
+                "resource \"{resource}\" has no candidate in limits version {}",
+                answer.version
+            )));
+        }
+    }
+    let compared = names.iter().map(|name| Compared::of(&answer, name));
+    let compared: Vec<Compared> = compared.collect();
+    let mut output = global.open_output()?;
+    match global.format {
+        Format::Json => {
+            for of in &compared {
+                output.json(of)?;
+            }
+        }
+        Format::Text if compared.is_empty() => {
+            let version = answer.version;
+            output.line(format_args!("limits version {version} has no candidates"))?;
+        }
+        Format::Text => print(&compared, &mut output)?,
+    }
+    output.finish()?;
+    Ok(ended(&answer.partitions_missing))
+}
+
+fn print(compared: &[Compared], output: &mut Output) -> Result<(), Failure> {
+    let head = [
+        "RESOURCE",
+        "LET THROUGH",
+        "BEYOND",
+        "REFUSED CALLS",
+        "CANDIDATE REFUSES",
+        "NEWLY",
+        "NO LONGER",
+        "DENIALS",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(compared.iter().map(|of| {
+        let counts = &of.counts;
+        [
+            of.resource.clone(),
+            counts.let_through.to_string(),
+            counts.excess.to_string(),
+            counts.refused_calls.to_string(),
+            counts.candidate_refused.to_string(),
+            counts.newly_refused.to_string(),
+            counts.no_longer_refused.to_string(),
+            counts.candidate_denials.to_string(),
+        ]
+    }));
+    output.columns(&rows)?;
+    for of in compared.iter().filter(|of| !of.newest.is_empty()) {
+        output.line(format_args!(
+            "\n{}: the newest denials that its candidate would have begun",
+            of.resource
+        ))?;
+        for newest in &of.newest {
+            let until = newest.end_us.map_or_else(|| "for ever".to_owned(), instant);
+            let from = instant(newest.at_us);
+            output.line(format_args!("  {}  {from} to {until}", newest.domain))?;
+        }
+    }
+    if compared.iter().any(|of| 0 < of.counts.refused_calls) {
+        output.line(
+            "\nCalls that agents refused by the limits in force were put to no candidate: one that is looser \
+             would have granted some of them, and what it refuses is a lower bound.",
+        )?;
+    }
+    Ok(())
+}
+
+fn instant(us: u64) -> String {
+    let at = i64::try_from(us)
+        .ok()
+        .map(jiff::Timestamp::from_microsecond);
+    match at {
+        Some(Ok(at)) => format!("{at:.3}"),
+        _ => us.to_string(),
+    }
+}
+
+/// Promotes a candidate in a limits file.
+///
+/// # Errors
+///
+/// Where the file cannot be read or written, or has no such candidate (65).
+pub fn promote_in(file: &Path, resource: &str, dry_run: bool) -> Result<Exit, Failure> {
+    let text = read_input(file)?;
+    let name = input_name(file);
+    let text = promoted(&text, resource).map_err(|failure| match failure {
+        Failure::Data(why) => Failure::Data(format!("{name}: {why}")),
+        other => other,
+    })?;
+    if dry_run || name == "(stdin)" {
+        let mut output = Output::open(None, super::output::Color::Never)?;
+        output.line(text.trim_end())?;
+        output.finish()?;
+        return Ok(Exit::Done);
+    }
+    let mut output = Output::open(Some(file), super::output::Color::Never)?;
+    output.line(text.trim_end())?;
+    output.finish()?;
+    println!("{name}: the candidate of {resource} stands in the place of its limits");
+    Ok(Exit::Done)
+}
+
+/// The document with a resource's candidate in the place of its limits.
+///
+/// # Errors
+///
+/// Where there is no such candidate, or the document is not a good one (65).
+pub fn promoted(text: &str, resource: &str) -> Result<String, Failure> {
+    let bad = |error: toml_edit::TomlError| Failure::Data(error.to_string());
+    let mut document = DocumentMut::from_str(text).map_err(bad)?;
+    let table = document
+        .get_mut("rate")
+        .and_then(Item::as_table_like_mut)
+        .and_then(|resources| resources.get_mut(resource))
+        .and_then(Item::as_table_like_mut);
+    let none = || Failure::Data(format!("resource \"{resource}\" has no candidate"));
+    let table = table.ok_or_else(none)?;
+    let candidate = table.remove("candidate").ok_or_else(none)?;
+    let candidate = candidate.as_table_like().ok_or_else(none)?;
+    for key in STATED {
+        if let Some(value) = candidate.get(key) {
+            replace(table, key, value);
+        }
+    }
+    let text = document.to_string();
+    match Limits::parse(&text) {
+        Ok(_) => Ok(text),
+        Err(faults) => Err(Failure::Data(faults.in_file("as promoted").to_string())),
+    }
+}
+
+/// Puts a value in, where its like stood if there was one, and takes out what it takes the place of.
+fn replace(table: &mut dyn TableLike, key: &str, new: &Item) {
+    let other = match key {
+        "rate" => "tiers",
+        "tiers" => "rate",
+        _ => "",
+    };
+    table.remove(other);
+    match (
+        table.get_mut(key).and_then(Item::as_value_mut),
+        new.as_value(),
+    ) {
+        (Some(old), Some(new)) => {
+            let decor = old.decor().clone();
+            *old = new.clone();
+            *old.decor_mut() = decor;
+        }
+        _ => drop(table.insert(key, new.clone())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = r#"# ours
+version = 1
+rules = 1
+[rate."api.search"]
+hard = "200/s"   # of one domain
+tiers = [{ limit = 100, window = "1s", active = "1s" }]
+[rate."api.search".domains.acme]
+rate = "5/s"
+[rate."api.search".candidate]     # next week
+rate = "80/s"
+[rate.export]
+rate = "5/s"                      # hourly
+candidate = { tiers = [{ limit = 9, window = "1s", active = "3s" }], hard = "7/s" }
+"#;
+
+    #[test]
+    fn a_candidate_takes_the_place_of_what_it_states_and_nothing_else_changes() {
+        let text = promoted(DOCUMENT, "api.search").expect("it has one");
+        let expected = DOCUMENT
+            .replace(
+                "tiers = [{ limit = 100, window = \"1s\", active = \"1s\" }]\n",
+                "rate = \"80/s\"\n",
+            )
+            .replace(
+                "[rate.\"api.search\".candidate]     # next week\nrate = \"80/s\"\n",
+                "",
+            );
+        assert_eq!(text, expected);
+        let text = promoted(&text, "export").expect("it has one");
+        let limits = Limits::parse(&text).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+        let class = limits.class_of("export", "anybody").expect("limits");
+        assert_eq!((class.hard, class.tiers[0].limit), (Some(7), 9));
+        let class = limits.class_of("api.search", "anybody").expect("limits");
+        assert_eq!((class.hard, class.tiers[0].limit), (Some(200), 80));
+        assert!(limits.rates().all(|rate| rate.candidate().is_none()));
+    }
+
+    #[test]
+    fn what_has_no_candidate_is_said() {
+        for resource in ["export.all", "api"] {
+            let error = promoted(DOCUMENT, resource).expect_err("none").to_string();
+            assert!(error.contains("has no candidate"), "{error}");
+        }
+        let text = promoted(DOCUMENT, "export").expect("it has one");
+        assert!(promoted(&text, "export").is_err());
+    }
+}
