@@ -174,13 +174,16 @@ async fn a_promoted_candidate_rules() {
         "{err}"
     );
 
+    let before = served.json("/v1/digests")["limits_version"].clone();
     served.signal("HUP");
     let in_force = |view: &Value| {
-        view["resources"]
-            .as_array()
-            .is_some_and(|all| all.len() == 1)
+        let mut partitions = view["partitions"].as_array().expect("a list").iter();
+        let latest = &view["limits_version"];
+        before != *latest && partitions.all(|of| of["version"] == *latest)
     };
-    served.await_json("/v1/candidates", in_force);
+    served.await_json("/v1/digests", in_force);
+    let view = served.json("/v1/candidates");
+    assert_eq!(view["configured"], serde_json::json!(["api.loose"]));
     let mut agent = Dealer::connect(served.agents, 7).await;
     agent.hit("api.search", "acme", 3, PARTITIONS).await;
     let denied = |view: &Value| view["denials"][0]["domain"] == "acme";

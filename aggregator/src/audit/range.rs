@@ -70,6 +70,47 @@ impl Range {
     }
 }
 
+/// What an asked range begins with has been removed from a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The partition.
+    pub partition: u32,
+    /// Its first record that there is.
+    pub first: u64,
+    /// When the log took it.
+    pub appended: Timestamp,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            partition, first, ..
+        } = self;
+        write!(
+            f,
+            "partition {partition}: retention has removed the beginning of this range; there is what was \
+             appended from {} on (@{partition}:{first})",
+            Utc(self.appended)
+        )
+    }
+}
+
+impl Range {
+    /// Whether a partition whose first record is this one has lost a part of the range: the range begins
+    /// before it, and so did the log.
+    pub fn cut(&self, partition: u32, first: u64, appended: Timestamp) -> Option<Cut> {
+        let lost = match self.from? {
+            Point::At(instant) => 0 < first && instant < appended,
+            Point::Offset { offset, .. } => offset < first,
+        };
+        lost.then_some(Cut {
+            partition,
+            first,
+            appended,
+        })
+    }
+}
+
 /// Reads a point as it is typed.
 ///
 /// # Errors
@@ -162,5 +203,15 @@ mod tests {
             [Lies::Before, Lies::In, Lies::In, Lies::Behind]
         );
         assert!(range.has(1) && !range.has(2) && Range::default().has(9));
+        let at = Timestamp::from_millis(9_000);
+        assert!(range.cut(1, 6, at).is_some() && range.cut(1, 5, at).is_none());
+        let since = Range {
+            from: Some(Point::At(Timestamp::from_millis(8_000))),
+            to: None,
+        };
+        // A log that began later has lost nothing.
+        assert!(since.cut(1, 0, at).is_none() && since.cut(1, 1, at).is_some());
+        assert!(since.cut(1, 1, Timestamp::from_millis(8_000)).is_none());
+        assert!(Range::default().cut(1, 6, at).is_none());
     }
 }

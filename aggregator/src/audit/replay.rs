@@ -10,6 +10,7 @@ use tollgate_engine::engine::{Engine, Rulings, SnapshotFault};
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::wire::record::{Pointer, Record, authentic};
 
+use super::range::Cut;
 use super::source::{Source, SourceError, limits_of};
 use crate::core::limits_book::LimitsBook;
 use crate::core::snapshots::Chunks;
@@ -31,6 +32,9 @@ pub enum ReplayError {
         /// Why.
         why: String,
     },
+    /// Retention has removed what an asked range begins with.
+    #[error("{0}")]
+    Cut(Cut),
     /// What would be needed has been removed by retention, and no snapshot stands in for it.
     #[error(
         "partition {partition}: offset {wanted} is wanted, the log begins at {first}, and no snapshot at or behind {first} lies beside it"

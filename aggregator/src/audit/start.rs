@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use tollgate_shared::time::Timestamp;
+
 use super::Work;
 use super::range::Point;
 use super::replay::{Replay, ReplayError};
@@ -16,7 +18,10 @@ const TICKS_LATE_US: u64 = 1_000_000;
 
 /// The replay of a partition at its beginning, and the offset of the record that comes next.
 pub(crate) fn begin(work: &Work<'_>, index: u32) -> Result<(Replay, u64), ReplayError> {
-    let first = first_offset(work, index)?;
+    let (first, appended) = first_record(work, index)?;
+    if let Some(cut) = work.task.range.cut(index, first, appended) {
+        return Err(ReplayError::Cut(cut));
+    }
     let uptos = work.source.snapshots(index);
     if let Some(from) = work.task.range.from {
         for upto in uptos.iter().rev().filter(|upto| first <= **upto + 1) {
@@ -52,14 +57,19 @@ fn precedes(replay: &Replay, upto: u64, from: Point) -> bool {
     }
 }
 
-/// The offset of the first record that there is.
-fn first_offset(work: &Work<'_>, index: u32) -> Result<u64, ReplayError> {
+/// The offset of the first record that there is, and when the log took it.
+fn first_record(work: &Work<'_>, index: u32) -> Result<(u64, Timestamp), ReplayError> {
     let mut cursor = work.source.open(Stream::Hits, index, 0)?;
-    Ok(match cursor.read()? {
-        Step::Records(records) => records.first().map_or(0, |record| record.offset),
-        Step::Gone { next, .. } => next,
-        Step::End => 0,
-    })
+    loop {
+        match cursor.read()? {
+            Step::Records(records) => {
+                let first = records.first();
+                return Ok(first.map_or_else(Default::default, |r| (r.offset, r.appended)));
+            }
+            Step::Gone { .. } => {}
+            Step::End => return Ok(Default::default()),
+        }
+    }
 }
 
 /// A replay from a snapshot; none where that is damaged, which comparing it will say.

@@ -26,6 +26,8 @@ pub struct Inputs {
     pub skipped_shown: Vec<Skipped>,
     /// Rows of other resources or domains than was asked for.
     pub passed_over: u64,
+    /// Rows stamped before or behind the range that was asked for.
+    pub out_of_range: u64,
     /// `stamps` or `recorded`.
     pub order: &'static str,
     /// The least stamp.
@@ -66,6 +68,7 @@ impl Inputs {
             first_skipped_line: counts.shown.first().map(|first| first.line),
             skipped_shown: counts.shown.clone(),
             passed_over: counts.passed_over,
+            out_of_range: counts.out_of_range,
             order: match order {
                 Order::Stamps => "stamps",
                 Order::Recorded => "recorded",
@@ -86,6 +89,12 @@ impl Inputs {
             notes.push(format!(
                 "{} rows of other resources or domains were passed over",
                 count(self.passed_over)
+            ));
+        }
+        if 0 < self.out_of_range {
+            notes.push(format!(
+                "{} rows lie out of the range",
+                count(self.out_of_range)
             ));
         }
         if 0 < self.stepped_back {

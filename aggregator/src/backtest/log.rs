@@ -10,6 +10,7 @@
 //! then limits looser than those in force are judged by too few calls.
 
 use std::collections::HashMap;
+use std::io;
 
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::{HitBatch, Refused};
@@ -19,6 +20,7 @@ use super::pairs::Pairs;
 use super::read::{Counts, ReadFault, Reading, Recording};
 use super::table::count;
 use super::tape::{Call, Recorder};
+use crate::audit::range::{Cut, Lies, Point, Range};
 use crate::audit::source::{Source, SourceError, Step};
 use crate::log::{Delivered, Stream};
 
@@ -85,9 +87,34 @@ pub enum LogFault {
     /// What was made of it.
     #[error(transparent)]
     Read(#[from] ReadFault),
+    /// Retention has removed what the range begins with.
+    #[error("{0}")]
+    Cut(Cut),
+    /// A later build wrote something that may not be passed over.
+    #[error(
+        "partition {partition}, offset {offset}: kind {kind} is not known to this build and may not be skipped"
+    )]
+    Newer {
+        /// The partition.
+        partition: u32,
+        /// The record.
+        offset: u64,
+        /// Its kind.
+        kind: u8,
+    },
+    /// A record cannot be read, and that was not to be.
+    #[error("partition {partition}, offset {offset}: {why}")]
+    Unreadable {
+        /// The partition.
+        partition: u32,
+        /// The record.
+        offset: u64,
+        /// What is wrong with it.
+        why: String,
+    },
 }
 
-/// Reads a whole log, as far as it goes now; `progress` hears of records.
+/// Reads a range of a log, as far as it goes now; `progress` hears of records.
 ///
 /// # Errors
 ///
@@ -95,6 +122,7 @@ pub enum LogFault {
 pub fn read(
     source: &dyn Source,
     reading: &Reading,
+    range: &Range,
     progress: &dyn Fn(u64),
 ) -> Result<(Recording, Seen), LogFault> {
     let mut reader = Reader {
@@ -104,19 +132,15 @@ pub fn read(
         counts: Counts::default(),
         seen: Seen::default(),
         agents: HashMap::new(),
-        failed: None,
     };
-    for partition in 0..source.partitions() {
-        let hits = each(source, Stream::Hits, partition, &mut |delivered| {
+    for partition in (0..source.partitions()).filter(|partition| range.has(*partition)) {
+        let hits = each((source, range), Stream::Hits, partition, &mut |delivered| {
             progress(1);
-            reader.record(partition, delivered);
+            reader.record(partition, delivered)
         })?;
         reader.seen.records_gone += hits.gone;
-        let statements = each(source, Stream::Denials, partition, &mut |_| {})?;
+        let statements = each((source, range), Stream::Denials, partition, &mut |_| Ok(()))?;
         reader.seen.statements += statements.records;
-    }
-    if let Some(error) = reader.failed {
-        return Err(ReadFault::Temporary(error).into());
     }
     if reader.counts.rows == 0 {
         return Err(LogFault::Read(ReadFault::Empty {
@@ -141,28 +165,62 @@ struct Passed {
 }
 
 fn each(
-    source: &dyn Source,
+    (source, range): (&dyn Source, &Range),
     stream: Stream,
     partition: u32,
-    each: &mut dyn FnMut(&Delivered),
-) -> Result<Passed, SourceError> {
+    each: &mut dyn FnMut(&Delivered) -> Result<(), LogFault>,
+) -> Result<Passed, LogFault> {
     let mut cursor = source.open(stream, partition, 0)?;
     let mut passed = Passed::default();
+    let mut first = None;
     loop {
-        match cursor.read()? {
-            Step::Records(records) => {
-                if let (0, Some(first)) = (passed.records, records.first()) {
-                    passed.gone = first.offset;
-                }
-                passed.records += records.len() as u64;
-                records.iter().for_each(&mut *each);
-            }
+        let records = match cursor.read()? {
+            Step::Records(records) => records,
             // Before the first record its own offset says it.
-            Step::Gone { wanted, next } if 0 < passed.records => passed.gone += next - wanted,
-            Step::Gone { .. } => {}
+            Step::Gone { wanted, next } if first.is_some() => {
+                passed.gone += next - wanted;
+                continue;
+            }
+            Step::Gone { .. } => continue,
             Step::End => return Ok(passed),
+        };
+        if let (None, Some(record)) = (first, records.first()) {
+            first = Some(record.offset);
+            if stream == Stream::Hits
+                && let Some(cut) = range.cut(partition, record.offset, record.appended)
+            {
+                return Err(LogFault::Cut(cut));
+            }
+            // What lies before a range is not missing in it.
+            passed.gone = match range.from {
+                None => record.offset,
+                Some(_) => 0,
+            };
+        }
+        for record in &records {
+            match lies(range, stream, record) {
+                Lies::Before => {}
+                Lies::In => {
+                    passed.records += 1;
+                    each(record)?;
+                }
+                Lies::Behind => return Ok(passed),
+            }
         }
     }
+}
+
+/// Offsets are those of hits; of statements only instants say anything.
+fn lies(range: &Range, stream: Stream, record: &Delivered) -> Lies {
+    let instant = |point: &Point| matches!(point, Point::At(_));
+    let range = match stream {
+        Stream::Hits => *range,
+        _ => Range {
+            from: range.from.filter(instant),
+            to: range.to.filter(instant),
+        },
+    };
+    range.lies(record.offset, record.appended)
 }
 
 struct Reader<'a> {
@@ -173,64 +231,65 @@ struct Reader<'a> {
     seen: Seen,
     /// By epoch and partition.
     agents: HashMap<(u128, u32), Sequences>,
-    failed: Option<std::io::Error>,
 }
 
 impl Reader<'_> {
-    fn record(&mut self, partition: u32, delivered: &Delivered) {
+    fn record(&mut self, partition: u32, delivered: &Delivered) -> Result<(), LogFault> {
+        let offset = delivered.offset;
         let batch = match Record::decode(&delivered.bytes) {
             Ok(Record::Hits(batch)) => batch,
             Ok(Record::Unknown {
-                skippable: false, ..
-            })
-            | Err(_) => {
-                self.seen.records_unreadable += 1;
-                return;
+                skippable: false,
+                kind,
+            }) => {
+                return Err(LogFault::Newer {
+                    partition,
+                    offset,
+                    kind,
+                });
             }
-            Ok(_) => return,
+            Err(error) if self.reading.strict => {
+                return Err(LogFault::Unreadable {
+                    partition,
+                    offset,
+                    why: error.to_string(),
+                });
+            }
+            // Aggregators keep it aside and go on.
+            Err(_) => {
+                self.seen.records_unreadable += 1;
+                return Ok(());
+            }
+            Ok(_) => return Ok(()),
         };
         let sender = batch.sender;
         let sequences = self.agents.entry((sender.epoch, partition)).or_default();
         if !sequences.is_new(sender.sequence) {
             self.seen.batches_repeated += 1;
-            return;
+            return Ok(());
         }
         self.seen.batches += 1;
-        self.batch(&batch, delivered.appended.end_of_millisecond());
+        let latest = delivered.appended.end_of_millisecond();
+        self.batch(&batch, latest)
+            .map_err(|error| ReadFault::Temporary(error).into())
     }
 
-    fn batch(&mut self, batch: &HitBatch<'_>, latest: Timestamp) {
-        for hit in batch.hits() {
-            self.counts.rows += 1;
-            self.seen.hits += u64::from(hit.copies);
-            let call = Call {
-                at: hit.at.min(latest),
-                pair: 0,
-                copies: hit.copies,
-                min: hit.min.unwrap_or(0),
-                was_refused: false,
-            };
-            self.push(batch.resource(hit.resource), hit.domain, [call]);
-        }
-        for refused in batch.refused() {
-            self.counts.rows += 1;
-            self.seen.refused_calls += refused.calls;
-            let calls = spread(&refused, latest);
-            self.push(batch.resource(refused.resource), refused.domain, calls);
-        }
-    }
-
-    fn push(&mut self, resource: &str, domain: &str, calls: impl IntoIterator<Item = Call>) {
-        if !self.reading.takes(resource, domain) {
-            self.counts.passed_over += 1;
-            return;
-        }
-        let pair = self.pairs.number_of(resource, domain);
-        for call in calls {
-            if let Err(error) = self.recorder.push(Call { pair, ..call }) {
-                self.failed.get_or_insert(error);
+    fn batch(&mut self, batch: &HitBatch<'_>, latest: Timestamp) -> io::Result<()> {
+        self.counts.rows += u64::from(batch.hits_len());
+        calls_of(batch, latest, &mut |resource, domain, call| {
+            match call.was_refused {
+                true => self.seen.refused_calls += call.calls(),
+                false => self.seen.hits += u64::from(call.copies),
             }
-        }
+            if !self.reading.takes(resource, domain) {
+                self.counts.passed_over += 1;
+                return Ok(());
+            }
+            let pair = self.pairs.number_of(resource, domain);
+            self.recorder.push(Call { pair, ..call })
+        })?;
+        self.counts.rows += batch.refused().count() as u64;
+        Ok(())
     }
 
     fn seen(&self) -> Seen {
@@ -247,6 +306,34 @@ impl Reader<'_> {
             ..seen
         }
     }
+}
+
+/// The calls of a batch, each with its resource and domain; the numbers of their pairs are not known here.
+///
+/// # Errors
+///
+/// The first error of `each`.
+pub fn calls_of<E>(
+    batch: &HitBatch<'_>,
+    latest: Timestamp,
+    each: &mut dyn FnMut(&str, &str, Call) -> Result<(), E>,
+) -> Result<(), E> {
+    for hit in batch.hits() {
+        let call = Call {
+            at: hit.at.min(latest),
+            pair: 0,
+            copies: hit.copies,
+            min: hit.min.unwrap_or(0),
+            was_refused: false,
+        };
+        each(batch.resource(hit.resource), hit.domain, call)?;
+    }
+    for refused in batch.refused() {
+        for call in spread(&refused, latest) {
+            each(batch.resource(refused.resource), refused.domain, call)?;
+        }
+    }
+    Ok(())
 }
 
 /// Calls of which only the first and the last instant are known, as calls between them.
@@ -283,7 +370,7 @@ fn spread<'a>(refused: &Refused<'a>, latest: Timestamp) -> impl Iterator<Item = 
 
 /// The numbers of batches that one epoch of an agent sent to one partition.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sequences {
+pub struct Sequences {
     first: u64,
     highest: u64,
     /// Which of the 128 up to the highest there were; the highest is the lowest bit.
@@ -292,7 +379,8 @@ struct Sequences {
 }
 
 impl Sequences {
-    fn is_new(&mut self, number: u64) -> bool {
+    /// Whether a number is new; it is known from then on.
+    pub fn is_new(&mut self, number: u64) -> bool {
         if self.distinct == 0 {
             (self.first, self.highest) = (number, number);
         }

@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use tollgate_shared::names::{admit_domain, check_name};
+use tollgate_shared::time::Timestamp;
 
 use super::pairs::Pairs;
 use super::tape::{Call, Order, Recorder, Tape};
@@ -34,6 +35,8 @@ pub struct Reading {
     pub order: Order,
     /// Ends at the first row that cannot be read.
     pub strict: bool,
+    /// Calls stamped from the first instant on, before the second; none: without such an end.
+    pub stamps: (Option<Timestamp>, Option<Timestamp>),
 }
 
 impl Reading {
@@ -78,6 +81,8 @@ pub struct Counts {
     pub skipped: u64,
     /// Rows passed over because they are of another resource or domain than was asked for.
     pub passed_over: u64,
+    /// Rows stamped before or behind the range that was asked for.
+    pub out_of_range: u64,
     /// The first that were skipped.
     pub shown: Vec<Skipped>,
     /// The forms of the files.
@@ -269,6 +274,11 @@ impl Reader<'_> {
         let domain = admit_domain(domain);
         if !reading.takes(resource, &domain) {
             self.counts.passed_over += 1;
+            return Ok(None);
+        }
+        let (from, to) = reading.stamps;
+        if from.is_some_and(|from| row.at < from) || to.is_some_and(|to| to <= row.at) {
+            self.counts.out_of_range += 1;
             return Ok(None);
         }
         let min = row.min.or(reading.min).unwrap_or(row.copies);

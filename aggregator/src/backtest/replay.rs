@@ -167,41 +167,72 @@ struct Slot {
 
 impl<'a> Player<'a> {
     /// Before the first call.
-    pub fn new(pairs: &'a Pairs, limits: &'a Limits) -> Self {
+    pub fn new(pairs: &Pairs, limits: &'a Limits) -> Self {
+        let mut player = Self {
+            limits,
+            ruled: Vec::new(),
+            seconds: Vec::new(),
+            latest: Vec::new(),
+            slots: Vec::new(),
+            states: States::new(0),
+            resource_tallies: Vec::new(),
+            unlimited: 0,
+            has_global: false,
+        };
+        player.grow(pairs);
+        player
+    }
+
+    /// There are more pairs now; those that were known keep what they have.
+    pub fn grow(&mut self, pairs: &Pairs) {
+        let limits = self.limits;
         let of_resource = |name: &str| match limits.resource(name) {
             Some(Resource::Rate(rate)) => Ruled::Rate(rate),
             Some(Resource::Copies(_)) => Ruled::Nothing,
             None if limits.namespace_of(name).allow_unconfigured => Ruled::Nothing,
             None => Ruled::Closed,
         };
-        let ruled: Vec<Ruled<'a>> = pairs.resources().map(of_resource).collect();
-        let slot = |number: u32| {
+        let known = self.ruled.len();
+        self.ruled
+            .extend(pairs.resources().skip(known).map(of_resource));
+        let resources = self.ruled.len();
+        self.seconds.resize_with(resources, Stamps::new);
+        self.latest.resize(resources, Timestamp::ZERO);
+        self.resource_tallies
+            .resize_with(resources, ResourceTally::new);
+        self.has_global = self
+            .ruled
+            .iter()
+            .any(|ruled| matches!(ruled, Ruled::Rate(rate) if rate.global().is_some()));
+        for number in self.slots.len()..pairs.all().len() {
+            let number = number as u32;
             let resource = pairs.pair(number).resource;
-            let class = match ruled[resource as usize] {
+            let class = match self.ruled[resource as usize] {
                 Ruled::Rate(rate) => rate.class_of(pairs.names(number).1),
                 Ruled::Nothing | Ruled::Closed => ClassId(0),
             };
-            let tally = PairTally::default();
-            Slot {
+            self.slots.push(Slot {
                 resource,
                 class,
-                tally,
-            }
-        };
-        let count = pairs.all().len();
-        Self {
-            limits,
-            seconds: vec![Stamps::new(); ruled.len()],
-            latest: vec![Timestamp::ZERO; ruled.len()],
-            slots: (0..count as u32).map(slot).collect(),
-            states: States::new(count),
-            resource_tallies: vec![ResourceTally::new(); ruled.len()],
-            unlimited: 0,
-            has_global: ruled
-                .iter()
-                .any(|ruled| matches!(ruled, Ruled::Rate(rate) if rate.global().is_some())),
-            ruled,
+                tally: PairTally::default(),
+            });
         }
+        self.states.grow(self.slots.len());
+    }
+
+    /// How many pairs it knows.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether it knows none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// What a pair's calls came to so far.
+    pub fn tally(&self, pair: u32) -> &PairTally {
+        &self.slots[pair as usize].tally
     }
 
     /// Whether a part has this pair: pairs under one global limit stay together.

@@ -34,6 +34,11 @@ impl States {
         }
     }
 
+    /// There are so many pairs now.
+    pub fn grow(&mut self, pairs: usize) {
+        self.slots.resize(pairs, None);
+    }
+
     /// The state of a pair.
     pub fn of(&mut self, pair: u32, class: &RateClass) -> &mut State {
         let slot = &mut self.slots[pair as usize];

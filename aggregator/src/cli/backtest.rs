@@ -14,11 +14,14 @@ use std::sync::Arc;
 
 use tollgate_engine::limits::{Limits, Resource};
 use tollgate_shared::names::check_name;
+use tollgate_shared::time::{Span, Timestamp};
 
+use super::backtest_follow as follow;
 use super::exit::{Exit, Failure};
-use super::logs::{self, LogArgs};
+use super::logs::{self, LogArgs, RangeArgs};
 use super::output::{Format, Output};
 use super::{Global, input_name, read_input};
+use crate::audit::range::{Point, Range};
 use crate::audit::source;
 use crate::backtest::html;
 use crate::backtest::inputs::Inputs;
@@ -95,9 +98,21 @@ pub struct BacktestArgs {
     /// How many pairs each list shows
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub limit: usize,
+    /// Goes on with what comes into the log from now on (or from `--from` on), until it is interrupted
+    #[arg(long, requires = "log", conflicts_with_all = ["html", "suggest", "strict"])]
+    pub follow: bool,
+    /// With `--follow`: how often it is said what came of it
+    #[arg(long, value_name = "SPAN", default_value = "10s", value_parser = super::values::span)]
+    pub every: Span,
+    /// With `--follow`: ends after so long
+    #[arg(long = "for", value_name = "SPAN", requires = "follow", value_parser = super::values::span)]
+    pub lasts: Option<Span>,
     /// A log of Tollgate's own, in place of files
     #[command(flatten)]
     pub log: LogArgs,
+    /// Of a log by append time or record, of files by their stamps
+    #[command(flatten)]
+    pub range: RangeArgs,
 }
 
 /// A share in percent.
@@ -117,16 +132,20 @@ fn share(text: &str) -> Result<ShareE9, &'static str> {
 ///
 /// Where an input cannot be read, or is bad.
 pub fn run(global: &Global, args: &BacktestArgs) -> Result<Exit, Failure> {
-    let reading = reading(args)?;
+    let range = args.range.range()?;
+    let reading = reading(args, &range)?;
     let source = Source::of(args)?;
     let limits = limits(args)?;
+    if let (true, Source::Log(log)) = (args.follow, &source) {
+        return follow::follow(global, args, &**log, range, &reading, &limits);
+    }
     let mut output = global.open_output()?;
     let page = args.html.as_deref();
     let mut page = page
         .map(|path| Output::open(Some(path), global.color))
         .transpose()?;
     let progress = Progress::new(global.quiet);
-    let (recording, seen) = source.read(&reading, &progress)?;
+    let (recording, seen) = source.read(&reading, &range, &progress)?;
     expect_configured(&recording, &limits, &reading)?;
     let played = play(&recording, &limits, &progress)?;
     let suggestions = suggestions(args, &recording, &limits, &progress)?;
@@ -151,7 +170,31 @@ fn usage(text: impl std::fmt::Display) -> Failure {
     Failure::Usage(format!("backtest: {text}"))
 }
 
-fn reading(args: &BacktestArgs) -> Result<Reading, Failure> {
+/// How it ends where a log cannot be read.
+pub(super) fn log_failure(fault: LogFault) -> Failure {
+    match fault {
+        LogFault::Read(fault) => failure(fault),
+        LogFault::Log(error) => logs::failure(error),
+        other => Failure::Data(other.to_string()),
+    }
+}
+
+/// The instants between which calls of files are stamped; offsets are a log's.
+fn stamps(args: &BacktestArgs, range: &Range) -> Result<(Stamp, Stamp), Failure> {
+    let of_log = args.log.is_named();
+    let instant = |flag: &str, point: Option<Point>| match point {
+        Some(Point::At(at)) if !of_log => Ok(Some(at)),
+        Some(Point::Offset { .. }) if !of_log => Err(usage(format_args!(
+            "{flag}: files have no partitions and offsets: expected an instant"
+        ))),
+        _ => Ok(None),
+    };
+    Ok((instant("--from", range.from)?, instant("--to", range.to)?))
+}
+
+type Stamp = Option<Timestamp>;
+
+fn reading(args: &BacktestArgs, range: &Range) -> Result<Reading, Failure> {
     for (flag, name) in [("--resource", &args.resource), ("--domain", &args.domain)] {
         if let Some(name) = name {
             check_name(name).map_err(|fault| usage(format_args!("{flag} {name:?} {fault}")))?;
@@ -191,6 +234,7 @@ fn reading(args: &BacktestArgs) -> Result<Reading, Failure> {
             false => Order::Stamps,
         },
         strict: args.strict,
+        stamps: stamps(args, range)?,
     })
 }
 
@@ -244,6 +288,7 @@ impl Source {
     fn read(
         &self,
         reading: &Reading,
+        range: &Range,
         progress: &Progress,
     ) -> Result<(Recording, Option<Seen>), Failure> {
         let rows = |rows| progress.rows(rows);
@@ -252,19 +297,18 @@ impl Source {
                 Ok(recording) => Ok((recording, None)),
                 Err(fault) => Err(failure(fault)),
             },
-            Self::Log(log) => match log::read(&**log, reading, &rows) {
+            Self::Log(log) => match log::read(&**log, reading, range, &rows) {
                 Ok((recording, seen)) => Ok((recording, Some(seen))),
-                Err(LogFault::Read(fault)) => Err(failure(fault)),
-                Err(LogFault::Log(error)) => Err(logs::failure(error)),
+                Err(fault) => Err(log_failure(fault)),
             },
         }
     }
 }
 
 /// A limits document, with its name.
-struct Document {
-    name: String,
-    limits: Limits,
+pub(super) struct Document {
+    pub(super) name: String,
+    pub(super) limits: Limits,
 }
 
 fn limits(args: &BacktestArgs) -> Result<Vec<Document>, Failure> {

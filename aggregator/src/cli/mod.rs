@@ -7,6 +7,7 @@
 pub mod amend;
 pub mod audit;
 pub mod backtest;
+mod backtest_follow;
 pub mod check;
 pub mod demo;
 pub mod denials;

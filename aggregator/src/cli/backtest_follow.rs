@@ -1,0 +1,68 @@
+//! `tollgate backtest --follow`: live traffic under other limits, until it is interrupted.
+//!
+//! Looks at the log again and again. Knows nothing of rules. What stays true: what is said is what was played
+//! by then, from the beginning on.
+
+use std::time::{Duration, Instant};
+
+use tollgate_shared::time::Span;
+
+use super::Global;
+use super::backtest::{BacktestArgs, Document, log_failure};
+use super::exit::{Exit, Failure};
+use super::output::Format;
+use crate::audit::range::{Point, Range};
+use crate::audit::source;
+use crate::backtest::follow::Follow;
+use crate::backtest::read::Reading;
+
+/// How often the log is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Says every so often what came of the traffic so far.
+///
+/// # Errors
+///
+/// Where the log cannot be read any further.
+pub(super) fn follow(
+    global: &Global,
+    args: &BacktestArgs,
+    log: &dyn source::Source,
+    range: Range,
+    reading: &Reading,
+    limits: &[Document],
+) -> Result<Exit, Failure> {
+    let began = Instant::now();
+    let span = |span: Span| Duration::from_micros(span.as_micros());
+    let range = Range {
+        from: range.from.or(Some(Point::At(crate::serve::wall()))),
+        ..range
+    };
+    let documents = limits.iter();
+    let documents = documents.map(|document| (&*document.name, &document.limits));
+    let mut follow = Follow::new(log, range, reading, documents).map_err(log_failure)?;
+    let mut output = global.open_output()?;
+    let ends = args.lasts.map(|lasts| began + span(lasts));
+    let mut due = began;
+    loop {
+        follow.go_on(crate::serve::wall()).map_err(log_failure)?;
+        let over = ends.is_some_and(|ends| ends <= Instant::now());
+        if over {
+            follow.end();
+        }
+        if over || due <= Instant::now() {
+            let report = follow.report();
+            match global.format {
+                Format::Json => output.json(&report)?,
+                Format::Text => output.line(&report)?,
+            }
+            output.flush()?;
+            due += span(args.every);
+        }
+        if over {
+            output.finish()?;
+            return Ok(Exit::Done);
+        }
+        std::thread::sleep(LOOK_EVERY.min(span(args.every)));
+    }
+}
