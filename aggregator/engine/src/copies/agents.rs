@@ -1,7 +1,7 @@
 //! Agents' epochs as one resource knows them: their holds, and the ids that stay ended.
 //!
 //! Knows nothing of beats and of silence. What stays true: an epoch's live copies are the sum of
-//! its live holds; a number that was ended is refused until the epoch is over, or until more were
+//! its live holds, and its lost ones are counted; a number that was ended is refused until the epoch is over, or until more were
 //! ended than are remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +26,8 @@ pub(super) struct Agent {
     /// The first of its holds, live and lost ones.
     pub(super) head: u32,
     pub(super) live_copies: u64,
+    /// Holds of it that are kept as lost.
+    pub(super) lost: u32,
     /// What a beat's digest is compared with: its live holds.
     pub(super) holdings: Holdings,
     pub(super) ended: BTreeSet<u64>,
@@ -51,6 +53,7 @@ impl Agents {
             mark: digest::of_names([name, &epoch.to_string()].into_iter()),
             head: NIL,
             live_copies: 0,
+            lost: 0,
             holdings: Holdings::default(),
             ended: BTreeSet::new(),
             over: false,

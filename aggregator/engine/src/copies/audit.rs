@@ -75,6 +75,12 @@ pub enum Miscount {
         /// Its name.
         name: String,
     },
+    /// An agent has another number of lost holds than is counted.
+    #[error("agent {name:?}: its lost holds are not as many as are counted")]
+    Lost {
+        /// Its name.
+        name: String,
+    },
 }
 
 /// Sums over holds and staged copies.
@@ -186,6 +192,13 @@ impl Copies {
             by_agent += slots.len() as u64;
             let found = |slot: &&u32| self.holds.find(self.holds.facts(**slot).id) == Some(**slot);
             by_id += slots.iter().filter(found).count() as u64;
+            let lost = slots
+                .iter()
+                .filter(|slot| self.holds.facts(**slot).flags.lost);
+            if u64::from(agent.lost) != lost.count() as u64 {
+                let name = agent.name.to_string();
+                return Err(Miscount::Lost { name });
+            }
             let (held, holdings) = sums.agents.get(&ix).copied().unwrap_or_default();
             if agent.live_copies != held || agent.holdings != holdings {
                 return Err(Miscount::Agent {

@@ -267,7 +267,9 @@ impl Copies {
         self.groups.refer(facts.set);
         self.holds.insert(facts, &mut self.agents);
         self.note(facts, true);
-        if !facts.flags.lost {
+        if facts.flags.lost {
+            self.count_lost(facts.id.agent, true);
+        } else {
             self.count_in(facts);
         }
     }
@@ -275,7 +277,9 @@ impl Copies {
     /// A hold ends; what it counted opens scopes.
     pub(super) fn end(&mut self, slot: u32, out: &mut Effects) {
         let facts = self.holds.facts(slot);
-        if !facts.flags.lost {
+        if facts.flags.lost {
+            self.count_lost(facts.id.agent, false);
+        } else {
             self.count_out(&facts, out);
         }
         self.note(&facts, false);
@@ -310,6 +314,7 @@ impl Copies {
         let facts = self.holds.facts(slot);
         self.count_out(&facts, out);
         self.note(&facts, false);
+        self.count_lost(facts.id.agent, true);
         self.holds.set_lost(slot, true);
         self.note(&self.holds.facts(slot), true);
     }
@@ -321,6 +326,7 @@ impl Copies {
         self.holds.set_copies(slot, copies);
         let facts = self.holds.facts(slot);
         self.note(&facts, true);
+        self.count_lost(facts.id.agent, false);
         self.count_in(&facts);
     }
 
@@ -386,6 +392,15 @@ impl Copies {
         }
         if self.resource_full() {
             out.say(Scope::Resource, true);
+        }
+    }
+
+    fn count_lost(&mut self, agent: AgentIx, more: bool) {
+        if let Some(agent) = self.agents.get_mut(agent) {
+            agent.lost = match more {
+                true => agent.lost + 1,
+                false => agent.lost - 1,
+            };
         }
     }
 

@@ -214,8 +214,7 @@ impl Copies {
 
     /// Whether an epoch has holds that are kept as lost.
     pub fn has_lost(&self, agent: AgentIx) -> bool {
-        let slots = self.slots_of(agent);
-        slots.iter().any(|slot| self.holds.facts(*slot).flags.lost)
+        self.agents.get(agent).is_some_and(|agent| 0 < agent.lost)
     }
 
     /// Copies that an epoch holds.
