@@ -108,6 +108,28 @@ fn golden() -> Vec<(Act, &'static str, &'static str)> {
             "98",
             "08a172c3c0",
         ),
+        (
+            Act::Set {
+                resource: resource(),
+                domain: domain(),
+                rate: Some("7/s".into()),
+                hard: None,
+                limit: None,
+            },
+            "9a",
+            "09a3722e61a164a3372f73c0c0",
+        ),
+        (
+            Act::Set {
+                resource: resource(),
+                domain: domain(),
+                rate: None,
+                hard: None,
+                limit: Some(50),
+            },
+            "9a",
+            "09a3722e61a164c0c032",
+        ),
     ]
 }
 

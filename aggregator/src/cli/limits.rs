@@ -52,7 +52,7 @@ enum Verb {
         #[command(flatten)]
         act: Act,
     },
-    /// Changes one resource or one domain of it in the version in force, and pushes that
+    /// Changes one domain's limits by one small record, or those of all by a document
     Set {
         /// The resource, as it is configured
         resource: String,
@@ -140,21 +140,25 @@ mod kafka {
     use serde::Serialize;
     use similar::TextDiff;
     use tokio::sync::mpsc;
-    use tollgate_engine::limits::Limits;
+    use tollgate_engine::limits::{Limits, Own};
     use tollgate_shared::mac::MacKey;
+    use tollgate_shared::names::NAME_BYTES_MAX;
     use tollgate_shared::place::LogId;
-    use tollgate_shared::wire::limits_chunk::LimitsChunk;
+    use tollgate_shared::wire::Writer;
+    use tollgate_shared::wire::amendment::{Act as Amended, Amendment};
+    use tollgate_shared::wire::limits_chunk::{LimitsChunk, REASON_BYTES_MAX};
     use tollgate_shared::wire::record::OwnersPen;
 
     use super::{Act, Exit, Failure, Global, Verb};
     use crate::cli::limits_candidates::promoted;
-    use crate::cli::limits_edit::{self, Change};
+    use crate::cli::limits_edit;
     use crate::cli::output::Format;
     use crate::cli::{input_name, read_input, serve::host_name};
     use crate::config::Config;
     use crate::core::amendments::told as told_act;
     use crate::core::limits_book::{Entered, LimitsBook, Version, Void, digest};
-    use crate::core::limits_push::Pushed;
+    use crate::core::limits_edit::{Change, apply};
+    use crate::core::limits_push::{Pushed, cut};
     use crate::core::view::hex;
     use crate::log::kafka::reader::{KafkaReader, Read};
     use crate::log::kafka::{KafkaConfig, KafkaLog, check};
@@ -278,7 +282,7 @@ mod kafka {
                 if let Err(faults) = Limits::parse(&text) {
                     return Err(Failure::Data(faults.in_file(&name).to_string()));
                 }
-                push(global, &kafka, act, |_| Ok(text))
+                push(global, &kafka, act, |_| Ok(Wanted::Text(text)))
             }
             Some(Verb::Set {
                 resource,
@@ -287,37 +291,74 @@ mod kafka {
                 remove,
                 act,
             }) => {
-                let change = Change {
-                    resource: resource.clone(),
-                    domain: domain.clone(),
-                    stated: (!remove).then(|| stated.clone()),
-                };
-                push(global, &kafka, act, |history| {
-                    edited(history, vec![("limits set".to_owned(), change)])
-                })
+                let own = (!remove).then(|| stated.own());
+                match domain {
+                    Some(domain) => push(global, &kafka, act, |history| {
+                        set(history, resource, domain, own)
+                    }),
+                    None => push(global, &kafka, act, |history| {
+                        let change = Change {
+                            resource: resource.clone(),
+                            domain: None,
+                            own,
+                        };
+                        edited(history, vec![("limits set".to_owned(), change)])
+                    }),
+                }
             }
             Some(Verb::Import { file, act }) => {
                 let rows = limits_edit::rows(&input_name(file), &read_input(file)?)?;
                 push(global, &kafka, act, |history| edited(history, rows))
             }
             Some(Verb::Promote { resource, act, .. }) => push(global, &kafka, act, |history| {
-                promoted(&history.find(None)?.version.text, resource)
+                promoted(&history.find(None)?.version.text, resource).map(Wanted::Text)
             }),
             Some(Verb::Compare(_)) => Err(Failure::Bug("compare asks no log".to_owned())),
             Some(Verb::Rollback { version, act }) => push(global, &kafka, act, |history| {
-                Ok(history.find(Some(*version))?.version.text.to_string())
+                Ok(Wanted::Text(
+                    history.find(Some(*version))?.version.text.to_string(),
+                ))
             }),
         }
     }
 
+    /// What is to be the next version.
+    enum Wanted {
+        /// This document.
+        Text(String),
+        /// The one in force with this change.
+        Change(Amended),
+    }
+
     /// The document in force with changes, if it is a good one.
-    fn edited(history: &History, changes: Vec<(String, Change)>) -> Result<String, Failure> {
+    fn edited(history: &History, changes: Vec<(String, Change)>) -> Result<Wanted, Failure> {
         let text = &history.find(None)?.version.text;
-        let text = limits_edit::apply(text, &changes)?;
+        let text = apply(text, &changes).map_err(|why| Failure::Data(why.to_string()))?;
         match Limits::parse(&text) {
-            Ok(_) => Ok(text),
+            Ok(_) => Ok(Wanted::Text(text)),
             Err(faults) => Err(Failure::Data(faults.in_file("as changed").to_string())),
         }
+    }
+
+    /// What one domain has of its own, changed, if that makes limits.
+    fn set(
+        history: &History,
+        resource: &str,
+        domain: &str,
+        own: Option<Own>,
+    ) -> Result<Wanted, Failure> {
+        let limits = &history.find(None)?.version.limits;
+        limits
+            .with_own(resource, domain, own.as_ref())
+            .map_err(|why| Failure::Data(format!("limits set: {why}")))?;
+        let own = own.unwrap_or_default();
+        Ok(Wanted::Change(Amended::Set {
+            resource: resource.into(),
+            domain: domain.into(),
+            rate: own.rate,
+            hard: own.hard,
+            limit: own.limit,
+        }))
     }
 
     /// Reads the stream as far as it goes now, and writes nothing.
@@ -351,7 +392,7 @@ mod kafka {
                 version: version.number,
                 digest: hex(&version.digest),
                 in_force: version.number == latest,
-                bytes: version.text.len(),
+                bytes: version.text.pushed_bytes(),
                 resources: version.limits.resources().len(),
                 amendment: version.made.as_ref().map(|made| told_act(&made.act)),
                 who: &entry.who,
@@ -407,12 +448,12 @@ mod kafka {
         })
     }
 
-    /// Pushes the document that `text` makes of what is known, and waits for what the log says of it.
+    /// Pushes what `wanted` makes of what is known, and waits for what the log says of it.
     fn push(
         global: &Global,
         kafka: &KafkaConfig,
         act: &Act,
-        text: impl FnOnce(&History) -> Result<String, Failure>,
+        wanted: impl FnOnce(&History) -> Result<Wanted, Failure>,
     ) -> Result<Exit, Failure> {
         // Says what is wrong with topics and rights; an append would only be refused.
         check(kafka)?;
@@ -423,14 +464,17 @@ mod kafka {
         until(&mut inbox, &mut history, |event, _| {
             Ok(matches!(event, LogEvent::CaughtUp { .. }).then_some(()))
         })?;
-        let text = text(&history)?;
+        let wanted = wanted(&history)?;
         let in_force = history.book.latest_number();
         let expected = act.expect_version.unwrap_or(in_force);
         if expected != in_force {
             return Err(conflict(expected, in_force));
         }
-        let same = history.book.latest().is_some_and(|latest| {
-            latest.number == in_force && latest.text_digest == digest(text.as_bytes())
+        let same = history.book.latest().is_some_and(|latest| match &wanted {
+            Wanted::Text(text) => {
+                latest.number == in_force && latest.text.digest() == digest(text.as_bytes())
+            }
+            Wanted::Change(_) => false,
         });
         if same || act.dry_run {
             let what = if same {
@@ -442,15 +486,30 @@ mod kafka {
         }
         let push = rand::random();
         let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
-        let pushed = Pushed {
-            push,
-            text: &text,
-            expected,
-            who: &format!("{user}@{}", host_name()),
-            why: &act.reason,
-            at: wall(),
+        let who = format!("{user}@{}", host_name());
+        let mut records = match wanted {
+            Wanted::Text(text) => Pushed {
+                push,
+                text: &text,
+                expected,
+                who: &who,
+                why: &act.reason,
+                at: wall(),
+            }
+            .records(),
+            Wanted::Change(changed) => {
+                let mut writer = Writer::new();
+                Amendment {
+                    push,
+                    expected,
+                    who: cut(&who, NAME_BYTES_MAX),
+                    why: cut(&act.reason, REASON_BYTES_MAX),
+                    act: changed,
+                }
+                .encode(&mut writer);
+                vec![writer.as_slice().to_vec()]
+            }
         };
-        let mut records = pushed.records();
         if history.next == 0 {
             // The stream begins with its identity: offset 0 stands for "none".
             let id = LogId {

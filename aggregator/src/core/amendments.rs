@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use tollgate_engine::limits::NotChanged;
 use tollgate_shared::names::{check_name, partition_of_pair, partition_of_resource};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
@@ -21,7 +22,7 @@ use tollgate_shared::wire::limits_chunk::REASON_BYTES_MAX;
 use tollgate_shared::wire::statement::Cause;
 
 use super::event::{Effect, Now, QueryId};
-use super::limits_book::{Entered, Void};
+use super::limits_book::{Entered, Void, own_of};
 use super::view::Reply;
 use super::{Core, Purpose, draw_u128};
 use crate::log::Stream;
@@ -306,6 +307,36 @@ impl Core {
                 super::switches::ALL => Ok(()),
                 name => check("namespace", name),
             },
+            Act::Set {
+                resource, domain, ..
+            } => {
+                check("domain", domain)?;
+                self.can_set(resource, act)
+            }
+        }
+    }
+
+    /// Whether the change makes limits, as whoever reads it will find.
+    fn can_set(&self, resource: &str, act: &Act) -> Result<(), Refused> {
+        let latest = self.limits.book.latest();
+        let limits = latest.map(|version| &version.limits);
+        let known = limits.is_some_and(|limits| limits.resource(resource).is_some());
+        let (Some(limits), true) = (limits, known) else {
+            return Err(self.unknown(resource, "rate or copies"));
+        };
+        let Some((domain, own)) = own_of(act) else {
+            return Ok(());
+        };
+        match limits.with_own(resource, domain, own.as_ref()) {
+            Ok(_) => Ok(()),
+            Err(why @ NotChanged::Nothing(_)) => Err(Refused::Nothing {
+                what: why.to_string(),
+            }),
+            Err(why) => Err(Refused::Name {
+                field: "domain",
+                name: domain.to_owned(),
+                fault: why.to_string(),
+            }),
         }
     }
 
@@ -470,6 +501,24 @@ pub fn told(act: &Act) -> String {
             domain.as_deref().unwrap_or("*"),
             agent.as_deref().unwrap_or("*")
         ),
+        Act::Set {
+            resource,
+            domain,
+            rate,
+            hard,
+            limit,
+        } => {
+            let said = [
+                rate.as_ref().map(|rate| format!("rate {rate}")),
+                hard.as_ref().map(|hard| format!("hard {hard}")),
+                limit.map(|limit| format!("limit {limit}")),
+            ];
+            let said: Vec<String> = said.into_iter().flatten().collect();
+            match said.is_empty() {
+                true => format!("{name} {resource} {domain}: nothing of its own"),
+                false => format!("{name} {resource} {domain}: {}", said.join(", ")),
+            }
+        }
         Act::Switch {
             namespace,
             ignore_configured,

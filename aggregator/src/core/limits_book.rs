@@ -8,8 +8,9 @@
 //! 3       push A, 2 of 2              void: it expected 0, and 2 is in force
 //! ```
 //!
-//! An operator's amendment is a record and a version of its own: it leaves the document as it is, and
-//! its switches stay over every later document until they are taken back.
+//! An operator's amendment is a record and a version of its own: it leaves the document as it is, or
+//! changes what one domain has of its own in it; its switches stay over every later document until they
+//! are taken back.
 //!
 //! A version's number is the offset of the chunk that completed it. A push is void when another version
 //! is in force than it expected, when its digest does not match, or when this build cannot read it. So
@@ -22,13 +23,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tollgate_engine::limits::{Limits, RULES};
+use tollgate_engine::limits::{Limits, Own, RULES};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::{self, Act, Amendment};
 use tollgate_shared::wire::limits_chunk::{self, LimitsChunk};
 use tollgate_shared::wire::record::kind;
 use tollgate_shared::wire::{DecodeError, Fault};
 
+use super::limits_edit::Change;
+use super::limits_text::Text;
 use super::switches::Switches;
 use crate::log::Delivered;
 
@@ -46,10 +49,8 @@ pub struct Version {
     pub number: u64,
     /// By which pointers name it: BLAKE3 of its text, or of the amendment's record.
     pub digest: [u8; 32],
-    /// The document in force, as it was pushed.
-    pub text: Arc<str>,
-    /// BLAKE3 of that document.
-    pub text_digest: [u8; 32],
+    /// The document in force: as it was pushed, with what was changed of it since.
+    pub text: Text,
     /// The document as it rules, switches included.
     pub limits: Arc<Limits>,
     /// What an operator did, if it is an amendment.
@@ -123,6 +124,9 @@ pub enum Void {
     /// Too much was under way.
     #[error("too many documents were under way")]
     Crowd,
+    /// It changes what cannot be changed so.
+    #[error("it cannot be changed so: {0}")]
+    Change(String),
     /// There is no document that it could amend.
     #[error("there are no limits yet that could be amended")]
     Nothing,
@@ -145,8 +149,7 @@ pub struct LimitsBook {
 /// The document in force, without switches.
 #[derive(Clone, Debug)]
 struct Document {
-    text: Arc<str>,
-    digest: [u8; 32],
+    text: Text,
     limits: Arc<Limits>,
 }
 
@@ -245,12 +248,15 @@ impl LimitsBook {
         let Some(document) = &self.document else {
             return void(push, Void::Nothing);
         };
+        let document = match document.changed(&amendment.act) {
+            Ok(document) => document,
+            Err(why) => return void(push, why),
+        };
         self.switches.turn(&amendment.act);
         let version = Arc::new(Version {
             number: record.offset,
             digest: digest(&record.bytes),
-            text: Arc::clone(&document.text),
-            text_digest: document.digest,
+            text: document.text.clone(),
             limits: self.switches.over(&document.limits),
             made: Some(Arc::new(Made {
                 who: amendment.who.into(),
@@ -259,6 +265,7 @@ impl LimitsBook {
                 act: Arc::new(amendment.act.clone()),
             })),
         });
+        self.document = Some(document);
         self.versions.insert(version.number, Arc::clone(&version));
         Entered::Version { push, version }
     }
@@ -349,21 +356,66 @@ impl LimitsBook {
             false => Void::Faults(faults.to_string()),
         })?;
         let document = Document {
-            text: text.into(),
-            digest: push.digest,
+            text: Text::whole(text.into(), push.digest),
             limits: Arc::new(limits),
         };
         let version = Version {
             number: offset,
             digest: push.digest,
-            text: Arc::clone(&document.text),
-            text_digest: push.digest,
+            text: document.text.clone(),
             limits: self.switches.over(&document.limits),
             made: None,
         };
         self.document = Some(document);
         Ok(version)
     }
+}
+
+impl Document {
+    /// The document as an act leaves it. Most leave it as it is.
+    fn changed(&self, act: &Act) -> Result<Self, Void> {
+        let (Act::Set { resource, .. }, Some((domain, own))) = (act, own_of(act)) else {
+            return Ok(self.clone());
+        };
+        let text = self.text.changed(Change {
+            resource: resource.to_string(),
+            domain: Some(domain.to_owned()),
+            own: own.clone(),
+        });
+        // What a domain has left when its own is taken away, a plan may say; and only the document knows.
+        if own.is_none() && text.may_have_plans() {
+            let whole = text.read().map_err(|why| Void::Change(why.to_string()))?;
+            let limits = Limits::parse(&whole).map_err(|why| Void::Change(why.to_string()))?;
+            let limits = Arc::new(limits);
+            return Ok(Self { text, limits });
+        }
+        let limits = self.limits.with_own(resource, domain, own.as_ref());
+        let limits = limits.map_err(|why| Void::Change(why.to_string()))?;
+        Ok(Self {
+            text,
+            limits: Arc::new(limits),
+        })
+    }
+}
+
+/// The domain whose own limits an act changes, and what they are; nothing: taken away.
+pub fn own_of(act: &Act) -> Option<(&str, Option<Own>)> {
+    let Act::Set {
+        domain,
+        rate,
+        hard,
+        limit,
+        ..
+    } = act
+    else {
+        return None;
+    };
+    let own = Own {
+        rate: rate.clone(),
+        hard: hard.clone(),
+        limit: *limit,
+    };
+    Some((domain, (own != Own::default()).then_some(own)))
 }
 
 /// Whether a document says that it is of a format or a rule set above those that this build knows.

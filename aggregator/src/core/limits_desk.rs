@@ -191,7 +191,7 @@ impl Core {
             return;
         };
         let in_force = self.limits.book.latest();
-        let differs = in_force.is_none_or(|version| version.text_digest != file.digest);
+        let differs = in_force.is_none_or(|version| !version.text.is_cheaply(&file.digest));
         let is_followed = self.settings.follow_file || in_force.is_none();
         let was = std::mem::replace(&mut self.limits.file_differs, differs && !is_followed);
         if differs && !is_followed {

@@ -58,7 +58,8 @@ impl Pushed<'_> {
     }
 }
 
-fn cut(text: &str, bytes_max: usize) -> &str {
+/// A text, cut where it is too long.
+pub fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 

@@ -1,6 +1,7 @@
 //! Answers for those who look from outside.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tollgate_engine::copies::Copies;
 use tollgate_shared::names::{EVERYBODY, partition_of_pair, partition_of_resource};
@@ -16,7 +17,7 @@ use super::partition::Stage;
 use super::switches::Switch;
 use super::view::{
     Counted, DenialFilter, DenialView, DenialsView, DigestView, DigestsView, Gauges, LimitsView,
-    PairView, Query, Readiness, Reply, SwitchView, hex, random_hex,
+    Normalised, PairView, Query, Readiness, Reply, SwitchView, TextDigest, random_hex,
 };
 
 /// Denials beyond those that are shown that are counted one by one.
@@ -101,9 +102,9 @@ impl Core {
         LimitsView {
             schema: "tollgate.limits/1",
             version: self.limits.book.latest_number(),
-            digest: latest.map(|version| hex(&version.text_digest)),
-            text: latest.map(|version| version.text.to_string()),
-            normalised: latest.map(|version| version.limits.normalised_text()),
+            digest: latest.map(|version| TextDigest(version.text.clone())),
+            text: latest.map(|version| version.text.clone()),
+            normalised: latest.map(|version| Normalised(Arc::clone(&version.limits))),
             file_differs: self.limits.file_differs,
             switches: self.limits.book.switches().all().map(switch_view).collect(),
         }

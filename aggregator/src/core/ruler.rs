@@ -77,8 +77,7 @@ impl Versions for LimitsBook {
 
     fn amendment(&self, version: u64) -> Option<Arc<Act>> {
         let made = self.get(version)?.made.as_ref()?;
-        // Switches are limits.
-        (!matches!(*made.act, Act::Switch { .. })).then(|| Arc::clone(&made.act))
+        (!made.act.is_limits()).then(|| Arc::clone(&made.act))
     }
 }
 

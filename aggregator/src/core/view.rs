@@ -1,8 +1,11 @@
 //! What can be seen of the core from outside: questions, and answers in the form in which they are
 //! shown. Fields are only ever added. Knows nothing of HTTP.
 
-use serde::Serialize;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
 use tollgate_engine::engine::CandidateCounts;
+use tollgate_engine::limits::Limits;
 use tollgate_shared::place::{Code, LogId};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Denial, Scope, Statement};
@@ -11,6 +14,7 @@ use super::amendments::{AmendmentView, Proposal, Refused};
 use super::candidates::CandidatesView;
 use super::counters::Counters;
 use super::holds::{HoldFilter, HoldsView};
+use super::limits_text::Text;
 use super::usage::{TopFilter, TopView};
 
 /// A question.
@@ -120,15 +124,35 @@ pub struct LimitsView {
     /// The version; 0: none.
     pub version: u64,
     /// BLAKE3 of the text, in hexadecimal; null where there is none.
-    pub digest: Option<String>,
-    /// The document as it was pushed.
-    pub text: Option<String>,
+    pub digest: Option<TextDigest>,
+    /// The document: as it was pushed, with what was changed since.
+    pub text: Option<Text>,
     /// The document as it rules.
-    pub normalised: Option<String>,
+    pub normalised: Option<Normalised>,
     /// Whether the limits file differs from the version in force and is not followed.
     pub file_differs: bool,
     /// Switches of namespaces that are turned over what the document says.
     pub switches: Vec<SwitchView>,
+}
+
+/// The digest of a document, taken when it is shown: the loop that rules does not wait for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextDigest(pub Text);
+
+impl Serialize for TextDigest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex(&self.0.digest()))
+    }
+}
+
+/// A document as it rules, written down when it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Normalised(pub Arc<Limits>);
+
+impl Serialize for Normalised {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0.normalised_text())
+    }
 }
 
 /// Switches of a namespace that are turned over what the document says.

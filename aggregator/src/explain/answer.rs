@@ -233,7 +233,7 @@ pub(super) fn version_view(book: &LimitsBook, number: u64, resource: &str) -> Op
     let version = book.get(number)?;
     Some(VersionView {
         number,
-        digest: hex(&version.text_digest),
+        digest: hex(&version.text.digest()),
         amendment: version.made.as_deref().map(amendment),
         excerpt: excerpt(&version.text, resource),
         text: version.text.to_string(),

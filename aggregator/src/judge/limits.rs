@@ -110,7 +110,10 @@ pub(super) fn act_to_model(
                 domain: domain.to_string(),
                 here: here(domain),
             }),
-            Act::ReleaseHold { .. } | Act::ReleaseHolds { .. } | Act::Switch { .. } => None,
+            Act::ReleaseHold { .. }
+            | Act::ReleaseHolds { .. }
+            | Act::Switch { .. }
+            | Act::Set { .. } => None,
         };
     said.unwrap_or_else(nobody)
 }

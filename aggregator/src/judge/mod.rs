@@ -44,7 +44,7 @@ impl Versions {
     pub fn insert(&mut self, version: &Version) {
         let made = version.made.as_ref().map(|made| &made.act);
         let brought = match made {
-            Some(act) if !matches!(**act, Act::Switch { .. }) => Brought::Act(Arc::clone(act)),
+            Some(act) if !act.is_limits() => Brought::Act(Arc::clone(act)),
             _ => Brought::Limits(Arc::clone(&version.limits)),
         };
         self.all.insert(version.number, brought);

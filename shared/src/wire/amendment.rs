@@ -10,6 +10,7 @@
 //!   6 release hold  resource, agent, epoch (16 bytes), number
 //!   7 release holds resource, nil | domain, nil | agent
 //!   8 switch        namespace, nil | ignore_configured, nil | allow_unconfigured
+//!   9 set           resource, domain, nil | rate, nil | hard, nil | limit; all nil: nothing of its own
 //! ```
 //!
 //! One record is one amendment; its offset is its number among the versions, and the digest by which
@@ -99,6 +100,20 @@ pub enum Act {
         /// In place of `allow_unconfigured`; none: as the document says.
         allow_unconfigured: Option<bool>,
     },
+    /// A domain's own limits on a resource change in the document; what is none stays as it was. All of
+    /// them none: it has nothing of its own any more.
+    Set {
+        /// The resource.
+        resource: Box<str>,
+        /// The domain.
+        domain: Box<str>,
+        /// Hits in a time, as a document says it: `100/s`.
+        rate: Option<Box<str>>,
+        /// Hits a second, as a document says it: `200/s`.
+        hard: Option<Box<str>>,
+        /// Copies.
+        limit: Option<u64>,
+    },
 }
 
 /// An amendment as it stands in the log.
@@ -177,7 +192,13 @@ impl Act {
             Self::Unban { .. } => "unban",
             Self::ReleaseHold { .. } | Self::ReleaseHolds { .. } => "release",
             Self::Switch { .. } => "switch",
+            Self::Set { .. } => "set",
         }
+    }
+
+    /// Whether it changes the limits themselves, and nothing of what was ruled by them.
+    pub const fn is_limits(&self) -> bool {
+        matches!(self, Self::Switch { .. } | Self::Set { .. })
     }
 
     /// Elements behind the act's number.
@@ -189,6 +210,7 @@ impl Act {
             | Self::ReleaseHolds { .. }
             | Self::Switch { .. } => 3,
             Self::ReleaseHold { .. } => 4,
+            Self::Set { .. } => 5,
         }
     }
 
@@ -232,6 +254,16 @@ impl Act {
                 namespace: name(reader, "namespace")?,
                 ignore_configured: switch(reader, "ignore_configured")?,
                 allow_unconfigured: switch(reader, "allow_unconfigured")?,
+            },
+            9 => Self::Set {
+                resource: name(reader, "resource")?,
+                domain: name(reader, "domain")?,
+                rate: optional(reader, "rate")?,
+                hard: optional(reader, "hard")?,
+                limit: match reader.nil() {
+                    true => None,
+                    false => Some(reader.u64("limit")?),
+                },
             },
             found => return Err(before.error("act", Fault::Kind { found })),
         };
@@ -285,6 +317,21 @@ impl Act {
                 writer.text(resource);
                 write_optional(writer, domain.as_deref());
                 write_optional(writer, agent.as_deref());
+            }
+            Self::Set {
+                resource,
+                domain,
+                rate,
+                hard,
+                limit,
+            } => {
+                write_pair(writer, 9, resource, domain);
+                write_optional(writer, rate.as_deref());
+                write_optional(writer, hard.as_deref());
+                match limit {
+                    Some(copies) => writer.u64(*copies),
+                    None => writer.nil(),
+                }
             }
             Self::Switch {
                 namespace,

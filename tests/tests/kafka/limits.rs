@@ -155,6 +155,13 @@ fn changes_of_the_version_in_force(pusher: &Pusher<'_>) {
     let set = ["set", "search", "--domain", "acme", "--rate", "7/s"];
     let (code, text) = pusher.run(&[&set[..], &["--reason", "acme pays"]].concat());
     assert_eq!(code, Some(0), "{text}");
+    assert_eq!(
+        latest(pusher),
+        before + 1,
+        "one record, whatever the document is like"
+    );
+    let (_, text) = pusher.run(&["list"]);
+    assert!(text.contains("set search acme: rate 7/s"), "{text}");
     let (_, text) = pusher.run(&["diff", &before.to_string()]);
     let added: Vec<&str> = text.lines().filter(|line| line.starts_with('+')).collect();
     assert!(added.contains(&"+rate = \"7/s\""), "{text}");
@@ -177,6 +184,27 @@ fn changes_of_the_version_in_force(pusher: &Pusher<'_>) {
         "{text}"
     );
 
+    // Two at once of the same version: the log lets one win.
+    let expected = latest(pusher).to_string();
+    let children: Vec<_> = ["5/s", "6/s"]
+        .into_iter()
+        .map(|rate| {
+            let set = ["set", "search", "--domain", "twice", "--rate", rate];
+            let more = ["--reason", "race", "--expect-version", &expected];
+            let mut command = pusher.command(&[&set[..], &more].concat());
+            command
+                .stdout(std::process::Stdio::null())
+                .stderr(std::process::Stdio::null());
+            command.spawn().expect("starts")
+        })
+        .collect();
+    let mut codes: Vec<_> = children
+        .into_iter()
+        .map(|mut child| child.wait().expect("ended").code())
+        .collect();
+    codes.sort_unstable();
+    assert_eq!(codes, [Some(0), Some(75)]);
+
     let now = latest(pusher);
     pusher.write("bad.csv", "resource,domain,rate\nsearch,acme,often\n");
     for bad in [
@@ -197,6 +225,11 @@ fn changes_of_the_version_in_force(pusher: &Pusher<'_>) {
     assert_eq!(code, Some(0), "{text}");
     let (_, text) = pusher.run(&["show"]);
     assert!(!text.contains("acme") && text.contains("globex"), "{text}");
+    let back = ["rollback", &now.to_string(), "--reason", "it stays"];
+    let (code, text) = pusher.run(&back);
+    assert_eq!(code, Some(0), "{text}");
+    let (_, text) = pusher.run(&["show"]);
+    assert!(text.contains("acme"), "{text}");
 }
 
 fn latest(pusher: &Pusher<'_>) -> u64 {

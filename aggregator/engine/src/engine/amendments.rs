@@ -81,7 +81,7 @@ impl Engine {
                 self.release_holds(act, place, rulings);
             }
             // It is limits.
-            Act::Switch { .. } => {}
+            Act::Switch { .. } | Act::Set { .. } => {}
         }
     }
 

@@ -11,12 +11,16 @@
 //! here. What stays true: the same statements give equal versions, in whatever order they stand.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use super::changed::Changed;
 use super::names::NameTable;
 use super::rate::RateClass;
-use super::resource::{CopiesResource, Mode, RateOverride, RateResource, Resource, Stated};
+use super::resource::{
+    CopiesResource, Mode, RateOverride, RateResource, RateTable, Resource, Stated,
+};
 use super::settings::{BlindPolicy, EngineSettings, Namespaces};
-use super::version::{ClassId, Limits, ResourceIx};
+use super::version::{ClassId, Classes, Limits, ResourceIx};
 
 /// A rate-limited resource before classes are numbered.
 #[derive(Clone, Debug)]
@@ -79,11 +83,28 @@ pub(super) fn assemble(mut draft: Draft) -> Limits {
         namespaces: draft.namespaces,
         names: NameTable::from_sorted(resources.iter().map(Resource::name)),
         resources: resources.into_boxed_slice(),
-        classes: classes.into_boxed_slice(),
+        classes: Classes::of(classes),
     }
 }
 
 impl OverridesDraft {
+    fn of(rate: &RateResource) -> Self {
+        if rate.changed.is_empty() {
+            let table = &*rate.table;
+            return Self {
+                domains: table.domains.clone(),
+                stated_of: table.override_of.to_vec(),
+                stated: table.overrides.iter().map(|o| o.stated.clone()).collect(),
+            };
+        }
+        // What is the same is put together where it is brought into order.
+        Self {
+            domains: NameTable::from_sorted(rate.overrides().map(|(domain, _)| domain)),
+            stated_of: (0..).take(rate.overrides().count()).collect(),
+            stated: rate.overrides().map(|(_, of)| of.stated.clone()).collect(),
+        }
+    }
+
     /// Brings the statements into their order, each once, and leaves out those that nobody makes.
     fn make_canonical(&mut self) {
         let mut order = BTreeMap::new();
@@ -166,9 +187,12 @@ fn finish_rate(rate: RateDraft, classes: &[RateClass]) -> RateResource {
         global: rate.global,
         blind: rate.blind,
         mode: rate.mode,
-        domains: rate.overrides.domains,
-        override_of: rate.overrides.stated_of.into_boxed_slice(),
-        overrides,
+        table: Arc::new(RateTable {
+            domains: rate.overrides.domains,
+            override_of: rate.overrides.stated_of.into_boxed_slice(),
+            overrides,
+        }),
+        changed: Changed::default(),
     }
 }
 
@@ -191,11 +215,7 @@ impl Limits {
                     global: rate.global,
                     blind: rate.blind,
                     mode: rate.mode,
-                    overrides: OverridesDraft {
-                        domains: rate.domains.clone(),
-                        stated_of: rate.override_of.to_vec(),
-                        stated: rate.overrides.iter().map(|o| o.stated.clone()).collect(),
-                    },
+                    overrides: OverridesDraft::of(rate),
                 }),
             }
         }

@@ -15,7 +15,9 @@
 //! What stays true: [`Limits`] never change once made; every tier in them is normalised; two
 //! documents that rule alike have equal classes.
 
+mod amend;
 mod assemble;
+mod changed;
 mod fault;
 mod judge;
 mod names;
@@ -40,6 +42,7 @@ mod units;
 mod version;
 mod warning;
 
+pub use amend::{NotChanged, Own};
 pub use fault::{FAULTS_MAX, Fault, FaultKind, Faults};
 pub use judge::{STATE_BYTES_WARN, hits_max_in, state_bytes_at_limit};
 pub use names::{NameTable, TABLE_BYTES_MAX};

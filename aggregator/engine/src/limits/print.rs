@@ -72,7 +72,7 @@ fn write_rate(out: &mut String, rate: &RateResource) -> fmt::Result {
         writeln!(out, "\n[rate.{name}.candidate]")?;
         write_fields(out, candidate, "\n")?;
     }
-    if rate.overrides().len() != 0 {
+    if rate.overrides().next().is_some() {
         writeln!(out, "\n[rate.{name}.domains]")?;
     }
     for (domain, over) in rate.overrides() {
@@ -173,7 +173,7 @@ fn write_copies(out: &mut String, copies: &CopiesResource) -> fmt::Result {
         let members: Vec<String> = of.members.iter().map(|m| Text(m).to_string()).collect();
         writeln!(out, "members = [{}]", members.join(", "))?;
     }
-    if copies.overrides().len() != 0 {
+    if copies.overrides().next().is_some() {
         writeln!(out, "\n[copies.{name}.domains]")?;
     }
     for (domain, limit) in copies.overrides() {
@@ -196,7 +196,7 @@ impl fmt::Display for Blind {
 }
 
 /// A key as TOML: bare where it can be.
-struct Key<'a>(&'a str);
+pub(super) struct Key<'a>(pub(super) &'a str);
 
 impl fmt::Display for Key<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -276,7 +276,7 @@ fn a_million_overrides_are_carried() {
     text.push_str("]\n[rate.x]\nrate = \"1/s\"\nplans.gold = { rate = \"9/s\" }\n");
     let limits = Limits::parse(&text).expect("it is right");
     let rate = limits.rate("x").expect("it is configured");
-    assert_eq!(rate.overrides().len(), DOMAINS);
+    assert_eq!(rate.overrides().count(), DOMAINS);
     assert_eq!(limits.classes().len(), 2);
     // Thirteen bytes of name, four of its end, four of the override, and two slots of eight.
     let per_domain = rate.heap_bytes() / DOMAINS;

@@ -29,7 +29,7 @@ impl Limits {
             },
             Some(Resource::Copies(copies)) => Public {
                 kind: Kind::Copies,
-                has_overrides: copies.overrides().len() != 0,
+                has_overrides: copies.overrides().next().is_some(),
                 blind: public_blind(copies.blind),
                 ignored: namespace.ignore_configured,
                 copies: Some(public_copies(copies, self.engine().agent_timeout)),
@@ -38,7 +38,7 @@ impl Limits {
             Some(Resource::Rate(rate)) => {
                 let class = self.class(rate.default_class());
                 let ignored = namespace.ignore_configured || rate.mode() == Mode::Shadow;
-                let has_overrides = rate.overrides().len() != 0;
+                let has_overrides = rate.overrides().next().is_some();
                 let tiers = class.tiers.iter().map(|tier| PublicTier {
                     limit: tier.limit,
                     window: tier.window,

@@ -126,8 +126,8 @@ fn report_resource(limits: &Limits, resource: &Resource) -> ResourceReport {
         sizes.insert(0, default);
     }
     let (kind, overrides) = match resource {
-        Resource::Rate(rate) => ("rate", rate.overrides().len()),
-        Resource::Copies(copies) => ("copies", copies.overrides().len()),
+        Resource::Rate(rate) => ("rate", rate.overrides().count()),
+        Resource::Copies(copies) => ("copies", copies.overrides().count()),
     };
     ResourceReport {
         resource: resource.name().to_owned(),

@@ -5,9 +5,11 @@
 //! that state the same share one [`RateOverride`]; a domain costs its name and four bytes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tollgate_shared::time::Span;
 
+use super::changed::Changed;
 use super::names::NameTable;
 use super::rate::Tier;
 use super::settings::BlindPolicy;
@@ -101,10 +103,60 @@ pub struct RateResource {
     pub(super) global: Option<u64>,
     pub(super) blind: BlindPolicy,
     pub(super) mode: Mode,
-    pub(super) domains: NameTable,
+    /// Who has an override in the document.
+    pub(super) table: Arc<RateTable>,
+    /// Who has another one since.
+    pub(super) changed: Changed<RateOverride>,
+}
+
+/// The overrides of a document: shared by the versions that differ from it by a few domains.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RateTable {
+    pub domains: NameTable,
     /// For each domain by its number: the number of its override.
-    pub(super) override_of: Box<[u32]>,
-    pub(super) overrides: Box<[RateOverride]>,
+    pub override_of: Box<[u32]>,
+    pub overrides: Box<[RateOverride]>,
+}
+
+impl RateTable {
+    fn get(&self, domain: &str) -> Option<&RateOverride> {
+        let number = self.domains.number_of(domain)?;
+        Some(&self.overrides[self.override_of[number] as usize])
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&str, &RateOverride)> {
+        self.domains
+            .iter()
+            .zip(&self.override_of)
+            .map(|(domain, &number)| (domain, &self.overrides[number as usize]))
+    }
+}
+
+/// What a table says, with what was changed since, ascending.
+fn overlaid<'a, V: Clone>(
+    table: impl Iterator<Item = (&'a str, &'a V)>,
+    changed: &'a Changed<V>,
+) -> impl Iterator<Item = (&'a str, &'a V)> {
+    let mut changes = changed.all().into_iter().peekable();
+    let mut table = table.peekable();
+    std::iter::from_fn(move || {
+        loop {
+            let of_table = match (table.peek(), changes.peek()) {
+                (Some((old, _)), Some((new, _))) => old < new,
+                (Some(_), None) => true,
+                (None, Some(_)) => false,
+                (None, None) => return None,
+            };
+            if of_table {
+                return table.next();
+            }
+            let (domain, value) = changes.next()?;
+            table.next_if(|(old, _)| *old == domain);
+            if let Some(value) = value {
+                return Some((domain, value));
+            }
+        }
+    })
 }
 
 impl RateResource {
@@ -161,23 +213,30 @@ impl RateResource {
     }
 
     /// The domains that have an override, ascending, each with it.
-    pub fn overrides(&self) -> impl ExactSizeIterator<Item = (&str, &RateOverride)> {
-        self.domains
-            .iter()
-            .zip(&self.override_of)
-            .map(|(domain, &number)| (domain, &self.overrides[number as usize]))
+    pub fn overrides(&self) -> impl Iterator<Item = (&str, &RateOverride)> {
+        overlaid(self.table.iter(), &self.changed)
     }
 
-    /// Each override once: the first domain that has it, how many have it, and what rules them.
+    /// The override of a domain, if it has one.
+    pub fn override_of(&self, domain: &str) -> Option<&RateOverride> {
+        match self.changed.get(domain) {
+            Some(changed) => changed,
+            None => self.table.get(domain),
+        }
+    }
+
+    /// Each override once: the first domain that has it, how many have it, and what rules them. Of a
+    /// document as it was read: what was changed since is not among them.
     pub(super) fn override_uses(&self) -> impl Iterator<Item = (&str, usize, ClassId)> {
-        let mut uses: Vec<Option<(&str, usize)>> = vec![None; self.overrides.len()];
-        for (domain, &number) in self.domains.iter().zip(&self.override_of) {
+        let table = &*self.table;
+        let mut uses: Vec<Option<(&str, usize)>> = vec![None; table.overrides.len()];
+        for (domain, &number) in table.domains.iter().zip(&table.override_of) {
             match &mut uses[number as usize] {
                 Some((_, domains)) => *domains += 1,
                 first => *first = Some((domain, 1)),
             }
         }
-        let classes = self.overrides.iter().map(|of| of.class);
+        let classes = table.overrides.iter().map(|of| of.class);
         uses.into_iter()
             .zip(classes)
             .filter_map(|(used, class)| used.map(|(domain, domains)| (domain, domains, class)))
@@ -185,14 +244,15 @@ impl RateResource {
 
     /// Bytes on the heap, for a report.
     pub fn heap_bytes(&self) -> usize {
-        self.domains.heap_bytes() + size_of_val(&*self.override_of) + size_of_val(&*self.overrides)
+        let table = &*self.table;
+        table.domains.heap_bytes()
+            + size_of_val(&*table.override_of)
+            + size_of_val(&*table.overrides)
     }
 
+    #[inline]
     fn override_for(&self, domain: &str) -> &RateOverride {
-        match self.domains.number_of(domain) {
-            Some(number) => &self.overrides[self.override_of[number] as usize],
-            None => &self.default,
-        }
+        self.override_of(domain).unwrap_or(&self.default)
     }
 }
 
@@ -244,8 +304,17 @@ pub struct CopiesResource {
     pub blind: BlindPolicy,
     /// The groups by name.
     pub groups: BTreeMap<Box<str>, Group>,
-    pub(super) domains: NameTable,
-    pub(super) limits: Box<[u64]>,
+    /// Who has a limit of its own in the document.
+    pub(super) table: Arc<CopiesTable>,
+    /// Who has another one since.
+    pub(super) changed: Changed<u64>,
+}
+
+/// The overrides of a document, each domain with its limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct CopiesTable {
+    pub domains: NameTable,
+    pub limits: Box<[u64]>,
 }
 
 impl CopiesResource {
@@ -261,10 +330,7 @@ impl CopiesResource {
 
     /// Copies that a domain may hold.
     pub fn limit_of(&self, domain: &str) -> u64 {
-        match self.domains.number_of(domain) {
-            Some(number) => self.limits[number],
-            None => self.limit,
-        }
+        self.override_of(domain).unwrap_or(self.limit)
     }
 
     /// The groups that a domain belongs to, ascending.
@@ -276,7 +342,19 @@ impl CopiesResource {
     }
 
     /// The domains that have a limit of their own, ascending, each with it.
-    pub fn overrides(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
-        self.domains.iter().zip(self.limits.iter().copied())
+    pub fn overrides(&self) -> impl Iterator<Item = (&str, u64)> {
+        let table = self.table.domains.iter().zip(&self.table.limits);
+        overlaid(table, &self.changed).map(|(domain, limit)| (domain, *limit))
+    }
+
+    /// The limit of a domain's own, if it has one.
+    pub fn override_of(&self, domain: &str) -> Option<u64> {
+        match self.changed.get(domain) {
+            Some(changed) => changed.copied(),
+            None => {
+                let number = self.table.domains.number_of(domain)?;
+                Some(self.table.limits[number])
+            }
+        }
     }
 }

@@ -9,6 +9,8 @@
 //! Made once and shared behind an `Arc`. Numbers of classes and resources belong to one version;
 //! between versions compare the classes themselves.
 
+use std::sync::Arc;
+
 use super::names::NameTable;
 use super::rate::RateClass;
 use super::resource::{CopiesResource, RateResource, Resource};
@@ -32,7 +34,49 @@ pub struct Limits {
     pub(super) namespaces: Namespaces,
     pub(super) names: NameTable,
     pub(super) resources: Box<[Resource]>,
-    pub(super) classes: Box<[RateClass]>,
+    pub(super) classes: Classes,
+}
+
+/// The classes of a version: those of its document, ascending, and those that changes brought since.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Classes {
+    document: Arc<[RateClass]>,
+    since: Vec<Arc<RateClass>>,
+}
+
+impl Classes {
+    /// Those of a document, in their order.
+    pub fn of(sorted: Vec<RateClass>) -> Self {
+        Self {
+            document: sorted.into(),
+            since: Vec::new(),
+        }
+    }
+
+    fn get(&self, id: ClassId) -> &RateClass {
+        let at = id.0 as usize;
+        match at.checked_sub(self.document.len()) {
+            None => &self.document[at],
+            Some(since) => &self.since[since],
+        }
+    }
+
+    /// The number of a class, which is put in where it is new.
+    pub fn number_of(&mut self, class: RateClass) -> ClassId {
+        let at = match self.document.binary_search(&class) {
+            Ok(at) => at,
+            Err(_) => {
+                let known = self.since.iter().position(|since| **since == class);
+                let at = known.unwrap_or(self.since.len());
+                if known.is_none() {
+                    self.since.push(Arc::new(class));
+                }
+                self.document.len() + at
+            }
+        };
+        // Each costs a domain's name or a record: there are far fewer than 2^32.
+        ClassId(at as u32)
+    }
 }
 
 /// The rule set that this build implements.
@@ -46,7 +90,7 @@ impl Default for Limits {
             namespaces: Namespaces::default(),
             names: NameTable::default(),
             resources: Box::default(),
-            classes: Box::default(),
+            classes: Classes::default(),
         }
     }
 }
@@ -115,12 +159,12 @@ impl Limits {
 
     /// The class with this number. Panics for a number of another version.
     pub fn class(&self, id: ClassId) -> &RateClass {
-        &self.classes[id.0 as usize]
+        self.classes.get(id)
     }
 
-    /// All classes, ascending; the position is the [`ClassId`].
+    /// The classes of the document, ascending; the position is the [`ClassId`].
     pub fn classes(&self) -> &[RateClass] {
-        &self.classes
+        &self.classes.document
     }
 
     /// The limits of a pair, if its resource is limited in rate.

@@ -177,7 +177,7 @@ fn an_amendment_is_a_version_over_the_document_that_it_expects() {
     };
     assert_eq!((version.number, &*version.text), (3, ONE));
     assert_eq!(version.digest, digest(&record.bytes));
-    assert_eq!(version.text_digest, digest(ONE.as_bytes()));
+    assert_eq!(version.text.digest(), digest(ONE.as_bytes()));
     let made = version.made.as_ref().unwrap();
     assert_eq!((&*made.who, made.at.as_micros()), ("ann", 3));
     // Who did not know of it comes too late, with a document or an amendment.
@@ -227,4 +227,84 @@ fn what_a_later_build_may_write_is_a_version_that_this_one_cannot_follow() {
     record.bytes = vec![1, 10, 0xc0].into();
     assert!(book.read(&record).is_err());
     assert_eq!(book.latest_number(), 2);
+}
+
+fn set(domain: &str, rate: Option<&str>) -> Act {
+    Act::Set {
+        resource: "a".into(),
+        domain: domain.into(),
+        rate: rate.map(Into::into),
+        hard: None,
+        limit: None,
+    }
+}
+
+fn limit_of(book: &LimitsBook, domain: &str) -> u64 {
+    let latest = book.latest().unwrap();
+    latest.limits.class_of("a", domain).unwrap().tiers[0].limit
+}
+
+#[test]
+fn a_domain_is_changed_by_a_record_and_the_version_has_its_text() {
+    let mut book = LimitsBook::default();
+    let early = book
+        .read(&amendment(1, 1, 0, set("d", Some("9/s"))))
+        .unwrap();
+    assert_eq!(why(early.unwrap()), Void::Nothing);
+    book.enter(2, &chunk(1, (0, 1), 0, ONE, ONE));
+    book.read(&amendment(3, 2, 2, set("d", Some("9/s"))))
+        .unwrap();
+    let late = book
+        .read(&amendment(4, 3, 2, set("d", Some("8/s"))))
+        .unwrap();
+    assert!(matches!(
+        why(late.unwrap()),
+        Void::Conflict {
+            expected: 2,
+            found: 3
+        }
+    ));
+    for bad in [set("d", Some("fast")), set("nobody", None)] {
+        let bad = book.read(&amendment(5, 4, 3, bad)).unwrap();
+        assert!(matches!(why(bad.unwrap()), Void::Change(_)));
+    }
+    assert_eq!(
+        (
+            book.latest_number(),
+            limit_of(&book, "d"),
+            limit_of(&book, "e")
+        ),
+        (3, 9, 1)
+    );
+    let text = &book.latest().unwrap().text;
+    assert_eq!(
+        Limits::parse(text).unwrap().normalised_text(),
+        book.latest().unwrap().limits.normalised_text()
+    );
+    // Switches over it stay, and it goes on from there.
+    book.read(&amendment(6, 5, 3, kill(Some(true)))).unwrap();
+    book.read(&amendment(7, 6, 6, set("e", Some("5/s"))))
+        .unwrap();
+    let limits = &book.latest().unwrap().limits;
+    assert!(limits.namespace_of("a").ignore_configured);
+    assert_eq!((limit_of(&book, "d"), limit_of(&book, "e")), (9, 5));
+    book.read(&amendment(8, 7, 7, set("d", None))).unwrap();
+    assert_eq!((book.latest_number(), limit_of(&book, "d")), (8, 1));
+    // A document takes all of it back.
+    book.enter(9, &chunk(9, (0, 1), 8, TWO, TWO));
+    assert_eq!((limit_of(&book, "d"), limit_of(&book, "e")), (2, 2));
+}
+
+#[test]
+fn what_a_plan_says_is_left_when_a_domains_own_is_taken_away() {
+    let document =
+        "[plans]\ngold = [\"d\"]\n[rate.a]\nrate = \"1/s\"\n[rate.a.plans.gold]\nrate = \"7/s\"\n";
+    let mut book = LimitsBook::default();
+    book.enter(1, &chunk(1, (0, 1), 0, document, document));
+    assert_eq!(limit_of(&book, "d"), 7);
+    book.read(&amendment(2, 2, 1, set("d", Some("9/s"))))
+        .unwrap();
+    assert_eq!(limit_of(&book, "d"), 9);
+    book.read(&amendment(3, 3, 2, set("d", None))).unwrap();
+    assert_eq!((book.latest_number(), limit_of(&book, "d")), (3, 7));
 }

@@ -1,13 +1,15 @@
 //! `[copies.…]`: a copy-limited resource as it is written.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tollgate_shared::time::Span;
 
 use super::{LIMIT_MAX, Plans, SPAN_MAX, plan_of_domain, read_names};
+use crate::limits::changed::Changed;
 use crate::limits::names::NameTable;
 use crate::limits::path::{Path, Step};
-use crate::limits::resource::{CopiesResource, Excess, Group, Reserve};
+use crate::limits::resource::{CopiesResource, CopiesTable, Excess, Group, Reserve};
 use crate::limits::settings::{BlindPolicy, Namespaces};
 use crate::limits::source::{Item, Section};
 use crate::limits::version::ResourceIx;
@@ -94,8 +96,11 @@ fn read_resource(
         max_age,
         blind: read_blind(section, reserve, inherited),
         groups: read_groups(section, &cap),
-        domains: NameTable::from_sorted(domains.keys().copied()),
-        limits: domains.into_values().collect(),
+        table: Arc::new(CopiesTable {
+            domains: NameTable::from_sorted(domains.keys().copied()),
+            limits: domains.into_values().collect(),
+        }),
+        changed: Changed::default(),
     }
 }
 

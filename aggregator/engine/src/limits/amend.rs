@@ -1,0 +1,374 @@
+//! One domain's limits changed: the next version, without reading a document again.
+//!
+//! ```text
+//! version 18    a million domains           version 19 = 18, and acme has rate 9/s of its own
+//! ```
+//!
+//! What is stated is read as it would be in a document, so nothing comes in by a change that would be refused
+//! there. What stays true: the next version rules as the document with the change in it does, unless a plan
+//! stands behind what is taken away, which only the document knows.
+
+use tollgate_shared::names::{NameFault, check_name};
+
+use super::fault::Faults;
+use super::print::Key;
+use super::rate::RateClass;
+use super::resource::{CopiesResource, RateOverride, RateResource, Resource, Stated};
+use super::version::Limits;
+
+/// What a domain states of itself, in the words of a document. What is none stays as it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// Hits in a time, as `100/s`; it takes the place of tiers.
+    pub rate: Option<Box<str>>,
+    /// Hits a second, as `200/s`.
+    pub hard: Option<Box<str>>,
+    /// Copies.
+    pub limit: Option<u64>,
+}
+
+/// Why a change is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotChanged {
+    /// There is no such resource.
+    #[error("resource {0:?} is not configured")]
+    NotConfigured(Box<str>),
+    /// The resource is limited by something else.
+    #[error("resource {resource:?} is limited by {by}: expected {expected}")]
+    Kind {
+        /// The resource.
+        resource: Box<str>,
+        /// By what it is limited.
+        by: &'static str,
+        /// What can be stated.
+        expected: &'static str,
+    },
+    /// What is to be taken away is not there.
+    #[error("domain {0:?} has nothing of its own")]
+    Nothing(Box<str>),
+    /// No document may have the name.
+    #[error("domain {domain:?}: {fault}")]
+    Name {
+        /// The name.
+        domain: Box<str>,
+        /// What is wrong with it.
+        fault: NameFault,
+    },
+    /// What is stated is wrong.
+    #[error("{0}")]
+    Faults(Faults),
+}
+
+impl Limits {
+    /// These limits with what one domain states of itself changed; none: it has nothing of its own any
+    /// more.
+    ///
+    /// # Errors
+    ///
+    /// [`NotChanged`] says what is wrong.
+    pub fn with_own(
+        &self,
+        resource: &str,
+        domain: &str,
+        own: Option<&Own>,
+    ) -> Result<Self, NotChanged> {
+        let found = self.names.number_of(resource);
+        let found = found.ok_or_else(|| NotChanged::NotConfigured(resource.into()))?;
+        let mut limits = self.clone();
+        match &mut limits.resources[found] {
+            Resource::Rate(rate) => {
+                let stated = match own {
+                    Some(own) => Some(stated_of(resource, domain, own)?),
+                    None => None,
+                };
+                let class_of = |class| limits.classes.number_of(class);
+                change_rate(rate, domain, stated, class_of)?;
+            }
+            Resource::Copies(copies) => {
+                let limit = match own {
+                    Some(own) => Some(limit_of(resource, domain, own)?),
+                    None => None,
+                };
+                change_copies(copies, domain, limit)?;
+            }
+        }
+        Ok(limits)
+    }
+}
+
+fn change_rate(
+    rate: &mut RateResource,
+    domain: &str,
+    stated: Option<Stated>,
+    mut class_of: impl FnMut(RateClass) -> super::version::ClassId,
+) -> Result<(), NotChanged> {
+    let before = rate.override_of(domain).map(|of| of.stated.clone());
+    let Some(stated) = stated else {
+        if before.is_none() {
+            return Err(NotChanged::Nothing(domain.into()));
+        }
+        rate.changed = rate.changed.with(domain, None);
+        return Ok(());
+    };
+    let stated = stated.or(&before.unwrap_or_default());
+    let class = |stated: Stated| RateClass {
+        tiers: stated.tiers.unwrap_or_default(),
+        hard: stated.hard,
+    };
+    let default = &rate.default.stated;
+    let candidate = rate.candidate.as_ref().map(|candidate| {
+        let under = stated.clone().or(candidate).or(default);
+        class(under)
+    });
+    let of = RateOverride {
+        class: class_of(class(stated.clone().or(default))),
+        candidate: candidate.map(&mut class_of),
+        stated,
+    };
+    rate.changed = rate.changed.with(domain, Some(of));
+    Ok(())
+}
+
+fn change_copies(
+    copies: &mut CopiesResource,
+    domain: &str,
+    limit: Option<u64>,
+) -> Result<(), NotChanged> {
+    if limit.is_none() && copies.override_of(domain).is_none() {
+        return Err(NotChanged::Nothing(domain.into()));
+    }
+    // A global limit lowers all others.
+    let limit = limit.map(|limit| copies.global.map_or(limit, |global| limit.min(global)));
+    copies.changed = copies.changed.with(domain, limit);
+    Ok(())
+}
+
+/// What a domain states of a rate-limited resource, read as in a document of that alone.
+fn stated_of(resource: &str, domain: &str, own: &Own) -> Result<Stated, NotChanged> {
+    if own.limit.is_some() || (own.rate.is_none() && own.hard.is_none()) {
+        return Err(NotChanged::Kind {
+            resource: resource.into(),
+            by: "hits",
+            expected: "a rate or a hard limit",
+        });
+    }
+    let field = |name: &str, value: &Option<Box<str>>| {
+        let value = value.as_ref().map(|value| toml::Value::from(&**value));
+        value.map_or_else(String::new, |value| format!("{name} = {value}\n"))
+    };
+    let text = format!(
+        "[rate.{r}]\nrate = \"1/s\"\n[rate.{r}.domains.{d}]\n{}{}",
+        field("rate", &own.rate),
+        field("hard", &own.hard),
+        r = Key(resource),
+        d = key_of(domain)?,
+    );
+    let limits = Limits::parse(&text).map_err(NotChanged::Faults)?;
+    let of = limits
+        .rate(resource)
+        .and_then(|rate| rate.override_of(domain));
+    Ok(of.map(|of| of.stated.clone()).unwrap_or_default())
+}
+
+fn limit_of(resource: &str, domain: &str, own: &Own) -> Result<u64, NotChanged> {
+    let (None, None, Some(limit)) = (&own.rate, &own.hard, own.limit) else {
+        return Err(NotChanged::Kind {
+            resource: resource.into(),
+            by: "copies",
+            expected: "a limit",
+        });
+    };
+    let text = format!(
+        "[copies.{r}]\nlimit = 1\ndomains = {{ {d} = {limit} }}\n",
+        r = Key(resource),
+        d = key_of(domain)?,
+    );
+    let limits = Limits::parse(&text).map_err(NotChanged::Faults)?;
+    let of = limits
+        .copies(resource)
+        .and_then(|copies| copies.override_of(domain));
+    Ok(of.unwrap_or(limit))
+}
+
+/// A name that a document may have, as TOML.
+fn key_of(domain: &str) -> Result<Key<'_>, NotChanged> {
+    match check_name(domain) {
+        Ok(()) => Ok(Key(domain)),
+        Err(fault) => Err(NotChanged::Name {
+            domain: domain.into(),
+            fault,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = r#"
+[rate.search]
+hard = "200/s"
+tiers = [{ limit = 100, window = "1s", active = "1s" }]
+[rate.search.candidate]
+rate = "80/s"
+[rate.search.domains]
+acme = { rate = "5/s" }
+"new, inc" = { hard = "9/s" }
+[copies.sandbox]
+limit = 10
+global = 40
+domains = { acme = 30 }
+"#;
+
+    fn own(rate: Option<&str>, hard: Option<&str>) -> Own {
+        Own {
+            rate: rate.map(Into::into),
+            hard: hard.map(Into::into),
+            limit: None,
+        }
+    }
+
+    #[test]
+    fn a_changed_version_rules_as_the_document_with_the_change_in_it() {
+        let limits = Limits::parse(DOCUMENT).unwrap();
+        let changes = [
+            ("search", "acme", Some(own(None, Some("7/s")))),
+            ("search", "b\"c", Some(own(Some("6/m"), None))),
+            ("search", "b\"c", Some(own(Some("8/m"), Some("1/s")))),
+            ("search", "new, inc", None),
+            ("sandbox", "acme", None),
+            (
+                "sandbox",
+                "x",
+                Some(Own {
+                    limit: Some(90),
+                    ..Own::default()
+                }),
+            ),
+        ];
+        let mut changed = limits.clone();
+        for (resource, domain, own) in &changes {
+            changed = changed.with_own(resource, domain, own.as_ref()).unwrap();
+        }
+        let text = DOCUMENT
+            .replace("{ rate = \"5/s\" }", "{ rate = \"5/s\", hard = \"7/s\" }")
+            .replace(
+                "\"new, inc\" = { hard = \"9/s\" }",
+                "\"b\\\"c\" = { rate = \"8/m\", hard = \"1/s\" }",
+            )
+            .replace("acme = 30", "x = 90");
+        let read = Limits::parse(&text).unwrap();
+        assert_eq!(changed.normalised_text(), read.normalised_text());
+        for domain in ["acme", "b\"c", "new, inc", "other"] {
+            assert_eq!(
+                changed.class_of("search", domain),
+                read.class_of("search", domain)
+            );
+            let candidate = |limits: &Limits| {
+                let rate = limits.rate("search").unwrap();
+                rate.candidate_class_of(domain)
+                    .map(|id| limits.class(id).clone())
+            };
+            assert_eq!(candidate(&changed), candidate(&read), "{domain}");
+            let copies = |limits: &Limits| limits.copies("sandbox").unwrap().limit_of(domain);
+            assert_eq!(copies(&changed), copies(&read));
+        }
+        assert_eq!(
+            changed.copies("sandbox").unwrap().limit_of("x"),
+            40,
+            "the global limit"
+        );
+        // Whoever makes a version of a changed one has all of it.
+        let slower = std::num::NonZeroU32::new(2).unwrap();
+        let scaled = |limits: &Limits| limits.scaled(slower).unwrap().normalised_text();
+        assert_eq!(scaled(&changed), scaled(&read));
+        // And the one before is what it was.
+        assert_eq!(limits, Limits::parse(DOCUMENT).unwrap());
+    }
+
+    #[test]
+    fn what_a_document_would_refuse_is_no_change() {
+        let limits = Limits::parse(DOCUMENT).unwrap();
+        let copies = Own {
+            limit: Some(3),
+            ..Own::default()
+        };
+        for (resource, domain, own, expected) in [
+            (
+                "nobody",
+                "a",
+                Some(own(Some("1/s"), None)),
+                "not configured",
+            ),
+            (
+                "search",
+                "a",
+                Some(copies),
+                "limited by hits: expected a rate",
+            ),
+            (
+                "sandbox",
+                "a",
+                Some(own(Some("1/s"), None)),
+                "limited by copies: expected a limit",
+            ),
+            (
+                "search",
+                "a",
+                Some(own(Some("fast"), None)),
+                "expected a rate as",
+            ),
+            (
+                "search",
+                "a",
+                Some(own(None, Some("6/m"))),
+                "hard and global limits have no other unit",
+            ),
+            ("search", "a", Some(Own::default()), "expected a rate"),
+            (
+                "search",
+                "a*",
+                Some(own(Some("1/s"), None)),
+                "reserved for patterns",
+            ),
+            (
+                "search",
+                "\u{7}",
+                Some(own(Some("1/s"), None)),
+                "control character",
+            ),
+            ("search", "nobody", None, "has nothing of its own"),
+            ("sandbox", "nobody", None, "has nothing of its own"),
+        ] {
+            let error = limits.with_own(resource, domain, own.as_ref()).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+    }
+
+    /// A pause of the loop that rules, and memory that stays for as long as the version does.
+    #[test]
+    fn a_change_costs_what_it_says_and_not_what_a_hundred_thousand_domains_cost() {
+        let mut text = String::from("[rate.r]\nrate = \"1/s\"\n[rate.r.domains]\n");
+        for n in 0..100_000 {
+            text += &format!("d{n} = {{ rate = \"{}/s\" }}\n", 1 + n % 7);
+        }
+        let limits = Limits::parse(&text).unwrap();
+        let mut versions = vec![limits];
+        for n in 0..300 {
+            let last = versions.last().unwrap();
+            let own = own(Some("9/s"), None);
+            versions.push(
+                last.with_own("r", &format!("d{}", n * 5), Some(&own))
+                    .unwrap(),
+            );
+        }
+        let table = |limits: &Limits| match limits.rate("r") {
+            Some(rate) => std::sync::Arc::as_ptr(&rate.table),
+            None => panic!("it is there"),
+        };
+        let (first, last) = (&versions[0], &versions[300]);
+        assert_eq!(table(first), table(last), "shared");
+        assert_eq!(last.class_of("r", "d5").unwrap().tiers[0].limit, 9);
+        assert_eq!(first.class_of("r", "d5").unwrap().tiers[0].limit, 6);
+    }
+}
