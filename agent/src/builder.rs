@@ -80,7 +80,9 @@ impl AgentBuilder {
     }
 
     /// An aggregator's address for agents, `host:port`. May be called for several: all of them are
-    /// listened to, and one that works carries the hits. Default: `127.0.0.1:7401`.
+    /// listened to, and one that works carries the hits. A name may stand for several addresses: all of them
+    /// are, and those that it stands for later. Of a fleet any one is enough: it knows the others. Default:
+    /// those that Kafka knows, where hits go there, and `127.0.0.1:7401` where they do not.
     pub fn aggregator(mut self, address: impl Into<String>) -> Self {
         self.aggregators.push(address.into());
         self

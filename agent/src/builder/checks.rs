@@ -22,6 +22,10 @@ impl AgentBuilder {
     }
 
     pub(super) fn checked_aggregators(&self) -> Result<Vec<String>, BuildError> {
+        // Kafka knows where aggregators are.
+        if self.aggregators.is_empty() && self.kafka.is_some() {
+            return Ok(Vec::new());
+        }
         if self.aggregators.is_empty() {
             return Ok(vec![AGGREGATOR_DEFAULT.to_owned()]);
         }

@@ -188,6 +188,11 @@ impl AgentBuilder {
     ) -> Result<(Courier, Carrier), BuildError> {
         #[cfg(feature = "kafka")]
         if let Some(bootstrap) = &self.kafka {
+            if self.aggregators.is_empty() {
+                let topic = format!("{}.members", self.kafka_topic_prefix);
+                net::Kafka::find_members(bootstrap, topic, name, &self.kafka_properties, events)
+                    .map_err(BuildError::Thread)?;
+            }
             let topic = format!("{}.hits", self.kafka_topic_prefix);
             let kafka = net::Kafka::start(
                 bootstrap,

@@ -154,6 +154,7 @@ impl<W: Wires> Hub<W> {
                 self.listener.feed_said(peer, topic, &frame, now)
             }
             Event::FeedDown { peer } => self.listener.feed_down(peer),
+            Event::Found { address } => self.act(Act::Meet { address }),
             #[cfg(feature = "kafka")]
             Event::Partitions(partitions) => self
                 .shared

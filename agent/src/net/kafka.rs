@@ -72,6 +72,42 @@ pub(crate) fn check_properties(
 }
 
 impl Kafka {
+    /// Tells of the aggregators that state themselves in the fleet's `members` topic.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no thread to be had.
+    pub(crate) fn find_members(
+        bootstrap: &str,
+        topic: String,
+        agent: &str,
+        properties: &[(String, String)],
+        events: &mpsc::Sender<Event>,
+    ) -> std::io::Result<()> {
+        let mut config = ClientConfig::new();
+        config
+            .set("bootstrap.servers", bootstrap)
+            .set("client.id", agent)
+            .set("reconnect.backoff.max.ms", "1000");
+        // A consumer takes a producer's properties for mistakes: only those of the connection are its own.
+        let of_connection = |name: &str| {
+            [
+                "sasl.",
+                "ssl.",
+                "security.",
+                "broker.",
+                "socket.",
+                "client.",
+            ]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+        };
+        for (name, value) in properties.iter().filter(|(name, _)| of_connection(name)) {
+            config.set(name, value);
+        }
+        super::members::follow(config, topic, events.downgrade())
+    }
+
     /// Starts the producer's thread.
     ///
     /// # Errors

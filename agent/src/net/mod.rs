@@ -8,6 +8,9 @@ mod hub;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod link;
+#[cfg(feature = "kafka")]
+mod members;
+mod names;
 mod sockets;
 
 pub(crate) use hub::Hub;
@@ -57,6 +60,8 @@ pub(crate) enum Event {
     },
     /// A feed is gone; another is being made.
     FeedDown { peer: usize },
+    /// An aggregator may be found at this address, `host:port`.
+    Found { address: Box<str> },
     /// Kafka says how many partitions the topic of hits has.
     #[cfg(feature = "kafka")]
     Partitions(u32),

@@ -23,6 +23,7 @@ use super::hub::{Hub, Wires};
 #[cfg(feature = "kafka")]
 use super::kafka::Kafka;
 use super::link::Link;
+use super::names;
 use crate::copies::Told;
 use crate::courier::Outgoing;
 use crate::flusher::{Ending, Parcel};
@@ -84,6 +85,7 @@ impl Sockets {
             .iter()
             .map(|address| format!("tcp://{address}"))
             .enumerate();
+        names::follow(aggregators, events);
         Self {
             links: endpoints
                 .map(|(peer, endpoint)| Link::start(peer, endpoint, events.clone()))

@@ -18,6 +18,7 @@ pub mod hits;
 pub mod holds;
 pub mod limits_chunk;
 pub mod link;
+pub mod member;
 pub mod public;
 mod reader;
 pub mod record;

@@ -66,3 +66,27 @@ pub fn an_agent_that_knows_one_aggregator_finds_all_and_follows_them(kafka: &Loc
     await_refused(&rate, "left", &all);
     assert_eq!(agent.stats().hits_dropped(), 0);
 }
+
+pub fn an_agent_that_knows_kafka_alone_finds_all(kafka: &LocalKafka) {
+    let (dir, prefix) = (directory(), kafka.fresh_name("found"));
+    let agent = Agent::builder()
+        .kafka(kafka.bootstrap())
+        .kafka_topic_prefix(&prefix)
+        .build()
+        .expect("good settings");
+    let rate = agent.rate("search");
+    // Nobody is there yet, and the topics are not.
+    assert!(rate.hit("early").is_ok());
+    let start = |name| Aggregator::start(dir.path(), kafka, &prefix, name, false);
+    let (first, second) = (start("agg-1"), start("agg-2"));
+    await_whole(&[&first, &second]);
+    let all: BTreeSet<u32> = (0..PARTITIONS).collect();
+    let took = await_refused(&rate, "found", &all);
+    println!("refused by both within {took:?}, though told of Kafka alone");
+    // All that it knew are gone, and others are there.
+    drop((first.kill(), second.kill()));
+    let (third, fourth) = (start("agg-3"), start("agg-4"));
+    await_whole(&[&third, &fourth]);
+    await_refused(&rate, "again", &all);
+    assert_eq!(agent.stats().hits_dropped(), 0);
+}

@@ -29,7 +29,10 @@ use copies::{
 use demo::the_demonstration_runs_on_a_real_kafka;
 use everywhere::any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach;
 use fleet::partitions_move_when_an_aggregator_comes_and_when_it_goes;
-use followed::an_agent_that_knows_one_aggregator_finds_all_and_follows_them;
+use followed::{
+    an_agent_that_knows_kafka_alone_finds_all,
+    an_agent_that_knows_one_aggregator_finds_all_and_follows_them,
+};
 use kills::whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin;
 use limits::limits_are_pushed_listed_compared_and_rolled_back;
 use log::{
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         snapshots_are_read_whole_or_passed_over,
         partitions_move_when_an_aggregator_comes_and_when_it_goes,
         an_agent_that_knows_one_aggregator_finds_all_and_follows_them,
+        an_agent_that_knows_kafka_alone_finds_all,
         limits_are_pushed_listed_compared_and_rolled_back,
         an_operator_may_ask_any_aggregator_of_a_fleet,
         any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach,

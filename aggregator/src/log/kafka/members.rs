@@ -1,10 +1,5 @@
 //! The `members` topic: which aggregators there are, what they rule, and where they are found.
 //!
-//! ```text
-//! key     group/name
-//! value   1 [instance (16 bytes), group, address for agents, address for HTTP, [partition, ...]]
-//! ```
-//!
 //! Each states itself every [`STATE_EVERY`] and when it is given other partitions, and takes itself out
 //! when it leaves. One that was killed is passed over once it has been silent for [`SILENCE_MAX`] of the
 //! topic's own time, so that nobody's clock matters. Knows nothing of agents. What stays true: the list
@@ -19,8 +14,8 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rdkafka::{Offset, TopicPartitionList};
-use tollgate_shared::names::NAME_BYTES_MAX;
-use tollgate_shared::wire::{DecodeError, Fault, Reader, Writer};
+pub use tollgate_shared::wire::member::MemberRecord;
+use tollgate_shared::wire::member::SILENCE_MAX;
 
 use super::consumer::{self, Logging};
 use super::topics::{self, Topic};
@@ -29,71 +24,11 @@ use super::{KafkaConfig, KafkaFault, producer, properties};
 /// How often a member states itself.
 const STATE_EVERY: Duration = Duration::from_secs(2);
 
-/// After so long without a word a member is passed over: four of its statements.
-const SILENCE_MAX: Duration = Duration::from_secs(8);
-
 /// How long the thread waits for statements before it looks at its own.
 const POLL: Duration = Duration::from_millis(100);
 
 /// How long it waits before it asks again for topics that are not there yet.
 const RETRY_EVERY: Duration = Duration::from_millis(200);
-
-/// The number of a statement's kind.
-const KIND: u8 = 1;
-
-/// One aggregator of a fleet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberRecord {
-    /// Drawn at random when it started.
-    pub instance: u128,
-    /// The group that it belongs to.
-    pub group: Box<str>,
-    /// Its address for agents, as `host:port`.
-    pub agents: Box<str>,
-    /// Its address for HTTP, as `host:port`.
-    pub http: Box<str>,
-    /// The partitions that it rules.
-    pub partitions: Vec<u32>,
-}
-
-impl MemberRecord {
-    fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new();
-        writer.begin(KIND);
-        writer.array(5);
-        writer.bytes(&self.instance.to_be_bytes());
-        writer.text(&self.group);
-        writer.text(&self.agents);
-        writer.text(&self.http);
-        writer.array(self.partitions.len());
-        for partition in &self.partitions {
-            writer.u64(u64::from(*partition));
-        }
-        writer.as_slice().to_vec()
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::of_message(bytes)?;
-        let before = reader;
-        let found = reader.byte("kind")?;
-        if found != KIND {
-            return Err(before.error("kind", Fault::Kind { found }));
-        }
-        reader.fixed_array("member", 5, "5")?;
-        let mut member = Self {
-            instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
-            group: reader.text("group", 1, NAME_BYTES_MAX)?.into(),
-            agents: reader.text("agents", 1, NAME_BYTES_MAX)?.into(),
-            http: reader.text("http", 1, NAME_BYTES_MAX)?.into(),
-            partitions: Vec::new(),
-        };
-        for _ in 0..reader.array("partitions")? {
-            member.partitions.push(reader.u32("partition")?);
-        }
-        reader.end()?;
-        Ok(member)
-    }
-}
 
 /// What was heard, by name.
 #[derive(Debug, Default)]
@@ -114,9 +49,7 @@ impl Book {
 
     /// Those that are alive, but oneself, by name.
     fn others(&self, instance: u128) -> Vec<(Box<str>, MemberRecord)> {
-        let since = self
-            .newest_ms
-            .saturating_sub(SILENCE_MAX.as_millis() as u64);
+        let since = self.newest_ms.saturating_sub(SILENCE_MAX.as_millis());
         self.members
             .iter()
             .filter(|(_, (member, said_ms))| since <= *said_ms && member.instance != instance)
@@ -303,15 +236,6 @@ mod tests {
             agents: "127.0.0.1:7401".into(),
             http: "127.0.0.1:7400".into(),
             partitions: vec![0, 7, 1_023],
-        }
-    }
-
-    #[test]
-    fn a_member_is_read_as_it_was_written_and_nothing_else_is_one() {
-        let whole = member(u128::MAX).encode();
-        assert_eq!(MemberRecord::decode(&whole), Ok(member(u128::MAX)));
-        for len in 0..whole.len() {
-            assert!(MemberRecord::decode(&whole[..len]).is_err(), "{len}");
         }
     }
 
