@@ -141,6 +141,10 @@ pub struct Partition {
     pub usage: Usage,
     /// What candidates would have done.
     pub candidates: Candidates,
+    /// The offset of the snapshot that it was restored from.
+    pub restored_upto: Option<u64>,
+    /// How many snapshots were given up because another came to another state.
+    pub given_up: u32,
 }
 
 impl Partition {
@@ -163,6 +167,8 @@ impl Partition {
             testimonies: Testimonies::default(),
             usage: Usage::default(),
             candidates: Candidates::default(),
+            restored_upto: None,
+            given_up: 0,
         }
     }
 

@@ -114,6 +114,7 @@ impl Core {
             let upto = ruler.applied_upto();
             partition.next = upto.unwrap_or(0);
             partition.unproved = upto.is_some();
+            partition.restored_upto = upto;
             partition.ruler = ruler;
         }
     }
@@ -202,6 +203,11 @@ impl Core {
 }
 
 impl Snapshots {
+    /// Lets go of the one that waits for the log.
+    pub fn drop_waiting(&mut self) {
+        self.frozen = None;
+    }
+
     /// How long ago the last one was saved, or this process started.
     pub fn age(&self, clock: Span) -> Span {
         clock.saturating_sub(self.saved_at.unwrap_or_default())
@@ -222,6 +228,7 @@ impl Partition {
             && !self.ruler.has_more()
             && snapshots.frozen.is_none()
             && !snapshots.saving
+            && !self.testimonies.are_doubted(self.appended)
             && worth_it
             && (due_at <= clock || policy.entries_max <= snapshots.entries)
     }

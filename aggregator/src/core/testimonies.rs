@@ -9,7 +9,8 @@
 //! they do not, the machines or the builds disagree, and nobody would notice. A testimony stands behind the
 //! record that it speaks of, in the partition that it is about: so it reaches all who rule that partition,
 //! now or later, and nobody else; whoever takes a partition over compares with who had it before. Knows
-//! nothing of how a digest is made. What stays true: nothing is ruled otherwise because of a testimony.
+//! nothing of how a digest is made. What stays true: nothing is ruled otherwise because of a testimony; but a state that
+//! is doubted is not saved, nor one restored that is doubted before it is announced.
 
 use std::collections::VecDeque;
 
@@ -35,20 +36,38 @@ struct Noted {
     digest: u128,
 }
 
+/// For so long of the log's time after a difference no snapshot is taken: somebody would restore from it,
+/// and nobody knows which of the two is right.
+const DOUBTED_FOR: Span = Span::from_secs(300);
+
+/// How many snapshots are given up for older ones while a partition catches up. Each costs a replay.
+const GIVEN_UP_MAX: u32 = 3;
+
 /// What one partition's states were, as far as testimonies may still speak of them.
 #[derive(Debug, Default)]
-pub struct Testimonies(VecDeque<Noted>);
+pub struct Testimonies {
+    noted: VecDeque<Noted>,
+    doubted_until: Timestamp,
+}
 
 impl Testimonies {
     fn note(&mut self, noted: Noted) {
-        if self.0.len() == NOTED_MAX {
-            self.0.pop_front();
+        if self.noted.len() == NOTED_MAX {
+            self.noted.pop_front();
         }
-        self.0.push_back(noted);
+        self.noted.push_back(noted);
     }
 
     fn of(&self, offset: u64) -> Option<Noted> {
-        self.0.iter().find(|noted| noted.offset == offset).copied()
+        self.noted
+            .iter()
+            .find(|noted| noted.offset == offset)
+            .copied()
+    }
+
+    /// Whether somebody came to another state not long ago, by the log's time.
+    pub fn are_doubted(&self, at: Timestamp) -> bool {
+        at < self.doubted_until
     }
 }
 
@@ -121,6 +140,35 @@ impl Core {
             owner = said.owner,
             "two who rule a partition came to different states: their machines or builds disagree"
         );
+        self.doubt(index);
+    }
+
+    /// Nobody restores from a state that is doubted: none is saved, and one that was restored is given up
+    /// for an older one while it catches up, since it may be the other's.
+    fn doubt(&mut self, index: u32) {
+        let Some(partition) = self.partitions.get_mut(index as usize) else {
+            return;
+        };
+        partition.testimonies.doubted_until = partition.appended.saturating_add(DOUBTED_FOR);
+        partition.snapshots.drop_waiting();
+        let Some(upto) = partition.restored_upto.filter(|_| !partition.announcing) else {
+            return;
+        };
+        if GIVEN_UP_MAX <= partition.given_up {
+            return;
+        }
+        partition.given_up += 1;
+        partition.restored_upto = None;
+        tracing::warn!(
+            partition = index,
+            upto,
+            "the snapshot that it was restored from is given up for an older one"
+        );
+        self.forget_ruled(index);
+        match self.shared {
+            true => self.restore_before(index, upto),
+            false => self.restore_found(index),
+        }
     }
 }
 
@@ -148,7 +196,7 @@ mod tests {
                 digest: u128::from(offset),
             });
         }
-        assert_eq!(testimonies.0.len(), NOTED_MAX);
+        assert_eq!(testimonies.noted.len(), NOTED_MAX);
         assert!(testimonies.of(83).is_none());
         assert_eq!(testimonies.of(84).map(|noted| noted.digest), Some(84));
     }

@@ -1,5 +1,7 @@
 //! Several owners of each partition: they say the same, and notice where they do not.
 
+use std::collections::BTreeMap;
+
 use tollgate::log::Stream;
 use tollgate_engine::engine::DIGEST_FORM;
 use tollgate_shared::mac::MacKey;
@@ -8,7 +10,7 @@ use tollgate_shared::wire::record::{OwnersPen, Record, kind};
 use tollgate_shared::wire::testimony::Testimony;
 
 use crate::LIMITS;
-use crate::world::{MemoryLog, PARTITIONS, World};
+use crate::world::{Fate, MemoryLog, PARTITIONS, World};
 
 /// What was said in a partition: the offset that it is about, the digest, the group.
 fn said(log: &MemoryLog, partition: u32) -> Vec<(u64, u128, String)> {
@@ -128,6 +130,80 @@ fn a_state_that_differs_is_counted_and_one_that_cannot_be_compared_is_not() {
     assert_eq!(of(&Testimony { form, ..lie }, &ours), (0, 0));
     let offset = at + 1;
     assert_eq!(of(&Testimony { offset, ..lie }, &ours), (0, 0));
+}
+
+#[test]
+fn a_restored_state_that_somebody_doubts_is_given_up_and_none_is_saved_meanwhile() {
+    let first = first_of_group_a();
+    let (at, digest, _) = said(&first.log, 0).pop().expect("one");
+    let lie = Testimony {
+        offset: at,
+        rules: 1,
+        form: DIGEST_FORM,
+        digest: digest ^ 1,
+        group: "b",
+        owner: "other",
+        instance: 77,
+    };
+    let mut log = World::in_group(first.log.clone(), 2, "c");
+    log.clock = first.clock;
+    log.put(
+        Stream::Hits,
+        0,
+        OwnersPen::new(&MacKey::UNPROTECTED, 0).testimony(&lie),
+    );
+    let mut snapshots = BTreeMap::new();
+    for (partition, upto, chunks) in &first.snapshots {
+        if *upto < at {
+            snapshots.insert(*partition, vec![chunks.clone()]);
+        }
+    }
+    assert!(
+        snapshots.contains_key(&0) && snapshots.contains_key(&1),
+        "taken before {at}"
+    );
+    let all = |log: &MemoryLog, partition| log.streams[&(Stream::Hits, partition)].len() as u64;
+    let restore = |log: &MemoryLog| {
+        let mut world = World::restored_in_group(log.clone(), 3, "a", snapshots.clone());
+        world.clock = first.clock;
+        world.settle();
+        world
+    };
+    let trusted = restore(&first.log).counters().records;
+    let mut doubting = restore(&log.log);
+    let counters = doubting.counters();
+    assert_eq!(
+        counters.states_differing, 2,
+        "by the snapshot, and from the beginning"
+    );
+    assert!(
+        trusted + all(&first.log, 0) / 2 < counters.records,
+        "it was ruled again: {counters:?}"
+    );
+    let digest_of = |world: &mut World| {
+        let partitions = world.digests().partitions.into_iter();
+        let of_each = partitions.map(|of| (of.offset, of.digest));
+        of_each.collect::<Vec<_>>()
+    };
+    // One who rules the whole log from its beginning, and adds nothing to it.
+    let mut twin = World::on(doubting.log.clone(), 4);
+    twin.fate = Box::new(|_, _| Fate::Refused);
+    twin.settle();
+    assert_eq!(digest_of(&mut doubting), digest_of(&mut twin));
+
+    let saved = |world: &World, partition| {
+        let of = world.snapshots.iter().filter(|(of, ..)| *of == partition);
+        of.count()
+    };
+    for _ in 0..4 {
+        busy(&mut doubting);
+    }
+    assert_eq!(saved(&doubting, 0), 0, "two minutes are not five");
+    assert!(0 < saved(&doubting, 1));
+    for _ in 0..8 {
+        busy(&mut doubting);
+    }
+    assert!(0 < saved(&doubting, 0), "nobody has said otherwise since");
 }
 
 #[cfg(feature = "wrong-engine")]

@@ -81,7 +81,17 @@ impl World {
 
     /// A core of a group that rules all partitions, beside other groups that do so.
     pub fn in_group(log: MemoryLog, seed: u64, group: &str) -> Self {
-        Self::made(Core::new, log, seed, BTreeMap::new(), Some(group))
+        Self::restored_in_group(log, seed, group, BTreeMap::new())
+    }
+
+    /// The same with snapshots.
+    pub fn restored_in_group(
+        log: MemoryLog,
+        seed: u64,
+        group: &str,
+        snapshots: BTreeMap<u32, Vec<Chunks>>,
+    ) -> Self {
+        Self::made(Core::new, log, seed, snapshots, Some(group))
     }
 
     fn made(
