@@ -3,7 +3,7 @@
 //! A new benchmark is a file under `benches` and a line here. The order is that of the report.
 
 use crate::benches::{
-    copies, copies_lift, copies_return, engine, hit, holds, overshoot, pairs, propagation,
+    copies, copies_lift, copies_return, engine, fleet, hit, holds, overshoot, pairs, propagation,
 };
 use crate::harness::Bench;
 
@@ -54,6 +54,21 @@ pub const BENCHES: &[Bench] = &[
         about: "two agents over one pair's limit, beside an ideal in-line limiter",
         run: overshoot::run,
     },
+    Bench {
+        name: "pipeline",
+        about: "agents, a real Kafka, an aggregator: hits ruled a second, and what each of them takes",
+        run: fleet::pipeline,
+    },
+    Bench {
+        name: "recovery",
+        about: "a million live pairs on Kafka: killed, and ruling again, or taken over",
+        run: fleet::recovery,
+    },
+    Bench {
+        name: "catch-up",
+        about: "a minute of 100,000 hits a second without an aggregator, and the log's end again",
+        run: fleet::catch_up,
+    },
 ];
 
 /// A part of a benchmark that runs in a process of its own.
@@ -101,6 +116,10 @@ pub const CHILDREN: &[ChildPart] = &[
     ChildPart {
         name: "overshoot-agent",
         run: overshoot::child_agent,
+    },
+    ChildPart {
+        name: "fleet-agent",
+        run: fleet::child_agent,
     },
 ];
 

@@ -7,7 +7,7 @@
 //! report    for people, as JSON lines               results  RESULTS.md
 //! machine   where and of what it was measured       beside   programs built next to this one
 //! calls     what a call costs                       aggregator   one for the time of a benchmark
-//! kafka     the same of a Kafka
+//! kafka     the same of a Kafka                 owner    an aggregator that is killed and started again
 //! ```
 
 pub mod agents;
@@ -23,6 +23,7 @@ pub mod figure;
 pub mod kafka;
 pub mod machine;
 pub mod memory;
+pub mod owner;
 pub mod report;
 pub mod results;
 pub mod stats;

@@ -1,0 +1,314 @@
+//! An aggregator of a fleet for the time of a benchmark: one that is asked by HTTP, killed, and started
+//! again on the same topics.
+//!
+//! What stays true: it ends with its handle.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use tempfile::TempDir;
+use tollgate::config::Config;
+use tollgate::log::Stream;
+use tollgate::log::kafka::KafkaConfig;
+use tollgate::log::kafka::reader::{KafkaReader, Read};
+use tollgate_shared::wire::record::Record;
+
+use super::beside;
+use super::kafka::LocalKafka;
+
+const START_WITHIN: Duration = Duration::from_secs(20);
+
+/// A running aggregator.
+pub struct Owner {
+    process: Child,
+    /// The address for agents.
+    pub agents: String,
+    http: String,
+    lines: Arc<Mutex<Vec<String>>>,
+    _dir: TempDir,
+}
+
+impl Owner {
+    /// Starts one; `properties` are lines of `[kafka.properties]`, in which NAME is its name.
+    ///
+    /// # Errors
+    ///
+    /// Where it does not listen in time.
+    pub fn start(
+        kafka: &LocalKafka,
+        prefix: &str,
+        name: &str,
+        limits: &str,
+        partitions: u32,
+        properties: &[&str],
+    ) -> anyhow::Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("tollgate-bench-")
+            .tempdir()?;
+        std::fs::write(dir.path().join("limits.toml"), limits)?;
+        let properties = properties.join("\n").replace("NAME", name);
+        let text = format!(
+            "[limits]\nfile = \"limits.toml\"\n[snapshot]\nevery = \"10s\"\n[kafka]\npartitions = \
+             {partitions}\n[kafka.properties]\n\"session.timeout.ms\" = \"6000\"\n{properties}\n"
+        );
+        std::fs::write(dir.path().join("tollgate.toml"), text)?;
+        let any = "127.0.0.1:0";
+        let mut process = Command::new(beside::program("tollgate", "tollgate")?)
+            .args([
+                "serve",
+                "--with-stdin",
+                "--config",
+                "tollgate.toml",
+                "--name",
+                name,
+            ])
+            .args(["--kafka", kafka.bootstrap(), "--topic-prefix", prefix])
+            .args(["--http", any, "--agents", any, "--feed", any])
+            .current_dir(dir.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("starting an aggregator")?;
+        let log = process.stderr.take().context("its log")?;
+        let lines = Arc::<Mutex<Vec<String>>>::default();
+        let kept = Arc::clone(&lines);
+        std::thread::spawn(move || {
+            for line in BufReader::new(log).lines().map_while(Result::ok) {
+                kept.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(line);
+            }
+        });
+        let mut owner = Self {
+            process,
+            agents: String::new(),
+            http: String::new(),
+            lines,
+            _dir: dir,
+        };
+        owner.await_listening()?;
+        Ok(owner)
+    }
+
+    fn await_listening(&mut self) -> anyhow::Result<()> {
+        let end = Instant::now() + START_WITHIN;
+        loop {
+            let lines = self.said();
+            let word = |key: &str| {
+                let line = lines.iter().find(|line| line.contains("listening http="))?;
+                let word = line
+                    .split_whitespace()
+                    .find_map(|word| word.strip_prefix(key))?;
+                Some(word.to_owned())
+            };
+            if let (Some(http), Some(agents)) = (word("http="), word("agents=")) {
+                (self.http, self.agents) = (http, agents);
+                return Ok(());
+            }
+            ensure!(
+                Instant::now() < end,
+                "it does not listen:\n{}",
+                lines.join("\n")
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn said(&self) -> Vec<String> {
+        self.lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Ends it by signal 9.
+    ///
+    /// # Errors
+    ///
+    /// Where it had ended.
+    pub fn kill(mut self) -> anyhow::Result<()> {
+        self.process.kill()?;
+        self.process.wait()?;
+        Ok(())
+    }
+
+    fn get(&self, path: &str) -> anyhow::Result<String> {
+        let mut stream = TcpStream::connect(&self.http)?;
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.http)?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// A metric's value.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such metric.
+    pub fn metric(&self, name: &str) -> anyhow::Result<f64> {
+        let text = self.get("/metrics")?;
+        let value = |line: &str| {
+            line.strip_prefix(name)?
+                .strip_prefix(' ')?
+                .trim()
+                .parse()
+                .ok()
+        };
+        text.lines()
+            .find_map(value)
+            .with_context(|| format!("no {name} in {text}"))
+    }
+
+    /// Waits until a metric has reached a value.
+    ///
+    /// # Errors
+    ///
+    /// Where it does not.
+    pub fn await_metric(&self, name: &str, least: f64, within: Duration) -> anyhow::Result<()> {
+        let end = Instant::now() + within;
+        loop {
+            let value = self.metric(name)?;
+            if least <= value {
+                return Ok(());
+            }
+            ensure!(Instant::now() < end, "{name} is {value} and not {least}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until it rules and announces so many partitions.
+    ///
+    /// # Errors
+    ///
+    /// Where it does not.
+    pub fn await_ready(&self, partitions: u32, within: Duration) -> anyhow::Result<()> {
+        self.await_metric("tollgate_partitions_ready", f64::from(partitions), within)
+    }
+
+    /// Bytes of the snapshots that it was restored from, as it says itself.
+    pub fn restored_bytes(&self) -> u64 {
+        let of = |line: &String| {
+            let words = line
+                .contains("restored from a snapshot")
+                .then(|| line.split_whitespace())?;
+            words
+                .filter_map(|word| word.strip_prefix("bytes="))
+                .next()?
+                .parse::<u64>()
+                .ok()
+        };
+        self.said().iter().filter_map(of).sum()
+    }
+
+    /// Bytes of a hit in the log, by the records of the first partition.
+    ///
+    /// # Errors
+    ///
+    /// Where the log cannot be read.
+    pub fn bytes_of_partition_0(
+        &self,
+        kafka: &LocalKafka,
+        prefix: &str,
+        partitions: u32,
+    ) -> anyhow::Result<f64> {
+        let text = format!(
+            "[log]\nkind = \"kafka\"\n[kafka]\nbootstrap = [\"{}\"]\ntopic_prefix = \"{prefix}\"\n\
+             partitions = {partitions}\n",
+            kafka.bootstrap()
+        );
+        let config = Config::read("bench", &text, Vec::new(), "bench");
+        let config = config.map_err(|faults| anyhow::anyhow!("{faults}"))?;
+        let kafka = KafkaConfig::of(&config.kafka);
+        let mut reader = KafkaReader::open(&kafka, Stream::Hits, 0, 0)?;
+        let (mut bytes, mut hits) = (0usize, 0u64);
+        loop {
+            match reader.read()? {
+                Read::Records(records) => {
+                    for record in &records {
+                        if let Ok(Record::Hits(batch)) = Record::decode(&record.bytes) {
+                            bytes += record.bytes.len();
+                            hits += batch.hits().map(|hit| u64::from(hit.copies)).sum::<u64>();
+                        }
+                    }
+                }
+                Read::Gone { .. } => bail!("the log's beginning is gone"),
+                Read::End => return Ok(bytes as f64 / hits.max(1) as f64),
+            }
+        }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// CPU seconds that a process has had, its threads included.
+pub fn cpu_s(process: u32) -> f64 {
+    stat(process).map_or(0.0, |(_, cpu_s)| cpu_s)
+}
+
+/// The same of all processes that come of one, itself excepted; those that have ended are forgotten.
+pub fn descendants_cpu_s(ancestor: u32) -> f64 {
+    let all: Vec<u32> = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    let comes_of = |process: u32| {
+        let mut at = process;
+        // Nobody has so many ancestors.
+        for _ in 0..64 {
+            match stat(at) {
+                Some((parent, _)) if parent == ancestor => return true,
+                Some((parent, _)) if 1 < parent => at = parent,
+                _ => return false,
+            }
+        }
+        false
+    };
+    all.into_iter()
+        .filter(|process| comes_of(*process))
+        .map(cpu_s)
+        .sum()
+}
+
+/// A process's parent, and its CPU seconds.
+fn stat(process: u32) -> Option<(u32, f64)> {
+    /// Linux counts in hundredths, whatever the clock of the kernel.
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name stands in parentheses and may contain anything.
+    let (_, rest) = text.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    let ticks = number(11)? + number(12)?;
+    Some((
+        u32::try_from(number(1)?).ok()?,
+        ticks as f64 / TICKS_PER_SECOND,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_a_parent_and_time() {
+        let (parent, cpu_s) = stat(std::process::id()).expect("this one");
+        assert!(0 < parent && 0.0 <= cpu_s);
+        assert!(stat(u32::MAX).is_none());
+    }
+}
