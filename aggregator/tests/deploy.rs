@@ -1,4 +1,5 @@
-//! What operators are given in `deploy/` names metrics that exist, and every alert has its page.
+//! What operators are given in `deploy/` names metrics that exist, every alert has its page, and what is
+//! shipped to run aggregators by can be run: its configuration is read, its ports, names and labels fit.
 
 mod support;
 
@@ -115,4 +116,157 @@ fn every_alert_has_its_page_in_the_runbook_and_every_page_its_alert() {
         assert!(alerts.insert(rule.alert.clone()), "{} twice", rule.alert);
     }
     assert_eq!(pages.map(str::to_owned).collect::<BTreeSet<_>>(), alerts);
+}
+
+type Yaml = serde_yaml_ng::Value;
+
+/// The objects of the Kubernetes manifest, by their kind.
+fn objects() -> Vec<Yaml> {
+    serde_yaml_ng::Deserializer::from_str(&read("kubernetes/tollgate.yaml"))
+        .map(|one| Yaml::deserialize(one).expect("YAML"))
+        .collect()
+}
+
+fn of_kind(kind: &str) -> Yaml {
+    let mut found: Vec<Yaml> = objects();
+    found.retain(|object| object["kind"] == kind);
+    assert_eq!(found.len(), 1, "{kind}");
+    found.remove(0)
+}
+
+/// Checks a configuration as `tollgate serve` would, and gives it back.
+fn checked(name: &str, text: &str) -> tollgate::config::Config {
+    match tollgate::config::Config::read(name, text, Vec::new(), "host") {
+        Ok(config) => config,
+        Err(faults) => panic!("{faults}"),
+    }
+}
+
+#[test]
+fn the_kubernetes_manifest_is_one_stateful_set_that_its_other_objects_select() {
+    let set = of_kind("StatefulSet");
+    let pod = &set["spec"]["template"];
+    let labels = &pod["metadata"]["labels"];
+    let service = of_kind("Service");
+    assert_eq!(service["spec"]["clusterIP"], "None");
+    assert_eq!(set["spec"]["serviceName"], service["metadata"]["name"]);
+    let selectors = [
+        &set["spec"]["selector"]["matchLabels"],
+        &service["spec"]["selector"],
+        &of_kind("PodDisruptionBudget")["spec"]["selector"]["matchLabels"].clone(),
+        &of_kind("NetworkPolicy")["spec"]["podSelector"]["matchLabels"].clone(),
+    ];
+    assert!(selectors.iter().all(|selector| *selector == labels));
+    assert_eq!(of_kind("PodDisruptionBudget")["spec"]["maxUnavailable"], 1);
+
+    // Nobody is root, and nothing is written but where it may be.
+    assert_eq!(pod["spec"]["securityContext"]["runAsNonRoot"], true);
+    let container = &pod["spec"]["containers"][0];
+    assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+    assert_eq!(
+        container["securityContext"]["allowPrivilegeEscalation"],
+        false
+    );
+    assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/healthz");
+    assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
+
+    // What it is configured by can be served, on the ports that everybody else names.
+    let map = of_kind("ConfigMap");
+    let config = checked(
+        "ConfigMap",
+        map["data"]["tollgate.toml"].as_str().expect("a text"),
+    );
+    let ours = [config.listen.http, config.listen.agents, config.listen.feed];
+    assert!(ours.iter().all(|address| address.ip().is_unspecified()));
+    let ports: Vec<u64> = ours
+        .iter()
+        .map(|address| u64::from(address.port()))
+        .collect();
+    let named = |list: &Yaml, field: &str| -> Vec<u64> {
+        let list = list.as_sequence().expect("a list");
+        list.iter()
+            .map(|port| port[field].as_u64().expect("a port"))
+            .collect()
+    };
+    assert_eq!(named(&service["spec"]["ports"], "port"), ports);
+    assert_eq!(named(&container["ports"], "containerPort"), ports);
+    // Names that stay the same when a pod comes back: agents and members keep them.
+    let variables = container["env"].as_sequence().expect("a list");
+    let value = |name: &str| {
+        let found = variables.iter().find(|variable| variable["name"] == name);
+        found
+            .and_then(|variable| variable["value"].as_str())
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let options = [
+        ("name", "TOLLGATE_NAME"),
+        ("listen.advertise", "TOLLGATE_LISTEN_ADVERTISE"),
+    ];
+    for (option, variable) in options {
+        assert_eq!(tollgate::config::variable(option), variable);
+        assert!(value(variable).starts_with("$(POD_NAME)"), "{variable}");
+    }
+    let grace = pod["spec"]["terminationGracePeriodSeconds"].as_u64();
+    assert!(Some(5) < grace, "it ends within 5 s");
+}
+
+#[test]
+fn the_compose_file_runs_two_aggregators_and_a_service_that_nobody_else_reaches() {
+    let mut compose: Yaml = serde_yaml_ng::from_str(&read("compose.yaml")).expect("YAML");
+    compose.apply_merge().expect("merged");
+    let services = &compose["services"];
+    for name in ["agg-1", "agg-2"] {
+        let service = &services[name];
+        assert_eq!(service["user"], "10001:10001");
+        assert_eq!(service["environment"]["TOLLGATE_NAME"], name);
+        assert_eq!(service["environment"]["TOLLGATE_LISTEN_ADVERTISE"], name);
+        assert_eq!(service["read_only"], true);
+    }
+    let published = services.as_mapping().expect("services").values();
+    let published =
+        published.flat_map(|service| service["ports"].as_sequence().into_iter().flatten());
+    let published: Vec<&str> = published
+        .map(|port| port.as_str().expect("a text"))
+        .collect();
+    assert_eq!(published.len(), 3);
+    assert!(
+        published.iter().all(|port| port.starts_with("127.0.0.1:")),
+        "{published:?}"
+    );
+
+    let config = compose["configs"]["tollgate"]["content"]
+        .as_str()
+        .expect("a text");
+    let config = checked("compose", config);
+    assert!(config.listen.insecure);
+    let limits = compose["configs"]["limits"]["content"]
+        .as_str()
+        .expect("a text");
+    let limits = tollgate_engine::limits::Limits::parse(limits).expect("good limits");
+    let demo = services["demo"]["command"].as_sequence().expect("a list");
+    let demo: Vec<&str> = demo
+        .iter()
+        .map(|word| word.as_str().expect("a text"))
+        .collect();
+    assert!(limits.rate(demo[1]).is_some(), "{demo:?}");
+    let line = std::iter::once("tollgate").chain(demo.iter().copied());
+    assert!(
+        tollgate::cli::parse(line.map(Into::into)).is_ok(),
+        "{demo:?}"
+    );
+}
+
+#[test]
+fn the_image_is_built_by_the_compiler_that_the_workspace_asks_for_and_runs_as_nobody() {
+    let file = read("Dockerfile");
+    let root = std::fs::read_to_string(deploy().join("../Cargo.toml")).expect("there");
+    let root: toml::Table = root.parse().expect("TOML");
+    let asked = root["workspace"]["package"]["rust-version"]
+        .as_str()
+        .expect("a text");
+    assert!(file.contains(&format!("FROM rust:{asked}-")), "{asked}");
+    let user = file.lines().position(|line| line == "USER 10001:10001");
+    let start = file.lines().position(|line| line.starts_with("ENTRYPOINT"));
+    assert!(user.is_some() && user < start);
 }

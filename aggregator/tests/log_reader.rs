@@ -122,6 +122,16 @@ fn amendments() -> Vec<(Act, Value)> {
             },
             json!({"act": "switch", "ignore_configured": true, "allow_unconfigured": null}),
         ),
+        (
+            Act::Set {
+                resource: "r.a".into(),
+                domain: "acme".into(),
+                rate: Some("7/s".into()),
+                hard: None,
+                limit: None,
+            },
+            json!({"act": "set", "domain": "acme", "rate": "7/s", "hard": null, "limit": null}),
+        ),
     ]
 }
 

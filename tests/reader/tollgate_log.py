@@ -29,6 +29,7 @@ ACTS = {
     6: ("release_hold", ["resource", "agent", "epoch", "number"]),
     7: ("release_holds", ["resource", "domain", "agent"]),
     8: ("switch", ["namespace", "ignore_configured", "allow_unconfigured"]),
+    9: ("set", ["resource", "domain", "rate", "hard", "limit"]),
 }
 OPERATIONS = {
     0: ("reserve", ["domain", "copies", "min"]),

@@ -216,11 +216,18 @@ fn completions(global: &Global, shell: clap_complete::Shell) -> Result<Exit, Fai
 
 /// Version, commit, features, and the rule sets that this build implements.
 pub fn version() -> String {
-    let features = match (cfg!(feature = "kafka"), cfg!(feature = "wrong-engine")) {
-        (true, false) => "kafka",
-        (true, true) => "kafka, wrong-engine",
-        (false, true) => "wrong-engine",
-        (false, false) => "none",
+    let built = [
+        ("kafka", cfg!(feature = "kafka")),
+        ("kafka-ssl", cfg!(feature = "kafka-ssl")),
+        ("kafka-ssl-vendored", cfg!(feature = "kafka-ssl-vendored")),
+        ("kafka-gssapi", cfg!(feature = "kafka-gssapi")),
+        ("kafka-zstd", cfg!(feature = "kafka-zstd")),
+        ("wrong-engine", cfg!(feature = "wrong-engine")),
+    ];
+    let built = built.into_iter().filter(|(_, is)| *is);
+    let features = match built.map(|(name, _)| name).collect::<Vec<_>>() {
+        none if none.is_empty() => "none".to_owned(),
+        some => some.join(", "),
     };
     format!(
         "{} (commit {})\nfeatures: {features}\nrules: {}",

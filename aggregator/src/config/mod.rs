@@ -118,6 +118,8 @@ pub struct Listen {
     pub feed: SocketAddr,
     /// The host under which agents reach the feed.
     pub advertise: String,
+    /// Whether addresses that are not loopback are served although nothing is sealed.
+    pub insecure: bool,
 }
 
 /// The denial feed.
@@ -180,13 +182,14 @@ impl Config {
         if kind == LogKind::Kafka && !cfg!(feature = "kafka") {
             source.not_yet("log.kind", "it was built without the feature `kafka`");
         }
+        let insecure = source.truth("security.insecure_listen").unwrap_or(false);
         let config = Self {
             name: read_name(&mut source, host),
             log: kind,
             journal: Journal::read(&mut source),
             kafka: Kafka::read(&mut source),
             limits: LimitsFile::read(&mut source, kind),
-            listen: Listen::read(&mut source),
+            listen: Listen::read(&mut source, insecure),
             feed: Feed::read(&mut source),
             snapshot: Snapshot::read(&mut source, kind),
             telemetry: Telemetry::read(&mut source),
@@ -315,7 +318,7 @@ impl LimitsFile {
 }
 
 impl Listen {
-    fn read(source: &mut Source) -> Self {
+    fn read(source: &mut Source, insecure: bool) -> Self {
         let mut address = |path, port: u16| {
             let default = SocketAddr::from(([127, 0, 0, 1], port));
             let address = source.text(
@@ -324,15 +327,17 @@ impl Listen {
                 default,
                 |text| text.parse::<SocketAddr>().ok(),
             );
-            if !address.ip().is_loopback() {
+            if !address.ip().is_loopback() && !insecure {
                 source.not_yet(
                     path,
-                    "without security.key_file only loopback addresses are served",
+                    "nothing is sealed, so only loopback addresses are served, unless \
+                     security.insecure_listen = true says that the network is trusted",
                 );
             }
             address
         };
         Self {
+            insecure,
             http: address("listen.http", 7400),
             agents: address("listen.agents", 7401),
             feed: address("listen.feed", 7402),

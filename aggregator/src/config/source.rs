@@ -11,7 +11,7 @@ use toml::Value;
 use super::fault::{Fault, FaultKind, most_like};
 
 /// All options, by path. `kafka.properties` takes anything below it.
-pub const OPTIONS: [&str; 27] = [
+pub const OPTIONS: [&str; 28] = [
     "name",
     "log.kind",
     "journal.dir",
@@ -35,6 +35,7 @@ pub const OPTIONS: [&str; 27] = [
     "snapshot.every",
     "snapshot.entries_max",
     "snapshot.keep_hourly",
+    "security.insecure_listen",
     "security.key_file",
     "security.admin_token_file",
     "telemetry.log",

@@ -56,7 +56,7 @@ fn all_faults_are_reported_together_by_path() {
             "tollgate.toml: journal.ack = \"maybe\": expected \"written\" or \"synced\"",
             "tollgate.toml: journal.retention = \"1 day\": expected a duration of at least 1s, such as \"24h\"",
             "tollgate.toml: listen.http = \"7400\": expected an address such as \"127.0.0.1:7400\"",
-            "tollgate.toml: listen.agents = \"0.0.0.0:7401\": not supported by this build yet; without security.key_file only loopback addresses are served",
+            "tollgate.toml: listen.agents = \"0.0.0.0:7401\": not supported by this build yet; nothing is sealed, so only loopback addresses are served, unless security.insecure_listen = true says that the network is trusted",
             "tollgate.toml: security.key_file = \"fleet.key\": not supported by this build yet; expected \"\", which serves loopback addresses only",
         ]
     );
@@ -131,4 +131,14 @@ fn the_limits_file_is_followed_where_the_log_is_ones_own() {
     assert!(follow("limits.follow_file = true\nlog.kind = \"journal\""));
     #[cfg(feature = "kafka")]
     assert!(!follow("log.kind = \"kafka\""));
+}
+
+#[test]
+fn who_says_that_the_network_is_trusted_may_listen_on_it() {
+    let text = "[listen]\nhttp = \"0.0.0.0:7400\"\n[security]\ninsecure_listen = true\n";
+    let config = Config::read("t", text, Vec::new(), "host").unwrap();
+    assert!(config.listen.insecure && !config.listen.http.ip().is_loopback());
+    let text = text.replace("true", "false");
+    let faults = Config::read("t", &text, Vec::new(), "host").unwrap_err();
+    assert!(faults.to_string().contains("nothing is sealed"), "{faults}");
 }

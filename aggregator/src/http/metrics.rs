@@ -19,17 +19,25 @@ pub struct Metrics {
     recorder: PrometheusRecorder,
     link: Arc<LinkCounters>,
     feed: Arc<FeedCounters>,
+    name: String,
+    group: String,
 }
 
 static METADATA: Metadata<'static> = Metadata::new("tollgate", Level::INFO, None);
 
 impl Metrics {
-    /// Metrics of one aggregator.
-    pub fn new(link: Arc<LinkCounters>, feed: Arc<FeedCounters>) -> Self {
+    /// Metrics of one aggregator, by its name; its group is empty where the log is a journal.
+    pub fn new(
+        link: Arc<LinkCounters>,
+        feed: Arc<FeedCounters>,
+        (name, group): (String, String),
+    ) -> Self {
         Self {
             recorder: PrometheusBuilder::new().build_recorder(),
             link,
             feed,
+            name,
+            group,
         }
     }
 
@@ -99,6 +107,16 @@ impl Metrics {
         for (name, help, us) in seconds {
             self.gauge(name, help, us as f64 / 1e6, Vec::new());
         }
+        self.gauge(
+            "tollgate_aggregator_info",
+            "1; who this is: its name, its consumer group (empty: a journal), its version.",
+            1.0,
+            vec![
+                Label::new("name", self.name.clone()),
+                Label::new("group", self.group.clone()),
+                Label::from_static_parts("version", env!("CARGO_PKG_VERSION")),
+            ],
+        );
         for clock in clocks {
             self.gauge(
                 "tollgate_agent_clock_moved_seconds",

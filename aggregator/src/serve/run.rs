@@ -82,6 +82,12 @@ pub(super) async fn run(
     let mut shell = start(&config, listeners, bound, log_sender, sender).await?;
     // For people and for whoever started us: one line, and the addresses in it are final.
     tracing::info!("{bound}");
+    if config.listen.insecure {
+        tracing::warn!(
+            "security.insecure_listen: whoever reaches these addresses can read domains' names, have calls \
+             refused, and change what is in force"
+        );
+    }
     shell.read_limits_file(&config);
     loop {
         let turn_at = shell.started + shell.core.next_turn().to_std();
@@ -155,7 +161,11 @@ async fn start(
     .await
     .map_err(socket("link"))?;
     let desk = Desk::new(events.clone());
-    let metrics = Arc::new(Metrics::new(link_counters, feed_counters));
+    let metrics = Arc::new(Metrics::new(
+        link_counters,
+        feed_counters,
+        (config.name.clone(), group_of(config)),
+    ));
     let others = Others::default();
     let shown = log_view(config, partitions, bound);
     let routes = http::routes(desk.clone(), metrics, shown, others.clone());
@@ -213,13 +223,21 @@ async fn start(
     Ok(shell)
 }
 
+/// The consumer group; empty where the log is a journal.
+fn group_of(config: &Config) -> String {
+    match config.log {
+        LogKind::Kafka => config.kafka.group.clone(),
+        LogKind::Journal => String::new(),
+    }
+}
+
 fn settings(config: &Config, partitions: u32, start: Start, bound: Bound) -> Settings {
     Settings {
         owner: config.name.clone(),
         seed: rand::random(),
         key: MacKey::UNPROTECTED,
         partitions,
-        group: (config.log == LogKind::Kafka).then(|| config.kafka.group.as_str().into()),
+        group: (config.log == LogKind::Kafka).then(|| group_of(config).into()),
         start,
         feeds: vec![format!("tcp://{}:{}", config.listen.advertise, bound.feed.port()).into()],
         heartbeat: Span::from_std(config.feed.heartbeat),
