@@ -51,6 +51,41 @@ pub fn the_demonstration_runs_on_a_real_kafka(kafka: &LocalKafka) {
     );
     assert!(copies("copies_back_ms").is_some(), "{report}");
     what_was_announced_is_what_the_log_says(kafka.bootstrap(), &report);
+    its_traffic_is_played_under_its_limits(kafka.bootstrap(), &report);
+}
+
+/// The recorded calls under the limits that stand in the log: as many as were let through and refused.
+fn its_traffic_is_played_under_its_limits(bootstrap: &str, demo: &Value) {
+    let prefix = demo["topic_prefix"].as_str().expect("a prefix");
+    let log = ["--kafka", bootstrap, "--topic-prefix", prefix];
+    let dir = tempfile::tempdir().expect("a directory");
+    let shown = tollgate()
+        .args(["limits", "show"])
+        .args(log)
+        .output()
+        .expect("runs");
+    std::fs::write(dir.path().join("limits.toml"), &shown.stdout).expect("written");
+    let backtest = tollgate()
+        .current_dir(dir.path())
+        .args(["backtest", "--limits", "limits.toml", "--format", "json"])
+        .args(log)
+        .output()
+        .expect("runs");
+    let text = String::from_utf8_lossy(&backtest.stdout);
+    let errors = String::from_utf8_lossy(&backtest.stderr);
+    let report: Value = serde_json::from_str(text.trim())
+        .unwrap_or_else(|error| panic!("{error}: {text}\n{errors}"));
+    let (seen, result) = (&report["inputs"]["seen"], &report["results"][0]);
+    let number = |value: &Value| value.as_u64().expect("a number");
+    assert!(0 < number(&seen["hits"]), "{report:#}");
+    // Those of the probes that it makes on its own are recorded as well.
+    let refused = number(&seen["refused_calls"]);
+    assert!(number(&demo["refused"]) <= refused, "{report:#}");
+    assert!(0 < number(&result["refused"]), "{report:#}");
+    assert!(
+        number(&result["excess"]) < number(&seen["hits"]),
+        "{report:#}"
+    );
 }
 
 /// The topics that the demonstration left, audited: with a kill in them, and with all of the model.

@@ -107,6 +107,7 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
     assert!(text.contains(": too many"), "{text}");
 
     changes_of_the_version_in_force(&pusher);
+    a_candidate_is_promoted(&pusher);
 
     // Two at the same time: the log lets one win, and the other is told, unless it came after.
     let mut winners = 0;
@@ -147,6 +148,26 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
     await_whole(&[&one]);
     let limits = get(one.http, "/v1/limits").expect("an answer");
     assert_eq!(limits["version"].as_u64(), Some(latest));
+}
+
+/// By one command, once, and under the version that was expected.
+fn a_candidate_is_promoted(pusher: &Pusher<'_>) {
+    let with = format!("{LIMITS}\n[rate.search.candidate]\nrate = \"3/s\"\n");
+    pusher.write("candidate.toml", &with);
+    let (code, text) = pusher.push("candidate.toml", &[]);
+    assert_eq!(code, Some(0), "{text}");
+    let promote = ["promote", "search", "--reason", "it fits"];
+    let (code, text) = pusher.run(&[&promote[..], &["--expect-version", "1"]].concat());
+    assert_eq!(code, Some(75), "{text}");
+    let (code, text) = pusher.run(&promote);
+    assert_eq!(code, Some(0), "{text}");
+    let (_, text) = pusher.run(&["show"]);
+    let document: toml::Table = text.parse().expect("a document");
+    let search = &document["rate"]["search"];
+    assert_eq!(search["rate"].as_str(), Some("3/s"), "{text}");
+    assert!(search.get("candidate").is_none(), "{text}");
+    let (code, text) = pusher.run(&promote);
+    assert_eq!(code, Some(65), "{text}");
 }
 
 /// Single domains, and many of them from a file; what is bad pushes nothing.
