@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use tollgate_tests::{kafka, trials};
 
 mod amendments;
+mod bad;
 mod broker;
 mod copies;
 mod demo;
@@ -22,6 +23,7 @@ mod state;
 mod topics;
 
 use amendments::an_operator_may_ask_any_aggregator_of_a_fleet;
+use bad::what_has_no_business_in_a_topic_stops_nothing_and_is_kept_aside;
 use broker::{a_broker_is_gone_once_dropped, records_are_stamped_and_found_by_their_append_time};
 use copies::{
     agents_that_hold_are_killed_and_no_copy_is_lost, while_kafka_stands_still_no_holder_is_gone,
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         an_agent_that_knows_one_aggregator_finds_all_and_follows_them,
         an_agent_that_knows_kafka_alone_finds_all,
         limits_are_pushed_listed_compared_and_rolled_back,
+        what_has_no_business_in_a_topic_stops_nothing_and_is_kept_aside,
         an_operator_may_ask_any_aggregator_of_a_fleet,
         any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach,
         the_command_makes_topics_and_says_what_differs,
