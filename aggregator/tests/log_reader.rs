@@ -5,10 +5,11 @@ mod support;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use serde_json::{Value, json};
 use support::{Dealer, directory, run, serve};
+use tempfile::TempDir;
 use tollgate::audit::source::journal::JournalSource;
 use tollgate::audit::source::{Source, Step};
 use tollgate::log::{Delivered, Stream};
@@ -23,10 +24,28 @@ const LIMITS: &str = "version = 1\nrules = 1\n[rate.\"api.search\"]\nrate = \"5/
 
 const PARTITIONS: u32 = 4;
 
-/// What the reader says, a line for each record; none where there is no Python to run it.
-fn reader(args: &[&str], dir: &Path, input: &str) -> Option<Vec<Value>> {
+const PYTHON: &str = "python3";
+
+fn main() -> ExitCode {
+    support::program::run(
+        PYTHON,
+        &[
+            (
+                "golden_bytes_of_every_kind_say_to_it_what_they_say",
+                golden_bytes_of_every_kind_say_to_it_what_they_say,
+            ),
+            (
+                "a_journal_says_to_it_what_it_says",
+                a_journal_says_to_it_what_it_says,
+            ),
+        ],
+    )
+}
+
+/// What the reader says, a line for each record.
+fn reader(args: &[&str], dir: &Path, input: &str) -> Vec<Value> {
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/reader/tollgate_log.py");
-    let child = Command::new("python3")
+    let child = Command::new(PYTHON)
         .arg(script)
         .args(args)
         .current_dir(dir)
@@ -34,13 +53,7 @@ fn reader(args: &[&str], dir: &Path, input: &str) -> Option<Vec<Value>> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
-    let mut child = match child {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("no python3: the reader was not run");
-            return None;
-        }
-        child => child.expect("it starts"),
-    };
+    let mut child = child.expect("it starts");
     let mut stdin = child.stdin.take().expect("its input");
     stdin.write_all(input.as_bytes()).expect("it reads");
     drop(stdin);
@@ -49,7 +62,7 @@ fn reader(args: &[&str], dir: &Path, input: &str) -> Option<Vec<Value>> {
     assert!(output.status.success(), "{stderr}");
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     let line = |line: &str| serde_json::from_str(line).expect("an object");
-    Some(text.lines().map(line).collect())
+    text.lines().map(line).collect()
 }
 
 fn amendments() -> Vec<(Act, Value)> {
@@ -139,15 +152,12 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-#[test]
 fn golden_bytes_of_every_kind_say_to_it_what_they_say() {
     // The bytes are held by the wire's own tests; what they mean was written down by hand.
     let golden = include_str!("../../tests/reader/golden.txt");
     let expected = include_str!("../../tests/reader/golden.jsonl");
     let dir = tempfile::tempdir().expect("a directory");
-    let Some(read) = reader(&["records"], dir.path(), golden) else {
-        return;
-    };
+    let read = reader(&["records"], dir.path(), golden);
     let expected: Vec<Value> = expected
         .lines()
         .map(|line| serde_json::from_str(line).expect("an object"))
@@ -175,7 +185,7 @@ fn golden_bytes_of_every_kind_say_to_it_what_they_say() {
         amendment.encode(&mut writer);
         input += &format!("limits {}\n", hex(writer.as_slice()));
     }
-    let read = reader(&["records"], dir.path(), &input).expect("it was run before");
+    let read = reader(&["records"], dir.path(), &input);
     for (read, (_, expected)) in read.iter().zip(amendments()) {
         assert_eq!(
             (&read["who"], &read["expected"]),
@@ -240,8 +250,17 @@ fn read_statement(line: &Value) -> Value {
     read
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_journal_says_to_it_what_it_says() {
+fn a_journal_says_to_it_what_it_says() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build();
+    let told = runtime
+        .expect("a runtime")
+        .block_on(what_a_journal_was_told());
+    compare_journals(told.path());
+}
+
+/// A directory with the journal of an aggregator that ruled hits and took an amendment.
+async fn what_a_journal_was_told() -> TempDir {
     let dir = directory(LIMITS);
     let mut served = serve(dir.path(), &[]);
     served.await_ready();
@@ -269,11 +288,12 @@ async fn a_journal_says_to_it_what_it_says() {
     assert_eq!(code, 0, "{out}{err}");
     served.signal("TERM");
     served.await_end();
+    dir
+}
 
-    let Some(lines) = reader(&["journal", "tollgate-data"], dir.path(), "") else {
-        return;
-    };
-    let source = JournalSource::open(&dir.path().join("tollgate-data")).expect("a journal");
+fn compare_journals(dir: &Path) {
+    let lines = reader(&["journal", "tollgate-data"], dir, "");
+    let source = JournalSource::open(&dir.join("tollgate-data")).expect("a journal");
     let mut lines = lines.iter();
     let (mut hits, mut statements) = (0, 0);
     let streams = [

@@ -4,6 +4,8 @@
 
 #![allow(dead_code)]
 
+pub mod program;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};

@@ -1,0 +1,43 @@
+//! Tests that need a program of somebody else's: run, ignored with the reason, or failed for want of it.
+//!
+//! Knows nothing of what is done with it. What stays true: without the program no test's body runs, and
+//! its outcome is never "ok".
+
+use std::io::ErrorKind;
+use std::process::{Command, ExitCode, Stdio};
+
+use libtest_mimic::{Arguments, Completion, Trial};
+
+/// The variable by which whoever runs the tests insists on such programs, with [`REQUIRED`] for value.
+const REQUIRE_VARIABLE: &str = "TOLLGATE_PROGRAMS";
+const REQUIRED: &str = "required";
+
+/// Runs tests that need a program, as `cargo test` wants it: to be the `main` of a target.
+pub fn run(program: &'static str, tests: &[(&'static str, fn())]) -> ExitCode {
+    let is_required = std::env::var(REQUIRE_VARIABLE).is_ok_and(|value| value == REQUIRED);
+    let is_absent = is_absent(program);
+    let trial = |&(name, body): &(&'static str, fn())| {
+        Trial::ignorable_test(name, move || match (is_absent, is_required) {
+            (false, _) => {
+                body();
+                Ok(Completion::Completed)
+            }
+            (true, false) => Ok(Completion::ignored_with(format!("{program}: not found"))),
+            (true, true) => {
+                Err(format!("{REQUIRE_VARIABLE}={REQUIRED}, and {program}: not found").into())
+            }
+        })
+    };
+    let trials = tests.iter().map(trial).collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn is_absent(program: &str) -> bool {
+    let mut asked = Command::new(program);
+    asked.arg("--version");
+    asked
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    matches!(asked.status(), Err(error) if error.kind() == ErrorKind::NotFound)
+}
