@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use tollgate_shared::place::Place;
+use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::frame::Topic;
 
@@ -325,6 +325,11 @@ impl SimulatedAgent {
     pub fn heard_upto(&self, resource: &str, partition: u32) -> Option<Place> {
         let resource = self.hub.shared().resources.find(resource)?;
         self.hub.listener().heard_upto(resource.id, partition)
+    }
+
+    /// The log that it takes a partition's to be.
+    pub fn known_log(&self, partition: u32) -> Option<LogId> {
+        self.hub.listener().known_log(partition)
     }
 }
 

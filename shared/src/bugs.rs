@@ -62,6 +62,14 @@ bugs! {
     MinMerged "min-merged" "entries with a min are merged like others"
     AnswerBeforeSync "answer-before-sync" "an append is acknowledged before it is durable"
     DirectoryUnsynced "directory-unsynced" "a new segment's directory entry is not made durable"
+    GoneCounted "gone-counted" "what the gone hold goes on counting"
+    ReturnIgnored "return-ignored" "what an agent holds that comes back does not count again"
+    UnlistedHeld "unlisted-held" "a hold that a beat does not list is kept"
+    GroupKept "group-kept" "a group's count does not go down"
+    ScopeLiftUnsaid "scope-lift-unsaid" "that a domain has room again is not said"
+    TransferKept "transfer-kept" "what was handed over is not let go at its end"
+    EndNotRestored "end-not-restored" "a transfer has no end after a snapshot"
+    BeatsUnsent "beats-unsent" "an agent does not beat"
 }
 
 #[cfg(feature = "bugs")]

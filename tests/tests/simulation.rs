@@ -31,6 +31,7 @@ fn some_seconds_of_seeds_violate_no_law() {
         until_failure: false,
         kept: kept::in_the_tree(),
         kills: None,
+        go_on: false,
     };
     let report = swarm(&order, |_| {});
     if let Some(failed) = &report.failure {
@@ -63,6 +64,7 @@ fn what_agents_held_that_died_is_back_within_the_stated_time() {
         until_failure: false,
         kept: Vec::new(),
         kills: Some(60),
+        go_on: false,
     };
     let report = swarm(&order, |_| {});
     if let Some(failed) = &report.failure {
@@ -88,6 +90,7 @@ fn bugs_that_are_put_in_by_hand_are_found() {
         (Bug::SequenceDropped, 3),
         (Bug::SnapshotOff, 4),
         (Bug::MinMerged, 5),
+        (Bug::GroupKept, 6),
     ] {
         let found = hunt(bug, 1, 40).unwrap_or_else(|| panic!("{} is not found", bug.name()));
         assert_eq!(found.law, law, "{}: {}", bug.name(), found.check);

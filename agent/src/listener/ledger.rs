@@ -104,6 +104,12 @@ impl Ledger {
         self.logs.get(&partition).map(|(log, _)| log.generation)
     }
 
+    /// A partition's log, if it is known.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn log_of(&self, partition: u32) -> Option<LogId> {
+        self.logs.get(&partition).map(|(log, _)| *log)
+    }
+
     /// Takes evidence of a topic, from a frame that was `late`; whether it is news.
     pub(crate) fn advance(
         &mut self,

@@ -185,6 +185,12 @@ impl Listener {
         self.ledger.ruled(TopicKey::Of(resource), partition)
     }
 
+    /// The log that a partition's is taken to be.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn known_log(&self, partition: u32) -> Option<tollgate_shared::place::LogId> {
+        self.ledger.log_of(partition)
+    }
+
     /// Whether an aggregator has answered on a link that works.
     pub(crate) fn is_welcome(&self, peer: usize) -> bool {
         self.peers

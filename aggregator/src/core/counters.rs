@@ -89,6 +89,8 @@ pub struct Counters {
     pub ticks: u64,
     /// Totals appended.
     pub totals: u64,
+    /// Chains of totals that did not go on, and were bridged.
+    pub totals_bridged: u64,
     /// Pointers appended.
     pub pointers: u64,
     /// Appends that the log refused, of whatever kind.

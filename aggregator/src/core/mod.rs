@@ -13,6 +13,7 @@
 pub mod amendments;
 pub mod announce;
 pub mod assignment;
+mod bridges;
 pub mod candidates;
 pub mod counters;
 pub mod event;
@@ -53,6 +54,7 @@ use tollgate_shared::wire::record::OwnersPen;
 
 use crate::log::{AppendError, LogEvent, Stream, Ticket};
 use announce::{Announcer, Ready, TOPIC_KEY_UNPROTECTED};
+use bridges::Bridges;
 use counters::Counters;
 use event::{Effect, Event, Now, Peer};
 use limits_desk::LimitsDesk;
@@ -116,9 +118,15 @@ enum Purpose {
     Total(ChainKey),
     Evidence(u32),
     Testimony,
+    /// One that is not needed any more is not repeated, and another is made where it is.
+    Bridge,
     Chunk(u128),
     Amendment(u128),
-    Agent { peer: Peer, id: u64, partition: u32 },
+    Agent {
+        peer: Peer,
+        id: u64,
+        partition: u32,
+    },
 }
 
 /// The core.
@@ -130,6 +138,7 @@ pub struct Core {
     limits: LimitsDesk,
     proposals: amendments::Proposals,
     totals: Totals,
+    bridges: Bridges,
     announcer: Announcer,
     verdicts: Verdicts,
     verdict_frames: u64,
@@ -181,6 +190,7 @@ impl Core {
             limits: LimitsDesk::default(),
             proposals: amendments::Proposals::default(),
             totals: Totals::default(),
+            bridges: Bridges::default(),
             announcer: Announcer::new(instance, TOPIC_KEY_UNPROTECTED),
             verdicts: Verdicts::default(),
             verdict_frames: 0,
@@ -382,7 +392,7 @@ impl Core {
                 }
             }
             // One that is missing is one comparison less; the next is due in 10 s.
-            Purpose::Testimony => {}
+            Purpose::Testimony | Purpose::Bridge => {}
             Purpose::Chunk(push) => {
                 if !done {
                     self.push_failed(now, push);

@@ -267,6 +267,16 @@ impl Ruler {
         self.engine.agents()
     }
 
+    /// Resources of which own records were totalled, each with the offset of the last.
+    pub fn totalled(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.engine.totalled()
+    }
+
+    /// The source offset of the last total of a partition that was applied.
+    pub fn applied_total(&self, resource: &str, source: u32) -> Option<u64> {
+        self.engine.applied_total(resource, source)
+    }
+
     /// The denial of a domain's pair, if one is in force.
     pub fn denial(&self, resource: &str, domain: &str) -> Option<Denial> {
         Some(self.engine.pair(resource, domain)?.denial?.denial)

@@ -122,6 +122,8 @@ impl Core {
     /// Rules a partition from its beginning: the log ends before what was ruled.
     pub(super) fn begin_anew(&mut self, index: u32) {
         self.forget_ruled(index);
+        // What was begun is not there any more: who was the one to begin it is so again.
+        self.begun.remove(&(Stream::Hits, index));
         if let Some(partition) = self.partitions.get_mut(index as usize) {
             partition.stage = Stage::Returning;
             self.follow(Stream::Hits, index, 0);

@@ -180,6 +180,12 @@ impl Totals {
         self.not_before = retry_at;
     }
 
+    /// Whether one waits, or is on its way, that follows the one at `applied`.
+    pub fn goes_on_from(&self, key: &ChainKey, applied: Option<u64>) -> bool {
+        let chain = self.chains.get(key);
+        chain.is_some_and(|chain| chain.iter().any(|(due, _)| due.previous == applied))
+    }
+
     /// Drops all totals of a source: another rules it, and says what is due again.
     pub fn forget_source(&mut self, source: u32) {
         self.chains.retain(|key, _| key.source != source);

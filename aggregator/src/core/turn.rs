@@ -34,6 +34,7 @@ impl Core {
         }
         self.give_part(now);
         self.send_totals(now);
+        self.bridges_turn(now);
         self.proposals_turn(now);
         self.recordings_turn(now.clock);
         self.limits_turn(now);

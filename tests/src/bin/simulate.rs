@@ -13,6 +13,7 @@
 //!
 //! Exit codes: 0 nothing found; 1 a law is violated, or something was never met; 64 usage.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often progress is shown.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
+/// The same where nobody watches.
+const PROGRESS_IN_FILES_EVERY: Duration = Duration::from_secs(60);
+
 /// Runs the shipped code in a simulated world, seed by seed, and checks the laws.
 #[derive(Debug, Parser)]
 #[command(name = "simulate")]
@@ -48,6 +52,9 @@ struct Arguments {
     /// Go on until a seed fails.
     #[arg(long)]
     until_failure: bool,
+    /// Go on after a seed that fails, and name all of them in the end.
+    #[arg(long, conflicts_with = "until_failure")]
+    go_on: bool,
     /// Kill agents that hold copies again and again, until so many have died.
     #[arg(long, conflicts_with = "seeds", value_parser = clap::value_parser!(u64).range(1..))]
     kills: Option<u64>,
@@ -116,15 +123,25 @@ fn main() -> ExitCode {
             _ => Vec::new(),
         },
         kills: arguments.kills,
+        go_on: arguments.go_on,
     };
     eprintln!("seeds from {first}");
     let mut shown = Instant::now();
+    let every = match std::io::stderr().is_terminal() {
+        true => PROGRESS_EVERY,
+        false => PROGRESS_IN_FILES_EVERY,
+    };
     let report = swarm(&order, |report| {
-        if PROGRESS_EVERY <= shown.elapsed() {
+        if every <= shown.elapsed() {
             shown = Instant::now();
             eprintln!(
-                "{} seeds, {} decisions, {} refused",
-                report.seeds, report.decisions, report.refusals
+                "{} s: {} seeds, {} decisions ({} a second of one core), {} died holding, failed {:?}",
+                report.elapsed.as_secs(),
+                report.seeds,
+                report.decisions,
+                per_second(report),
+                report.returns.kills,
+                report.failed,
             );
         }
     });
@@ -174,19 +191,28 @@ fn show(seed: u64) -> ExitCode {
 }
 
 fn per_second(report: &Report) -> u64 {
-    (report.decisions as f64 / report.elapsed.as_secs_f64().max(1e-9)) as u64
+    (report.decisions as f64 / report.worked.as_secs_f64().max(1e-9)) as u64
 }
 
 fn tell(first: u64, report: &Report) {
     println!("seeds           {} from {first}", report.seeds);
     println!(
-        "decisions       {} ({} a second)",
+        "decisions       {} ({} a second of one core)",
         report.decisions,
         per_second(report)
     );
+    println!(
+        "took            {} s, of which {} s at work",
+        report.elapsed.as_secs(),
+        report.worked.as_secs()
+    );
     println!("refused         {}", report.refusals);
     println!("faults          {}", report.faults);
-    println!("violations      {}", u8::from(report.failure.is_some()));
+    println!(
+        "violations      {} {:?}",
+        report.failed.len(),
+        report.failed
+    );
     println!("died holding    {}", report.returns.kills);
     if report.only_kills {
         println!("back within     {} us", report.returns.longest_us);
@@ -216,8 +242,10 @@ fn json(first: u64, report: &Report) -> serde_json::Value {
         "died_holding": report.returns.kills,
         "back_within_us": report.only_kills.then_some(report.returns.longest_us),
         "elapsed_us": report.elapsed.as_micros() as u64,
+        "worked_us": report.worked.as_micros() as u64,
         "coverage": cover,
         "never_met": report.missing(),
+        "failed_seeds": report.failed,
         "violation": report.failure.as_ref().and_then(|run| run.violation.as_ref()).map(|violation| {
             serde_json::json!({
                 "seed": report.failure.as_ref().map(|run| run.plan.seed),

@@ -204,6 +204,14 @@ impl World {
         let whole = denied.scope() == Scope::Resource;
         let (resource, domain) = (RESOURCES[r], DOMAINS[d]);
         let heard = process.heard_upto(resource, code.partition);
+        if let Some(gone) = self
+            .watch
+            .is_of_another_log(code, process.known_log(code.partition))
+        {
+            let what = format!("agent {agent} refuses {resource} for {domain} by {code}: {gone}");
+            return self.violated(3, "a log that was made anew voids what was said", what);
+        }
+        let host = &self.agents[agent];
         let key = (code.to_string(), heard);
         if let Some((known, until_us)) = host.justified.get(&(r, d))
             && *known == key

@@ -306,6 +306,11 @@ impl World {
             format!("partition {}", code.partition)
         } else if LEASE_OF_COPIES_US < self.now_us - host.heard_us {
             format!("it last heard something at {} us", host.heard_us)
+        } else if let Some(gone) = self
+            .watch
+            .is_of_another_log(code, process.known_log(partition))
+        {
+            gone
         } else if let Err(why) = self.watch.justified_copies(code, name, DOMAINS[d], heard) {
             why
         } else {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 /// What every swarm has to have met.
-pub const WANTED: [&str; 80] = [
+pub const WANTED: [&str; 83] = [
     "agent cut off",
     "agent died",
     "agent died holding copies",
@@ -58,6 +58,7 @@ pub const WANTED: [&str; 80] = [
     "limits rolled back",
     "link lost",
     "list of holds wanted",
+    "log slow",
     "message delayed",
     "message duplicated",
     "message held by a cut",
@@ -81,7 +82,9 @@ pub const WANTED: [&str; 80] = [
     "snapshot saved",
     "snapshot could not be saved",
     "stamps corrected",
+    "states of two owners compared",
     "tick ignored",
+    "topic made anew",
     "torn end cut off",
     "total applied",
     "total out of order",

@@ -23,6 +23,9 @@ const HEARD_WITHIN_US: u64 = 1_000_000;
 /// How long before its end a denial may be over for an agent: what frames were late, and some.
 const EARLY_US: u64 = 60_000;
 
+/// How long a chain of totals may stay broken in the calm: owners catch up first, and wait two seconds.
+const BRIDGED_WITHIN_US: u64 = 7_000_000;
+
 /// Totals and evidence on their way are bounded by what is ruled while the log refuses appends.
 const WAITING_MAX: u64 = 100_000;
 
@@ -37,6 +40,9 @@ impl World {
             }
         }
         self.check_holdings();
+        for agent in 0..self.agents.len() {
+            self.check_heard(agent);
+        }
         self.after(CHECK_EVERY_US, Event::Checked);
     }
 
@@ -57,7 +63,7 @@ impl World {
             let Some(at) = found.offset.checked_sub(1) else {
                 continue;
             };
-            let ruled = &self.watch.ruled[found.partition as usize];
+            let ruled = self.watch.of_log(found.partition, &found.log_random);
             let Some(digest) = ruled.digests.get(at as usize) else {
                 let what = format!(
                     "owner {owner}, partition {}: ruled up to {}, the log has {}",
@@ -83,11 +89,21 @@ impl World {
         self.check_state();
         for owner in 0..self.owners.len() {
             self.check_owner_at_end(owner);
+            self.check_testimonies(owner);
         }
         if !self.watch.accounts.records_lost
             && let Some(missing) = self.watch.unannounced()
         {
             self.violated(5, "the log has all evidence", missing);
+        }
+        // Where records were lost chains had to be bridged first, over what was asked for before.
+        let from_us = match self.watch.accounts.records_lost {
+            true => self.plan.calm_us() + BRIDGED_WITHIN_US,
+            false => 0,
+        };
+        let asked_us = from_us..self.now_us - QUIET_US;
+        if let Some(overdue) = self.watch.total_overdue(asked_us) {
+            self.violated(5, "each total counts once", overdue);
         }
         for agent in 0..self.agents.len() {
             self.check_agent_at_end(agent);
@@ -114,7 +130,7 @@ impl World {
                     continue;
                 }
                 let ruled = &self.watch.ruled[found.partition as usize];
-                let behind = ruled.digests.len() as u64 - found.offset;
+                let behind = (ruled.digests.len() as u64).abs_diff(found.offset);
                 // Ticks go on being appended.
                 if 8 < behind || found.version != latest {
                     let what = format!(
@@ -140,6 +156,18 @@ impl World {
                 "the limits file rules at the end",
                 format!("owner {owner}"),
             );
+        }
+    }
+
+    /// Law 4, as owners see it: who rules a partition twice comes to the same.
+    fn check_testimonies(&mut self, owner: usize) {
+        if let Some(counters) = self.counters(owner) {
+            let cover = &mut self.watch.cover;
+            cover.add("states of two owners compared", counters.states_compared);
+            if 0 < counters.states_differing {
+                let what = format!("owner {owner}: {} differ", counters.states_differing);
+                self.violated(4, "testimonies agree", what);
+            }
         }
     }
 
@@ -238,7 +266,7 @@ impl World {
     }
 
     /// What the log's clock shows at most.
-    fn log_now_us(&self, partition: u32) -> Option<u64> {
+    pub(super) fn log_now_us(&self, partition: u32) -> Option<u64> {
         let ruled = &self.watch.ruled[partition as usize];
         let (at_us, log_us) = ruled.ticks.last()?;
         Some(log_us + 1_000 + (self.now_us - at_us))

@@ -118,6 +118,15 @@ pub enum Event {
         /// In which life.
         life: u64,
     },
+    /// The shared log answers an owner.
+    SharedAnswers {
+        /// Whom.
+        owner: usize,
+        /// In which life.
+        life: u64,
+        /// What.
+        answers: Vec<LogEvent>,
+    },
     /// A snapshot has been written, or could not be.
     SnapshotWritten {
         /// Whose.

@@ -141,7 +141,8 @@ impl Watch {
                 .rev()
                 .find(|(place, _)| *place == code.place || *place < upto);
             match known {
-                Some((_, true)) => return Ok(()),
+                Some((place, true)) if *place == code.place => return Ok(()),
+                Some((place, true)) => why.push(format!("{scope:?} is full since {place}")),
                 Some((place, false)) => why.push(format!("{scope:?} has room since {place}")),
                 None => {}
             }

@@ -1,23 +1,34 @@
 //! Seeds that failed once, each with its story: they run first.
 //!
 //! ```text
-//! tollgate-simulation-seeds 3
-//! 118   2026-11-21  what was wrong, and what mended it
+//! tollgate-simulation-seeds 4
+//! 3   118   2026-11-21  what was wrong, and what mended it
 //! ```
 //!
-//! A seed means what it meant only as long as plans are drawn in the same way; [`PLANS`] counts that, and
-//! stands in the file's first line.
+//! A seed means what it meant only where plans are drawn in the same way as then, which is the number before
+//! it; [`PLANS`] counts the ways, and stands in the file's first line.
+
+use super::plan::Plan;
 
 /// In how many ways plans have been drawn so far. To be raised when [`super::plan`] draws otherwise.
-pub const PLANS: u32 = 3;
+pub const PLANS: u32 = 4;
 
 /// A seed that failed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
+    /// In which way plans were drawn.
+    pub plans: u32,
     /// The seed.
     pub seed: u64,
     /// Its story.
     pub story: String,
+}
+
+impl Kept {
+    /// Its plan.
+    pub fn plan(&self) -> Option<Plan> {
+        Plan::draw_as(self.plans, self.seed)
+    }
 }
 
 /// What is wrong with a file of seeds.
@@ -30,7 +41,10 @@ pub enum SeedsFault {
         found: String,
     },
     /// A line does not read.
-    #[error("line {line}: found `{found}`, expected a seed and its story")]
+    #[error(
+        "line {line}: found `{found}`, expected in which way plans are drawn (3 to {PLANS}), a seed, \
+         and its story"
+    )]
     Line {
         /// Its number, from 1.
         line: usize,
@@ -68,11 +82,18 @@ pub fn parse(text: &str) -> Result<Vec<Kept>, SeedsFault> {
                 line: number + 1,
                 found: line.to_owned(),
             };
-            let (seed, story) = line.split_once(char::is_whitespace).ok_or_else(fault)?;
-            Ok(Kept {
+            let mut words = line.splitn(2, char::is_whitespace);
+            let plans = words.next().and_then(|word| word.parse().ok());
+            let rest = words.next().map(str::trim_start);
+            let (seed, story) = rest
+                .and_then(|rest| rest.split_once(char::is_whitespace))
+                .ok_or_else(fault)?;
+            let kept = Kept {
+                plans: plans.ok_or_else(fault)?,
                 seed: seed.parse().map_err(|_| fault())?,
                 story: story.trim().to_owned(),
-            })
+            };
+            kept.plan().is_some().then_some(kept).ok_or_else(fault)
         })
         .collect()
 }
@@ -90,8 +111,10 @@ mod tests {
     fn a_file_of_another_version_or_with_a_bad_line_is_refused_with_its_place() {
         let version = parse("tollgate-simulation-seeds 99\n").unwrap_err();
         assert!(version.to_string().contains("seeds 99"), "{version}");
-        let text = format!("tollgate-simulation-seeds {PLANS}\n# why\n7 a story\nx a story\n");
-        let line = parse(&text).unwrap_err();
-        assert!(line.to_string().starts_with("line 4:"), "{line}");
+        for bad in ["4 x a story", "9 7 a story", "x 7 a story", "4 7", "7"] {
+            let text = format!("tollgate-simulation-seeds {PLANS}\n# why\n3  7  a story\n{bad}\n");
+            let line = parse(&text).unwrap_err();
+            assert!(line.to_string().starts_with("line 4:"), "{line}");
+        }
     }
 }

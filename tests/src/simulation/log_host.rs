@@ -16,12 +16,12 @@ use tollgate::log::{Delivered, LogEvent, Stream};
 use super::disk::SimDisk;
 use super::plan::{LogPlan, Plan};
 use super::random::Random;
-use super::shared_log::{Append, SharedLog, refused};
+use super::shared_log::{Append, SharedLog};
 use super::watch::Kept;
 use super::world::{Event, World};
 
 /// Events of the log that may wait for an owner, as in the real loop.
-const LOG_EVENTS_MAX: usize = 64;
+pub(super) const LOG_EVENTS_MAX: usize = 64;
 
 /// How often a journal looks after its segments.
 const IDLE_TURN_US: u64 = 1_000_000;
@@ -58,7 +58,7 @@ impl LogHost {
                 core: None,
                 boot: 1,
             },
-            LogPlan::Shared => Self::Shared(SharedLog::default()),
+            LogPlan::Shared => Self::Shared(SharedLog::new(plan.partitions)),
         }
     }
 
@@ -218,7 +218,12 @@ impl World {
         Ok(found)
     }
 
-    fn seen_in_log(&mut self, stream: Stream, partition: u32, record: &Delivered) -> Option<()> {
+    pub(super) fn seen_in_log(
+        &mut self,
+        stream: Stream,
+        partition: u32,
+        record: &Delivered,
+    ) -> Option<()> {
         let kept = Kept {
             appended: record.appended,
             at_us: self.now_us,
@@ -294,7 +299,7 @@ impl World {
         let host = &mut self.owners[owner];
         if !std::mem::replace(&mut host.log_due, true) {
             let life = host.life;
-            let us = self.random.spread(10, 1_000);
+            let us = self.random.spread(10, 1_000) + self.random.below(self.answers_late_us);
             self.after(us, Event::JournalTurn { owner, life });
         }
     }
@@ -388,79 +393,7 @@ impl World {
         self.hand_on(owner, events);
     }
 
-    fn shared_delivery_soon(&mut self, owner: usize) {
-        let host = &mut self.owners[owner];
-        if host.is_up() && !std::mem::replace(&mut host.log_due, true) {
-            let life = host.life;
-            let us = self.random.spread(100, 8_000);
-            self.after(us, Event::SharedDelivers { owner, life });
-        }
-    }
-
-    pub(super) fn shared_appends(&mut self, owner: usize, life: u64) {
-        let wall = self.log_clock.wall(self.now_us);
-        let host = &mut self.owners[owner];
-        // What was on its way arrives even if the one who sent it is gone; but a session ends with it.
-        if host.life != life {
-            return;
-        }
-        host.appends_due = false;
-        let appends = std::mem::take(&mut host.session.appends);
-        let (refused_ppm, taken_ppm) = self.appends_refused;
-        let mut answers = Vec::new();
-        for append in appends {
-            let (stream, partition) = (append.stream, append.partition);
-            let ticket = append.ticket;
-            self.owners[owner].tickets.remove(&ticket);
-            let refuse = self.random.chance(refused_ppm);
-            if refuse && !self.random.chance(taken_ppm) {
-                self.watch.cover.see("append refused");
-                answers.push(refused(ticket, "refused"));
-                continue;
-            }
-            let LogHost::Shared(log) = &mut self.log else {
-                return;
-            };
-            let record = log.put(&append, wall);
-            if self.seen_in_log(stream, partition, &record).is_none() {
-                return;
-            }
-            if refuse {
-                self.watch.cover.see("append answered no although taken");
-                answers.push(refused(ticket, "the answer was lost"));
-            } else {
-                let result = Ok(record.offset);
-                answers.push(LogEvent::Appended { ticket, result });
-            }
-        }
-        for other in 0..self.owners.len() {
-            self.shared_delivery_soon(other);
-        }
-        self.hand_on(owner, answers);
-    }
-
-    pub(super) fn shared_delivers(&mut self, owner: usize, life: u64) {
-        let records_max = self.random.spread(1, 64) as usize;
-        let host = &mut self.owners[owner];
-        if host.life != life || !host.is_up() {
-            return;
-        }
-        host.log_due = false;
-        let LogHost::Shared(log) = &self.log else {
-            return;
-        };
-        if LOG_EVENTS_MAX <= host.log_events {
-            return self.shared_delivery_soon(owner);
-        }
-        let events = log.deliver(&mut host.session, records_max);
-        let behind = log.is_behind(&host.session);
-        self.hand_on(owner, events);
-        if behind {
-            self.shared_delivery_soon(owner);
-        }
-    }
-
-    fn hand_on(&mut self, owner: usize, events: Vec<LogEvent>) {
+    pub(super) fn hand_on(&mut self, owner: usize, events: Vec<LogEvent>) {
         let host = &mut self.owners[owner];
         if events.is_empty() || !host.is_up() {
             return;

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! world        hosts, wires and the log on one clock, driven by one queue of events
-//! plan         what a seed stands for: sizes, load, and the list of faults
+//! plan         what a seed stands for: sizes, load, and the list of `faults`
 //! agent_host   an agent's process (shipped) and its clocks; `agent_wires` its connections, `agent_calls`
 //!              the services that call it
 //! owner_host   an aggregator's core (shipped), its clocks and connections; `owner_effects` what it asks for
-//! log_host     the journal (shipped) on a disk in memory, or a log that several owners share
+//! log_host     the journal (shipped) on a disk in memory, or a log that several owners share (`shared_host`)
 //! fleet        who rules which partition, where owners share them out
 //! watch        the log ruled beside the owners: by a second engine, and by the independent model
 //! agent_holds  services that hold copies
-//! refusals, accounts, held, ending    what is checked
+//! refusals, heard, accounts, held, ending    what is checked
 //! bugs         whether it would be found: bugs put in by hand (with the feature of that name)
 //! ```
 //!
@@ -31,7 +31,10 @@ pub mod disk;
 pub mod documents;
 pub mod ending;
 pub mod event;
+pub mod faults;
+mod feeding;
 pub mod fleet;
+mod heard;
 pub mod held;
 pub mod kept;
 pub mod log_host;
@@ -41,6 +44,8 @@ pub mod owner_host;
 pub mod plan;
 pub mod random;
 pub mod refusals;
+mod said;
+mod shared_host;
 pub mod shared_log;
 pub mod shrink;
 pub mod swarm;

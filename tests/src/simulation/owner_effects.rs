@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use tollgate::core::announce::TOPIC_KEY_UNPROTECTED;
+use tollgate::core::counters::Counters;
 use tollgate::core::event::{Effect, Event as CoreEvent, Peer};
 use tollgate::core::view::{DigestsView, Gauges, Query, Readiness, Reply};
 use tollgate_agent::simulation::Happening;
@@ -280,6 +281,13 @@ impl World {
             _ => None,
         }
     }
+
+    pub(super) fn counters(&mut self, owner: usize) -> Option<Counters> {
+        match self.ask(owner, Query::Counters)? {
+            Reply::Counters(counted) => Some(counted.counters),
+            _ => None,
+        }
+    }
 }
 
 fn kind_of(record: &[u8]) -> String {
@@ -296,7 +304,17 @@ fn kind_of(record: &[u8]) -> String {
         },
         Some(&kind::GENESIS) => "genesis".to_owned(),
         Some(&kind::TICK) => "a tick".to_owned(),
-        Some(&kind::TOTALS) => "totals".to_owned(),
+        Some(&kind::TOTALS) => match Record::decode(record) {
+            Ok(Record::Totals(total)) => format!(
+                "a total of {}, partition {}, offset {} after {:?}, {} milliseconds",
+                total.resource,
+                total.source_partition,
+                total.source_offset,
+                total.previous,
+                total.granted().count()
+            ),
+            _ => "a total that cannot be read".to_owned(),
+        },
         Some(&kind::POINTER) => "a pointer".to_owned(),
         Some(&kind::HOLDS) => "operations on holds".to_owned(),
         Some(&kind::BEAT) => "a beat".to_owned(),

@@ -21,7 +21,7 @@ use tollgate_shared::wire::frame::Topic;
 
 use super::clock::Clock;
 pub use super::log_host::LogHost;
-use super::plan::Plan;
+use super::plan::{LogPlan, Plan};
 use super::random::Random;
 use super::shared_log::Session;
 use super::world::{Event, World};
@@ -51,6 +51,8 @@ pub(super) struct Doom {
 pub struct OwnerHost {
     pub(super) index: usize,
     pub(super) partitions: u32,
+    /// The group that it is of: those of a fleet are one, others rule everything each.
+    group: Option<Box<str>>,
     pub(super) policy: Policy,
     /// Which life this is, from 1.
     pub life: u64,
@@ -83,6 +85,7 @@ pub struct OwnerHost {
     /// Events of the log that it has not taken yet.
     pub(super) log_events: usize,
     pub(super) log_last_us: u64,
+    pub(super) answers_last_us: u64,
     pub(super) replies: Vec<Reply>,
     pub(super) random: Random,
 }
@@ -93,6 +96,11 @@ impl OwnerHost {
         Self {
             index,
             partitions: plan.partitions,
+            group: match (plan.log, plan.fleet) {
+                (LogPlan::Shared, false) => Some(format!("group-{index}").into()),
+                (LogPlan::Shared, true) => Some("fleet".into()),
+                (LogPlan::Journal { .. }, _) => None,
+            },
             policy: Policy {
                 every: Span::from_micros(plan.snapshot_every_us),
                 entries_max: plan.snapshot_entries,
@@ -117,6 +125,7 @@ impl OwnerHost {
             appends_due: false,
             log_events: 0,
             log_last_us: 0,
+            answers_last_us: 0,
             replies: Vec::new(),
             random: Random::of(plan.seed, "owner", index as u64),
         }
@@ -169,7 +178,7 @@ impl OwnerHost {
             seed,
             key: MacKey::UNPROTECTED,
             partitions: self.partitions,
-            group: None,
+            group: self.group.clone(),
             start,
             feeds: vec![format!("tcp://owner-{}:1", self.index).into()],
             heartbeat: Span::from_millis(250),

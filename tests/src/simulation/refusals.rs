@@ -12,7 +12,7 @@
 //! the time that was run down.
 
 use tollgate_model::log::{Place as ModelPlace, Scope};
-use tollgate_shared::place::{Code, Place};
+use tollgate_shared::place::{Code, LogId, Place};
 
 use super::compare::end_us;
 use super::watch::{Ruled, Watch};
@@ -27,6 +27,15 @@ const SLACK_US: u64 = 2_000;
 const BEHIND_US: u64 = 30_000_000;
 
 impl Watch {
+    /// Where a statement is of one log of a generation, and an agent knows another one: what it should
+    /// have known.
+    pub fn is_of_another_log(&self, code: Code, known: Option<LogId>) -> Option<String> {
+        let known = known?;
+        let stated = self.of_place(code.partition, code.place)?.log?;
+        let is_another = stated.generation == known.generation && stated.random != known.random;
+        is_another.then(|| format!("it is of {stated:?}, the log is {known:?}"))
+    }
+
     /// Until when (true time) the model justifies a refusal of this pair that names `code`, by an agent
     /// that has heard everything below `heard`.
     ///
@@ -78,6 +87,11 @@ impl Watch {
                 why.push(format!("it was opened at {:?}", newest.place));
                 continue;
             };
+            // Who names an older place has let an older statement win.
+            if code.place.offset < newest.place.offset {
+                why.push(format!("it was denied anew at {:?}", newest.place));
+                continue;
+            }
             let until = ruled.true_time_of(end_us(denial.end), newest.place.offset, now_us);
             latest = latest.max(Some(until));
         }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tollgate::log::{AppendError, Delivered, LogEvent, Stream, Ticket};
 use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::MESSAGE_BYTES_MAX;
 
 /// An append on its way.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ struct Following {
     target: u64,
     begun: bool,
     caught_up: bool,
+    /// As which it was made when it was last delivered from.
+    made: u64,
 }
 
 /// What one owner has at the log.
@@ -49,12 +52,43 @@ impl Session {
 /// The log.
 #[derive(Clone, Debug, Default)]
 pub struct SharedLog {
+    partitions: u32,
     records: BTreeMap<(Stream, u32), Vec<Delivered>>,
+    /// How often a topic was made anew.
+    made: BTreeMap<Stream, u64>,
 }
 
 impl SharedLog {
+    /// One with nothing in it.
+    pub fn new(partitions: u32) -> Self {
+        Self {
+            partitions,
+            ..Self::default()
+        }
+    }
+
+    fn has(&self, stream: Stream, partition: u32) -> bool {
+        let count = match stream {
+            Stream::Limits => 1,
+            Stream::Hits | Stream::Denials => self.partitions,
+        };
+        partition < count
+    }
+
     /// Takes a record; its offset and append time.
-    pub fn put(&mut self, append: &Append, wall: Timestamp) -> Delivered {
+    ///
+    /// # Errors
+    ///
+    /// [`AppendError::Never`] where there is no such partition, or the record is too long.
+    pub fn put(&mut self, append: &Append, wall: Timestamp) -> Result<Delivered, AppendError> {
+        if !self.has(append.stream, append.partition) {
+            let (stream, partition) = (append.stream, append.partition);
+            return Err(AppendError::Never(format!("{stream:?} has no {partition}")));
+        }
+        if MESSAGE_BYTES_MAX < append.record.len() {
+            let bytes = append.record.len();
+            return Err(AppendError::Never(format!("{bytes} bytes are too many")));
+        }
         let records = self
             .records
             .entry((append.stream, append.partition))
@@ -66,7 +100,23 @@ impl SharedLog {
             bytes: append.record.clone().into(),
         };
         records.push(record.clone());
-        record
+        Ok(record)
+    }
+
+    /// A topic is deleted and made again: empty, and offsets count from 0.
+    pub fn make_anew(&mut self, stream: Stream) {
+        self.records.retain(|(of, _), _| *of != stream);
+        *self.made.entry(stream).or_default() += 1;
+    }
+
+    /// Whether a session follows a partition of a topic that is gone, and has not been told yet.
+    pub fn is_gone(&self, session: &Session, stream: Stream, partition: u32) -> bool {
+        let following = session.follows.get(&(stream, partition));
+        following.is_some_and(|following| following.made != self.made_of(stream))
+    }
+
+    fn made_of(&self, stream: Stream) -> u64 {
+        self.made.get(&stream).copied().unwrap_or(0)
     }
 
     fn end(&self, at: (Stream, u32)) -> u64 {
@@ -84,6 +134,7 @@ impl SharedLog {
             target: self.end(at),
             begun: false,
             caught_up: false,
+            made: self.made_of(stream),
         };
         session.follows.insert(at, following);
     }
@@ -91,7 +142,7 @@ impl SharedLog {
     /// What an owner is told next of what it follows, up to so many records of each partition.
     pub fn deliver(&self, session: &mut Session, records_max: usize) -> Vec<LogEvent> {
         let mut events = Vec::new();
-        for ((stream, partition), following) in &mut session.follows {
+        session.follows.retain(|(stream, partition), following| {
             let (stream, partition) = (*stream, *partition);
             if !std::mem::replace(&mut following.begun, true) {
                 events.push(LogEvent::Following {
@@ -100,8 +151,22 @@ impl SharedLog {
                     from: following.from,
                 });
             }
+            if !self.has(stream, partition) {
+                events.push(LogEvent::Broken {
+                    stream,
+                    partition,
+                    next: following.next,
+                    why: format!("{stream:?} has no {partition}"),
+                });
+                return false;
+            }
             let records = self.records.get(&(stream, partition));
-            let there = records.map_or(0, Vec::len) as u64;
+            let mut there = records.map_or(0, Vec::len) as u64;
+            let made = self.made_of(stream);
+            if std::mem::replace(&mut following.made, made) != made {
+                // Whoever reads a topic by name and is told that it is another begins with its first record.
+                there = 0;
+            }
             if there < following.next {
                 events.push(LogEvent::Gap {
                     stream,
@@ -111,6 +176,7 @@ impl SharedLog {
                 });
                 following.next = there;
             }
+            let there = records.map_or(0, Vec::len) as u64;
             let some = (there - following.next).min(records_max as u64);
             let (from, to) = (following.next as usize, (following.next + some) as usize);
             if from < to
@@ -131,16 +197,18 @@ impl SharedLog {
                     next: following.next,
                 });
             }
-        }
+            true
+        });
         events
     }
 
     /// Whether an owner has everything that it follows.
     pub fn is_behind(&self, session: &Session) -> bool {
-        session
-            .follows
-            .iter()
-            .any(|(at, following)| !following.caught_up || following.next < self.end(*at))
+        session.follows.iter().any(|(at, following)| {
+            !following.caught_up
+                || following.next < self.end(*at)
+                || following.made != self.made_of(at.0)
+        })
     }
 }
 

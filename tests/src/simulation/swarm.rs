@@ -5,6 +5,8 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::coverage::Coverage;
 use super::held::Returns;
 use super::kept::Kept;
@@ -29,6 +31,8 @@ pub struct Order {
     pub kept: Vec<Kept>,
     /// All about agents that die while they hold copies: until so many have.
     pub kills: Option<u64>,
+    /// Whether to go on after one that fails.
+    pub go_on: bool,
 }
 
 /// What it came to.
@@ -42,6 +46,8 @@ pub struct Report {
     pub refusals: u64,
     /// How long it took.
     pub elapsed: Duration,
+    /// Of that, what the one core was at work on it: others may want the machine too.
+    pub worked: Duration,
     /// What was met.
     pub cover: Coverage,
     /// Faults that were tried.
@@ -53,6 +59,8 @@ pub struct Report {
     pub only_kills: bool,
     /// The first run that failed.
     pub failure: Option<Run>,
+    /// All seeds that failed.
+    pub failed: Vec<u64>,
 }
 
 impl Report {
@@ -72,13 +80,13 @@ impl Report {
 
 /// Runs seeds until one fails or the order is carried out; `after` is told of how far it is.
 pub fn swarm(order: &Order, mut after: impl FnMut(&Report)) -> Report {
-    let started = Instant::now();
+    let (started, worked) = (Instant::now(), worked());
     let mut report = Report {
         only_kills: order.kills.is_some(),
         ..Report::default()
     };
-    let kept = order.kept.iter().map(|kept| kept.seed);
-    for seed in kept.chain(order.first..) {
+    let kept = order.kept.iter().map(|kept| (kept.seed, Some(kept.plans)));
+    for (seed, plans) in kept.chain((order.first..).map(|seed| (seed, None))) {
         let enough = order
             .seeds
             .is_some_and(|seeds| seeds + order.kept.len() as u64 <= report.seeds);
@@ -91,7 +99,9 @@ pub fn swarm(order: &Order, mut after: impl FnMut(&Report)) -> Report {
         }
         let plan = match order.kills {
             Some(_) => Plan::draw_kills(seed),
-            None => Plan::draw(seed),
+            None => plans
+                .and_then(|plans| Plan::draw_as(plans, seed))
+                .unwrap_or_else(|| Plan::draw(seed)),
         };
         let run = run(plan, false);
         report.seeds += 1;
@@ -105,11 +115,22 @@ pub fn swarm(order: &Order, mut after: impl FnMut(&Report)) -> Report {
             *longest_us = run.returns.longest_us.max(*longest_us);
         }
         report.elapsed = started.elapsed();
+        report.worked = self::worked().saturating_sub(worked);
         if run.violation.is_some() {
-            report.failure = Some(run);
-            break;
+            report.failed.push(seed);
+            report.failure.get_or_insert(run);
+            if !order.go_on {
+                break;
+            }
         }
         after(&report);
     }
     report
+}
+
+/// What this thread has had of a core so far.
+fn worked() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }

@@ -16,18 +16,18 @@ use tollgate::judge::to_model;
 use tollgate::log::Stream;
 use tollgate_engine::engine::{Engine, Fate, Rulings, Said};
 use tollgate_model as model;
-use tollgate_model::log::{HitEntry, HitsRecord, LogInput, Total};
+use tollgate_model::log::LogInput;
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::denial::Announced;
-use tollgate_shared::wire::hits::{HitBatch, Sender};
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
-use tollgate_shared::wire::record::{Record, Totals, kind};
+use tollgate_shared::wire::record::{Record, kind};
 use tollgate_shared::wire::verdict::Verdict;
 
 use super::accounts::Accounts;
 use super::compare;
 use super::coverage::Coverage;
+use super::feeding::{feed_hits, feed_sender, feed_totals};
 use super::held::Stated;
 use super::trace::Violation;
 
@@ -74,9 +74,12 @@ pub struct Ruled {
     times: compare::Times,
 }
 
+/// A total: its resource, and the record that asked for it.
+pub(super) type TotalName = (Box<str>, u32, u64);
+
 /// The watch.
 pub struct Watch {
-    partitions: u32,
+    pub(super) partitions: u32,
     /// Records by stream and partition. Offsets count from 0.
     pub records: BTreeMap<(Stream, u32), Vec<Kept>>,
     /// The partitions as they are now.
@@ -87,10 +90,12 @@ pub struct Watch {
     pub accounts: Accounts,
     /// What was met.
     pub cover: Coverage,
+    /// Totals that records asked for and that have not been applied, with true time.
+    pub(super) totals_due: BTreeMap<TotalName, u64>,
     /// Statements that the `denials` stream should have, and has.
-    announced: Vec<BTreeSet<Vec<u8>>>,
+    pub(super) announced: Vec<BTreeSet<Vec<u8>>>,
     book: LimitsBook,
-    limits: BTreeMap<u64, model::Limits>,
+    pub(super) limits: BTreeMap<u64, model::Limits>,
     texts: Vec<String>,
 }
 
@@ -136,6 +141,7 @@ impl Watch {
             past: Vec::new(),
             accounts: Accounts::default(),
             cover: Coverage::default(),
+            totals_due: BTreeMap::new(),
             announced: vec![BTreeSet::new(); partitions as usize],
             book: LimitsBook::default(),
             limits: BTreeMap::new(),
@@ -277,59 +283,6 @@ impl Watch {
         Ok(())
     }
 
-    /// The partition as it was ruled where this place was given. One that a power cut took stands in the
-    /// past alone, though the generation may go on.
-    pub fn of_place(&self, partition: u32, place: Place) -> Option<&Ruled> {
-        let all = || self.ruled.iter().chain(self.past.iter().rev());
-        let is_of = |ruled: &&Ruled| {
-            let known = ruled
-                .generations
-                .iter()
-                .any(|(_, of)| *of == place.generation);
-            ruled.index == partition && known
-        };
-        let has = |ruled: &&Ruled| {
-            let said = ruled.said.get(&(place.offset, place.entry));
-            is_of(ruled) && said.is_some_and(|said| said.iter().any(|s| s.statement.place == place))
-        };
-        all().find(has).or_else(|| all().find(is_of))
-    }
-
-    /// Whether some version grants a pair nothing at all, by the model.
-    pub fn is_never_granted(&self, resource: &str, domain: &str) -> bool {
-        self.limits.values().any(|limits| {
-            limits.resources.get(resource).is_some_and(|of| {
-                let mut pair = model::StreamPair::new(&of.of(domain));
-                let entry = pair.entry(1, 1, None);
-                entry.granted == 0
-            })
-        })
-    }
-
-    /// What the second engine says at a place.
-    pub fn said_at(&self, partition: u32, place: Place) -> Vec<Said> {
-        let ruled = self.of_place(partition, place);
-        let said = ruled.and_then(|ruled| ruled.said.get(&(place.offset, place.entry)));
-        said.cloned().unwrap_or_default()
-    }
-
-    /// Whether the second engine says this.
-    pub fn says(
-        &self,
-        partition: u32,
-        resource: &str,
-        statement: &tollgate_shared::wire::statement::Statement,
-    ) -> bool {
-        let place = statement.place;
-        let all = self.ruled.iter().chain(&self.past);
-        all.filter(|ruled| ruled.index == partition).any(|ruled| {
-            let said = ruled.said.get(&(place.offset, place.entry));
-            said.into_iter()
-                .flatten()
-                .any(|said| *said.resource == *resource && said.statement == *statement)
-        })
-    }
-
     fn rule(&mut self, partition: u32, offset: u64, kept: &Kept) -> Result<(), Violation> {
         let at_us = kept.at_us;
         let ruled = &mut self.ruled[partition as usize];
@@ -433,6 +386,7 @@ impl Watch {
             what: format!("partition {partition}, offset {offset}: {what}"),
         })?;
         self.cover_copies(partition, &record);
+        self.note_totals(partition, at_us, &record, outcome.as_ref());
         let ruled = &mut self.ruled[partition as usize];
         for said in ruled.rulings.statements.drain(..) {
             let place = said.statement.place;
@@ -473,6 +427,7 @@ impl Watch {
         self.past.extend(old);
         self.book = LimitsBook::default();
         self.limits.clear();
+        self.totals_due.clear();
         self.announced.iter_mut().for_each(BTreeSet::clear);
         let records = self.records.clone();
         let order = [Stream::Limits, Stream::Hits, Stream::Denials];
@@ -489,110 +444,4 @@ impl Watch {
         }
         Ok(lost)
     }
-
-    /// Statements whose evidence the log does not have.
-    pub fn unannounced(&self) -> Option<String> {
-        for ruled in &self.ruled {
-            let expected: usize = ruled.said.values().map(Vec::len).sum();
-            let found = &self.announced[ruled.index as usize];
-            let mut places = BTreeSet::new();
-            for bytes in found {
-                if let Ok(one) = Announced::decode(bytes)
-                    && ruled
-                        .said
-                        .get(&(one.statement.place.offset, one.statement.place.entry))
-                        .is_some_and(|said| said.iter().any(|s| s.statement == one.statement))
-                {
-                    places.insert((one.statement.place, one.resource, one.statement.scope));
-                }
-            }
-            let said: BTreeSet<_> = ruled
-                .said
-                .values()
-                .flatten()
-                .map(|s| {
-                    (
-                        s.statement.place,
-                        Box::from(&*s.resource),
-                        s.statement.scope.clone(),
-                    )
-                })
-                .collect();
-            if let Some(missing) = said.difference(&places).next() {
-                return Some(format!(
-                    "partition {}: {missing:?} ({} of {expected} are there)",
-                    ruled.index,
-                    places.len()
-                ));
-            }
-        }
-        None
-    }
-}
-
-fn feed_hits(
-    model: &mut model::PartitionModel,
-    offset: u64,
-    kept: &Kept,
-    batch: &HitBatch<'_>,
-) -> model::log::RecordOutcome {
-    let entries = batch
-        .hits()
-        .map(|hit| HitEntry {
-            resource: batch.resource(hit.resource),
-            domain: hit.domain,
-            at_us: hit.at.as_micros(),
-            n: u64::from(hit.copies),
-            min: hit.min.map(u64::from),
-        })
-        .collect();
-    let sender = batch.sender;
-    model.apply(&LogInput::Hits(HitsRecord {
-        offset,
-        appended_us: kept.appended.as_micros(),
-        agent: sender.agent,
-        epoch: sender.epoch,
-        seq: sender.sequence,
-        sent_us: sender.sent.as_micros(),
-        entries,
-    }))
-}
-
-/// A record of an agent without hits.
-fn feed_sender(
-    model: &mut model::PartitionModel,
-    offset: u64,
-    kept: &Kept,
-    sender: &Sender<'_>,
-) -> model::log::RecordOutcome {
-    model.apply(&LogInput::Hits(HitsRecord {
-        offset,
-        appended_us: kept.appended.as_micros(),
-        agent: sender.agent,
-        epoch: sender.epoch,
-        seq: sender.sequence,
-        sent_us: sender.sent.as_micros(),
-        entries: Vec::new(),
-    }))
-}
-
-fn feed_totals(
-    model: &mut model::PartitionModel,
-    offset: u64,
-    totals: &Totals<'_>,
-) -> model::log::RecordOutcome {
-    let granted = totals.granted();
-    let total = Total {
-        resource: totals.resource,
-        source_partition: totals.source_partition,
-        source_offset: totals.source_offset,
-        previous_offset: totals.previous,
-        granted_by_ms: granted
-            .map(|(at, n)| (at.as_millis(), u64::from(n)))
-            .collect(),
-    };
-    model.apply(&LogInput::Totals {
-        offset,
-        totals: vec![total],
-    })
 }

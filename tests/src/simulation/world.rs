@@ -99,6 +99,8 @@ pub struct World {
     pub appends_refused: (u32, u32),
     /// Whether snapshots can be written: counted, since faults may overlap.
     pub no_snapshots: u32,
+    /// By how much the log's answers are late.
+    pub answers_late_us: u64,
     /// The first thing that was against a law.
     pub violation: Option<Violation>,
     pub(super) ended: bool,
@@ -139,6 +141,7 @@ impl World {
             state: State::default(),
             appends_refused: (0, 0),
             no_snapshots: 0,
+            answers_late_us: 0,
             violation: None,
             ended: false,
             plan,
@@ -273,6 +276,11 @@ impl World {
             Event::JournalTurn { owner, life } => self.journal_turn(owner, life),
             Event::SharedAppends { owner, life } => self.shared_appends(owner, life),
             Event::SharedDelivers { owner, life } => self.shared_delivers(owner, life),
+            Event::SharedAnswers {
+                owner,
+                life,
+                answers,
+            } => self.shared_answers(owner, life, answers),
             Event::SnapshotWritten {
                 owner,
                 life,
@@ -393,6 +401,11 @@ impl World {
                 taken_ppm,
             } => self.appends_refused = (refused_ppm, taken_ppm),
             Fault::NoSnapshots => self.no_snapshots += 1,
+            Fault::SlowLog { by_us } => {
+                self.answers_late_us = by_us;
+                self.watch.cover.see("log slow");
+            }
+            Fault::TopicAnew => self.topic_anew(),
             Fault::Push { document } => self.push(document),
             Fault::Burst { agent, times } => self.agents[agent].times = times,
             Fault::Move {
@@ -423,7 +436,9 @@ impl World {
             Fault::Stall { .. }
             | Fault::Freeze { .. }
             | Fault::Push { .. }
+            | Fault::TopicAnew
             | Fault::Move { .. } => {}
+            Fault::SlowLog { .. } => self.answers_late_us = 0,
             Fault::Crash { owner, .. } => self.owner_may_return(owner),
             Fault::Die { agent } => self.agent_starts(agent),
             Fault::AgentClock { agent, by_us } => self.agents[agent].clock.jump(now_us, -by_us),

@@ -17,6 +17,7 @@
 
 use std::ops::RangeInclusive;
 
+use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::holdings::Holdings;
 use tollgate_shared::time::Timestamp;
 pub use tollgate_shared::wire::beat::Listed;
@@ -87,7 +88,9 @@ impl Copies {
         for slot in self.slots_of(agent) {
             if self.holds.listed(slot) {
                 self.holds.set_listed(slot, false);
-            } else if list.numbers.contains(&self.holds.facts(slot).id.number) {
+            } else if list.numbers.contains(&self.holds.facts(slot).id.number)
+                && !planted(Bug::UnlistedHeld)
+            {
                 self.end(slot, out);
             }
         }
@@ -151,7 +154,7 @@ impl Copies {
         let released = self.copies_of(agent);
         let from = out.scopes_said();
         for slot in self.slots_of(agent) {
-            if !self.holds.facts(slot).flags.lost {
+            if !self.holds.facts(slot).flags.lost && !planted(Bug::GoneCounted) {
                 self.lose(slot, out);
             }
         }
@@ -245,7 +248,7 @@ impl Copies {
             copies => copies,
         };
         let counted = if facts.flags.lost { 0 } else { facts.copies };
-        if copies <= counted {
+        if copies <= counted || facts.flags.lost && planted(Bug::ReturnIgnored) {
             return None;
         }
         let class = self.class_at(facts.domain);

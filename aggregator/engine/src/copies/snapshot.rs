@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::{NAME_BYTES_MAX, admit_domain};
 use tollgate_shared::time::Timestamp;
 
@@ -344,7 +345,13 @@ impl<'a> Reader<'a> {
                 set,
                 copies,
                 start,
-                end: self.instant("end of a transfer")?,
+                end: match (
+                    self.instant("end of a transfer")?,
+                    planted(Bug::EndNotRestored),
+                ) {
+                    (end, false) => end,
+                    (_, true) => Timestamp::MAX,
+                },
                 strict: self.flag("strict")?,
             };
             self.copies.stage(id, staged);

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Timestamp;
 
 use super::agents::{Agent, Agents};
@@ -435,12 +436,14 @@ impl Copies {
         let held = self.domains.at(domain).copies();
         let class = self.class_at(domain);
         let limit = self.limit_of_class(class);
-        if limit <= held && held - copies < limit {
+        if limit <= held && held - copies < limit && !planted(Bug::ScopeLiftUnsaid) {
             out.say(Scope::Domain(self.domains.name(domain)), false);
         }
         self.domains.count_out(domain, copies);
-        self.groups
-            .count_out(set, copies, |name| out.say(Scope::Group(name), false));
+        if !planted(Bug::GroupKept) {
+            self.groups
+                .count_out(set, copies, |name| out.say(Scope::Group(name), false));
+        }
         let was_full = self.resource_full();
         self.total -= copies;
         if was_full && !self.resource_full() {

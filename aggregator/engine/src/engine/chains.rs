@@ -76,6 +76,11 @@ impl Chains {
             .map(|(resource, offset)| (&**resource, *offset))
     }
 
+    /// The last applied total of one resource and source partition.
+    pub fn last_applied(&self, resource: &str, source: u32) -> Option<u64> {
+        self.applied.get(&(Box::from(resource), source)).copied()
+    }
+
     /// The last applied total of each resource and source partition.
     pub fn applied(&self) -> impl ExactSizeIterator<Item = (&str, u32, u64)> {
         let links = self.applied.iter();

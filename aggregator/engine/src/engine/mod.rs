@@ -173,6 +173,10 @@ impl Engine {
         if self.applied_upto.is_some_and(|upto| offset <= upto) {
             return rulings.fates.push(Fate::AlreadyApplied);
         }
+        // Agents that write to the log themselves may come before the first owner states its identity.
+        if offset == 0 && self.applied_upto.is_none() {
+            self.began = true;
+        }
         let fate = match record {
             Record::Genesis(log) => self.genesis(offset, *log, rulings),
             Record::Hits(batch) => self.hits(offset, appended, batch, rulings),

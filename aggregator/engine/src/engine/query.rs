@@ -158,6 +158,16 @@ impl Engine {
         all.map(|held| (&held.name, &held.copies))
     }
 
+    /// Resources of which records of this partition were totalled, each with the offset of the last.
+    pub fn totalled(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.chains.due()
+    }
+
+    /// The source offset of the last total of a partition that was applied here.
+    pub fn applied_total(&self, resource: &str, source: u32) -> Option<u64> {
+        self.chains.last_applied(resource, source)
+    }
+
     /// Agents' epochs that beat, and those that are gone and not forgotten.
     pub fn agents(&self) -> (usize, usize) {
         let silence = &self.holders.silence;

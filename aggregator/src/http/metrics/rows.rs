@@ -7,7 +7,7 @@ use crate::core::view::Gauges;
 
 pub(super) type Row = (&'static str, &'static str, u64);
 
-pub(super) fn counted(c: &Counters) -> [Row; 39] {
+pub(super) fn counted(c: &Counters) -> [Row; 40] {
     [
         (
             "tollgate_states_compared_total",
@@ -79,6 +79,11 @@ pub(super) fn counted(c: &Counters) -> [Row; 39] {
             "tollgate_totals_out_of_order_total",
             "Totals that did not follow the last applied one.",
             c.totals_out_of_order,
+        ),
+        (
+            "tollgate_totals_bridged_total",
+            "Chains of totals that did not go on, and were bridged.",
+            c.totals_bridged,
         ),
         (
             "tollgate_calls_refused_total",

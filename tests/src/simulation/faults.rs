@@ -1,0 +1,271 @@
+//! What goes wrong, and when: faults, and how they are drawn.
+//!
+//! Each kind has a rate of its own in each seed. Knows nothing of what a fault does. What stays true: every
+//! fault is over when the calm begins.
+
+use super::plan::{LogPlan, Plan};
+use super::random::Random;
+
+/// A direction between an agent and an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// What the agent says over its link.
+    Up,
+    /// What it is answered.
+    Down,
+    /// The feed.
+    Feed,
+}
+
+/// All ways.
+pub const WAYS: [Way; 3] = [Way::Up, Way::Down, Way::Feed];
+
+/// One way between an agent and an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// The agent.
+    pub agent: usize,
+    /// The owner.
+    pub owner: usize,
+    /// Which way.
+    pub way: Way,
+}
+
+/// What goes wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Messages of an edge are lost, so many in a million.
+    Loss(Edge, u32),
+    /// Messages of an edge come twice.
+    Duplication(Edge, u32),
+    /// Messages of an edge overtake each other, by so much.
+    Reordering(Edge, u64),
+    /// Messages of an edge are late by up to so much.
+    Delay(Edge, u64),
+    /// Nothing comes through an edge; it comes when that is over, or never.
+    Cut {
+        /// Which.
+        edge: Edge,
+        /// Whether what was sent is lost.
+        lost: bool,
+    },
+    /// An owner's process stands still.
+    Stall {
+        /// Which.
+        owner: usize,
+    },
+    /// An owner's process ends, between two steps or within an operation of its disk.
+    Crash {
+        /// Which.
+        owner: usize,
+        /// After so many effects, or operations of the disk.
+        after: u64,
+        /// Within a disk operation.
+        in_disk: bool,
+        /// The machine goes down with it.
+        power: bool,
+    },
+    /// An agent's process ends; another comes when the fault is over.
+    Die {
+        /// Which.
+        agent: usize,
+    },
+    /// An agent's process stands still.
+    Freeze {
+        /// Which.
+        agent: usize,
+    },
+    /// An agent's wall clock is off while this lasts.
+    AgentClock {
+        /// Which.
+        agent: usize,
+        /// By how much.
+        by_us: i64,
+    },
+    /// The clock that the log is stamped by is off while this lasts.
+    LogClock {
+        /// By how much.
+        by_us: i64,
+    },
+    /// The log's disk has so much room left.
+    DiskFull {
+        /// Bytes.
+        room_bytes: u64,
+    },
+    /// The log refuses appends, so many in a million; of those so many are taken all the same.
+    Appends {
+        /// Refused.
+        refused_ppm: u32,
+        /// Of a million refused, taken.
+        taken_ppm: u32,
+    },
+    /// Snapshots cannot be written.
+    NoSnapshots,
+    /// The log is slow: its answers to appends are late by up to so much.
+    SlowLog {
+        /// By how much.
+        by_us: u64,
+    },
+    /// The topic of the hits is made anew: nothing of it is left.
+    TopicAnew,
+    /// An operator hands a document to all owners at once.
+    Push {
+        /// Which of the plan's documents.
+        document: usize,
+    },
+    /// A partition of a fleet is given to another owner.
+    Move {
+        /// Which.
+        partition: u32,
+        /// To whom.
+        to: usize,
+        /// How much later the one before hears of it.
+        late_us: u64,
+    },
+    /// Somebody calls far more than usual.
+    Burst {
+        /// Which agent.
+        agent: usize,
+        /// How many times more.
+        times: u64,
+    },
+}
+
+/// A fault and its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Episode {
+    /// From.
+    pub from_us: u64,
+    /// To.
+    pub to_us: u64,
+    /// What.
+    pub fault: Fault,
+}
+
+pub(super) fn episodes(plan: &Plan, random: &mut Random) -> Vec<Episode> {
+    let mut episodes = Vec::new();
+    // Each kind has a rate of its own in each seed, and most are absent from most seeds: what only
+    // happens without the others happens too.
+    let calm_us = plan.calm_us();
+    for kind in 0..17 {
+        let rate = match random.below(3) {
+            0 => random.between(1, 4),
+            1 => 1,
+            _ => 0,
+        };
+        for _ in 0..rate {
+            let from_us = random.below(calm_us.saturating_sub(200_000).max(1));
+            let longest = (calm_us - from_us).clamp(100_000, (calm_us / 2).max(15_000_000));
+            let to_us = (from_us + random.spread(10_000, longest)).min(calm_us);
+            if let Some(fault) = fault(plan, random, kind) {
+                episodes.push(Episode {
+                    from_us,
+                    to_us,
+                    fault,
+                });
+            }
+        }
+    }
+    episodes.sort_by_key(|episode| episode.from_us);
+    episodes
+}
+
+/// Faults that came later, drawn by themselves so that the others stay what they were.
+pub(super) fn more_episodes(plan: &mut Plan, random: &mut Random) {
+    let calm_us = plan.calm_us();
+    let mut add = |from_us: u64, to_us: u64, fault| {
+        plan.episodes.push(Episode {
+            from_us: from_us.min(calm_us),
+            to_us: to_us.min(calm_us),
+            fault,
+        });
+    };
+    if random.one_in(4) {
+        let from_us = random.below(calm_us);
+        let to_us = from_us + random.spread(50_000, 5_000_000);
+        let by_us = random.spread(1_000, 2_000_000);
+        add(from_us, to_us, Fault::SlowLog { by_us });
+        // What waits for answers is what a crash is about.
+        if random.one_in(2) {
+            let crash = Fault::Crash {
+                owner: random.below(plan.owners as u64) as usize,
+                after: random.below(300),
+                in_disk: false,
+                power: random.one_in(4),
+            };
+            let crash_us = random.between(from_us, to_us);
+            add(crash_us, crash_us + random.spread(50_000, 2_000_000), crash);
+        }
+    }
+    // Fleets alone have a topic; who rules everything by itself lets go of limits that are past.
+    if plan.fleet && random.one_in(3) {
+        let at_us = random.below(calm_us);
+        add(at_us, at_us, Fault::TopicAnew);
+    }
+    plan.episodes.sort_by_key(|episode| episode.from_us);
+}
+
+fn edge(plan: &Plan, random: &mut Random) -> Edge {
+    Edge {
+        agent: random.below(plan.agents.len() as u64) as usize,
+        owner: random.below(plan.owners as u64) as usize,
+        way: *random.pick(&WAYS),
+    }
+}
+
+fn fault(plan: &Plan, random: &mut Random, kind: u64) -> Option<Fault> {
+    let journal = matches!(plan.log, LogPlan::Journal { .. });
+    let agent = random.below(plan.agents.len() as u64) as usize;
+    let owner = random.below(plan.owners as u64) as usize;
+    let ppm = random.spread(5_000, 500_000) as u32;
+    let sign = if random.one_in(2) { 1 } else { -1 };
+    Some(match kind {
+        0 => Fault::Loss(edge(plan, random), ppm),
+        1 => Fault::Duplication(edge(plan, random), ppm),
+        2 => Fault::Reordering(edge(plan, random), random.spread(200, 300_000)),
+        3 => Fault::Delay(edge(plan, random), random.spread(1_000, 4_000_000)),
+        4 => Fault::Cut {
+            edge: edge(plan, random),
+            lost: random.one_in(2),
+        },
+        5 => Fault::Stall { owner },
+        6 | 7 => Fault::Crash {
+            owner,
+            after: random.below(400),
+            in_disk: journal && random.one_in(2),
+            power: random.one_in(2),
+        },
+        8 => Fault::Die { agent },
+        9 => Fault::Freeze { agent },
+        10 => Fault::AgentClock {
+            agent,
+            by_us: sign * random.spread(10_000, 900_000_000) as i64,
+        },
+        11 => Fault::LogClock {
+            by_us: sign * random.spread(1_000, 20_000_000) as i64,
+        },
+        12 if journal => Fault::DiskFull {
+            room_bytes: random.spread(10, 20_000),
+        },
+        12 | 13 if !journal => Fault::Appends {
+            refused_ppm: ppm,
+            taken_ppm: random.below(1_000_000) as u32,
+        },
+        14 if 1 < plan.documents.len() => Fault::Push {
+            document: random.below(plan.documents.len() as u64) as usize,
+        },
+        15 => match random.below(3) {
+            0 => Fault::NoSnapshots,
+            _ => Fault::Burst {
+                agent,
+                times: random.spread(2, 60),
+            },
+        },
+        16 if plan.fleet => Fault::Move {
+            partition: random.below(u64::from(plan.partitions)) as u32,
+            to: owner,
+            late_us: random.spread(1_000, 5_000_000),
+        },
+        _ => return None,
+    })
+}

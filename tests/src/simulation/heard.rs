@@ -1,0 +1,120 @@
+//! What an agent has heard it refuses by, and by nothing older.
+//!
+//! ```text
+//! denied @17 until E, heard without a gap up to 23       before E: refused, and @17 is named
+//! ```
+//!
+//! That is stricter than leniency, which lets an agent forget: of two statements about a scope the one of the
+//! greater place holds, whatever comes first, twice or late. Knows nothing of frames. What stays true: what is
+//! near its end, and what a clock that jumps may have ended, is left out.
+
+use tollgate_model::log::{Scope, Statement};
+use tollgate_shared::names::partition_of_pair;
+use tollgate_shared::place::Place;
+
+use super::compare::end_us;
+use super::documents::{DOMAINS, RESOURCES};
+use super::faults::Fault;
+use super::world::World;
+
+/// How long a denial has still to last: what is not known of how late a frame was, with room.
+const LEFT_US: u64 = 2_500_000;
+
+/// Who keeps fewer denials than there are scopes may have had no room.
+const ROOM: usize = 100;
+
+/// Nobody heard for so long, and leases may run out.
+const HEARD_WITHIN_US: u64 = 30_000_000;
+
+impl World {
+    pub(super) fn check_heard(&mut self, agent: usize) {
+        let host = &self.agents[agent];
+        let is_jumping = |fault: &Fault| {
+            matches!(
+                fault,
+                Fault::LogClock { .. } | Fault::TopicAnew | Fault::AgentClock { .. }
+            )
+        };
+        let jumps = self.plan.episodes.iter().any(|one| is_jumping(&one.fault));
+        let is_deaf = HEARD_WITHIN_US < self.now_us - host.heard_us;
+        let is_frozen = self.now_us < host.frozen_until_us || !host.waiting.is_empty();
+        if jumps || is_deaf || is_frozen || host.process.is_none() || host.plan.denials_max < ROOM {
+            return;
+        }
+        host.set_clocks(self.now_us);
+        let found = RESOURCES.iter().enumerate().find_map(|(r, resource)| {
+            let domains = DOMAINS.iter();
+            domains
+                .copied()
+                .find_map(|domain| self.forgotten(agent, (r, resource), domain))
+        });
+        if let Some(what) = found {
+            self.violated(7, "what was heard is refused by", what);
+        }
+    }
+
+    /// What is wrong with how an agent answers for a pair that it knows to be denied.
+    fn forgotten(
+        &self,
+        agent: usize,
+        (r, resource): (usize, &str),
+        domain: &str,
+    ) -> Option<String> {
+        let host = &self.agents[agent];
+        let partition = partition_of_pair(resource, domain, self.plan.partitions);
+        let ruled = &self.watch.ruled[partition as usize];
+        let statement = ruled
+            .model
+            .statements(&Scope::new(resource, Some(domain)))
+            .last()?;
+        let heard = host.process.as_ref()?.heard_upto(resource, partition)?;
+        let generation = ruled.generation_of(statement.place.offset);
+        let is_known = (generation, statement.place.offset) < (heard.generation, heard.offset);
+        // Of an older log nothing may hold any more.
+        let is_of_this = heard.generation == generation
+            && ruled.log.is_some_and(|log| log.generation == generation);
+        if !is_known || !is_of_this || !self.lasts(partition, statement) {
+            return None;
+        }
+        let place = Place {
+            generation,
+            offset: statement.place.offset,
+            entry: statement.place.entry,
+        };
+        match host.rates[r].peek(domain) {
+            Ok(_) => Some(format!(
+                "agent {agent}, which has heard up to {heard}, does not refuse {resource} for {domain}: \
+                 {place}"
+            )),
+            Err(denied) => {
+                // Where the whole resource is denied too, that may be what is named.
+                let code = denied
+                    .code()
+                    .filter(|_| denied.scope() == tollgate_agent::Scope::Pair)?;
+                (code.place.offset < place.offset).then(|| {
+                    format!(
+                        "agent {agent}, which has heard up to {heard}, refuses {resource} for {domain} by \
+                         {code}, and {place} is newer"
+                    )
+                })
+            }
+        }
+    }
+
+    /// Whether a denial is in force for a good while yet, by the log's clock and by true time.
+    fn lasts(&self, partition: u32, statement: &Statement) -> bool {
+        let Some(denial) = statement.denied else {
+            return false;
+        };
+        let offset = statement.place.offset;
+        let stream = tollgate::log::Stream::Hits;
+        let Some(cause) = self.watch.record(stream, partition, offset) else {
+            return false;
+        };
+        let end_us = end_us(denial.end);
+        let left_us = end_us.saturating_sub(cause.appended.as_micros());
+        let by_log = self.log_now_us(partition);
+        by_log.is_some_and(|now_us| now_us + LEFT_US < end_us)
+            && self.now_us + LEFT_US < cause.at_us.saturating_add(left_us)
+    }
+}

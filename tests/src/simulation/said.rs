@@ -1,0 +1,164 @@
+//! What the watch knows of what was said: who would say it, where, and whether the log has it.
+//!
+//! Knows nothing of how it came to be said. What stays true: nothing is changed by looking.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use tollgate_engine::engine::Said;
+use tollgate_model as model;
+use tollgate_model::log::{RecordOutcome, TotalRuling};
+use tollgate_shared::names::partition_of_resource;
+use tollgate_shared::place::Place;
+use tollgate_shared::wire::denial::Announced;
+use tollgate_shared::wire::record::Record;
+
+use super::watch::{Ruled, TotalName, Watch};
+
+impl Watch {
+    /// The partition as it was ruled where this place was given. One that a power cut took stands in the
+    /// past alone, though the generation may go on.
+    pub fn of_place(&self, partition: u32, place: Place) -> Option<&Ruled> {
+        let all = || self.ruled.iter().chain(self.past.iter().rev());
+        let is_of = |ruled: &&Ruled| {
+            let known = ruled
+                .generations
+                .iter()
+                .any(|(_, of)| *of == place.generation);
+            ruled.index == partition && known
+        };
+        let has = |ruled: &&Ruled| {
+            let said = ruled.said.get(&(place.offset, place.entry));
+            is_of(ruled) && said.is_some_and(|said| said.iter().any(|s| s.statement.place == place))
+        };
+        all().find(has).or_else(|| all().find(is_of))
+    }
+
+    /// The partition as it was ruled from the log whose id has this random part, in hexadecimal: where a
+    /// topic was made anew, who has not heard of it goes by the one before.
+    pub fn of_log(&self, partition: u32, random: &str) -> &Ruled {
+        let is_it = |ruled: &&Ruled| {
+            let named = ruled.log.map(|log| format!("{:016x}", log.random));
+            ruled.index == partition && named.is_some_and(|named| named == random)
+        };
+        let mut all = self.ruled.iter().chain(self.past.iter().rev());
+        all.find(is_it).unwrap_or(&self.ruled[partition as usize])
+    }
+
+    /// Whether some version grants a pair nothing at all, by the model.
+    pub fn is_never_granted(&self, resource: &str, domain: &str) -> bool {
+        self.limits.values().any(|limits| {
+            limits.resources.get(resource).is_some_and(|of| {
+                let mut pair = model::StreamPair::new(&of.of(domain));
+                let entry = pair.entry(1, 1, None);
+                entry.granted == 0
+            })
+        })
+    }
+
+    /// What the second engine says at a place.
+    pub fn said_at(&self, partition: u32, place: Place) -> Vec<Said> {
+        let ruled = self.of_place(partition, place);
+        let said = ruled.and_then(|ruled| ruled.said.get(&(place.offset, place.entry)));
+        said.cloned().unwrap_or_default()
+    }
+
+    /// Whether the second engine says this.
+    pub fn says(
+        &self,
+        partition: u32,
+        resource: &str,
+        statement: &tollgate_shared::wire::statement::Statement,
+    ) -> bool {
+        let place = statement.place;
+        let all = self.ruled.iter().chain(&self.past);
+        all.filter(|ruled| ruled.index == partition).any(|ruled| {
+            let said = ruled.said.get(&(place.offset, place.entry));
+            said.into_iter()
+                .flatten()
+                .any(|said| *said.resource == *resource && said.statement == *statement)
+        })
+    }
+
+    /// Takes note of what a record asked for, or applied.
+    pub(super) fn note_totals(
+        &mut self,
+        partition: u32,
+        at_us: u64,
+        record: &Record<'_>,
+        outcome: Option<&RecordOutcome>,
+    ) {
+        for due in &self.ruled[partition as usize].rulings.totals_due {
+            let name = (
+                due.resource.clone(),
+                due.source_partition,
+                due.source_offset,
+            );
+            self.totals_due.insert(name, at_us);
+        }
+        if let (Record::Totals(total), Some(outcome)) = (record, outcome)
+            && !matches!(outcome.totals[..], [TotalRuling::OutOfOrder])
+        {
+            let (source, offset) = (total.source_partition, total.source_offset);
+            self.totals_due
+                .remove(&(Box::from(total.resource), source, offset));
+        }
+    }
+
+    /// A total that was asked for at such a time, and was not applied yet.
+    pub fn total_overdue(&self, asked_us: Range<u64>) -> Option<String> {
+        let partitions = self.partitions;
+        // After a power cut a target may have one from beyond the source's end: none follows it before.
+        let is_passed = |(resource, source, offset): &TotalName| {
+            let target = partition_of_resource(resource, partitions);
+            let engine = &self.ruled[target as usize].engine;
+            engine.applied_total(resource, *source) >= Some(*offset)
+        };
+        let mut due = self.totals_due.iter();
+        let (name, at_us) =
+            due.find(|(name, at_us)| asked_us.contains(at_us) && !is_passed(name))?;
+        let (resource, partition, offset) = name;
+        Some(format!(
+            "{resource}, partition {partition}, offset {offset}: asked for at {at_us} us"
+        ))
+    }
+
+    /// Statements whose evidence the log does not have.
+    pub fn unannounced(&self) -> Option<String> {
+        for ruled in &self.ruled {
+            let expected: usize = ruled.said.values().map(Vec::len).sum();
+            let found = &self.announced[ruled.index as usize];
+            let mut places = BTreeSet::new();
+            for bytes in found {
+                if let Ok(one) = Announced::decode(bytes)
+                    && ruled
+                        .said
+                        .get(&(one.statement.place.offset, one.statement.place.entry))
+                        .is_some_and(|said| said.iter().any(|s| s.statement == one.statement))
+                {
+                    places.insert((one.statement.place, one.resource, one.statement.scope));
+                }
+            }
+            let said: BTreeSet<_> = ruled
+                .said
+                .values()
+                .flatten()
+                .map(|s| {
+                    (
+                        s.statement.place,
+                        Box::from(&*s.resource),
+                        s.statement.scope.clone(),
+                    )
+                })
+                .collect();
+            if let Some(missing) = said.difference(&places).next() {
+                return Some(format!(
+                    "partition {}: {missing:?} ({} of {expected} are there)",
+                    ruled.index,
+                    places.len()
+                ));
+            }
+        }
+        None
+    }
+}

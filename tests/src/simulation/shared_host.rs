@@ -1,0 +1,139 @@
+//! The log that several owners share, in the world: appends, answers and deliveries on their way.
+//!
+//! Knows nothing of what records say. What stays true: what is in it stands in the watch first.
+
+use tollgate::log::{LogEvent, Stream};
+
+use super::log_host::{LOG_EVENTS_MAX, LogHost};
+use super::shared_log::refused;
+use super::world::{Event, World};
+
+impl World {
+    pub(super) fn shared_delivery_soon(&mut self, owner: usize) {
+        let host = &mut self.owners[owner];
+        if host.is_up() && !std::mem::replace(&mut host.log_due, true) {
+            let life = host.life;
+            let us = self.random.spread(100, 8_000);
+            self.after(us, Event::SharedDelivers { owner, life });
+        }
+    }
+
+    pub(super) fn shared_appends(&mut self, owner: usize, life: u64) {
+        let wall = self.log_clock.wall(self.now_us);
+        let host = &mut self.owners[owner];
+        // What was on its way arrives even if the one who sent it is gone; but a session ends with it.
+        if host.life != life {
+            return;
+        }
+        host.appends_due = false;
+        let appends = std::mem::take(&mut host.session.appends);
+        let (refused_ppm, taken_ppm) = self.appends_refused;
+        let mut answers = Vec::new();
+        for append in appends {
+            let (stream, partition) = (append.stream, append.partition);
+            let ticket = append.ticket;
+            self.owners[owner].tickets.remove(&ticket);
+            let refuse = self.random.chance(refused_ppm);
+            if refuse && !self.random.chance(taken_ppm) {
+                self.watch.cover.see("append refused");
+                answers.push(refused(ticket, "refused"));
+                continue;
+            }
+            let LogHost::Shared(log) = &mut self.log else {
+                return;
+            };
+            if log.is_gone(&self.owners[owner].session, stream, partition) {
+                answers.push(refused(ticket, "the topic is gone"));
+                continue;
+            }
+            let record = match log.put(&append, wall) {
+                Ok(record) => record,
+                Err(error) => {
+                    let what = format!("owner {owner}, {stream:?} {partition}: {error}");
+                    return self.violated(7, "what is appended is what a log takes", what);
+                }
+            };
+            if self.seen_in_log(stream, partition, &record).is_none() {
+                return;
+            }
+            if refuse {
+                self.watch.cover.see("append answered no although taken");
+                answers.push(refused(ticket, "the answer was lost"));
+            } else {
+                let result = Ok(record.offset);
+                answers.push(LogEvent::Appended { ticket, result });
+            }
+        }
+        for other in 0..self.owners.len() {
+            self.shared_delivery_soon(other);
+        }
+        let host = &mut self.owners[owner];
+        if self.answers_late_us == 0 && host.answers_last_us < self.now_us {
+            return self.hand_on(owner, answers);
+        }
+        // They stay in order, and what is delivered may come before them.
+        let at_us = self.now_us + self.random.below(self.answers_late_us);
+        host.answers_last_us = at_us.max(host.answers_last_us + 1);
+        let at_us = host.answers_last_us;
+        self.at(
+            at_us,
+            Event::SharedAnswers {
+                owner,
+                life,
+                answers,
+            },
+        );
+    }
+
+    pub(super) fn shared_answers(&mut self, owner: usize, life: u64, answers: Vec<LogEvent>) {
+        if self.owners[owner].life == life {
+            self.hand_on(owner, answers);
+        }
+    }
+
+    /// The topic of the hits is made anew: what was in it is void, for the watch as for everybody.
+    pub(super) fn topic_anew(&mut self) {
+        let LogHost::Shared(log) = &mut self.log else {
+            return;
+        };
+        log.make_anew(Stream::Hits);
+        self.watch.cover.see("topic made anew");
+        let records = self.watch.records.iter();
+        let left = records
+            .map(|((stream, partition), records)| {
+                let left = match stream {
+                    Stream::Hits => 0,
+                    Stream::Limits | Stream::Denials => records.len() as u64,
+                };
+                ((*stream, *partition), left)
+            })
+            .collect();
+        if let Err(violation) = self.watch.cut_to(&left) {
+            self.violated_by(violation);
+        }
+        for owner in 0..self.owners.len() {
+            self.shared_delivery_soon(owner);
+        }
+    }
+
+    pub(super) fn shared_delivers(&mut self, owner: usize, life: u64) {
+        let records_max = self.random.spread(1, 64) as usize;
+        let host = &mut self.owners[owner];
+        if host.life != life || !host.is_up() {
+            return;
+        }
+        host.log_due = false;
+        let LogHost::Shared(log) = &self.log else {
+            return;
+        };
+        if LOG_EVENTS_MAX <= host.log_events {
+            return self.shared_delivery_soon(owner);
+        }
+        let events = log.deliver(&mut host.session, records_max);
+        let behind = log.is_behind(&host.session);
+        self.hand_on(owner, events);
+        if behind {
+            self.shared_delivery_soon(owner);
+        }
+    }
+}
