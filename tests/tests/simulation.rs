@@ -32,6 +32,7 @@ fn some_seconds_of_seeds_violate_no_law() {
         kept: kept::in_the_tree(),
         kills: None,
         go_on: false,
+        anew: false,
     };
     let report = swarm(&order, |_| {});
     if let Some(failed) = &report.failure {
@@ -65,6 +66,7 @@ fn what_agents_held_that_died_is_back_within_the_stated_time() {
         kept: Vec::new(),
         kills: Some(60),
         go_on: false,
+        anew: false,
     };
     let report = swarm(&order, |_| {});
     if let Some(failed) = &report.failure {

@@ -55,6 +55,9 @@ struct Arguments {
     /// Go on after a seed that fails, and name all of them in the end.
     #[arg(long, conflicts_with = "until_failure")]
     go_on: bool,
+    /// Make the topic anew once, in seeds that have a fleet.
+    #[arg(long, conflicts_with = "trace")]
+    anew: bool,
     /// Kill agents that hold copies again and again, until so many have died.
     #[arg(long, conflicts_with = "seeds", value_parser = clap::value_parser!(u64).range(1..))]
     kills: Option<u64>,
@@ -124,6 +127,7 @@ fn main() -> ExitCode {
         },
         kills: arguments.kills,
         go_on: arguments.go_on,
+        anew: arguments.anew,
     };
     eprintln!("seeds from {first}");
     let mut shown = Instant::now();

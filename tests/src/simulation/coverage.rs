@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 /// What every swarm has to have met.
-pub const WANTED: [&str; 83] = [
+pub const WANTED: [&str; 82] = [
     "agent cut off",
     "agent died",
     "agent died holding copies",
@@ -84,7 +84,6 @@ pub const WANTED: [&str; 83] = [
     "stamps corrected",
     "states of two owners compared",
     "tick ignored",
-    "topic made anew",
     "torn end cut off",
     "total applied",
     "total out of order",

@@ -197,11 +197,6 @@ pub(super) fn more_episodes(plan: &mut Plan, random: &mut Random) {
             add(crash_us, crash_us + random.spread(50_000, 2_000_000), crash);
         }
     }
-    // Fleets alone have a topic; who rules everything by itself lets go of limits that are past.
-    if plan.fleet && random.one_in(3) {
-        let at_us = random.below(calm_us);
-        add(at_us, at_us, Fault::TopicAnew);
-    }
     plan.episodes.sort_by_key(|episode| episode.from_us);
 }
 

@@ -32,8 +32,10 @@ impl Watch {
     pub fn is_of_another_log(&self, code: Code, known: Option<LogId>) -> Option<String> {
         let known = known?;
         let stated = self.of_place(code.partition, code.place)?.log?;
-        let is_another = stated.generation == known.generation && stated.random != known.random;
-        is_another.then(|| format!("it is of {stated:?}, the log is {known:?}"))
+        let now = self.ruled[code.partition as usize].log?;
+        // Both logs may have said something there: then it is taken to be the one that the agent knows.
+        let is_gone = now == known && stated.generation == now.generation && stated != now;
+        is_gone.then(|| format!("it is of {stated:?}, the log is {known:?}"))
     }
 
     /// Until when (true time) the model justifies a refusal of this pair that names `code`, by an agent

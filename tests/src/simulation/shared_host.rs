@@ -97,7 +97,6 @@ impl World {
             return;
         };
         log.make_anew(Stream::Hits);
-        self.watch.cover.see("topic made anew");
         let records = self.watch.records.iter();
         let left = records
             .map(|((stream, partition), records)| {

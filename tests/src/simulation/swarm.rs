@@ -33,6 +33,8 @@ pub struct Order {
     pub kills: Option<u64>,
     /// Whether to go on after one that fails.
     pub go_on: bool,
+    /// Whether topics are made anew.
+    pub anew: bool,
 }
 
 /// What it came to.
@@ -102,6 +104,10 @@ pub fn swarm(order: &Order, mut after: impl FnMut(&Report)) -> Report {
             None => plans
                 .and_then(|plans| Plan::draw_as(plans, seed))
                 .unwrap_or_else(|| Plan::draw(seed)),
+        };
+        let plan = match order.anew {
+            true => plan.with_topic_anew(),
+            false => plan,
         };
         let run = run(plan, false);
         report.seeds += 1;
