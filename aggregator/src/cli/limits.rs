@@ -135,8 +135,6 @@ pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
 
 #[cfg(feature = "kafka")]
 mod kafka {
-    use std::sync::Arc;
-
     use serde::Serialize;
     use similar::TextDiff;
     use tokio::sync::mpsc;
@@ -146,94 +144,27 @@ mod kafka {
     use tollgate_shared::place::LogId;
     use tollgate_shared::wire::Writer;
     use tollgate_shared::wire::amendment::{Act as Amended, Amendment};
-    use tollgate_shared::wire::limits_chunk::{LimitsChunk, REASON_BYTES_MAX};
+    use tollgate_shared::wire::limits_chunk::REASON_BYTES_MAX;
     use tollgate_shared::wire::record::OwnersPen;
 
     use super::{Act, Exit, Failure, Global, Verb};
     use crate::cli::limits_candidates::promoted;
     use crate::cli::limits_edit;
+    use crate::cli::limits_history::{History, read};
     use crate::cli::output::Format;
     use crate::cli::{input_name, read_input, serve::host_name};
     use crate::config::Config;
     use crate::core::amendments::told as told_act;
-    use crate::core::limits_book::{Entered, LimitsBook, Version, Void, digest};
+    use crate::core::limits_book::{Entered, Version, Void, digest};
     use crate::core::limits_edit::{Change, apply};
     use crate::core::limits_push::{Pushed, cut};
     use crate::core::view::hex;
-    use crate::log::kafka::reader::{KafkaReader, Read};
     use crate::log::kafka::{KafkaConfig, KafkaLog, check};
-    use crate::log::{Delivered, Log as _, LogEvent, Stream, Ticket};
+    use crate::log::{Log as _, LogEvent, Stream, Ticket};
     use crate::serve::wall;
 
     /// Events of the log that may wait.
     const EVENTS_MAX: usize = 64;
-
-    /// A version, and who pushed it.
-    struct Entry {
-        version: Arc<Version>,
-        who: String,
-        why: String,
-        at_us: u64,
-    }
-
-    /// The limits stream as far as it was read.
-    #[derive(Default)]
-    struct History {
-        book: LimitsBook,
-        entries: Vec<Entry>,
-        next: u64,
-    }
-
-    impl History {
-        /// Enters a record; says what became of the push that it completes, if it completes one.
-        fn enter(&mut self, record: &Delivered) -> Option<Entered> {
-            self.next = record.offset + 1;
-            // What cannot be read is kept aside by aggregators.
-            let entered = self.book.read(record).ok()??;
-            if let Entered::Version { version, .. } = &entered {
-                let entry = match &version.made {
-                    Some(made) => Entry {
-                        version: Arc::clone(version),
-                        who: made.who.to_string(),
-                        why: made.why.to_string(),
-                        at_us: made.at.as_micros(),
-                    },
-                    None => {
-                        let chunk = LimitsChunk::decode(&record.bytes).ok()?;
-                        Entry {
-                            version: Arc::clone(version),
-                            who: chunk.who.to_owned(),
-                            why: chunk.why.to_owned(),
-                            at_us: chunk.at.as_micros(),
-                        }
-                    }
-                };
-                self.entries.push(entry);
-            }
-            Some(entered)
-        }
-
-        fn find(&self, number: Option<u64>) -> Result<&Entry, Failure> {
-            let wanted = number.unwrap_or_else(|| self.book.latest_number());
-            let found = self.entries.iter().find(|e| e.version.number == wanted);
-            found.ok_or_else(|| {
-                let known: Vec<String> = self
-                    .entries
-                    .iter()
-                    .rev()
-                    .take(5)
-                    .map(|entry| entry.version.number.to_string())
-                    .collect();
-                Failure::Data(match known.is_empty() {
-                    true => "the log has no limits version".to_owned(),
-                    false => format!(
-                        "version {wanted}: there is no such version; the newest are {}",
-                        known.join(", ")
-                    ),
-                })
-            })
-        }
-    }
 
     #[derive(Serialize)]
     struct VersionView<'a> {
@@ -359,27 +290,6 @@ mod kafka {
             hard: own.hard,
             limit: own.limit,
         }))
-    }
-
-    /// Reads the stream as far as it goes now, and writes nothing.
-    fn read(kafka: &KafkaConfig) -> Result<History, Failure> {
-        let mut reader = KafkaReader::open(kafka, Stream::Limits, 0, 0)?;
-        let mut history = History::default();
-        loop {
-            match reader.read()? {
-                Read::Records(records) => {
-                    for record in &records {
-                        history.enter(record);
-                    }
-                }
-                Read::Gone { wanted, first } => {
-                    return Err(Failure::Data(format!(
-                        "limits from offset {wanted} to {first} are gone, and are to be kept for ever"
-                    )));
-                }
-                Read::End => return Ok(history),
-            }
-        }
     }
 
     fn list(global: &Global, history: &History) -> Result<Exit, Failure> {

@@ -19,6 +19,8 @@ pub mod kafka_args;
 pub mod limits;
 pub mod limits_candidates;
 mod limits_edit;
+#[cfg(feature = "kafka")]
+mod limits_history;
 pub mod logs;
 pub mod operator;
 pub mod output;

@@ -1,0 +1,101 @@
+//! The versions that the `limits` stream has, each with who pushed it.
+//!
+//! Knows nothing of commands. What stays true: it has what the log has, in its order, and writes nothing.
+
+use std::sync::Arc;
+
+use tollgate_shared::wire::limits_chunk::LimitsChunk;
+
+use super::exit::Failure;
+use crate::core::limits_book::{Entered, LimitsBook, Version};
+use crate::log::kafka::KafkaConfig;
+use crate::log::kafka::reader::{KafkaReader, Read};
+use crate::log::{Delivered, Stream};
+
+/// A version, and who pushed it.
+pub(super) struct Entry {
+    pub(super) version: Arc<Version>,
+    pub(super) who: String,
+    pub(super) why: String,
+    pub(super) at_us: u64,
+}
+
+/// The limits stream as far as it was read.
+#[derive(Default)]
+pub(super) struct History {
+    pub(super) book: LimitsBook,
+    pub(super) entries: Vec<Entry>,
+    pub(super) next: u64,
+}
+
+impl History {
+    /// Enters a record; says what became of the push that it completes, if it completes one.
+    pub(super) fn enter(&mut self, record: &Delivered) -> Option<Entered> {
+        self.next = record.offset + 1;
+        // What cannot be read is kept aside by aggregators.
+        let entered = self.book.read(record).ok()??;
+        if let Entered::Version { version, .. } = &entered {
+            let entry = match &version.made {
+                Some(made) => Entry {
+                    version: Arc::clone(version),
+                    who: made.who.to_string(),
+                    why: made.why.to_string(),
+                    at_us: made.at.as_micros(),
+                },
+                None => {
+                    let chunk = LimitsChunk::decode(&record.bytes).ok()?;
+                    Entry {
+                        version: Arc::clone(version),
+                        who: chunk.who.to_owned(),
+                        why: chunk.why.to_owned(),
+                        at_us: chunk.at.as_micros(),
+                    }
+                }
+            };
+            self.entries.push(entry);
+        }
+        Some(entered)
+    }
+
+    pub(super) fn find(&self, number: Option<u64>) -> Result<&Entry, Failure> {
+        let wanted = number.unwrap_or_else(|| self.book.latest_number());
+        let found = self.entries.iter().find(|e| e.version.number == wanted);
+        found.ok_or_else(|| {
+            let known: Vec<String> = self
+                .entries
+                .iter()
+                .rev()
+                .take(5)
+                .map(|entry| entry.version.number.to_string())
+                .collect();
+            Failure::Data(match known.is_empty() {
+                true => "the log has no limits version".to_owned(),
+                false => format!(
+                    "version {wanted}: there is no such version; the newest are {}",
+                    known.join(", ")
+                ),
+            })
+        })
+    }
+}
+
+/// Reads the stream as far as it goes now, and writes nothing.
+pub(super) fn read(kafka: &KafkaConfig) -> Result<History, Failure> {
+    let mut reader = KafkaReader::open(kafka, Stream::Limits, 0, 0)?;
+    let mut history = History::default();
+    loop {
+        match reader.read()? {
+            Read::Records(records) => {
+                for record in &records {
+                    history.enter(record);
+                }
+            }
+            Read::Gone { wanted, first } => {
+                return Err(Failure::Data(format!(
+                    "limits from offset {wanted} to {first} are gone, and are to be kept for ever"
+                )));
+            }
+            Read::End => return Ok(history),
+        }
+    }
+}
