@@ -57,6 +57,7 @@ impl Listener {
             .map_or(TopicKey::Control, |one| TopicKey::Of(one.id));
         if key == TopicKey::Control {
             peer.take_heartbeat(frame.sequence, frame.sent);
+            peer.take_ruled(&frame.evidence);
         }
         let heard = peer.run(key).frame(frame.sequence);
         let late = match planted(Bug::LateFrames) {
@@ -75,7 +76,11 @@ impl Listener {
             }
         }
         match heard {
-            RunHeard::Continues => self.take_evidence(key, &frame.evidence, &foreign, late, now),
+            RunHeard::Continues => {
+                let unheard = self.ask_of_unstated(index, resource.as_deref(), &frame, now);
+                let foreign = &foreign | &unheard;
+                self.take_evidence(key, &frame.evidence, &foreign, late, now);
+            }
             RunHeard::Gap => {
                 Counters::add(&self.around.counters.gaps, 1);
                 self.want(index, resource.as_deref());
@@ -100,6 +105,26 @@ impl Listener {
         }
         peer.feed_heard = now;
         self.verdicts.extend(frame.verdicts);
+    }
+
+    /// Partitions in a frame that its publisher rules since it was last asked what is in force: it is
+    /// asked again, and until then its evidence about them is none.
+    fn ask_of_unstated(
+        &mut self,
+        index: usize,
+        resource: Option<&Resource>,
+        frame: &Frame,
+        now: Mono,
+    ) -> HashSet<u32> {
+        let (Some(peer), Some(resource)) = (self.peers.get_mut(index), resource) else {
+            return HashSet::new();
+        };
+        let unstated = peer.unstated(resource.id, &frame.evidence);
+        if !unstated.is_empty() && peer.wanted.insert(resource.id) && peer.ask.is_none() {
+            // Partitions come one after the other where many are taken over.
+            peer.next_ask = peer.next_ask.max(now.plus(super::ASK_AGAIN));
+        }
+        unstated
     }
 
     fn want(&mut self, index: usize, resource: Option<&Resource>) {

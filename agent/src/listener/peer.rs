@@ -5,6 +5,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use tollgate_shared::time::Span;
+use tollgate_shared::wire::frame::Evidence;
 
 use super::delay::Delay;
 use super::ledger::TopicKey;
@@ -69,6 +70,10 @@ pub(super) struct Peer {
     pub(super) silence: Span,
     pub(super) delay: Delay,
     pub(super) runs: HashMap<TopicKey, Run>,
+    /// By resource, the partitions of which it has said what is in force.
+    stated: HashMap<ResourceId, HashSet<u32>>,
+    /// Partitions that it rules, as its last heartbeat has it.
+    ruled: Vec<u32>,
     /// Resources that are subscribed to and to be asked for.
     pub(super) wanted: BTreeSet<ResourceId>,
     pub(super) ask: Option<Ask>,
@@ -91,6 +96,8 @@ impl Peer {
             silence: SILENCE_MIN,
             delay: Delay::default(),
             runs: HashMap::new(),
+            stated: HashMap::new(),
+            ruled: Vec::new(),
             wanted: BTreeSet::new(),
             ask: None,
             next_ask: Mono::ZERO,
@@ -100,6 +107,7 @@ impl Peer {
     /// Whatever was heard, something may have been missed since.
     pub(super) fn interrupt(&mut self) {
         self.runs.values_mut().for_each(Run::interrupted);
+        self.stated.clear();
         self.heartbeat = None;
         self.ask_came_to_nothing();
     }
@@ -117,6 +125,36 @@ impl Peer {
 
     pub(super) fn is_joined(&self, topic: TopicKey) -> bool {
         self.runs.get(&topic).is_some_and(Run::joined)
+    }
+
+    /// A snapshot has said what is in force for a resource in these partitions.
+    pub(super) fn has_stated(&mut self, resource: ResourceId, evidence: &[Evidence]) {
+        let partitions = evidence.iter().map(|one| one.partition).collect();
+        self.stated.insert(resource, partitions);
+    }
+
+    /// Of the partitions in a frame about a resource those of which it has not said what is in force.
+    ///
+    /// It rules them since its snapshot was made. It says what is in force in them as soon as it does, but
+    /// not what was lifted while nobody ruled them.
+    pub(super) fn unstated(&self, resource: ResourceId, evidence: &[Evidence]) -> HashSet<u32> {
+        let stated = self.stated.get(&resource);
+        let partitions = evidence.iter().map(|one| one.partition);
+        partitions
+            .filter(|one| !stated.is_some_and(|stated| stated.contains(one)))
+            .collect()
+    }
+
+    /// A heartbeat names all partitions that it rules: of others, it will have to say anew what is in force.
+    pub(super) fn take_ruled(&mut self, evidence: &[Evidence]) {
+        let ruled = || evidence.iter().map(|one| one.partition);
+        if ruled().eq(self.ruled.iter().copied()) {
+            return;
+        }
+        self.ruled = ruled().collect();
+        for stated in self.stated.values_mut() {
+            stated.retain(|one| self.ruled.contains(one));
+        }
     }
 
     /// A frame of the control topic: learns how often they come.
