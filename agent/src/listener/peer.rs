@@ -72,8 +72,8 @@ pub(super) struct Peer {
     pub(super) runs: HashMap<TopicKey, Run>,
     /// By resource, the partitions of which it has said what is in force.
     stated: HashMap<ResourceId, HashSet<u32>>,
-    /// Partitions that it rules, as its last heartbeat has it.
-    ruled: Vec<u32>,
+    /// Partitions that it rules, as its last heartbeat has it, if there was one.
+    ruled: Option<Vec<u32>>,
     /// Resources that are subscribed to and to be asked for.
     pub(super) wanted: BTreeSet<ResourceId>,
     pub(super) ask: Option<Ask>,
@@ -97,7 +97,7 @@ impl Peer {
             delay: Delay::default(),
             runs: HashMap::new(),
             stated: HashMap::new(),
-            ruled: Vec::new(),
+            ruled: None,
             wanted: BTreeSet::new(),
             ask: None,
             next_ask: Mono::ZERO,
@@ -148,13 +148,15 @@ impl Peer {
     /// A heartbeat names all partitions that it rules: of others, it will have to say anew what is in force.
     pub(super) fn take_ruled(&mut self, evidence: &[Evidence]) {
         let ruled = || evidence.iter().map(|one| one.partition);
-        if ruled().eq(self.ruled.iter().copied()) {
+        let known = self.ruled.iter().flatten().copied();
+        if self.ruled.is_some() && ruled().eq(known) {
             return;
         }
-        self.ruled = ruled().collect();
+        let now: Vec<u32> = ruled().collect();
         for stated in self.stated.values_mut() {
-            stated.retain(|one| self.ruled.contains(one));
+            stated.retain(|one| now.contains(one));
         }
+        self.ruled = Some(now);
     }
 
     /// A frame of the control topic: learns how often they come.
@@ -171,6 +173,7 @@ impl Peer {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bench::{Bench, second, told};
     use super::*;
 
     #[test]
@@ -185,5 +188,25 @@ mod tests {
         assert_eq!(peer.silence, second(3));
         peer.take_heartbeat(5, Span::from_millis(9_250));
         assert_eq!(peer.silence, SILENCE_MIN);
+    }
+    #[test]
+    fn who_takes_a_partition_over_is_asked_once_what_was_lifted_while_nobody_ruled_it() {
+        let mut bench = Bench::joined(2);
+        let rules_nothing = bench.next_frame(1, "", Vec::new(), &[]);
+        bench.hear(1, &rules_nothing);
+        let long = |domain, offset| told(domain, offset, Some(second(600)));
+        bench.frame(0, 12, &[long("acme", 11)]);
+        bench.listener.feed_down(0);
+        bench.listener.link_down(0);
+        // It says what is in force, and acme was lifted meanwhile.
+        bench.frame(1, 20, &[long("beta", 14)]);
+        assert!(bench.refused("acme").is_some() && bench.refused("beta").is_some());
+        bench.advance(Span::from_millis(100));
+        bench.snapshot(1, 20, &[long("beta", 14)]);
+        assert_eq!(bench.refused("acme"), None);
+        assert!(bench.refused("beta").is_some());
+        bench.frame(1, 21, &[]);
+        bench.advance(Span::from_millis(100));
+        assert_eq!(bench.asked(1), None);
     }
 }
