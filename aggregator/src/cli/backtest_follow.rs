@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_shared::time::Span;
+use tollgate_shared::time::{Span, Timestamp};
 
 use super::Global;
 use super::backtest::{BacktestArgs, Document, log_failure};
@@ -34,8 +34,10 @@ pub(super) fn follow(
 ) -> Result<Exit, Failure> {
     let began = Instant::now();
     let span = |span: Span| Duration::from_micros(span.as_micros());
+    // Logs know milliseconds: what is appended from now on may bear the one that has begun.
+    let now = Timestamp::from_millis(crate::serve::wall().as_millis());
     let range = Range {
-        from: range.from.or(Some(Point::At(crate::serve::wall()))),
+        from: range.from.or(Some(Point::At(now))),
         ..range
     };
     let documents = limits.iter();
