@@ -24,6 +24,7 @@ pub struct AgentBuilder {
     kafka_topic_prefix: String,
     kafka_properties: Vec<(String, String)>,
     key_file: Option<PathBuf>,
+    domain_key_file: Option<PathBuf>,
     kill_switch: bool,
     bounds: Bounds,
     on_heard: Option<OnHeard>,
@@ -56,6 +57,7 @@ impl Default for AgentBuilder {
             kafka_topic_prefix: "tollgate".to_owned(),
             kafka_properties: Vec::new(),
             key_file: None,
+            domain_key_file: None,
             kill_switch: false,
             bounds: Bounds {
                 denials: 1 << 20,
@@ -111,6 +113,19 @@ impl AgentBuilder {
     /// checked.
     pub fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.key_file = Some(path.into());
+        self
+    }
+
+    /// The file with the fleet's domain key: every domain is replaced by a keyed hash before it is recorded,
+    /// so that no name of one is in the log, on the network or with the aggregators. All agents of a fleet
+    /// have the same key, or a domain is limited as often as there are keys. A call costs some hundred
+    /// nanoseconds more, and allocates no more. Who asks for a domain by its name later needs the key.
+    /// Default: names stand in the log.
+    ///
+    /// It keeps names from who reads the log, not how much each of the hashed uses and when; and who has the
+    /// key can try names.
+    pub fn domain_key_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.domain_key_file = Some(path.into());
         self
     }
 
@@ -184,7 +199,7 @@ impl AgentBuilder {
 
     /// Settings from the environment: `TOLLGATE_AGGREGATORS` (with commas), `TOLLGATE_KAFKA`,
     /// `TOLLGATE_KEY_FILE`, `TOLLGATE_AGENT_NAME`, `TOLLGATE_KILL_SWITCH` (`on` or `off`),
-    /// `TOLLGATE_EPOCH_FILE`. What is not set, or empty, keeps its default.
+    /// `TOLLGATE_EPOCH_FILE`, `TOLLGATE_DOMAIN_KEY_FILE`. What is not set, or empty, keeps its default.
     ///
     /// # Errors
     ///
@@ -211,6 +226,9 @@ impl AgentBuilder {
         builder.kafka = text("TOLLGATE_KAFKA")?;
         builder.name = text("TOLLGATE_AGENT_NAME")?;
         builder.key_file = variable("TOLLGATE_KEY_FILE")
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from);
+        builder.domain_key_file = variable("TOLLGATE_DOMAIN_KEY_FILE")
             .filter(|path| !path.is_empty())
             .map(PathBuf::from);
         builder.epoch_file = variable("TOLLGATE_EPOCH_FILE")

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use tollgate_shared::domain_key::DomainKeyFault;
 use tollgate_shared::names::NameFault;
 
 /// Why an agent was not built.
@@ -54,6 +55,22 @@ pub enum BuildError {
         path: PathBuf,
         /// How many it has.
         bytes: usize,
+    },
+    /// The domain key cannot be used.
+    #[error("domain key {}: {fault}", path.display())]
+    DomainKey {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: DomainKeyFault,
+    },
+    /// The domain key cannot be read.
+    #[error("domain key {}: {source}", path.display())]
+    DomainKeyFile {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
     },
     /// The epoch file cannot be read or written.
     #[error("epoch file {}: {source}", path.display())]

@@ -37,6 +37,7 @@
     )
 )]
 
+mod admitted;
 mod agent;
 mod answer;
 #[cfg(feature = "axum")]

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tollgate_shared::names::{NAME_BYTES_MAX, admit_domain};
 use tollgate_shared::time::Span;
 
 use crate::answer::{Allowed, Cause, Denied, HitError};
@@ -135,7 +134,7 @@ impl Rate {
     ///
     /// As [`Rate::hit`].
     pub fn peek(&self, domain: &str) -> Result<Allowed, Denied> {
-        let domain = admit_domain(domain);
+        let domain = self.shared.admit(domain);
         self.ask(
             self.resource.fingerprint(&domain),
             &domain,
@@ -149,7 +148,7 @@ impl Rate {
     pub fn record(&self, domain: &str, copies: u32) {
         if copies != 0 {
             self.record_hits(
-                &admit_domain(domain),
+                &self.shared.admit(domain),
                 Want {
                     max: copies,
                     min: 1,
@@ -168,7 +167,7 @@ impl Rate {
     ///
     /// The last [`Denied`].
     pub async fn until_ready(&self, domain: &str, max_wait: Duration) -> Result<Allowed, Denied> {
-        let domain = admit_domain(domain).into_owned();
+        let domain = self.shared.admit(domain);
         let fingerprint = self.resource.fingerprint(&domain);
         let clock = &self.shared.clock;
         let until = clock.read().plus(Span::from_std(max_wait));
@@ -202,7 +201,7 @@ impl Rate {
 
     #[inline]
     fn ask_and_record(&self, domain: &str, want: Want) -> Result<Allowed, Denied> {
-        if is_ordinary(domain) {
+        if self.shared.is_itself(domain) {
             self.ask_and_record_admitted(domain, want)
         } else {
             self.ask_and_record_renamed(domain, want)
@@ -211,7 +210,7 @@ impl Rate {
 
     #[cold]
     fn ask_and_record_renamed(&self, domain: &str, want: Want) -> Result<Allowed, Denied> {
-        self.ask_and_record_admitted(&admit_domain(domain), want)
+        self.ask_and_record_admitted(&self.shared.admit(domain), want)
     }
 
     #[inline]
@@ -379,19 +378,12 @@ impl Rate {
     }
 }
 
-/// Whether a domain is limited under its own name; anything else is for [`admit_domain`] to say.
-#[inline]
-pub(crate) fn is_ordinary(domain: &str) -> bool {
-    let bytes = domain.len();
-    (2..=NAME_BYTES_MAX).contains(&bytes) || bytes == 1 && domain != "*"
-}
-
 /// Asks for one hit of each pair, and records all of them or none.
 pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
     let mut worst: Option<Denied> = None;
     let (mut blind, mut guarded) = (false, false);
     for (rate, domain) in pairs {
-        let domain = admit_domain(domain);
+        let domain = rate.shared.admit(domain);
         let fingerprint = rate.resource.fingerprint(&domain);
         // Only looked at: of a call that is refused nothing is taken, for however short a time.
         match rate.ask(fingerprint, &domain, ONE, Asking::Look) {
@@ -413,7 +405,7 @@ pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
         take_all(pairs)?;
     }
     for (rate, domain) in pairs {
-        rate.record_hits(&admit_domain(domain), ONE);
+        rate.record_hits(&rate.shared.admit(domain), ONE);
     }
     let copies = u32::from(!pairs.is_empty());
     Ok(Allowed::new(
@@ -429,7 +421,7 @@ pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
 fn take_all(pairs: &[(&Rate, &str)]) -> Result<(), Denied> {
     let mut taken = Vec::with_capacity(pairs.len());
     for (rate, domain) in pairs {
-        let domain = admit_domain(domain);
+        let domain = rate.shared.admit(domain);
         let fingerprint = rate.resource.fingerprint(&domain);
         if !rate.is_blind(&domain) {
             continue;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tokio::sync::Notify;
+use tollgate_shared::domain_key::DomainKey;
 use tollgate_shared::holdings::TransferId;
 
 use crate::clock::Clock;
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) desk: Desk,
     pub(crate) counters: Arc<Counters>,
     pub(crate) kill_switch: AtomicBool,
+    /// Under which domains are hashed; none: they stand in the log by their names.
+    pub(crate) domain_key: Option<DomainKey>,
     pub(crate) timer: Timer,
     /// Something was heard that [`crate::Agent::ready`] may wait for.
     pub(crate) news: Notify,

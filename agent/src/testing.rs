@@ -199,7 +199,11 @@ impl TestAgent {
         };
         let until = self.agent.shared().clock.read().plus(window);
         let denied = Said::Denied(until, denial);
-        self.say(resource, (&admit_domain(domain), false), denied);
+        self.say(
+            resource,
+            (&self.agent.shared().admit(domain), false),
+            denied,
+        );
     }
 
     /// Denies everybody for so long, as a global limit does.
@@ -219,7 +223,11 @@ impl TestAgent {
 
     /// Ends a domain's denial before its time.
     pub fn lift(&self, resource: &str, domain: &str) {
-        self.say(resource, (&admit_domain(domain), false), Said::Open);
+        self.say(
+            resource,
+            (&self.agent.shared().admit(domain), false),
+            Said::Open,
+        );
     }
 
     /// From now on nobody is heard: blind policies apply, and no denial holds.

@@ -6,6 +6,7 @@ pub mod cli;
 pub mod config;
 pub mod core;
 pub mod demo;
+pub mod domains;
 pub mod explain;
 pub mod feed;
 pub mod http;

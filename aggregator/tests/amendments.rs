@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::{DEADLINE, Served, directory, run, serve};
-use tollgate_agent::{Agent, Confirmation, Rate};
+use tollgate_agent::{Agent, Cause, Confirmation, Rate, ReserveError};
 
 const LIMITS: &str = r#"
 version = 1
@@ -31,8 +31,14 @@ struct World {
 
 impl World {
     async fn new() -> Self {
+        Self::with("").await
+    }
+
+    /// One whose aggregator is configured.
+    async fn with(config: &str) -> Self {
         let dir = directory(LIMITS);
-        let served = serve(dir.path(), &[]);
+        std::fs::write(dir.path().join("t.toml"), config).expect("written");
+        let served = serve(dir.path(), &["--config", "t.toml"]);
         served.await_ready();
         let agent = Agent::builder()
             .name("web")
@@ -226,7 +232,8 @@ async fn bans_hold_over_a_restart_and_a_kill_switch_lets_everybody_in() {
     .await;
     assert!(!is_denied(&world.export, "mallory"));
     let banned = world.denials(&["--cause", "banned"]);
-    assert_eq!(banned.len(), 3, "{banned:?}");
+    // Everywhere is sandbox, too, whose copies trudy never had.
+    assert_eq!(banned.len(), 4, "{banned:?}");
     assert_eq!(world.served.metric("tollgate_amendments_total"), 2.0);
     let of_mallory = banned.iter().find(|denial| denial["domain"] == "mallory");
     let code = of_mallory.expect("it is listed")["code"]
@@ -247,7 +254,11 @@ async fn bans_hold_over_a_restart_and_a_kill_switch_lets_everybody_in() {
     assert_eq!(world.audit()["equal"], true);
 
     world.done(&["namespaces", "kill", "api"]);
-    until("nobody is denied", || world.denials(&[]).is_empty()).await;
+    let of_api = |denial: &Value| denial["resource"] != "sandbox";
+    until("nobody is denied", || {
+        !world.denials(&[]).iter().any(of_api)
+    })
+    .await;
     until("the agent knows", || {
         ["acme", "trudy"]
             .iter()
@@ -336,6 +347,50 @@ async fn an_operator_ends_a_hold_and_it_stays_ended_while_its_agent_lists_it() {
     drop((kept, ended));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_banned_domain_gets_no_copies_and_keeps_what_it_holds() {
+    let world = World::new().await;
+    let sandbox = world.agent.copies("sandbox");
+    let one = sandbox.reserve("acme", 1).expect("room");
+    assert_eq!(one.confirmed().await, Confirmation::Confirmed);
+    let url = format!("http://{}", world.served.http);
+    let (code, said) = world.operator(&["unban", "sandbox", "acme"]);
+    assert!(code == 1 && said.contains("it is not banned"), "{said}");
+    let (code, said) = world.operator(&["ban", "sandbocks", "acme"]);
+    assert!(code == 65 && said.contains("rate or copies"), "{said}");
+
+    world.done(&["ban", "sandbox", "acme", "--for", "1h"]);
+    until("it is denied", || sandbox.peek("acme").is_err()).await;
+    assert!(sandbox.peek("globex").is_ok());
+    let Err(ReserveError::Denied(denied)) = sandbox.reserve("acme", 1) else {
+        panic!("it is banned");
+    };
+    assert_eq!(denied.cause(), Cause::Banned);
+    assert!(denied.retry_after().is_some_and(|wait| {
+        (Duration::from_secs(3_500)..Duration::from_secs(3_601)).contains(&wait)
+    }));
+    assert_eq!(world.served.json("/v1/holds")["holds"][0]["copies"], 1);
+    // What it gives back opens nothing.
+    drop(one);
+    world.served.await_json("/v1/holds", |view| {
+        view["holds"].as_array().is_some_and(Vec::is_empty)
+    });
+    assert_eq!(world.denials(&["--cause", "banned"]).len(), 1);
+    assert!(sandbox.peek("acme").is_err());
+    let code = denied.code().expect("an operator did it").to_string();
+    let (exit, told, error) = run(world.dir.path(), &["explain", &code, "--url", &url]);
+    assert!(
+        exit == 0 && told.contains("ban sandbox acme until"),
+        "{told}{error}"
+    );
+    assert_eq!(world.audit()["equal"], true);
+
+    world.done(&["unban", "sandbox", "acme"]);
+    until("it is let in", || sandbox.peek("acme").is_ok()).await;
+    assert!(sandbox.reserve("acme", 2).is_ok());
+    assert_eq!(world.audit()["equal"], true);
+}
+
 #[test]
 fn what_is_not_said_is_asked_for_before_anybody_is_asked() {
     let here = Path::new(".");
@@ -359,4 +414,40 @@ fn what_is_not_said_is_asked_for_before_anybody_is_asked() {
         "http://127.0.0.1:1",
     ];
     assert_eq!(run(here, &args).0, 69);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_domain_is_given_limits_of_its_own_by_asking_an_aggregator() {
+    // A file that is followed would be pushed again.
+    let world = World::with("[limits]\nfollow_file = false\n").await;
+    world.fill("acme", 5).await;
+    let url = format!("http://{}", world.served.http);
+    let set = |args: &[&str]| {
+        let all = ["limits", "set", "api.search", "--domain", "acme"];
+        let more = ["--url", &url, "--reason", "acme pays"];
+        let (code, out, err) = run(world.dir.path(), &[&all, args, &more].concat());
+        (code, out + &err)
+    };
+    let before = world.version();
+    let (code, text) = set(&["--rate", "1000/s", "--dry-run"]);
+    assert_eq!((code, world.version()), (0, before), "{text}");
+    let (code, text) = set(&["--rate", "1000/s"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("set api.search acme: rate 1000/s"), "{text}");
+    assert_eq!(world.version(), before + 1, "one record");
+    until("a raised limit lifts the denial", || {
+        !is_denied(&world.search, "acme")
+    })
+    .await;
+    let (code, text) = set(&["--rate", "9/s", "--expect-version", &before.to_string()]);
+    assert_eq!(code, 75, "{text}");
+    let (code, text) = set(&["--rate", "often"]);
+    assert_eq!(code, 65, "{text}");
+    let (code, text) = set(&[]);
+    assert_eq!(code, 64, "neither stated nor taken away: {text}");
+    let (code, text) = set(&["--remove"]);
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = set(&["--remove"]);
+    assert_eq!(code, 1, "there is nothing left to take away: {text}");
+    assert_eq!(world.version(), before + 2);
 }

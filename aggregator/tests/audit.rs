@@ -4,18 +4,24 @@
 mod support;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::Value;
+use support::export::{All, altered, of, read_all};
 use support::{Dealer, directory, run, serve};
-use tollgate::audit::export::{ExportSource, Writer};
-use tollgate::audit::source::{Source, Step};
+use tollgate::audit::export::ExportSource;
+use tollgate::audit::replay::Replay;
+use tollgate::audit::source::limits_of;
 use tollgate::log::{Delivered, Stream};
+use tollgate_engine::engine::DIGEST_FORM;
+use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::hits::write_hits;
-use tollgate_shared::wire::record::{Record, kind};
+use tollgate_shared::wire::record::{OwnersPen, Record, kind};
 use tollgate_shared::wire::statement::Says;
+use tollgate_shared::wire::testimony::Testimony;
 
 const LIMITS: &str = r#"
 version = 1
@@ -75,49 +81,6 @@ fn audit(dir: &Path, args: &[&str]) -> (i32, Value) {
     let report =
         serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{exit}: {stdout}{stderr}"));
     (exit, report)
-}
-
-/// All records of an export, as somebody with a tool of his own might hold them.
-type All = Vec<(Stream, u32, Vec<Delivered>)>;
-
-fn read_all(source: &ExportSource) -> All {
-    let mut all = vec![(Stream::Limits, 0)];
-    for partition in 0..PARTITIONS {
-        all.extend([(Stream::Hits, partition), (Stream::Denials, partition)]);
-    }
-    let read = |(stream, partition)| {
-        let mut cursor = source.open(stream, partition, 0).unwrap();
-        let mut records = Vec::new();
-        while let Step::Records(more) = cursor.read().unwrap() {
-            records.extend(more);
-        }
-        (stream, partition, records)
-    };
-    all.into_iter().map(read).collect()
-}
-
-/// Writes the export anew, with digests that fit, after `alter` has had its way.
-fn altered(dir: &Path, name: &str, alter: impl FnOnce(&mut All)) {
-    let source = ExportSource::open(&dir.join("all")).unwrap();
-    let mut all = read_all(&source);
-    alter(&mut all);
-    let writer = Writer::create(std::fs::File::create(dir.join(name)).unwrap()).unwrap();
-    for (stream, partition, records) in &all {
-        writer.records(*stream, *partition, records).unwrap();
-    }
-    for partition in 0..PARTITIONS {
-        for upto in source.snapshots(partition) {
-            let chunks = source.snapshot(partition, upto).unwrap();
-            writer.snapshot(partition, upto, &chunks).unwrap();
-        }
-    }
-    writer.finish(source.description()).unwrap();
-}
-
-fn of(all: &mut All, stream: Stream, partition: u32) -> &mut Vec<Delivered> {
-    let mut found = all.iter_mut();
-    let found = found.find(|(s, p, _)| (*s, *p) == (stream, partition));
-    &mut found.unwrap().2
 }
 
 fn announced(record: &Delivered) -> Option<Announced> {
@@ -418,6 +381,20 @@ async fn what_is_missing_or_bad_is_no_report() {
     assert_eq!(exit(&["--export", "nowhere"]).0, 66);
     assert_eq!(exit(&[]).0, 64);
     assert_eq!(exit(&["--export", "all", "--from", "whenever"]).0, 64);
+    // Of nothing nothing is said that looks like a report.
+    for (from, to, expected) in [
+        ("@0:99999999", None, "what there is was appended from 20"),
+        (
+            "2020-01-01T00:00:00Z",
+            Some("2020-01-02T00:00:00Z"),
+            "no record lies in this range",
+        ),
+        ("@99:0", None, "it has no partition 99"),
+    ] {
+        let to = to.map_or(Vec::new(), |to| vec!["--to", to]);
+        let (code, why) = exit(&[&["--export", "all", "--from", from], &to[..]].concat());
+        assert!(code == 65 && why.contains(expected), "{from}: {code} {why}");
+    }
     // A segment of the journal whose bytes are not those that were written.
     let journal = dir.path().join("tollgate-data/hits-00000");
     let segment = std::fs::read_dir(journal).unwrap().next().unwrap().unwrap();
@@ -428,4 +405,71 @@ async fn what_is_missing_or_bad_is_no_report() {
     let (code, why) = exit(&["--journal", "tollgate-data"]);
     assert_eq!(code, 65);
     assert!(why.contains("record "), "{why}");
+}
+
+/// Behind the first counted tick of a partition: where, by which rules, and the replay's digest there.
+fn first_noted(source: &ExportSource, partition: u32, records: &[Delivered]) -> (u64, u32, u128) {
+    let book = Arc::new(limits_of(source).unwrap());
+    let mut replay = Replay::new(partition, PARTITIONS, MacKey::UNPROTECTED, book);
+    for record in records {
+        replay.apply(record, source).unwrap();
+        if replay.engine().log_time().is_some() {
+            let rules = u32::from(replay.engine().version().is_some());
+            return (record.offset, rules, replay.engine().digest());
+        }
+    }
+    panic!("no tick that counts");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_owners_said_of_their_states_is_compared_with_the_replay() {
+    let dir = written().await;
+    let source = ExportSource::open(&dir.path().join("all")).unwrap();
+    let partition = 2;
+    // Of one owner the state, of another an other one, of a third a digest of a form that is not ours.
+    let mut noted = (0, 0, 0);
+    altered(dir.path(), "testified", |all| {
+        let records = of(all, Stream::Hits, partition);
+        noted = first_noted(&source, partition, records);
+        let said = [
+            ("right", noted.2, DIGEST_FORM),
+            ("wrong", noted.2 ^ 1, DIGEST_FORM),
+            ("other", noted.2 ^ 1, DIGEST_FORM + 1),
+        ];
+        for (owner, digest, form) in said {
+            let testimony = Testimony {
+                offset: noted.0,
+                rules: noted.1,
+                form,
+                digest,
+                group: "b",
+                owner,
+                instance: 7,
+            };
+            let pen = OwnersPen::new(&MacKey::UNPROTECTED, partition);
+            let last = records.last().unwrap();
+            records.push(Delivered {
+                offset: last.offset + 1,
+                appended: last.appended,
+                bytes: pen.testimony(&testimony).into(),
+            });
+        }
+    });
+    let (exit, report) = audit(dir.path(), &["--export", "testified"]);
+    assert_eq!((exit, kinds(&report)), (1, vec!["testimony"]), "{report:#}");
+    assert_eq!(report["testimonies_equal"], 1, "{report:#}");
+    let wrong = &report["differences"][0];
+    let place = (&wrong["partition"], &wrong["offset"]);
+    assert_eq!(place, (&partition.into(), &noted.0.into()), "{wrong:#}");
+    let text = wrong["text"].as_str().unwrap();
+    for part in [
+        "wrong of group b".to_owned(),
+        format!("digest {:032x}", noted.2 ^ 1),
+        format!("expected {:032x}", noted.2),
+    ] {
+        assert!(text.contains(&part), "{part}: {text}");
+    }
+    let remarks = report["remarks"].as_array().unwrap();
+    let other = remarks.iter().find(|r| r["kind"] == "testimonies").unwrap();
+    assert_eq!(other["count"], 1, "{report:#}");
 }

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
+use support::export::{All, altered, of, read_all};
 use support::{Dealer, directory, run, serve, tollgate};
-use tollgate::audit::export::{ExportSource, Writer};
-use tollgate::audit::source::{Source, Step};
+use tollgate::audit::export::ExportSource;
 use tollgate::core::limits_book::digest;
 use tollgate::core::limits_push::Pushed;
 use tollgate::log::{Delivered, Stream};
@@ -60,50 +60,11 @@ fn refused(dir: &Path, args: &[&str]) -> (i32, String) {
     (code, err)
 }
 
-type All = Vec<(Stream, u32, Vec<Delivered>)>;
-
-fn read_all(source: &ExportSource) -> All {
-    let mut all = vec![(Stream::Limits, 0)];
-    for partition in 0..PARTITIONS {
-        all.extend([(Stream::Hits, partition), (Stream::Denials, partition)]);
-    }
-    let read = |(stream, partition)| {
-        let mut cursor = source.open(stream, partition, 0).expect("a cursor");
-        let mut records = Vec::new();
-        while let Step::Records(more) = cursor.read().expect("records") {
-            records.extend(more);
-        }
-        (stream, partition, records)
-    };
-    all.into_iter().map(read).collect()
-}
-
 fn records(dir: &Path, partition: u32) -> Vec<Delivered> {
     let source = ExportSource::open(&dir.join("all")).expect("an export");
     let all = read_all(&source).into_iter();
     let mut hits = all.filter(|(stream, of, _)| (*stream, *of) == (Stream::Hits, partition));
     hits.next().expect("a partition").2
-}
-
-/// Writes the export anew, with digests that fit, after `alter` has had its way.
-fn altered(dir: &Path, name: &str, alter: impl FnOnce(&mut All)) {
-    let source = ExportSource::open(&dir.join("all")).expect("an export");
-    let mut all = read_all(&source);
-    alter(&mut all);
-    let file = std::fs::File::create(dir.join(name)).expect("a file");
-    let writer = Writer::create(file).expect("written");
-    for (stream, partition, records) in &all {
-        writer
-            .records(*stream, *partition, records)
-            .expect("written");
-    }
-    writer.finish(source.description()).expect("written");
-}
-
-fn of(all: &mut All, stream: Stream, partition: u32) -> &mut Vec<Delivered> {
-    let mut found = all.iter_mut();
-    let found = found.find(|(s, p, _)| (*s, *p) == (stream, partition));
-    &mut found.expect("a partition").2
 }
 
 fn hits_of(record: &Delivered) -> u64 {

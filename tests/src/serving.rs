@@ -38,6 +38,11 @@ impl Drop for Serving {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        // Whoever reads that a promise was broken wants to know what the other side had to say.
+        if std::thread::panicking() {
+            self.said.extend(self.lines.iter());
+            eprintln!("the aggregator said:\n{}", self.said.join("\n"));
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tollgate_shared::domain_key::DomainKey;
 use tollgate_shared::names::check_name;
 
 use super::{AgentBuilder, Bounds};
@@ -121,6 +122,17 @@ pub(super) fn check_key(path: &Path) -> Result<(), BuildError> {
     Ok(())
 }
 
+pub(super) fn read_domain_key(path: &Path) -> Result<DomainKey, BuildError> {
+    let key = std::fs::read(path).map_err(|source| BuildError::DomainKeyFile {
+        path: path.to_owned(),
+        source,
+    })?;
+    DomainKey::derive(&key).map_err(|fault| BuildError::DomainKey {
+        path: path.to_owned(),
+        fault,
+    })
+}
+
 /// `host:port`, an IPv6 host in brackets.
 fn is_address(address: &str) -> bool {
     let Some((host, port)) = address.rsplit_once(':') else {
@@ -220,6 +232,15 @@ mod tests {
             (
                 ("TOLLGATE_KEY_FILE", "/nowhere/key"),
                 "key file /nowhere/key: No such file or directory (os error 2)",
+            ),
+            (
+                ("TOLLGATE_DOMAIN_KEY_FILE", "/nowhere/key"),
+                "domain key /nowhere/key: No such file or directory (os error 2)",
+            ),
+            (
+                ("TOLLGATE_DOMAIN_KEY_FILE", "/dev/null"),
+                "domain key /dev/null: has 0 bytes, expected 32 to 4096 drawn at random, as `openssl rand \
+                 -hex 32` draws",
             ),
         ];
         for (variable, expected) in faults {

@@ -46,6 +46,8 @@ impl AgentBuilder {
         if let Some(path) = &self.key_file {
             super::checks::check_key(path)?;
         }
+        let domain_key = self.domain_key_file.as_deref();
+        let domain_key = domain_key.map(super::checks::read_domain_key).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -61,7 +63,9 @@ impl AgentBuilder {
             replaces: replaces.transpose()?.flatten(),
         };
         let clock = Arc::new(Clock::of_the_machine());
-        let shared = Arc::new(self.shared(clock, seed, Timer::Runtime(runtime.handle().clone())));
+        let mut shared = self.shared(clock, seed, Timer::Runtime(runtime.handle().clone()));
+        shared.domain_key = domain_key;
+        let shared = Arc::new(shared);
         let (listener, courier, keeper) =
             self.thinkers(&shared, &name, origin, aggregators.len(), rand::random());
         let (events, event_receiver) = mpsc::channel(net::EVENTS_MAX);
@@ -166,6 +170,7 @@ impl AgentBuilder {
             desk: Desk::new(self.bounds.holds),
             counters: Arc::new(Counters::default()),
             kill_switch: AtomicBool::new(self.kill_switch),
+            domain_key: None,
             timer,
             news: Notify::new(),
             new_resource: Notify::new(),

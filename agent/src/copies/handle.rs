@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tollgate_shared::names::admit_domain;
 use tollgate_shared::time::Span;
 
 use super::desk::{Taken, Wanted};
@@ -22,7 +21,6 @@ use super::errors::{Misuse, ReserveError};
 use super::hold::Hold;
 use crate::answer::{Cause, Denied};
 use crate::deny::Refusal;
-use crate::rate::is_ordinary;
 use crate::recorder::{Event, Happened};
 use crate::resource::{GROUPS, GUARDED, IGNORED, OF_RATE, REFUSED, Resource, STRICT, WHOLE};
 use crate::shared::Shared;
@@ -139,8 +137,8 @@ impl Copies {
             max: copies,
             min: copies,
         };
-        let domain = admit_domain(domain).into_owned();
         let shared = &self.inner.shared;
+        let domain = shared.admit(domain);
         let until = shared.clock.read().plus(Span::from_std(max_wait));
         let mut backoff = Backoff::new();
         loop {
@@ -165,10 +163,13 @@ impl Copies {
 
     /// Copies that this process holds for a domain.
     pub fn held(&self, domain: &str) -> u64 {
-        let domain = admit_domain(domain);
-        let resource = &self.inner.resource;
-        let fingerprint = resource.fingerprint(&domain);
-        self.inner.shared.desk.held(resource, fingerprint, &domain)
+        self.held_as(&self.inner.shared.admit(domain))
+    }
+
+    fn held_as(&self, domain: &str) -> u64 {
+        let Inner { resource, shared } = &*self.inner;
+        let fingerprint = resource.fingerprint(domain);
+        shared.desk.held(resource, fingerprint, domain)
     }
 
     /// What [`Copies::reserve`] of one copy would be refused for now. Takes and records nothing.
@@ -177,13 +178,13 @@ impl Copies {
     ///
     /// As [`Copies::reserve`].
     pub fn peek(&self, domain: &str) -> Result<(), ReserveError> {
-        let domain = admit_domain(domain);
+        let domain = self.inner.shared.admit(domain);
         let resource = &self.inner.resource;
         let fingerprint = resource.fingerprint(&domain);
         let refused = self.look(fingerprint, &domain)?;
         let full = resource
             .copies_limit()
-            .is_some_and(|limit| limit <= self.held(&domain));
+            .is_some_and(|limit| limit <= self.held_as(&domain));
         match refused {
             Some(denied) => Err(denied.into()),
             None if full && !self.lets_all_through() => Err(self.full().into()),
@@ -193,9 +194,14 @@ impl Copies {
 
     #[inline]
     fn take_and_record(&self, domain: &str, want: Want) -> Result<Hold, ReserveError> {
-        if !is_ordinary(domain) {
+        if !self.inner.shared.is_itself(domain) {
             return self.take_and_record_renamed(domain, want);
         }
+        self.take_and_record_admitted(domain, want)
+    }
+
+    #[inline]
+    fn take_and_record_admitted(&self, domain: &str, want: Want) -> Result<Hold, ReserveError> {
         let taken = self.take(domain, want);
         match &taken {
             Err(ReserveError::Denied(denied)) => self.record_refused(domain, want.max, denied),
@@ -209,7 +215,7 @@ impl Copies {
 
     #[cold]
     fn take_and_record_renamed(&self, domain: &str, want: Want) -> Result<Hold, ReserveError> {
-        self.take_and_record(&admit_domain(domain), want)
+        self.take_and_record_admitted(&self.inner.shared.admit(domain), want)
     }
 
     /// Takes, and records no refusal.

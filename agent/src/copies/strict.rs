@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tollgate_shared::holdings::TransferId;
-use tollgate_shared::names::admit_domain;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::verdict::Why;
 
@@ -59,7 +58,7 @@ impl Copies {
         }
         let Inner { resource, shared } = &*self.inner;
         let until = shared.clock.read().plus(Span::from_std(deadline));
-        let domain = admit_domain(domain).into_owned();
+        let domain = shared.admit(domain);
         let fingerprint = resource.fingerprint(&domain);
         self.check_strict()?;
         if let Some(denied) = self.look(fingerprint, &domain)?
@@ -71,7 +70,7 @@ impl Copies {
         loop {
             let (answer, verdict) = oneshot::channel();
             let seldom = Seldom::Reserve {
-                domain: domain.as_str().into(),
+                domain: (*domain).into(),
                 copies,
                 answer,
             };

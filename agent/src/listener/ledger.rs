@@ -105,7 +105,6 @@ impl Ledger {
     }
 
     /// A partition's log, if it is known.
-    #[cfg(feature = "simulation")]
     pub(crate) fn log_of(&self, partition: u32) -> Option<LogId> {
         self.logs.get(&partition).map(|(log, _)| *log)
     }

@@ -186,7 +186,6 @@ impl Listener {
     }
 
     /// The log that a partition's is taken to be.
-    #[cfg(feature = "simulation")]
     pub(crate) fn known_log(&self, partition: u32) -> Option<tollgate_shared::place::LogId> {
         self.ledger.log_of(partition)
     }

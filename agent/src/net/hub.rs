@@ -231,6 +231,8 @@ impl<W: Wires> Hub<W> {
         let now = self.shared.clock.read();
         let partitions = self.shared.log_partitions.load(Ordering::Relaxed);
         self.keeper.set_partitions(partitions, now);
+        let listener = &self.listener;
+        self.keeper.know_logs(|one| listener.known_log(one), now);
         let verdicts = self.listener.take_verdicts_heard();
         if !verdicts.is_empty() {
             self.keeper.hear(verdicts, now);

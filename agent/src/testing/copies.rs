@@ -17,7 +17,7 @@
 //!
 //! Desk, keeper and calls are those of any agent; nothing is sent, and nothing is said but by the test.
 
-use tollgate_shared::names::{EVERYBODY, admit_domain, partition_of_resource};
+use tollgate_shared::names::{EVERYBODY, partition_of_resource};
 use tollgate_shared::place::Place;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::public::{Kind, OnExcess, Public, PublicCopies, PublicGroup, Reserving};
@@ -104,7 +104,11 @@ impl TestAgent {
 
     /// Says that a domain's copies are all in use; [`TestAgent::lift`] says that they are not.
     pub fn full(&self, resource: &str, domain: &str) {
-        self.say(resource, (&admit_domain(domain), false), full());
+        self.say(
+            resource,
+            (&self.agent.shared().admit(domain), false),
+            full(),
+        );
     }
 
     /// Says that a group's copies are all in use.

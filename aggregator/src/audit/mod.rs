@@ -13,6 +13,7 @@
 //! start      where a partition's replay begins
 //! partition  one partition from its beginning, or from a snapshot, to its end
 //! sequences  agents' batches that never came
+//! testimonies  what owners said of their states
 //! sample     the independent model beside the engine, and what reordering cost
 //! reorder    what the log's order cost
 //! report     differences and remarks, for programs and for people
@@ -35,6 +36,7 @@ pub mod sample;
 mod sequences;
 pub mod source;
 pub(crate) mod start;
+mod testimonies;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -24,6 +24,7 @@ use super::report::{Difference, Kind, Part};
 use super::sample::Sample;
 use super::sequences::Sequences;
 use super::source::{Cursor, Source, Step};
+use super::testimonies::Testimonies;
 use crate::log::{Delivered, Stream};
 
 /// How many ticks of one owner behind a record prove that what the record caused is recorded. An owner
@@ -60,6 +61,7 @@ struct Auditor<'w, 'a> {
     proved: u64,
     snapshots: Vec<u64>,
     sequences: Sequences,
+    testimonies: Testimonies,
     sample: Option<Sample>,
 }
 
@@ -124,6 +126,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
             proved: 0,
             snapshots,
             sequences: Sequences::default(),
+            testimonies: Testimonies::default(),
         })
     }
 
@@ -221,7 +224,11 @@ impl<'w, 'a> Auditor<'w, 'a> {
         }
         self.next = offset + 1;
         let known = self.replay.engine().version();
+        let log_time = self.replay.engine().log_time();
         let met = self.replay.apply(delivered, self.work.source)?;
+        let of = (&met, &self.replay);
+        self.testimonies
+            .take((offset, in_range), log_time, of, part);
         if let Some(log) = self.replay.engine().log()
             && !self.logs.contains(&log)
         {

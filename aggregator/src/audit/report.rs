@@ -16,6 +16,7 @@ use tollgate_shared::wire::statement::{Says, Scope};
 
 use super::amended::Brought;
 use super::range::Utc;
+pub use super::sample::ModelPart;
 
 /// How many differences of one partition are kept; further ones are only counted.
 const KEPT: usize = 10_000;
@@ -42,6 +43,8 @@ pub enum Kind {
     Snapshot,
     /// The independent model rules otherwise than the engine.
     Model,
+    /// An owner said that it came to another state than the replay does.
+    Testimony,
 }
 
 /// One difference.
@@ -261,6 +264,8 @@ pub struct Part {
     pub repeats: u64,
     /// Snapshots that were compared.
     pub snapshots: u64,
+    /// Testimonies of owners that agree.
+    pub testimonies: u64,
     /// What the model was asked.
     pub model: ModelPart,
     /// The first differences.
@@ -270,21 +275,6 @@ pub struct Part {
     /// What operators did, in the order of the log.
     pub amendments: Vec<Brought>,
     remarks: BTreeMap<&'static str, Remark>,
-}
-
-/// What the model was asked in one partition, or in all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ModelPart {
-    /// Pairs that it ruled.
-    pub pairs: u64,
-    /// Entries that it ruled.
-    pub entries: u64,
-    /// Statements of the engine that it was asked about.
-    pub statements: u64,
-    /// How long its pairs were denied beyond a replay in order of time.
-    pub reorder_denied_us: u64,
-    /// How long they were denied.
-    pub denied_us: u64,
 }
 
 impl Part {
@@ -350,6 +340,8 @@ pub struct Report {
     pub announced_again: u64,
     /// Snapshots whose digest is the replay's.
     pub snapshots_equal: u64,
+    /// Testimonies of owners whose digest is the replay's.
+    pub testimonies_equal: u64,
     /// What the independent model was asked.
     pub model: ModelPart,
     /// How long the sampled pairs were denied beyond a replay in order of time.
@@ -397,6 +389,7 @@ impl Report {
             announced_equal: sum(&|part| part.compared),
             announced_again: sum(&|part| part.repeats),
             snapshots_equal: sum(&|part| part.snapshots),
+            testimonies_equal: sum(&|part| part.testimonies),
             model,
             reorder_denied_us: model.reorder_denied_us,
             differences_count: sum(&|part| part.differences_count),
@@ -468,12 +461,13 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "the replay states {} denials and {} lifts; {} were announced exactly so ({} again); {} snapshots have its digest",
+            "the replay states {} denials and {} lifts; {} were announced exactly so ({} again); {} snapshots and {} testimonies have its digest",
             self.denials,
             self.lifts,
             self.announced_equal,
             self.announced_again,
-            self.snapshots_equal
+            self.snapshots_equal,
+            self.testimonies_equal
         )?;
         writeln!(
             f,

@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use serde::Serialize;
 use tollgate_engine::engine::Said;
 use tollgate_engine::limits::{Limits, Mode, Resource};
 use tollgate_model::log::{Change, EntryRuling};
@@ -37,6 +38,21 @@ pub enum Model {
     None,
     /// This share of them, above 0 and at most 1.
     Share(f64),
+}
+
+/// What the model was asked in one partition, or in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ModelPart {
+    /// Pairs that it ruled.
+    pub pairs: u64,
+    /// Entries that it ruled.
+    pub entries: u64,
+    /// Statements of the engine that it was asked about.
+    pub statements: u64,
+    /// How long its pairs were denied beyond a replay in order of time.
+    pub reorder_denied_us: u64,
+    /// How long they were denied.
+    pub denied_us: u64,
 }
 
 /// A log of so many bytes of hits is small: the model reads it in some seconds.

@@ -14,9 +14,8 @@ use std::collections::{BinaryHeap, HashMap};
 use serde::Serialize;
 use tollgate_engine::limits::Limits;
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::record::Record;
 
-use super::log::{LogFault, Sequences, calls_of};
+use super::log::{Calls, LogFault, Sequences, calls_of};
 use super::pairs::Pairs;
 use super::read::Reading;
 use super::replay::Player;
@@ -197,20 +196,10 @@ impl<'a> Follow<'a> {
         if self.range.lies(offset, appended) != Lies::In {
             return Ok(());
         }
-        let batch = match Record::decode(&delivered.bytes) {
-            Ok(Record::Hits(batch)) => batch,
-            Ok(Record::Unknown {
-                skippable: false,
-                kind,
-            }) => {
-                return Err(LogFault::Newer {
-                    partition,
-                    offset,
-                    kind,
-                });
-            }
-            Ok(_) => return Ok(()),
-            Err(_) => {
+        let batch = match Calls::of(partition, delivered)? {
+            Calls::Batch(batch) => batch,
+            Calls::None => return Ok(()),
+            Calls::Unreadable(_) => {
                 self.inputs.skipped += 1;
                 return Ok(());
             }

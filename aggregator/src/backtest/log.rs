@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::io;
 
 use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::DecodeError;
 use tollgate_shared::wire::hits::{HitBatch, Refused};
 use tollgate_shared::wire::record::Record;
 
@@ -21,7 +22,7 @@ use super::read::{Counts, ReadFault, Reading, Recording};
 use super::table::count;
 use super::tape::{Call, Recorder};
 use crate::audit::range::{Cut, Lies, Point, Range};
-use crate::audit::source::{Source, SourceError, Step};
+use crate::audit::source::{Source, SourceError, Step, nothing_in};
 use crate::log::{Delivered, Stream};
 
 /// What of the attempts a log has.
@@ -87,6 +88,9 @@ pub enum LogFault {
     /// What was made of it.
     #[error(transparent)]
     Read(#[from] ReadFault),
+    /// There is nothing to be played.
+    #[error("{0}")]
+    Nothing(String),
     /// Retention has removed what the range begins with.
     #[error("{0}")]
     Cut(Cut),
@@ -133,18 +137,24 @@ pub fn read(
         seen: Seen::default(),
         agents: HashMap::new(),
     };
+    let mut records = 0;
     for partition in (0..source.partitions()).filter(|partition| range.has(*partition)) {
         let hits = each((source, range), Stream::Hits, partition, &mut |delivered| {
             progress(1);
             reader.record(partition, delivered)
         })?;
         reader.seen.records_gone += hits.gone;
+        records += hits.records;
         let statements = each((source, range), Stream::Denials, partition, &mut |_| Ok(()))?;
         reader.seen.statements += statements.records;
     }
     if reader.counts.rows == 0 {
-        return Err(LogFault::Read(ReadFault::Empty {
-            name: source.name(),
+        return Err(LogFault::Nothing(match records {
+            0 => nothing_in(source, range),
+            _ => format!(
+                "{}: no calls on rates in what was read, expected hits or refused calls",
+                source.name()
+            ),
         }));
     }
     let seen = reader.seen();
@@ -235,32 +245,20 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn record(&mut self, partition: u32, delivered: &Delivered) -> Result<(), LogFault> {
-        let offset = delivered.offset;
-        let batch = match Record::decode(&delivered.bytes) {
-            Ok(Record::Hits(batch)) => batch,
-            Ok(Record::Unknown {
-                skippable: false,
-                kind,
-            }) => {
-                return Err(LogFault::Newer {
-                    partition,
-                    offset,
-                    kind,
-                });
-            }
-            Err(error) if self.reading.strict => {
+        let batch = match Calls::of(partition, delivered)? {
+            Calls::Batch(batch) => batch,
+            Calls::None => return Ok(()),
+            Calls::Unreadable(error) if self.reading.strict => {
                 return Err(LogFault::Unreadable {
                     partition,
-                    offset,
+                    offset: delivered.offset,
                     why: error.to_string(),
                 });
             }
-            // Aggregators keep it aside and go on.
-            Err(_) => {
+            Calls::Unreadable(_) => {
                 self.seen.records_unreadable += 1;
                 return Ok(());
             }
-            Ok(_) => return Ok(()),
         };
         let sender = batch.sender;
         let sequences = self.agents.entry((sender.epoch, partition)).or_default();
@@ -304,6 +302,39 @@ impl Reader<'_> {
         Seen {
             lower_bound: unheard || cut,
             ..seen
+        }
+    }
+}
+
+/// What a record of the hits stream says of calls.
+pub enum Calls<'a> {
+    /// The calls of an agent.
+    Batch(HitBatch<'a>),
+    /// Nothing: it is about something else.
+    None,
+    /// It cannot be read. Aggregators keep such a record aside and go on.
+    Unreadable(DecodeError),
+}
+
+impl<'a> Calls<'a> {
+    /// Those of a record.
+    ///
+    /// # Errors
+    ///
+    /// [`LogFault::Newer`] for a kind that must not be passed over by whoever does not know it.
+    pub fn of(partition: u32, delivered: &'a Delivered) -> Result<Self, LogFault> {
+        match Record::decode(&delivered.bytes) {
+            Ok(Record::Hits(batch)) => Ok(Self::Batch(batch)),
+            Ok(Record::Unknown {
+                skippable: false,
+                kind,
+            }) => Err(LogFault::Newer {
+                partition,
+                offset: delivered.offset,
+                kind,
+            }),
+            Ok(_) => Ok(Self::None),
+            Err(error) => Ok(Self::Unreadable(error)),
         }
     }
 }

@@ -12,6 +12,7 @@
 //! nothing of a running fleet. What stays true: memory grows with pairs and with what their windows
 //! hold, never with calls; and nothing is said of a recording that could not be read to its end.
 
+mod ahead;
 pub mod follow;
 pub mod html;
 pub mod inputs;

@@ -3,7 +3,8 @@
 //! Knows forms of files only as rows. What stays true: a row that cannot be used is counted as skipped,
 //! with its line, and nothing of it reaches the tape; a file that ends too early is an error.
 
-use std::io;
+use std::borrow::Cow;
+use std::io::{self, BufRead};
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use tollgate_shared::names::{admit_domain, check_name};
 use tollgate_shared::time::Timestamp;
 
+use super::ahead;
 use super::pairs::Pairs;
 use super::tape::{Call, Order, Recorder, Tape};
 use crate::traffic::rows::Opened;
@@ -203,28 +205,10 @@ impl Reader<'_> {
             Opened::NoColumns(first) => return Err(ReadFault::Row(skipped(input, first))),
         };
         let mut temporary = None;
-        let failed = std::cell::Cell::new(false);
-        let read = rows.for_each(
-            &mut |row| {
-                let call = self.call(&row)?;
-                if let Some(call) = call
-                    && let Err(error) = self.recorder.push(call)
-                {
-                    failed.set(true);
-                    temporary.get_or_insert(error);
-                }
-                Ok(())
-            },
-            &mut |lines| {
-                if lines.rows().is_multiple_of(PROGRESS_ROWS) {
-                    progress(PROGRESS_ROWS);
-                }
-                match failed.get() || (reading.strict && 0 < lines.skipped()) {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
-            },
-        );
+        let read = match rows.kind() {
+            Kind::AccessLog => self.ahead(&mut rows, progress, &mut temporary),
+            Kind::Csv | Kind::JsonLines => self.in_line(&mut rows, progress, &mut temporary),
+        };
         if let Some(error) = temporary {
             return Err(ReadFault::Temporary(error));
         }
@@ -252,6 +236,72 @@ impl Reader<'_> {
         self.counts.shown.extend(shown.take(room));
         self.counts.kinds.push(rows.kind());
         Ok(())
+    }
+
+    /// Reads on a thread of its own, which takes most of the time.
+    fn ahead<R: BufRead + Send>(
+        &mut self,
+        rows: &mut Rows<R>,
+        progress: &dyn Fn(u64),
+        temporary: &mut Option<io::Error>,
+    ) -> io::Result<()> {
+        let mut given = 0u64;
+        ahead::for_each(rows, self.reading.strict, &mut |at, client| {
+            given += 1;
+            if given.is_multiple_of(PROGRESS_ROWS) {
+                progress(PROGRESS_ROWS);
+            }
+            let row = Row {
+                at,
+                resource: None,
+                domain: Some(Cow::Borrowed(client)),
+                copies: NonZeroU32::MIN,
+                min: None,
+            };
+            // A row with a domain and without a resource is refused by nothing.
+            let Ok(Some(call)) = self.call(&row) else {
+                return ControlFlow::Continue(());
+            };
+            match self.recorder.push(call) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    *temporary = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        })
+    }
+
+    /// Reads row by row: one may be refused by what is done with it, and that is told with its line.
+    fn in_line<R: BufRead>(
+        &mut self,
+        rows: &mut Rows<R>,
+        progress: &dyn Fn(u64),
+        temporary: &mut Option<io::Error>,
+    ) -> io::Result<()> {
+        let strict = self.reading.strict;
+        let failed = std::cell::Cell::new(false);
+        rows.for_each(
+            &mut |row| {
+                let call = self.call(&row)?;
+                if let Some(call) = call
+                    && let Err(error) = self.recorder.push(call)
+                {
+                    failed.set(true);
+                    temporary.get_or_insert(error);
+                }
+                Ok(())
+            },
+            &mut |lines| {
+                if lines.rows().is_multiple_of(PROGRESS_ROWS) {
+                    progress(PROGRESS_ROWS);
+                }
+                match failed.get() || (strict && 0 < lines.skipped()) {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            },
+        )
     }
 
     /// The call of a row; none where it is not to be read.

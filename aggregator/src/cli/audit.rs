@@ -19,7 +19,9 @@ use super::exit::{Exit, Failure};
 use super::logs::{LogArgs, RangeArgs, replay_failure};
 use super::output::{Format, Output};
 use crate::audit::export::{ExportError, export};
+use crate::audit::range::Range;
 use crate::audit::sample::Model;
+use crate::audit::source::nothing_in;
 use crate::audit::{Progress, Task, audit};
 
 /// What `audit` takes.
@@ -77,6 +79,9 @@ pub fn run(global: &Global, args: &AuditArgs) -> Result<Exit, Failure> {
         audit(&*source, &task, &progress)
     })
     .map_err(replay_failure)?;
+    if report.records == 0 && task.range != Range::default() {
+        return Err(Failure::Data(nothing_in(&*source, &task.range)));
+    }
     report.list(args.limit);
     let mut output = global.open_output()?;
     match global.format {
@@ -152,6 +157,9 @@ fn run_export(global: &Global, log: &LogArgs, range: &RangeArgs) -> Result<Exit,
             source,
         },
     })?;
+    if exported.hits == 0 && task.range != Range::default() {
+        return Err(Failure::Data(nothing_in(&*source, &task.range)));
+    }
     file.as_file().sync_all().map_err(create)?;
     file.persist(target).map_err(|error| create(error.error))?;
     let mut output = Output::open(None, global.color)?;

@@ -133,9 +133,9 @@ fn share(text: &str) -> Result<ShareE9, &'static str> {
 /// Where an input cannot be read, or is bad.
 pub fn run(global: &Global, args: &BacktestArgs) -> Result<Exit, Failure> {
     let range = args.range.range()?;
-    let reading = reading(args, &range)?;
+    let reading = reading(global, args, &range)?;
     let source = Source::of(args)?;
-    let limits = limits(args)?;
+    let limits = limits(global, args)?;
     if let (true, Source::Log(log)) = (args.follow, &source) {
         return follow::follow(global, args, &**log, range, &reading, &limits);
     }
@@ -153,7 +153,7 @@ pub fn run(global: &Global, args: &BacktestArgs) -> Result<Exit, Failure> {
     let results = results(args, &recording, &limits, &played);
     let report = Report::new(inputs, results, suggestions);
     if let Some(mut page) = page.take() {
-        let traces = traces(args, &recording, &limits, &played)?;
+        let traces = traces(global, args, &recording, &limits, &played)?;
         page.line(html::page(&report, &traces).trim_end())?;
         page.finish()?;
     }
@@ -194,7 +194,7 @@ fn stamps(args: &BacktestArgs, range: &Range) -> Result<(Stamp, Stamp), Failure>
 
 type Stamp = Option<Timestamp>;
 
-fn reading(args: &BacktestArgs, range: &Range) -> Result<Reading, Failure> {
+fn reading(global: &Global, args: &BacktestArgs, range: &Range) -> Result<Reading, Failure> {
     for (flag, name) in [("--resource", &args.resource), ("--domain", &args.domain)] {
         if let Some(name) = name {
             check_name(name).map_err(|fault| usage(format_args!("{flag} {name:?} {fault}")))?;
@@ -225,7 +225,10 @@ fn reading(args: &BacktestArgs, range: &Range) -> Result<Reading, Failure> {
     Ok(Reading {
         resource: args.resource.clone().unwrap_or_else(|| RESOURCE.to_owned()),
         only_resource: args.resource.clone(),
-        only_domain: args.domain.clone(),
+        only_domain: match args.log.is_named() {
+            true => global.domain(args.domain.as_ref())?,
+            false => args.domain.clone(),
+        },
         columns,
         unit: args.time_unit,
         min: args.min,
@@ -311,13 +314,18 @@ pub(super) struct Document {
     pub(super) limits: Limits,
 }
 
-fn limits(args: &BacktestArgs) -> Result<Vec<Document>, Failure> {
+/// Reads the limits. Those that a log is played against call domains what that does; files have names.
+fn limits(global: &Global, args: &BacktestArgs) -> Result<Vec<Document>, Failure> {
     if args.limits.is_empty() {
         return Err(usage("expected --limits FILE"));
     }
     let document = |path: &PathBuf| {
         let name = input_name(path);
-        match Limits::parse(&read_input(path)?) {
+        let text = match args.log.is_named() {
+            true => global.document(read_input(path)?, &name)?,
+            false => read_input(path)?,
+        };
+        match Limits::parse(&text) {
             Ok(limits) => Ok(Document { name, limits }),
             Err(faults) => Err(Failure::Data(faults.in_file(&name).to_string())),
         }
@@ -420,6 +428,7 @@ fn results(
 
 /// For each result what happened to the pair that was asked for, or else to the most refused one.
 fn traces(
+    global: &Global,
     args: &BacktestArgs,
     recording: &Recording,
     limits: &[Document],
@@ -427,11 +436,17 @@ fn traces(
 ) -> Result<Vec<Option<Trace>>, Failure> {
     let (tape, pairs) = (&recording.tape, &recording.pairs);
     let stated = match &*args.pair {
-        [resource, domain] => Some(pairs.find(resource, domain).ok_or_else(|| {
-            Failure::Data(format!(
-                "--pair {resource} {domain}: there are no calls on it"
-            ))
-        })?),
+        [resource, domain] => {
+            let called = match args.log.is_named() {
+                true => global.domain(Some(domain))?.unwrap_or_default(),
+                false => domain.clone(),
+            };
+            Some(pairs.find(resource, &called).ok_or_else(|| {
+                Failure::Data(format!(
+                    "--pair {resource} {domain}: there are no calls on it"
+                ))
+            })?)
+        }
         _ => None,
     };
     let of_result = |(document, played): (&Document, &Played)| {

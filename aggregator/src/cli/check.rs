@@ -27,7 +27,8 @@ pub fn run(global: &Global, args: &CheckArgs) -> Result<Exit, Failure> {
             "check: expected a limits document".to_owned(),
         ));
     };
-    let report = check(&read_input(path)?, &input_name(path));
+    let name = input_name(path);
+    let report = check(&global.document(read_input(path)?, &name)?, &name);
     let mut output = global.open_output()?;
     match global.format {
         Format::Text => output.line(report.to_string().trim_end())?,

@@ -109,7 +109,7 @@ pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
     if args.watch {
         return watch(global, args, &mut output);
     }
-    let answer = list(args)?;
+    let answer = list(global, args)?;
     match global.format {
         Format::Json => {
             for denial in &answer.denials {
@@ -134,7 +134,7 @@ fn watch(global: &Global, args: &DenialsArgs, output: &mut Output) -> Result<Exi
         global.format == Format::Text && global.output.is_none() && std::io::stdout().is_terminal();
     let mut known = BTreeSet::new();
     loop {
-        let answer = list(args)?;
+        let answer = list(global, args)?;
         if live {
             // Home, and what was there is gone.
             output.line("\x1b[H\x1b[J")?;
@@ -156,10 +156,10 @@ fn watch(global: &Global, args: &DenialsArgs, output: &mut Output) -> Result<Exi
     }
 }
 
-fn list(args: &DenialsArgs) -> Result<Answer, Failure> {
+fn list(global: &Global, args: &DenialsArgs) -> Result<Answer, Failure> {
     let query = [
         ("resource", args.resource.clone()),
-        ("domain", args.domain.clone()),
+        ("domain", global.domain(args.domain.as_ref())?),
         ("limit", Some(args.limit.to_string())),
     ];
     let mut answer: Answer = get(&args.spoken.url, "/v1/denials", &query)?;

@@ -135,6 +135,20 @@ impl Failure {
     }
 }
 
+impl From<crate::domains::KeyFileFault> for Failure {
+    fn from(fault: crate::domains::KeyFileFault) -> Self {
+        use crate::domains::KeyFileFault;
+
+        match fault {
+            KeyFileFault::Unreadable { name, source } => Self::Input {
+                name: format!("domain key {name}"),
+                source,
+            },
+            bad @ KeyFileFault::Bad { .. } => Self::Data(bad.to_string()),
+        }
+    }
+}
+
 #[cfg(feature = "kafka")]
 impl From<crate::log::kafka::KafkaFault> for Failure {
     fn from(fault: crate::log::kafka::KafkaFault) -> Self {

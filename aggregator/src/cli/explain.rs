@@ -47,7 +47,7 @@ pub struct ExplainArgs {
 ///
 /// Where the log cannot be read, or nobody answers.
 pub fn run(global: &Global, args: &ExplainArgs) -> Result<Exit, Failure> {
-    let question = question(args)?;
+    let question = question(global, args)?;
     if args.log.is_named() {
         let source = args.log.open()?;
         let explanation = match explain(&*source, &question, &args.log.key(global)) {
@@ -71,7 +71,7 @@ fn no(why: &str) -> Result<Exit, Failure> {
     Ok(Exit::No)
 }
 
-fn question(args: &ExplainArgs) -> Result<Question, Failure> {
+fn question(global: &Global, args: &ExplainArgs) -> Result<Question, Failure> {
     let usage = |text: String| Failure::Usage(format!("explain: {text}"));
     if args.domain.is_none()
         && args.at.is_none()
@@ -97,7 +97,7 @@ fn question(args: &ExplainArgs) -> Result<Question, Failure> {
     };
     Ok(Question::Pair {
         resource: args.about.clone(),
-        domain: args.domain.clone(),
+        domain: global.domain(args.domain.as_ref())?,
         at,
     })
 }

@@ -72,7 +72,7 @@ pub fn run(global: &Global, args: &HitArgs) -> Result<Exit, Failure> {
         check_name(name)
             .map_err(|fault| Failure::Usage(format!("hit: {what} {name:?} {fault}")))?;
     }
-    let agent = agent(args)?;
+    let agent = agent(global, args)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -96,7 +96,7 @@ pub fn run(global: &Global, args: &HitArgs) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-fn agent(args: &HitArgs) -> Result<Agent, Failure> {
+fn agent(global: &Global, args: &HitArgs) -> Result<Agent, Failure> {
     let failed = |error: tollgate_agent::BuildError| Failure::Usage(format!("hit: {error}"));
     let mut builder = match args.aggregator.is_empty() {
         true => tollgate_agent::AgentBuilder::from_env().map_err(failed)?,
@@ -107,6 +107,9 @@ fn agent(args: &HitArgs) -> Result<Agent, Failure> {
     }
     if let Some(bootstrap) = &args.kafka {
         builder = builder.kafka(bootstrap);
+    }
+    if let Some(key) = &global.domain_key {
+        builder = builder.domain_key_file(key);
     }
     if let Some(prefix) = &args.topic_prefix {
         builder = builder.kafka_topic_prefix(prefix);

@@ -100,7 +100,7 @@ pub fn run(global: &Global, args: &HoldsArgs) -> Result<Exit, Failure> {
                 .map_err(|fault| Failure::Usage(format!("{flag} {name:?}: {fault}")))?;
         }
     }
-    let answer = ask(args)?;
+    let answer = ask(args, &global.domain(args.domain.as_ref())?)?;
     let mut output = global.open_output()?;
     match global.format {
         Format::Json => {
@@ -187,12 +187,12 @@ fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), 
     }
 }
 
-fn ask(args: &HoldsArgs) -> Result<Answer, Failure> {
+fn ask(args: &HoldsArgs, domain: &Option<String>) -> Result<Answer, Failure> {
     let url = format!("{}/v1/holds", args.spoken.url);
     let mut request = ureq::get(&url).query("limit", args.limit.to_string());
     let filters = [
         ("resource", &args.resource),
-        ("domain", &args.domain),
+        ("domain", domain),
         ("agent", &args.agent),
         ("group", &args.group),
     ];

@@ -18,6 +18,8 @@ use super::exit::{Exit, Failure};
 use super::kafka_args::KafkaArgs;
 use super::limits_candidates::{self, CompareArgs};
 use super::limits_edit::Stated;
+use super::operator::{self, Word};
+use crate::http::amend::Asked;
 
 /// What `limits` takes.
 #[derive(Debug, clap::Args)]
@@ -64,6 +66,10 @@ enum Verb {
         /// Takes away what the domain has of its own
         #[arg(long, requires = "domain", conflicts_with_all = ["rate", "hard", "limit"])]
         remove: bool,
+        /// Any aggregator, which is asked to write the record: it knows the document, so that nobody has to
+        /// read it first. Where a limits file is followed, it is pushed again: change the file instead
+        #[arg(long, value_name = "URL", requires = "domain", value_parser = super::values::url)]
+        url: Option<String>,
         #[command(flatten)]
         act: Act,
     },
@@ -123,6 +129,23 @@ pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
             file: Some(file),
             act,
         }) => return limits_candidates::promote_in(file, resource, act.dry_run),
+        Some(Verb::Set {
+            resource,
+            domain: Some(domain),
+            stated,
+            remove,
+            url: Some(url),
+            act,
+        }) => {
+            let asked = Asked {
+                resource: Some(resource.clone()),
+                domain: global.domain(Some(domain))?,
+                remove: *remove,
+                ..stated.asked()
+            };
+            let word = Word::new(act.reason.clone(), act.expect_version, act.dry_run);
+            return operator::ask(global, url, &word, asked);
+        }
         _ => {}
     }
     // Without the feature this says so.
@@ -150,36 +173,19 @@ mod kafka {
     use super::{Act, Exit, Failure, Global, Verb};
     use crate::cli::limits_candidates::promoted;
     use crate::cli::limits_edit;
-    use crate::cli::limits_history::{History, read};
+    use crate::cli::limits_history::{History, list, read};
     use crate::cli::output::Format;
     use crate::cli::{input_name, read_input, serve::host_name};
     use crate::config::Config;
-    use crate::core::amendments::told as told_act;
     use crate::core::limits_book::{Entered, Version, Void, digest};
     use crate::core::limits_edit::{Change, apply};
     use crate::core::limits_push::{Pushed, cut};
-    use crate::core::view::hex;
     use crate::log::kafka::{KafkaConfig, KafkaLog, check};
-    use crate::log::{Log as _, LogEvent, Stream, Ticket};
+    use crate::log::{AppendError, Log as _, LogEvent, Stream, Ticket};
     use crate::serve::wall;
 
     /// Events of the log that may wait.
     const EVENTS_MAX: usize = 64;
-
-    #[derive(Serialize)]
-    struct VersionView<'a> {
-        schema: &'static str,
-        version: u64,
-        digest: String,
-        in_force: bool,
-        bytes: usize,
-        resources: usize,
-        /// What an operator did, if it is an amendment.
-        amendment: Option<String>,
-        who: &'a str,
-        why: &'a str,
-        at_us: u64,
-    }
 
     #[derive(Serialize)]
     struct PushView {
@@ -208,8 +214,8 @@ mod kafka {
             }
             Some(Verb::Diff { from, to }) => diff(global, &read(&kafka)?, *from, *to),
             Some(Verb::Push { file, act }) => {
-                let text = read_input(file)?;
                 let name = input_name(file);
+                let text = global.document(read_input(file)?, &name)?;
                 if let Err(faults) = Limits::parse(&text) {
                     return Err(Failure::Data(faults.in_file(&name).to_string()));
                 }
@@ -221,11 +227,12 @@ mod kafka {
                 stated,
                 remove,
                 act,
+                ..
             }) => {
                 let own = (!remove).then(|| stated.own());
-                match domain {
+                match global.domain(domain.as_ref())? {
                     Some(domain) => push(global, &kafka, act, |history| {
-                        set(history, resource, domain, own)
+                        set(history, resource, &domain, own)
                     }),
                     None => push(global, &kafka, act, |history| {
                         let change = Change {
@@ -238,7 +245,10 @@ mod kafka {
                 }
             }
             Some(Verb::Import { file, act }) => {
-                let rows = limits_edit::rows(&input_name(file), &read_input(file)?)?;
+                let mut rows = limits_edit::rows(&input_name(file), &read_input(file)?)?;
+                for (_, change) in &mut rows {
+                    change.domain = global.domain(change.domain.as_ref())?;
+                }
                 push(global, &kafka, act, |history| edited(history, rows))
             }
             Some(Verb::Promote { resource, act, .. }) => push(global, &kafka, act, |history| {
@@ -290,47 +300,6 @@ mod kafka {
             hard: own.hard,
             limit: own.limit,
         }))
-    }
-
-    fn list(global: &Global, history: &History) -> Result<Exit, Failure> {
-        let mut output = global.open_output()?;
-        let latest = history.book.latest_number();
-        for entry in &history.entries {
-            let version = &entry.version;
-            let view = VersionView {
-                schema: "tollgate.limits_versions/1",
-                version: version.number,
-                digest: hex(&version.digest),
-                in_force: version.number == latest,
-                bytes: version.text.pushed_bytes(),
-                resources: version.limits.resources().len(),
-                amendment: version.made.as_ref().map(|made| told_act(&made.act)),
-                who: &entry.who,
-                why: &entry.why,
-                at_us: entry.at_us,
-            };
-            match global.format {
-                Format::Json => output.json(&view)?,
-                Format::Text => {
-                    let at = jiff::Timestamp::from_microsecond(entry.at_us as i64);
-                    let at = at.map_or_else(|_| "?".to_owned(), |at| format!("{at:.0}"));
-                    let mark = if view.in_force { "*" } else { " " };
-                    let what = match &view.amendment {
-                        Some(act) => act.clone(),
-                        None => format!("{:>9} bytes", view.bytes),
-                    };
-                    output.line(format_args!(
-                        "{mark} {:>8}  {}  {at}  {what}  {}: {}",
-                        view.version,
-                        &view.digest[..12],
-                        view.who,
-                        view.why
-                    ))?;
-                }
-            }
-        }
-        output.finish()?;
-        Ok(Exit::Done)
     }
 
     fn diff(
@@ -470,6 +439,10 @@ mod kafka {
                     }
                 }
                 LogEvent::Down { why } => return Err(Failure::Unavailable(why.clone())),
+                LogEvent::Appended {
+                    result: Err(AppendError::Never(why)),
+                    ..
+                } => return Err(Failure::Data(format!("{why}: nothing was changed"))),
                 LogEvent::Appended {
                     result: Err(error), ..
                 } => {

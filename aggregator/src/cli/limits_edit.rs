@@ -13,6 +13,7 @@ use tollgate_engine::limits::Own;
 
 use super::exit::Failure;
 use crate::core::limits_edit::{Change, listed};
+use crate::http::amend::Asked;
 use crate::traffic::csv::fields as csv_fields;
 
 /// What is stated of a resource or of a domain of it.
@@ -37,6 +38,17 @@ impl Stated {
             rate: self.rate.as_deref().map(Into::into),
             hard: self.hard.as_deref().map(Into::into),
             limit: self.limit,
+        }
+    }
+
+    /// The same for an aggregator.
+    pub fn asked(&self) -> Asked {
+        Asked {
+            act: "set".to_owned(),
+            rate: self.rate.clone(),
+            hard: self.hard.clone(),
+            limit: self.limit,
+            ..Asked::default()
         }
     }
 }

@@ -4,10 +4,15 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
 
-use super::exit::Failure;
+use super::Global;
+use super::exit::{Exit, Failure};
+use super::output::Format;
+use crate::core::amendments::told;
 use crate::core::limits_book::{Entered, LimitsBook, Version};
+use crate::core::view::hex;
 use crate::log::kafka::KafkaConfig;
 use crate::log::kafka::reader::{KafkaReader, Read};
 use crate::log::{Delivered, Stream};
@@ -18,6 +23,21 @@ pub(super) struct Entry {
     pub(super) who: String,
     pub(super) why: String,
     pub(super) at_us: u64,
+}
+
+#[derive(Serialize)]
+struct VersionView<'a> {
+    schema: &'static str,
+    version: u64,
+    digest: String,
+    in_force: bool,
+    bytes: usize,
+    resources: usize,
+    /// What an operator did, if it is an amendment.
+    amendment: Option<String>,
+    who: &'a str,
+    why: &'a str,
+    at_us: u64,
 }
 
 /// The limits stream as far as it was read.
@@ -98,4 +118,46 @@ pub(super) fn read(kafka: &KafkaConfig) -> Result<History, Failure> {
             Read::End => return Ok(history),
         }
     }
+}
+
+/// Lists the versions, oldest first.
+pub(super) fn list(global: &Global, history: &History) -> Result<Exit, Failure> {
+    let mut output = global.open_output()?;
+    let latest = history.book.latest_number();
+    for entry in &history.entries {
+        let version = &entry.version;
+        let view = VersionView {
+            schema: "tollgate.limits_versions/1",
+            version: version.number,
+            digest: hex(&version.digest),
+            in_force: version.number == latest,
+            bytes: version.text.pushed_bytes(),
+            resources: version.limits.resources().len(),
+            amendment: version.made.as_ref().map(|made| told(&made.act)),
+            who: &entry.who,
+            why: &entry.why,
+            at_us: entry.at_us,
+        };
+        match global.format {
+            Format::Json => output.json(&view)?,
+            Format::Text => {
+                let at = jiff::Timestamp::from_microsecond(entry.at_us as i64);
+                let at = at.map_or_else(|_| "?".to_owned(), |at| format!("{at:.0}"));
+                let mark = if view.in_force { "*" } else { " " };
+                let what = match &view.amendment {
+                    Some(act) => act.clone(),
+                    None => format!("{:>9} bytes", view.bytes),
+                };
+                output.line(format_args!(
+                    "{mark} {:>8}  {}  {at}  {what}  {}: {}",
+                    view.version,
+                    &view.digest[..12],
+                    view.who,
+                    view.why
+                ))?;
+            }
+        }
+    }
+    output.finish()?;
+    Ok(Exit::Done)
 }

@@ -37,6 +37,7 @@ use std::sync::LazyLock;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+use crate::domains::Domains;
 use exit::{Exit, Failure};
 use output::{Color, Format, Output};
 
@@ -65,6 +66,15 @@ pub struct Global {
     /// A limits document (in place of limits.file)
     #[arg(long, global = true, env = "TOLLGATE_LIMITS", value_name = "FILE")]
     pub limits: Option<PathBuf>,
+    /// The key that agents hash domains with: a domain that is typed, and those of a limits document, are
+    /// hashed before anybody is told [default: names are names]
+    #[arg(
+        long,
+        global = true,
+        env = "TOLLGATE_DOMAIN_KEY_FILE",
+        value_name = "FILE"
+    )]
+    pub domain_key: Option<PathBuf>,
     /// The form of results
     #[arg(
         long,
@@ -150,6 +160,48 @@ impl Global {
     /// Where it cannot be created.
     pub fn open_output(&self) -> Result<Output, Failure> {
         Output::open(self.output.as_deref(), self.color)
+    }
+
+    /// What domains are called in the log: by the key of --domain-key, or of the configuration's
+    /// security.domain_key_file.
+    ///
+    /// # Errors
+    ///
+    /// Where the key cannot be read or is none, or the configuration is wrong.
+    pub fn domains(&self) -> Result<Domains, Failure> {
+        let configured = match (&self.domain_key, &self.config) {
+            (Some(_), _) | (None, None) => None,
+            (None, Some(_)) => serve::load_with(self, Vec::new())?.domain_key_file,
+        };
+        match self.domain_key.as_ref().or(configured.as_ref()) {
+            Some(path) => Ok(Domains::read(path)?),
+            None => Ok(Domains::default()),
+        }
+    }
+
+    /// What one domain that was typed is called in the log.
+    ///
+    /// # Errors
+    ///
+    /// As [`Global::domains`], and for a hash under another key.
+    pub fn domain(&self, typed: Option<&String>) -> Result<Option<String>, Failure> {
+        let Some(typed) = typed else {
+            return Ok(None);
+        };
+        match self.domains()?.of(typed) {
+            Ok(called) => Ok(Some(called)),
+            Err(mixture) => Err(Failure::Data(mixture.to_string())),
+        }
+    }
+
+    /// A limits document as it may stand in the log.
+    ///
+    /// # Errors
+    ///
+    /// As [`Global::domains`], and where its domains are not one fleet's.
+    pub fn document(&self, text: String, name: &str) -> Result<String, Failure> {
+        let document = self.domains()?.document(text);
+        document.map_err(|mixture| Failure::Data(format!("{name}: {mixture}")))
     }
 }
 

@@ -49,6 +49,18 @@ pub struct Word {
     dry_run: bool,
 }
 
+impl Word {
+    /// The word of a command that states it otherwise.
+    pub fn new(reason: String, expect_version: Option<u64>, dry_run: bool) -> Self {
+        Self {
+            reason,
+            by: None,
+            expect_version,
+            dry_run,
+        }
+    }
+}
+
 fn said(text: &str) -> Result<String, &'static str> {
     match text.trim() {
         "" => Err("expected a reason"),
@@ -80,7 +92,9 @@ pub fn ask(global: &Global, url: &str, word: &Word, act: Asked) -> Result<Exit, 
         let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
         format!("{user}@{}", host_name())
     };
+    let domain = global.domain(act.domain.as_ref())?;
     let asked = Asked {
+        domain,
         who: word.by.clone().unwrap_or_else(user),
         why: word.reason.clone(),
         expected_version: word.expect_version,

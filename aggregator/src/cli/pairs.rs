@@ -93,7 +93,7 @@ pub fn run(global: &Global, args: &PairsArgs) -> Result<Exit, Failure> {
     };
     let query = [
         ("resource", Some(resource.clone())),
-        ("domain", domain.clone()),
+        ("domain", global.domain(domain.as_ref())?),
     ];
     let answer: Value = get(url, "/v1/pairs", &query)?;
     let pair = Pair::deserialize(&answer).map_err(|error| Failure::Data(error.to_string()))?;

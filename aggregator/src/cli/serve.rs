@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::exit::{Exit, Failure};
 use super::{Global, read_input};
 use crate::config::{Config, Given, from_environment};
+use crate::domains::Domains;
 use crate::{serve, telemetry};
 
 /// What `serve` takes; each beats the option of the file that it names.
@@ -51,6 +52,10 @@ pub struct ServeArgs {
 /// Where the configuration is wrong, an address is taken, or the log cannot be opened.
 pub fn run(global: &Global, args: &ServeArgs) -> Result<Exit, Failure> {
     let config = load(global, args)?;
+    // Told at once, whether or not there is a limits file.
+    if let Some(key) = &config.domain_key_file {
+        Domains::read(key)?;
+    }
     telemetry::start(&config.telemetry, global.quiet, global.verbose)?;
     serve::run(&config, args.with_stdin)
 }
@@ -61,7 +66,7 @@ pub fn run(global: &Global, args: &ServeArgs) -> Result<Exit, Failure> {
 ///
 /// Where the file cannot be read, or anything in it, in the environment or in the flags is wrong.
 pub fn load(global: &Global, args: &ServeArgs) -> Result<Config, Failure> {
-    load_with(global, flags(global.limits.as_ref(), args))
+    load_with(global, flags(global, args))
 }
 
 /// The configuration with these flags above it.
@@ -79,7 +84,7 @@ pub fn load_with(global: &Global, flags: Vec<Given>) -> Result<Config, Failure> 
     Ok(Config::read(&file, &text, given, &host_name())?)
 }
 
-fn flags(limits: Option<&PathBuf>, args: &ServeArgs) -> Vec<Given> {
+fn flags(global: &Global, args: &ServeArgs) -> Vec<Given> {
     let mut given = Vec::new();
     let mut flag = |path, flag: &str, text: Option<&str>| {
         given.extend(text.map(|text| Given {
@@ -111,8 +116,10 @@ fn flags(limits: Option<&PathBuf>, args: &ServeArgs) -> Vec<Given> {
     flag("listen.agents", "--agents", args.agents.as_deref());
     flag("listen.feed", "--feed", args.feed.as_deref());
     flag("listen.advertise", "--advertise", args.advertise.as_deref());
-    let limits = limits.map(|path| path.display().to_string());
-    flag("limits.file", "--limits", limits.as_deref());
+    let named = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    flag("limits.file", "--limits", named(&global.limits).as_deref());
+    let key = named(&global.domain_key);
+    flag("security.domain_key_file", "--domain-key", key.as_deref());
     given
 }
 

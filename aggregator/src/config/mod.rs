@@ -48,6 +48,8 @@ pub struct Config {
     pub snapshot: Snapshot,
     /// What is logged.
     pub telemetry: Telemetry,
+    /// The key that agents hash domains with: those of the limits file are hashed before it is pushed.
+    pub domain_key_file: Option<PathBuf>,
 }
 
 /// Where the log is.
@@ -193,6 +195,12 @@ impl Config {
             feed: Feed::read(&mut source),
             snapshot: Snapshot::read(&mut source, kind),
             telemetry: Telemetry::read(&mut source),
+            domain_key_file: source.text(
+                "security.domain_key_file",
+                "the name of a file, or empty",
+                None,
+                |text| Some((!text.is_empty()).then(|| PathBuf::from(text))),
+            ),
         };
         read_security(&mut source);
         if source.faults.is_empty() {

@@ -11,7 +11,7 @@ use toml::Value;
 use super::fault::{Fault, FaultKind, most_like};
 
 /// All options, by path. `kafka.properties` takes anything below it.
-pub const OPTIONS: [&str; 28] = [
+pub const OPTIONS: [&str; 29] = [
     "name",
     "log.kind",
     "journal.dir",
@@ -38,6 +38,7 @@ pub const OPTIONS: [&str; 28] = [
     "security.insecure_listen",
     "security.key_file",
     "security.admin_token_file",
+    "security.domain_key_file",
     "telemetry.log",
     "telemetry.log_format",
 ];

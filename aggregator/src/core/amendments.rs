@@ -293,7 +293,7 @@ impl Core {
                 resource, domain, ..
             } => {
                 check("domain", domain)?;
-                resource.as_ref().map_or(Ok(()), |of| self.is_rate(of))
+                resource.as_ref().map_or(Ok(()), |of| self.is_limited(of))
             }
             Act::Unban { resource, domain } => {
                 check("domain", domain)?;
@@ -345,6 +345,13 @@ impl Core {
         match limits.and_then(|limits| limits.rate(resource)) {
             Some(_) => Ok(()),
             None => Err(self.unknown(resource, "rate")),
+        }
+    }
+
+    fn is_limited(&self, resource: &str) -> Result<(), Refused> {
+        match self.is_rate(resource).is_ok() || self.is_copies(resource).is_ok() {
+            true => Ok(()),
+            false => Err(self.unknown(resource, "rate or copies")),
         }
     }
 
@@ -404,6 +411,9 @@ impl Core {
     fn is_banned(&self, resource: Option<&str>, domain: &str) -> Result<(), Refused> {
         let count = self.settings.partitions;
         let asked: Vec<_> = match resource {
+            Some(resource) if self.is_copies(resource).is_ok() => {
+                vec![partition_of_resource(resource, count)]
+            }
             Some(resource) => vec![partition_of_pair(resource, domain, count)],
             None => (0..count).collect(),
         };

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::{Evidence, Frame, Told, Topic};
-use tollgate_shared::wire::statement::Statement;
+use tollgate_shared::wire::statement::{Scope, Statement};
 use tollgate_shared::wire::{MESSAGE_BYTES_MAX, Writer};
 
 use super::event::Effect;
@@ -63,6 +63,15 @@ pub struct Point {
     pub sequences: Vec<u64>,
 }
 
+/// A statement that is to be told.
+#[derive(Clone, Debug)]
+struct Untold {
+    partition: u32,
+    statement: Statement,
+    /// Something was in force in its scope, of which somebody may have heard.
+    takes_back: bool,
+}
+
 /// The announcer of one aggregator.
 #[derive(Debug)]
 pub struct Announcer {
@@ -73,9 +82,9 @@ pub struct Announcer {
     control_sequence: u64,
     live: Live,
     /// Ruled in this turn and not told yet, by resource.
-    pending: BTreeMap<Arc<str>, Vec<(u32, Statement)>>,
+    pending: BTreeMap<Arc<str>, Vec<Untold>>,
     /// Too many to be told at once, by resource; no evidence of its topic goes out before them.
-    rest: BTreeMap<Arc<str>, VecDeque<(u32, Statement)>>,
+    rest: BTreeMap<Arc<str>, VecDeque<Untold>>,
     /// When the next of them go out.
     next_step: Span,
     writer: Writer,
@@ -111,12 +120,16 @@ impl Announcer {
 
     /// Takes a statement of a ready partition; it goes out at the end of the turn.
     pub fn announce(&mut self, partition: u32, resource: &Arc<str>, statement: Statement) {
-        self.live.take(partition, resource, &statement);
+        let takes_back = self.live.take(partition, resource, &statement);
+        let untold = Untold {
+            partition,
+            statement,
+            takes_back,
+        };
         match self.pending.get_mut(resource) {
-            Some(pending) => pending.push((partition, statement)),
+            Some(pending) => pending.push(untold),
             None => {
-                self.pending
-                    .insert(Arc::clone(resource), vec![(partition, statement)]);
+                self.pending.insert(Arc::clone(resource), vec![untold]);
             }
         }
     }
@@ -125,10 +138,10 @@ impl Announcer {
     pub fn forget(&mut self, partition: u32) {
         self.live.forget(partition);
         for pending in self.pending.values_mut() {
-            pending.retain(|(of, _)| *of != partition);
+            pending.retain(|untold| untold.partition != partition);
         }
         self.rest.retain(|_, rest| {
-            rest.retain(|(of, _)| *of != partition);
+            rest.retain(|untold| untold.partition != partition);
             !rest.is_empty()
         });
     }
@@ -181,7 +194,7 @@ impl Announcer {
     fn publish_told(
         &mut self,
         resource: &Arc<str>,
-        statements: Vec<(u32, Statement)>,
+        statements: Vec<Untold>,
         clock: Span,
         ready: &BTreeMap<u32, Ready>,
         effects: &mut Vec<Effect>,
@@ -189,7 +202,11 @@ impl Announcer {
         let more = self.rest.contains_key(resource);
         let mut rest = statements
             .into_iter()
-            .filter_map(|(partition, statement)| told(partition, statement, ready))
+            .filter_map(|untold| {
+                let told = told(untold.partition, untold.statement, ready)?;
+                // What is over is told where it stands for the end of what was told before.
+                (untold.takes_back || !is_over(&told)).then_some(told)
+            })
             .peekable();
         while rest.peek().is_some() {
             let told = rest.by_ref().take(TOLD_MAX).collect();
@@ -288,39 +305,54 @@ impl Announcer {
             .take(max)
             .inspect(|(at, _)| last = Some(*at))
             .filter_map(|(at, statement)| told(at.partition, statement.clone(), ready))
+            // What is over is not in force, and what is not listed is not either.
+            .filter(|told| !is_over(told))
             .collect();
         let more = statements.next().is_some();
         (slice, last.filter(|_| more).cloned())
     }
 }
 
-/// The newest statement about each scope, in the order of places.
-fn newest(statements: Vec<(u32, Statement)>) -> Vec<(u32, Statement)> {
+/// The newest statement about each scope, in the order of places. It takes back what any of them does.
+fn newest(statements: Vec<Untold>) -> Vec<Untold> {
     if statements.len() < 2 {
         return statements;
     }
-    let mut last: HashMap<(u32, &tollgate_shared::wire::statement::Scope), usize> = HashMap::new();
-    for (index, (partition, statement)) in statements.iter().enumerate() {
-        last.insert((*partition, &statement.scope), index);
+    let mut last: HashMap<(u32, &Scope), (usize, bool)> = HashMap::new();
+    for (index, untold) in statements.iter().enumerate() {
+        let scope = (untold.partition, &untold.statement.scope);
+        let (newest, takes_back) = last.entry(scope).or_default();
+        *newest = index;
+        *takes_back |= untold.takes_back;
     }
-    let mut kept: Vec<usize> = last.into_values().collect();
+    let mut kept: Vec<(usize, bool)> = last.into_values().collect();
     kept.sort_unstable();
     let mut kept = kept.into_iter().peekable();
+    let newest = |(index, untold): (usize, Untold)| {
+        let (_, takes_back) = kept.next_if(|(kept, _)| *kept == index)?;
+        Some(Untold {
+            takes_back,
+            ..untold
+        })
+    };
     statements
         .into_iter()
         .enumerate()
-        .filter(|(index, _)| kept.next_if_eq(index).is_some())
-        .map(|(_, statement)| statement)
+        .filter_map(newest)
         .collect()
 }
 
-/// A statement with the time it still has; none if it has ended, or nobody knows the log's time.
+/// Whether a statement has ended: other than one that ends something.
+fn is_over(told: &Told) -> bool {
+    told.remaining == Span::ZERO && end_of(&told.statement).is_some()
+}
+
+/// A statement with the time it still has, none if it is over; nothing if nobody knows the log's time.
 fn told(partition: u32, statement: Statement, ready: &BTreeMap<u32, Ready>) -> Option<Told> {
     let log_now = ready.get(&partition)?.log_now;
     let remaining = match end_of(&statement) {
         None => Span::ZERO,
         Some(Timestamp::MAX) => Span::MAX,
-        Some(end) if end <= log_now => return None,
         Some(end) => end.since(log_now),
     };
     Some(Told {
@@ -332,4 +364,90 @@ fn told(partition: u32, statement: Statement, ready: &BTreeMap<u32, Ready>) -> O
 
 fn evidence(ready: &BTreeMap<u32, Ready>) -> Vec<Evidence> {
     ready.values().map(|ready| ready.evidence).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_shared::place::{LogId, Place};
+    use tollgate_shared::wire::statement::{Cause, Denial, Says};
+
+    use super::*;
+
+    fn statement(offset: u64, says: Says) -> Statement {
+        Statement {
+            scope: Scope::Pair("acme".into()),
+            place: Place {
+                generation: 1,
+                offset,
+                entry: 0,
+            },
+            says,
+        }
+    }
+
+    fn denied(until_us: u64) -> Says {
+        Says::Denied(Denial {
+            end: Timestamp::from_micros(until_us),
+            cause: Cause::Tier(1),
+            version: 1,
+            limit: 1,
+            window: Span::from_secs(1),
+        })
+    }
+
+    /// What is told of what was ruled in turns, when the log's time is 100 µs; and what is in force then.
+    fn told_of(turns: &[Vec<&Statement>]) -> (Vec<Told>, Vec<Told>) {
+        let log = LogId {
+            generation: 1,
+            random: 1,
+        };
+        let evidence = Evidence {
+            partition: 0,
+            log,
+            ruled: 9,
+            appended: Timestamp::from_micros(100),
+        };
+        let log_now = Timestamp::from_micros(100);
+        let ready = BTreeMap::from([(0, Ready { evidence, log_now })]);
+        let mut announcer = Announcer::new(1, TOPIC_KEY_UNPROTECTED);
+        let mut effects = Vec::new();
+        for turn in turns {
+            for one in turn {
+                announcer.announce(0, &"r".into(), (*one).clone());
+            }
+            announcer.publish_pending(Span::ZERO, &ready, &mut effects);
+        }
+        let frames = effects.iter().map(|effect| match effect {
+            Effect::Publish { frame, .. } => Frame::decode(frame).expect("a frame"),
+            other => panic!("{other:?}"),
+        });
+        let told = frames.flat_map(|frame| frame.told).collect();
+        (told, announcer.slice("r", None, 9, &ready).0)
+    }
+
+    #[test]
+    fn what_is_over_is_told_where_it_takes_back_what_was_told_before() {
+        let long = statement(1, denied(160));
+        let lift = statement(2, Says::Open);
+        let over = statement(3, denied(60));
+        let with = |remaining, statement: &Statement| Told {
+            partition: 0,
+            remaining: Span::from_micros(remaining),
+            statement: statement.clone(),
+        };
+        // Whoever heard of the long one hears of the lift by what follows it in the same turn.
+        let (told, in_force) = told_of(&[vec![&long], vec![&lift, &over]]);
+        assert_eq!(told, [with(60, &long), with(0, &over)]);
+        assert_eq!(in_force, []);
+        let (told, _) = told_of(&[vec![&long], vec![&over]]);
+        assert_eq!(told, [with(60, &long), with(0, &over)]);
+        // Of what was in force before nobody has heard.
+        assert_eq!(told_of(&[vec![&over]]), (Vec::new(), Vec::new()));
+        assert_eq!(told_of(&[vec![&lift, &over]]), (Vec::new(), Vec::new()));
+        let (told, in_force) = told_of(&[vec![&long]]);
+        assert_eq!(
+            (told, in_force),
+            (vec![with(60, &long)], vec![with(60, &long)])
+        );
+    }
 }

@@ -9,8 +9,9 @@
 //! Restoring is done beside the loop, because a large state takes longer than others may wait. Knows
 //! nothing of who shares partitions out, and how. What stays true: nothing has to be fenced, because
 //! rulings are a function of the log: who is late to hear that a partition is another's says what that
-//! one says. What is let go leaves nothing behind but totals' acknowledgements, which stay true.
+//! one says. What is let go leaves nothing behind: no more is heard of it, and it may be made anew.
 
+use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 
 use super::event::{Effect, Now};
@@ -98,8 +99,12 @@ impl Core {
                 continue;
             }
             partition.empty(count);
+            self.begun.remove(&(Stream::Hits, index));
             self.announcer.forget(index);
             self.totals.forget_source(index);
+            self.totals.forget_applied(index, |resource| {
+                partition_of_resource(resource, count) == index
+            });
             self.effects.push(Effect::Unfollow {
                 stream: Stream::Hits,
                 partition: index,
@@ -133,6 +138,12 @@ impl Core {
         if let Some(partition) = self.partitions.get_mut(index as usize) {
             partition.restore_before = Some(upto);
         }
+        self.restore(index, attempt);
+    }
+
+    /// Restores a partition again, from the newest snapshot that there is now.
+    pub(super) fn restore_again(&mut self, index: u32) {
+        let attempt = self.next_attempt();
         self.restore(index, attempt);
     }
 

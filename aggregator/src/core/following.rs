@@ -71,6 +71,11 @@ impl Core {
             self.refute(index);
             return true;
         }
+        if self.shared && wanted + 1 < next && partition.overtaken_at != Some(wanted) {
+            partition.overtaken_at = Some(wanted);
+            self.restore_newer(index);
+            return true;
+        }
         partition.next = next;
         if wanted + 1 < next {
             self.counters.gaps += 1;
@@ -181,11 +186,23 @@ impl Core {
             // It was ruled further than it goes now.
             return self.begin_anew(partition);
         }
-        if let Some(partition) = self.partitions.get_mut(partition as usize)
-            && partition.takes()
-        {
-            partition.next = next;
+        let Some(found) = self.partitions.get_mut(partition as usize) else {
+            return;
+        };
+        if !found.takes() {
+            return;
         }
+        if self.shared && 0 < wanted {
+            return self.restore_newer(partition);
+        }
+        found.next = next;
+    }
+
+    /// Records went by age before they were ruled: in a fleet another may have ruled them, and its snapshot
+    /// knows what they did. Where none reaches that far, it is gone on with what there is.
+    fn restore_newer(&mut self, index: u32) {
+        self.forget_ruled(index);
+        self.restore_again(index);
     }
 
     pub(super) fn broken(&mut self, stream: Stream, index: u32, next: u64, why: String) {

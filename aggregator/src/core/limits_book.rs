@@ -17,7 +17,7 @@
 //! who won is decided by the log alone. Offset 0 cannot be a version, because 0 means "none"; the
 //! stream's first record is its identity. Knows nothing of partitions and of who pushed.
 //!
-//! What stays true: every version's text is parsed once; the book is a function of the stream.
+//! What stays true: every version's text is parsed once, here or beforehand (`limits_parsed`); the book is a function of the stream.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -31,6 +31,7 @@ use tollgate_shared::wire::record::kind;
 use tollgate_shared::wire::{DecodeError, Fault};
 
 use super::limits_edit::Change;
+use super::limits_parsed::{Outcome, Parsed};
 use super::limits_text::Text;
 use super::switches::Switches;
 use crate::log::Delivered;
@@ -144,6 +145,9 @@ pub struct LimitsBook {
     switches: Switches,
     parts: Vec<Push>,
     parts_bytes: usize,
+    parsed: Parsed,
+    /// How many documents were not parsed here.
+    prepared: u64,
 }
 
 /// The document in force, without switches.
@@ -164,6 +168,35 @@ struct Push {
 }
 
 impl LimitsBook {
+    /// A book of nothing, which takes what was prepared for it.
+    pub fn with(parsed: Parsed) -> Self {
+        Self {
+            parsed,
+            ..Self::default()
+        }
+    }
+
+    /// Where documents may be prepared for it.
+    pub fn preparing(&self) -> Parsed {
+        self.parsed.clone()
+    }
+
+    /// How many documents it did not have to parse.
+    pub const fn prepared(&self) -> u64 {
+        self.prepared
+    }
+
+    /// What the text of this digest says.
+    pub(super) fn parse(&mut self, text: &str, digest: &[u8; 32]) -> Outcome {
+        match self.parsed.take(digest) {
+            Some(outcome) => {
+                self.prepared += 1;
+                outcome
+            }
+            None => Limits::parse(text).map(Arc::new),
+        }
+    }
+
     /// The newest version that this build can read; none: nothing was ever pushed.
     pub fn latest(&self) -> Option<&Arc<Version>> {
         self.versions.values().next_back()
@@ -351,13 +384,15 @@ impl LimitsBook {
         }
         let text =
             String::from_utf8(push.text).map_err(|_| Void::Faults("not UTF-8".to_owned()))?;
-        let limits = Limits::parse(&text).map_err(|faults| match is_of_later_build(&text) {
-            true => Void::Newer(faults.to_string()),
-            false => Void::Faults(faults.to_string()),
-        })?;
+        let limits =
+            self.parse(&text, &push.digest)
+                .map_err(|faults| match is_of_later_build(&text) {
+                    true => Void::Newer(faults.to_string()),
+                    false => Void::Faults(faults.to_string()),
+                })?;
         let document = Document {
             text: Text::whole(text.into(), push.digest),
-            limits: Arc::new(limits),
+            limits,
         };
         let version = Version {
             number: offset,

@@ -3,7 +3,6 @@
 //! Nothing rules because it stands in a file: a file becomes a push, a push that wins becomes a version
 //! in the log, and a version rules a partition from its pointer on.
 
-use tollgate_engine::limits::Limits;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::Pointer;
 
@@ -12,7 +11,7 @@ use super::limits_book::{Entered, LimitsBook, Version, Void, digest};
 use super::limits_push::Pushed;
 use super::partition::{Partition, Stage};
 use super::{Core, Purpose, draw_u128};
-use crate::log::{Delivered, Stream};
+use crate::log::{AppendError, Delivered, Stream};
 
 /// How long after a failed push it is tried again.
 const PUSH_AGAIN_AFTER: Span = Span::from_secs(1);
@@ -156,7 +155,7 @@ impl Core {
         let LimitsFile { name, text } = file;
         let bad = match text {
             Err(why) => Some((format!("{name}: {why}"), true)),
-            Ok(text) => match Limits::parse(&text) {
+            Ok(text) => match self.limits.book.parse(&text, &digest(text.as_bytes())) {
                 Err(faults) => Some((faults.in_file(&name).to_string(), false)),
                 Ok(_) => {
                     self.limits.file = Some(GoodFile {
@@ -237,8 +236,15 @@ impl Core {
         self.limits.push == Some(push)
     }
 
-    pub(super) fn push_failed(&mut self, now: Now, push: u128) {
+    pub(super) fn push_failed(&mut self, now: Now, push: u128, error: &AppendError) {
         if self.is_own(push) {
+            // That the log takes nothing at all is said elsewhere, and passes.
+            if let AppendError::Never(why) = error {
+                tracing::error!(
+                    why,
+                    "the limits file cannot be pushed; what is in force stays"
+                );
+            }
             self.limits.push = None;
             self.limits.push_not_before = now.clock.saturating_add(PUSH_AGAIN_AFTER);
         }

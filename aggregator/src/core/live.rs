@@ -47,25 +47,23 @@ pub fn end_of(statement: &Statement) -> Option<Timestamp> {
 }
 
 impl Live {
-    /// Takes a statement.
-    pub fn take(&mut self, partition: u32, resource: &Arc<str>, statement: &Statement) {
+    /// Takes a statement; whether anything was in force in its scope before.
+    pub fn take(&mut self, partition: u32, resource: &Arc<str>, statement: &Statement) -> bool {
         let at = At {
             partition,
             scope: statement.scope.clone(),
         };
         let Some(end) = end_of(statement) else {
-            self.remove(resource, &at);
-            return;
+            return self.remove(resource, &at);
         };
         if !self.resources.contains_key(resource) {
             self.resources.insert(Arc::clone(resource), BTreeMap::new());
         }
         let Some(statements) = self.resources.get_mut(resource) else {
-            return;
+            return false;
         };
-        if statements.insert(at, statement.clone()).is_none() {
-            self.count += 1;
-        }
+        let was_there = statements.insert(at, statement.clone()).is_some();
+        self.count += usize::from(!was_there);
         if end < Timestamp::MAX {
             let ends = self.ends.entry(partition).or_default();
             ends.push(Reverse((
@@ -76,18 +74,20 @@ impl Live {
             self.ends_count += 1;
             self.rebuild_ends_if_stale();
         }
+        was_there
     }
 
-    fn remove(&mut self, resource: &str, at: &At) {
+    /// Whether it was there.
+    fn remove(&mut self, resource: &str, at: &At) -> bool {
         let Some(statements) = self.resources.get_mut(resource) else {
-            return;
+            return false;
         };
-        if statements.remove(at).is_some() {
-            self.count -= 1;
-        }
+        let was_there = statements.remove(at).is_some();
+        self.count -= usize::from(was_there);
         if statements.is_empty() {
             self.resources.remove(resource);
         }
+        was_there
     }
 
     /// Lets go of what has ended in a partition by its log time.

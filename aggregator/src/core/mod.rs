@@ -19,6 +19,7 @@ pub mod counters;
 pub mod event;
 pub mod limits_book;
 pub mod limits_edit;
+pub mod limits_parsed;
 pub mod limits_push;
 pub mod limits_text;
 pub mod live;
@@ -45,7 +46,7 @@ mod turn;
 #[cfg(feature = "wrong-engine")]
 mod wrong;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Span;
@@ -58,11 +59,15 @@ use bridges::Bridges;
 use counters::Counters;
 use event::{Effect, Event, Now, Peer};
 use limits_desk::LimitsDesk;
-use partition::{Partition, RETRY_AFTER, Slot};
+use partition::{Partition, RETRY_AFTER, Slot, Stage};
 use snapshots::{Chunks, Policy};
 use tollgate_shared::place::LogId;
 use totals::{ChainKey, Totals};
 use verdicts::Verdicts;
+
+/// How long an identity that the log has taken may be on its way back. One that is stated twice is passed
+/// over the second time.
+const BEGUN_WITHIN: Span = Span::from_secs(2);
 
 /// What a core is started with.
 #[derive(Clone, Debug)]
@@ -148,8 +153,8 @@ pub struct Core {
     last_ticket: u64,
     /// Partitions whose identity is still to be stated, each with its attempt.
     unbegun: BTreeMap<(Stream, u32), Slot>,
-    /// Partitions that this process has given an identity, so that it is not given twice.
-    begun: BTreeSet<(Stream, u32)>,
+    /// Partitions that this process has given an identity, and when, so that it is not given twice.
+    begun: BTreeMap<(Stream, u32), Span>,
     next_heartbeat: Span,
     log_down: Option<String>,
     /// Whether partitions are followed: not before the limits have been read.
@@ -204,7 +209,7 @@ impl Core {
                 .iter()
                 .map(|at| (*at, Slot::default()))
                 .collect(),
-            begun: BTreeSet::new(),
+            begun: BTreeMap::new(),
             next_heartbeat: Span::ZERO,
             log_down: None,
             following_hits: false,
@@ -314,6 +319,11 @@ impl Core {
         }
     }
 
+    /// Where limits documents may be parsed before their records come.
+    pub fn preparing(&self) -> limits_parsed::Parsed {
+        self.limits.book.preparing()
+    }
+
     fn append(
         &mut self,
         stream: Stream,
@@ -363,14 +373,14 @@ impl Core {
                 if let Some(partition) = self.partitions.get_mut(index as usize)
                     && !done
                 {
-                    partition.ticks.slot.failed(now.clock);
+                    partition.ticks.slot.failed_of(ticket, now.clock);
                 }
             }
             Purpose::Pointer(index) => {
                 if let Some(partition) = self.partitions.get_mut(index as usize)
                     && !done
                 {
-                    partition.pointer.failed(now.clock);
+                    partition.pointer.failed_of(ticket, now.clock);
                 }
             }
             Purpose::Total(key) => {
@@ -394,8 +404,8 @@ impl Core {
             // One that is missing is one comparison less; the next is due in 10 s.
             Purpose::Testimony | Purpose::Bridge => {}
             Purpose::Chunk(push) => {
-                if !done {
-                    self.push_failed(now, push);
+                if let Err(error) = &result {
+                    self.push_failed(now, push, error);
                 }
             }
             Purpose::Amendment(push) => {
@@ -431,7 +441,7 @@ impl Core {
                 record,
                 Purpose::Genesis(stream, partition),
             );
-            self.begun.insert((stream, partition));
+            self.begun.insert((stream, partition), clock);
             if let Some(slot) = self.unbegun.get_mut(&(stream, partition)) {
                 slot.ticket = Some(ticket);
             }
@@ -440,11 +450,32 @@ impl Core {
 
     /// Has the identity of a partition stated that has none, once.
     fn begin_if_new(&mut self, clock: Span, stream: Stream, partition: u32) {
-        if self.begun.contains(&(stream, partition)) {
+        if self.begun.contains_key(&(stream, partition)) {
             return;
         }
         self.unbegun.entry((stream, partition)).or_default();
         self.begin_partitions(clock);
+    }
+
+    /// Begins partitions again of which the log has taken the identity and nothing came back: it went with a
+    /// topic that was made anew before anything of it was read, which nobody is told.
+    fn begin_lost(&mut self, clock: Span) {
+        let lost = |partition: &&Partition| {
+            let begun = self.begun.get(&(Stream::Hits, partition.index));
+            partition.stage == Stage::Ruling
+                && partition.log().is_none()
+                && begun.is_some_and(|at| at.saturating_add(BEGUN_WITHIN) <= clock)
+        };
+        let lost: Vec<u32> = self
+            .partitions
+            .iter()
+            .filter(lost)
+            .map(|p| p.index)
+            .collect();
+        for index in lost {
+            self.begun.remove(&(Stream::Hits, index));
+            self.begin_if_new(clock, Stream::Hits, index);
+        }
     }
 
     fn ready(&self, clock: Span) -> BTreeMap<u32, Ready> {

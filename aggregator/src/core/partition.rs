@@ -91,6 +91,13 @@ impl Slot {
         self.ticket = None;
         self.not_before = clock.saturating_add(RETRY_AFTER);
     }
+
+    /// What this ticket named did not reach the log, if that is waited for.
+    pub fn failed_of(&mut self, ticket: Ticket, clock: Span) {
+        if self.ticket == Some(ticket) {
+            self.failed(clock);
+        }
+    }
 }
 
 /// The ticks of an owner in one partition.
@@ -121,6 +128,8 @@ pub struct Partition {
     pub unproved: bool,
     /// Snapshots from this offset on are not of this log.
     pub restore_before: Option<u64>,
+    /// Where the snapshot ends behind which records were gone by age: a newer one was asked for.
+    pub overtaken_at: Option<u64>,
     /// The append time of the last record that was ruled.
     pub appended: Timestamp,
     /// Its own ticks.
@@ -157,6 +166,7 @@ impl Partition {
             next: 0,
             unproved: false,
             restore_before: None,
+            overtaken_at: None,
             appended: Timestamp::ZERO,
             ticks: Ticks::default(),
             pointer: Slot::default(),
@@ -207,6 +217,17 @@ impl Partition {
             },
             log_now,
         })
+    }
+
+    /// What it appended and has not seen in the log yet may be gone with the log that took it, and is not
+    /// waited for. The numbers of its ticks go on.
+    pub fn forget_on_the_way(&mut self) {
+        let number = self.ticks.number;
+        self.ticks = Ticks {
+            number,
+            ..Ticks::default()
+        };
+        (self.pointer, self.pointed) = (Slot::default(), 0);
     }
 
     /// Whether this process rules it, or is about to.

@@ -345,13 +345,6 @@ impl Core {
         delivered: &Delivered,
         why: String,
     ) {
-        tracing::warn!(
-            ?stream,
-            partition,
-            offset = delivered.offset,
-            why,
-            "a record is refused"
-        );
         self.effects.push(Effect::Aside(Aside {
             stream,
             partition,

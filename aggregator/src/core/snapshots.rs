@@ -135,13 +135,15 @@ impl Core {
         let count = self.settings.partitions;
         self.announcer.forget(index);
         self.totals.forget_source(index);
-        self.totals
-            .forget_applied(|resource| partition_of_resource(resource, count) == index);
+        self.totals.forget_applied(index, |resource| {
+            partition_of_resource(resource, count) == index
+        });
         if let Some(partition) = self.partitions.get_mut(index as usize) {
             partition.ruler = Ruler::new(index, count);
             partition.next = 0;
             partition.unproved = false;
             partition.announcing = false;
+            partition.forget_on_the_way();
             partition.recordings = Recordings::default();
             partition.snapshots = Snapshots::default();
             partition.testimonies = Testimonies::default();

@@ -72,7 +72,7 @@ impl Testimonies {
 }
 
 /// Whether a tick that moved log time is the first that counts of its 10 s.
-fn is_first(before: Option<Timestamp>, after: Option<Timestamp>) -> bool {
+pub(crate) fn is_first(before: Option<Timestamp>, after: Option<Timestamp>) -> bool {
     let tens = |at: Timestamp| at.as_micros() / EVERY.as_micros();
     after.is_some() && before.map(tens) != after.map(tens)
 }

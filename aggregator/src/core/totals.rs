@@ -191,9 +191,11 @@ impl Totals {
         self.chains.retain(|key, _| key.source != source);
     }
 
-    /// Forgets what a target has applied: `is_its` says which resources are its.
-    pub fn forget_applied(&mut self, is_its: impl Fn(&str) -> bool) {
-        self.applied.retain(|key, _| !is_its(&key.resource));
+    /// Forgets what a partition has applied, since nothing more is heard of that, and what was applied of
+    /// its own, since its offsets may count from the beginning again: `is_its` says which resources it has.
+    pub fn forget_applied(&mut self, partition: u32, is_its: impl Fn(&str) -> bool) {
+        self.applied
+            .retain(|key, _| key.source != partition && !is_its(&key.resource));
     }
 
     /// The least source offset of a partition whose total the log may not have yet.
@@ -297,6 +299,17 @@ mod tests {
         assert_eq!(totals.len(), 2);
         totals.acknowledged(&key(), Ticket(4));
         assert!(totals.is_empty());
+    }
+
+    #[test]
+    fn what_was_applied_of_a_log_is_not_held_against_the_one_that_took_its_place() {
+        for (gone, is_target) in [(3, false), (5, true)] {
+            let (mut totals, mut next) = (Totals::default(), 0);
+            totals.applied(key(), 1_500);
+            totals.forget_applied(gone, |_| is_target);
+            totals.due(key(), due(9, None));
+            assert_eq!(sent(&mut totals, &mut next), [(9, 1)]);
+        }
     }
 
     #[test]

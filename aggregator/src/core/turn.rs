@@ -12,6 +12,7 @@ use crate::log::Stream;
 
 impl Core {
     pub(super) fn turn(&mut self, now: Now) {
+        self.begin_lost(now.clock);
         self.begin_partitions(now.clock);
         self.slices_turn(now);
         let ready = self.ready(now.clock);

@@ -18,11 +18,12 @@ use tollgate_shared::place::Code;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::holds::{Does, HoldBatch};
 use tollgate_shared::wire::record::Record;
-use tollgate_shared::wire::statement::{Denial, Scope, Statement};
+use tollgate_shared::wire::statement::{Cause, Denial, Scope, Statement};
 
 use super::answer::{place_text, reason_of, version_view};
 use super::follow::Until;
 use super::history::{denial_of, key};
+use super::sentences::banned;
 use super::view::{DenialView, Explanation, HolderView, StatementView};
 use super::{Asked, Begun, ExplainError, begin, partition_of_everybody, recorded};
 use crate::audit::range::Utc;
@@ -127,7 +128,12 @@ impl Reading<'_> {
         }
         let in_force = self.scopes().into_iter().find_map(|scope| {
             let said = self.last.get(&name_of(&scope))?;
-            Some((said.clone(), denial_of(&said.statement)?))
+            let denial = denial_of(&said.statement)?;
+            let now = match self.asked.until {
+                Until::Instant(at) => at,
+                Until::Place(_) | Until::End => self.now,
+            };
+            (now < denial.end).then(|| (said.clone(), denial))
         });
         Ok(in_force)
     }
@@ -240,7 +246,10 @@ impl Reading<'_> {
         let partition = explanation.partition;
         let place = said.statement.place;
         let recorded = recorded(self.source, partition, |a| a.statement.place == place)?;
-        let until_us = lifted.map(|lifted| lifted.appended.as_micros());
+        // A ban has an end of its own; who is full has none.
+        let until = lifted.map_or(Timestamp::MAX, |lifted| lifted.appended);
+        let until = until.min(denial.end);
+        let until_us = (until < Timestamp::MAX).then(|| until.as_micros());
         if let Scope::Pair(domain) = &said.statement.scope {
             explanation.domain = Some(domain.to_string());
         }
@@ -274,17 +283,24 @@ impl Reading<'_> {
             .extend(lifted.map(|of| view(of, "open")));
         let book = self.begun.replay.book();
         explanation.version = version_view(book, denial.version, &explanation.resource);
-        let until = match lifted {
-            Some(lifted) => format!("until {}", Utc(lifted.appended)),
-            None => "and had no room again to the end of the log".to_owned(),
+        let words = words_of(&said.statement.scope, &self.asked.resource);
+        let since = Utc(said.appended);
+        let how = match denial.cause {
+            Cause::Banned => {
+                let by = banned(explanation.version.as_ref());
+                format!("denied from {since} until {}: {by}", Utc(until))
+            }
+            _ => {
+                let until = match lifted {
+                    Some(lifted) => format!("until {}", Utc(lifted.appended)),
+                    None => "and had no room again to the end of the log".to_owned(),
+                };
+                let limit = denial.limit;
+                format!("full from {since} {until}: its limit is {limit} copies at a time")
+            }
         };
-        let mut sentences = vec![format!(
-            "{} was full from {} {until}: its limit is {} copies at a time, by limits version {}",
-            words_of(&said.statement.scope, &self.asked.resource),
-            Utc(said.appended),
-            denial.limit,
-            denial.version
-        )];
+        let version = denial.version;
+        let mut sentences = vec![format!("{words} was {how}, by limits version {version}")];
         let cause = self.cause.as_ref();
         sentences.extend(cause.map(|cause| {
             format!(

@@ -216,9 +216,13 @@ fn pair_of(source: &dyn Source, code: Code) -> Result<Asked, ExplainError> {
         }
         Ok(Record::Totals(totals)) => Ok(asked(totals.resource, None)),
         Ok(Record::Holds(batch)) => {
-            let op = batch.ops().nth(code.place.entry as usize);
-            let op = op.ok_or_else(|| none("the batch there has no such operation"))?;
-            Ok(asked(batch.resource(op.resource), None))
+            if let Some(op) = batch.ops().nth(code.place.entry as usize) {
+                return Ok(asked(batch.resource(op.resource), None));
+            }
+            // Bans are stated behind the operations of those who met them.
+            let said = announced_at(source, code)?;
+            let said = said.ok_or_else(|| none("the batch there has no such operation"))?;
+            Ok(asked(&said.resource, None))
         }
         // Limits and generations state anew what is in force; whose, only the statement says.
         _ => {

@@ -5,7 +5,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::history::Said;
-use super::view::{Explanation, Tally, TierView};
+use super::view::{Explanation, Tally, TierView, VersionView};
 use crate::audit::range::Utc;
 
 /// Says in words what was found.
@@ -24,13 +24,7 @@ pub(super) fn tell(explanation: &mut Explanation, said: &Said, denial: &Denial, 
         Cause::Unconfigured => {
             "the resource is not configured, and its namespace does not allow that".to_owned()
         }
-        Cause::Banned => {
-            let version = explanation.version.as_ref();
-            match version.and_then(|version| version.amendment.as_ref()) {
-                Some(amendment) => format!("an operator had banned it ({amendment})"),
-                None => "an operator had banned it".to_owned(),
-            }
-        }
+        Cause::Banned => banned(explanation.version.as_ref()),
         other => other.to_string(),
     };
     all.push(format!(
@@ -79,6 +73,14 @@ pub(super) fn tell(explanation: &mut Explanation, said: &Said, denial: &Denial, 
         ));
     }
     explanation.sentences = all;
+}
+
+/// Who had banned it, and why, where the version is that.
+pub(super) fn banned(version: Option<&VersionView>) -> String {
+    match version.and_then(|version| version.amendment.as_ref()) {
+        Some(amendment) => format!("an operator had banned it ({amendment})"),
+        None => "an operator had banned it".to_owned(),
+    }
 }
 
 fn cooling(tier: &TierView) -> String {

@@ -28,7 +28,7 @@ use crate::core::view::{Query, Reply};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Asked {
-    /// `lift`, `reset`, `refund`, `ban`, `unban`, `release` or `switch`.
+    /// `lift`, `reset`, `refund`, `ban`, `unban`, `release`, `switch` or `set`.
     pub act: String,
     /// The resource.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,6 +60,18 @@ pub struct Asked {
     /// Of a switch; none: as the document says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_unconfigured: Option<bool>,
+    /// Of a domain's own limits: its rate; what is not said stays as it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    /// Of a domain's own limits: its hard limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hard: Option<String>,
+    /// Of a domain's own limits: how many copies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// Takes away what a domain has of its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub remove: bool,
     /// Who.
     pub who: String,
     /// And why.
@@ -208,6 +220,20 @@ impl Asked {
                 ignore_configured: self.ignore_configured,
                 allow_unconfigured: self.allow_unconfigured,
             },
+            "set" => {
+                let states = self.rate.is_some() || self.hard.is_some() || self.limit.is_some();
+                if states == self.remove {
+                    return Err(missing("rate, hard or limit; or remove"));
+                }
+                Act::Set {
+                    resource: resource()?,
+                    // As the document would name it.
+                    domain: named.map(Box::from).ok_or_else(|| missing("domain"))?,
+                    rate: self.rate.as_deref().map(Box::from),
+                    hard: self.hard.as_deref().map(Box::from),
+                    limit: self.limit,
+                }
+            }
             other => return Err(format!("act {other:?}: there is no such act")),
         })
     }

@@ -308,4 +308,76 @@ mod tests {
         assert_eq!(view["partitions_missing"], json!([1, 2]));
         serving.abort();
     }
+
+    /// A member that answers about candidates, and says which partitions it does not rule.
+    async fn member(rows: Value, missing: Value) -> (Box<str>, tokio::task::JoinHandle<()>) {
+        let view = json!({"configured": ["api.search"], "candidates": rows, "partitions_missing": missing});
+        let answer = axum::routing::get(move || {
+            let view = view.clone();
+            async move { axum::Json(view) }
+        });
+        let app = axum::Router::new().route("/v1/candidates", answer);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let serving = tokio::spawn(async move {
+            let _ = axum::serve(listener, app).await;
+        });
+        (address.to_string().into(), serving)
+    }
+
+    #[tokio::test]
+    async fn what_candidates_would_have_done_is_of_all_members_each_partition_once() {
+        let row = |partition: u32, resource: &str, newly_refused: u64| {
+            json!({"partition": partition, "resource": resource, "newly_refused": newly_refused,
+                "newest": [{"domain": format!("of-{partition}")}]})
+        };
+        // The second of them has just taken partition 1 over, and counts it as well: it was not asked for that.
+        let (one, serving_one) = member(
+            json!([row(1, "api.search", 5), row(1, "api.export", 1)]),
+            json!([0, 2, 3]),
+        )
+        .await;
+        let (two, serving_two) = member(
+            json!([row(1, "api.search", 5), row(2, "api.search", 7)]),
+            json!([0, 3]),
+        )
+        .await;
+        let others = Others::default();
+        let rules = |http: &str, partitions: &[u32]| Other {
+            http: http.into(),
+            partitions: partitions.to_vec(),
+        };
+        others.set(vec![rules(&one, &[1]), rules(&two, &[2])]);
+        let own = json!({"configured": ["api.search"], "candidates": [row(0, "api.search", 3)],
+            "partitions_missing": [1, 2, 3]});
+        let list = List {
+            rows: "candidates",
+            limit: usize::MAX,
+            order: Order::Resource,
+        };
+        let uri = Uri::from_static("/v1/candidates");
+        let view = gather(&others, (&uri, &HeaderMap::new()), &own, &list).await;
+        let view = view.expect("an answer");
+        let rows = view["candidates"].as_array().expect("rows");
+        let told: Vec<(&str, u64, u64)> = rows
+            .iter()
+            .map(|row| {
+                let number = |field: &str| row[field].as_u64().expect("a number");
+                let resource = row["resource"].as_str().expect("a name");
+                (resource, number("partition"), number("newly_refused"))
+            })
+            .collect();
+        let expected = [
+            ("api.export", 1, 1),
+            ("api.search", 0, 3),
+            ("api.search", 1, 5),
+            ("api.search", 2, 7),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(view["partitions_missing"], json!([3]), "nobody rules it");
+        serving_one.abort();
+        serving_two.abort();
+    }
 }

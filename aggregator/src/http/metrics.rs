@@ -11,6 +11,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use crate::core::view::Counted;
 use crate::feed::FeedCounters;
 use crate::link::LinkCounters;
+use crate::log::AsideCounters;
 use rows::{counted, counted_copies, measured, of_candidate};
 
 /// What is shown at `/metrics`. The recorder is this aggregator's own and not the process's, so that
@@ -19,6 +20,7 @@ pub struct Metrics {
     recorder: PrometheusRecorder,
     link: Arc<LinkCounters>,
     feed: Arc<FeedCounters>,
+    aside: Arc<AsideCounters>,
     name: String,
     group: String,
 }
@@ -30,12 +32,14 @@ impl Metrics {
     pub fn new(
         link: Arc<LinkCounters>,
         feed: Arc<FeedCounters>,
+        aside: Arc<AsideCounters>,
         (name, group): (String, String),
     ) -> Self {
         Self {
             recorder: PrometheusBuilder::new().build_recorder(),
             link,
             feed,
+            aside,
             name,
             group,
         }
@@ -84,6 +88,16 @@ impl Metrics {
                 "tollgate_feed_frames_dropped_total",
                 "Frames left out at feed.subscriber_queue_max.",
                 of(&self.feed.dropped),
+            ),
+            (
+                "tollgate_records_aside_total",
+                "Refused records that were kept aside.",
+                of(&self.aside.kept),
+            ),
+            (
+                "tollgate_records_aside_dropped_total",
+                "Refused records that were not kept aside: too many, no room, or nobody took them.",
+                of(&self.aside.dropped),
             ),
         ];
         for (name, help, value) in sockets {

@@ -13,7 +13,18 @@ pub mod journal;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 
+use std::sync::atomic::AtomicU64;
+
 use tollgate_shared::time::Timestamp;
+
+/// What became of refused records, wherever they are kept aside.
+#[derive(Debug, Default)]
+pub struct AsideCounters {
+    /// Those that were kept.
+    pub kept: AtomicU64,
+    /// Those that were not, because there were too many, or nobody took them.
+    pub dropped: AtomicU64,
+}
 
 /// A family of partitions within the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -14,6 +14,7 @@ mod aside;
 #[cfg(feature = "kafka")]
 mod fleet;
 mod log;
+mod prepare;
 mod run;
 mod signals;
 pub mod snapshots;

@@ -2,7 +2,6 @@
 
 #[cfg(feature = "kafka")]
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,22 +10,23 @@ use tokio::time::Instant;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::{Span, Timestamp};
 
-use super::aside::AsideDir;
+use super::aside::Asides;
 #[cfg(feature = "kafka")]
 use super::fleet::{Fleet, Found};
+use super::prepare::{self, Preparer};
 use super::signals::{Asked, Signals};
 use super::snapshots::Saver;
 use super::{Bound, Listeners};
 use crate::cli::exit::{Exit, Failure};
 use crate::config::{Config, LogKind};
-use crate::core::event::{Effect, Event, LimitsFile, Now};
+use crate::core::event::{Effect, Event, Now};
 use crate::core::snapshots::Policy;
 use crate::core::{Core, Settings, Start};
 use crate::feed::{self, FeedCounters, Publisher};
 use crate::http::fleet::Others;
 use crate::http::{self, Desk, Metrics};
 use crate::link::{self, Answers, LinkCounters};
-use crate::log::{Log, LogEvent};
+use crate::log::{AsideCounters, Log, LogEvent};
 
 /// Events of the log that may wait. Each holds at most about a megabyte.
 const LOG_EVENTS_MAX: usize = 64;
@@ -53,8 +53,9 @@ struct Shell {
     feed: Publisher,
     answers: Answers,
     desk: Desk,
-    aside: AsideDir,
+    asides: Asides,
     keeper: Keeper,
+    preparer: Preparer,
     started: Instant,
     effects: Vec<Effect>,
     log_faults: mpsc::Receiver<Failure>,
@@ -88,7 +89,10 @@ pub(super) async fn run(
              refused, and change what is in force"
         );
     }
-    shell.read_limits_file(&config);
+    if let Some(path) = &config.limits.file {
+        let key = config.domain_key_file.as_deref();
+        shell.step(Event::LimitsFile(prepare::read_file(path, key)));
+    }
     loop {
         let turn_at = shell.started + shell.core.next_turn().to_std();
         // Everything that can wake this process, on one screen.
@@ -98,7 +102,7 @@ pub(super) async fn run(
                 Asked::Stop => break,
                 Asked::ReadLimits => shell.read_limits_file(&config),
             },
-            Some(event) = log_events.recv() => shell.step(Event::Log(event)),
+            Some(event) = log_events.recv(), if shell.preparer.has_room() => shell.met(event),
             Some(event) = events.recv() => shell.step(event),
             Some(fault) = shell.log_faults.recv() => shell.gave_up = Some(fault),
             () = tokio::time::sleep_until(turn_at) => {}
@@ -106,9 +110,10 @@ pub(super) async fn run(
         let turn_ends = Instant::now() + TURN_MAX;
         while Instant::now() < turn_ends {
             // One of each, so that neither starves the other.
-            let from_log = log_events
-                .try_recv()
-                .map(|event| shell.step(Event::Log(event)));
+            let from_log = match shell.preparer.has_room() {
+                true => log_events.try_recv().map(|event| shell.met(event)),
+                false => Err(mpsc::error::TryRecvError::Empty),
+            };
             let from_others = events.try_recv().map(|event| shell.step(event));
             if from_log.is_err() && from_others.is_err() {
                 break;
@@ -161,9 +166,11 @@ async fn start(
     .await
     .map_err(socket("link"))?;
     let desk = Desk::new(events.clone());
+    let aside_counters = Arc::<AsideCounters>::default();
     let metrics = Arc::new(Metrics::new(
         link_counters,
         feed_counters,
+        Arc::clone(&aside_counters),
         (config.name.clone(), group_of(config)),
     ));
     let others = Others::default();
@@ -171,13 +178,14 @@ async fn start(
     let routes = http::routes(desk.clone(), metrics, shown, others.clone());
     serve_http(listeners.http, routes).map_err(socket("http"))?;
     let settings = settings(config, partitions, opened.start, bound);
-    let (core, effects, keeper, aside);
+    let (core, effects, keeper, asides);
+    let prepared = events.clone();
     match config.log {
         LogKind::Journal => {
             let dir = &config.journal.dir;
             let saver = Saver::start(dir.join(super::snapshots::DIR), events);
             keeper = Keeper::Files(saver.map_err(socket("snapshots"))?);
-            aside = dir.join("aside");
+            asides = Asides::in_dir(dir.join("aside"), aside_counters);
             (core, effects) = Core::new(settings);
         }
         #[cfg(feature = "kafka")]
@@ -192,8 +200,8 @@ async fn start(
                 agents: advertised(bound.agents),
                 http: advertised(bound.http),
             };
+            asides = Asides::in_topic(place.kafka.clone(), &config.name, aside_counters)?;
             keeper = Keeper::Fleet(Fleet::join(place, found, others, events, faults)?);
-            aside = "tollgate-aside".into();
         }
         #[cfg(not(feature = "kafka"))]
         LogKind::Kafka => return Err(Failure::Bug("built without kafka".to_owned())),
@@ -206,14 +214,16 @@ async fn start(
         }
         core
     };
+    let preparer = Preparer::start(core.preparing(), prepared).map_err(socket("limits"))?;
     let mut shell = Shell {
         core,
         log,
         feed,
         answers,
         desk,
-        aside: AsideDir::open(aside),
+        asides,
         keeper,
+        preparer,
         started: Instant::now(),
         effects,
         log_faults: opened.faults,
@@ -286,6 +296,13 @@ impl Shell {
         }
     }
 
+    /// An event of the log; what is about limits comes again when it was prepared.
+    fn met(&mut self, event: LogEvent) {
+        if let Some(event) = self.preparer.take(event) {
+            self.step(Event::Log(event));
+        }
+    }
+
     fn step(&mut self, event: Event) {
         let now = self.now();
         self.core.step(now, event, &mut self.effects);
@@ -336,7 +353,7 @@ impl Shell {
                     #[cfg(feature = "kafka")]
                     Keeper::Fleet(fleet) => fleet.restore(partition, attempt, known),
                 },
-                Effect::Aside(aside) => self.aside.keep(&aside),
+                Effect::Aside(aside) => self.asides.keep(&aside),
                 Effect::GiveUp { why, unreadable } => {
                     self.gave_up = Some(if unreadable {
                         Failure::LimitsUnreadable(why)
@@ -355,7 +372,8 @@ impl Shell {
             tracing::debug!("no limits file is configured");
             return;
         };
-        self.step(Event::LimitsFile(read_limits_file(path)));
+        let key = config.domain_key_file.as_deref();
+        self.preparer.read(path, key);
     }
 
     /// Closes the log: what agents were told is in it when this returns, and answers to what was on
@@ -365,6 +383,7 @@ impl Shell {
         if let Keeper::Fleet(fleet) = &self.keeper {
             fleet.leave();
         }
+        self.asides.close();
         self.log.close();
         let closing = async {
             while let Some(event) = log_events.recv().await {
@@ -379,15 +398,5 @@ impl Shell {
         if tokio::time::timeout(CLOSE_PATIENCE, closing).await.is_err() {
             tracing::error!("the log did not close in time; what was acknowledged is in it");
         }
-    }
-}
-
-fn read_limits_file(path: &Path) -> LimitsFile {
-    let text = std::fs::read(path)
-        .map_err(|error| error.to_string())
-        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned()));
-    LimitsFile {
-        name: path.display().to_string(),
-        text,
     }
 }

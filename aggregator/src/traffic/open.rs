@@ -12,14 +12,14 @@ const XZ_MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
 /// # Errors
 ///
 /// What the file system says. Faults of the compression come while reading.
-pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
+pub fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
     if path == Path::new("-") {
         return unpacked(io::stdin());
     }
     unpacked(File::open(path)?)
 }
 
-fn unpacked(packed: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {
+fn unpacked(packed: impl Read + Send + 'static) -> io::Result<Box<dyn BufRead + Send>> {
     let mut file = BufReader::with_capacity(1 << 16, packed);
     let magic = file.fill_buf()?;
     if magic.starts_with(&XZ_MAGIC) {
@@ -31,7 +31,7 @@ fn unpacked(packed: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {
     Ok(Box::new(file))
 }
 
-fn buffered(reader: impl Read + 'static) -> Box<dyn BufRead> {
+fn buffered(reader: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
     Box::new(BufReader::with_capacity(1 << 18, reader))
 }
 

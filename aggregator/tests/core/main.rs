@@ -1,5 +1,6 @@
 //! Promises of the core, held in a world without I/O: identity, time, announcements, refusals.
 
+mod anew;
 mod bounds;
 mod copies;
 mod durable;

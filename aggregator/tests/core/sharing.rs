@@ -14,10 +14,10 @@ use crate::LIMITS;
 use crate::world::{Fate, MemoryLog, PARTITIONS, Random, World};
 
 /// Snapshots as the `state` topic would have them, in the order in which they were written.
-type State = Vec<(u32, u64, Chunks)>;
+pub(crate) type State = Vec<(u32, u64, Chunks)>;
 
 /// Answers what is to be restored from the newest snapshot of each partition, as the fleet's reader does.
-fn restore(world: &mut World, state: &State) {
+pub(crate) fn restore(world: &mut World, state: &State) {
     while let Some((partition, attempt, known)) = world.restores.pop() {
         let newest = state
             .iter()
@@ -47,14 +47,14 @@ fn restore(world: &mut World, state: &State) {
 }
 
 /// By partition: how far it was ruled, and its digest.
-fn digests(world: &mut World) -> Vec<(u32, u64, String)> {
+pub(crate) fn digests(world: &mut World) -> Vec<(u32, u64, String)> {
     let view = world.digests();
     let of = |p: tollgate::core::view::DigestView| (p.partition, p.offset, p.digest);
     view.partitions.into_iter().map(of).collect()
 }
 
 /// What one says who rules the whole log from its beginning, and adds nothing to it.
-fn twin(log: &MemoryLog) -> Vec<(u32, u64, String)> {
+pub(crate) fn twin(log: &MemoryLog) -> Vec<(u32, u64, String)> {
     let mut twin = World::on(log.clone(), 9);
     twin.fate = Box::new(|_, _| Fate::Refused);
     twin.settle();

@@ -4,6 +4,7 @@
 
 #![allow(dead_code)]
 
+pub mod export;
 pub mod program;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -4,6 +4,9 @@
 //! simulate                              a hundred seeds from a new one on
 //! simulate --minutes 60                 as many as an hour takes
 //! simulate --kills 100000               until so many agents have died while they held copies
+//! simulate --seed 1 --seeds 100000 --decisions 1000000000 --go-on --state long.json
+//!                                       on all cores; ended at any time and begun again with the same words it
+//!                                       goes on where it was
 //! simulate --seed 118 --trace           one seed, event by event
 //! simulate --seed 1 --seeds 50 --hashes each seed's number that stands for all that happened: every build
 //!                                       of one commit prints the same
@@ -14,6 +17,8 @@
 //! Exit codes: 0 nothing found; 1 a law is violated, or something was never met; 64 usage.
 
 use std::io::IsTerminal as _;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -21,6 +26,7 @@ use clap::{Parser, ValueEnum};
 use tollgate_tests::simulation::kept;
 use tollgate_tests::simulation::plan::Plan;
 use tollgate_tests::simulation::shrink::shrink;
+use tollgate_tests::simulation::so_far::{self, SoFarFault};
 use tollgate_tests::simulation::swarm::{Order, Report, swarm};
 use tollgate_tests::simulation::{Run, run};
 
@@ -55,8 +61,17 @@ struct Arguments {
     /// Go on after a seed that fails, and name all of them in the end.
     #[arg(long, conflicts_with = "until_failure")]
     go_on: bool,
+    /// Go on until there were so many decisions, too.
+    #[arg(long, conflicts_with = "kills", value_parser = clap::value_parser!(u64).range(1..))]
+    decisions: Option<u64>,
+    /// How many seeds are run at once; default: as many as there are cores.
+    #[arg(long)]
+    workers: Option<NonZeroUsize>,
+    /// A file that says how far it is, written every ten seconds: where there is one, it is gone on with.
+    #[arg(long, conflicts_with_all = ["trace", "hashes"])]
+    state: Option<PathBuf>,
     /// Make the topic anew once, in seeds that have a fleet.
-    #[arg(long, conflicts_with = "trace")]
+    #[arg(long)]
     anew: bool,
     /// Kill agents that hold copies again and again, until so many have died.
     #[arg(long, conflicts_with = "seeds", value_parser = clap::value_parser!(u64).range(1..))]
@@ -99,7 +114,7 @@ fn main() -> ExitCode {
         }
     };
     if let (true, Some(seed)) = (arguments.trace, arguments.seed) {
-        return show(seed);
+        return show(seed, arguments.anew);
     }
     if let (true, Some(first)) = (arguments.hashes, arguments.seed) {
         return hashes(first, arguments.seeds.unwrap_or(SEEDS));
@@ -108,28 +123,20 @@ fn main() -> ExitCode {
     if arguments.bugs {
         return hunts::table(&arguments);
     }
-    let first = arguments.seed.unwrap_or_else(seed_of_the_clock);
-    let seeds = match (arguments.seeds, arguments.minutes, arguments.kills) {
-        (None, None, None) => Some(SEEDS),
-        (seeds, _, _) => seeds,
-    };
-    let order = Order {
-        first,
-        seeds,
-        time: arguments
-            .minutes
-            .map(|minutes| Duration::from_secs(60 * minutes)),
-        until_failure: arguments.until_failure,
-        // One seed is looked at alone.
-        kept: match (arguments.seed, arguments.kills) {
-            (None, None) => kept::in_the_tree(),
-            _ => Vec::new(),
-        },
-        kills: arguments.kills,
-        go_on: arguments.go_on,
-        anew: arguments.anew,
-    };
-    eprintln!("seeds from {first}");
+    match long(&arguments) {
+        Ok(good) => good,
+        Err(fault) => {
+            eprintln!("--state: {fault}");
+            ExitCode::from(64)
+        }
+    }
+}
+
+/// Many seeds.
+fn long(arguments: &Arguments) -> Result<ExitCode, SoFarFault> {
+    let order = order(arguments)?;
+    let first = order.first;
+    eprintln!("seeds from {first}, {} at once", order.workers);
     let mut shown = Instant::now();
     let every = match std::io::stderr().is_terminal() {
         true => PROGRESS_EVERY,
@@ -148,7 +155,7 @@ fn main() -> ExitCode {
                 report.failed,
             );
         }
-    });
+    })?;
     match arguments.format {
         Format::Text => tell(first, &report),
         Format::Json => println!("{}", json(first, &report)),
@@ -156,10 +163,48 @@ fn main() -> ExitCode {
     if let Some(failed) = &report.failure {
         tell_failure(failed);
     }
-    match report.is_good() {
+    Ok(match report.is_good() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(1),
-    }
+    })
+}
+
+fn order(arguments: &Arguments) -> Result<Order, SoFarFault> {
+    let known = match &arguments.state {
+        Some(path) => so_far::first_seed(path)?,
+        None => None,
+    };
+    let first = arguments.seed.or(known).unwrap_or_else(seed_of_the_clock);
+    let seeds = match arguments {
+        Arguments {
+            seeds: None,
+            minutes: None,
+            kills: None,
+            decisions: None,
+            ..
+        } => Some(SEEDS),
+        Arguments { seeds, .. } => *seeds,
+    };
+    Ok(Order {
+        decisions: arguments.decisions,
+        time: arguments
+            .minutes
+            .map(|minutes| Duration::from_secs(60 * minutes)),
+        until_failure: arguments.until_failure,
+        // One seed is looked at alone.
+        kept: match (arguments.seed, arguments.kills) {
+            (None, None) => kept::in_the_tree(),
+            _ => Vec::new(),
+        },
+        kills: arguments.kills,
+        go_on: arguments.go_on,
+        anew: arguments.anew,
+        workers: arguments
+            .workers
+            .unwrap_or_else(|| std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)),
+        state: arguments.state.clone(),
+        ..Order::of(first, seeds)
+    })
 }
 
 /// A seed that violates a law prints its number too, and says so.
@@ -181,8 +226,10 @@ fn seed_of_the_clock() -> u64 {
     since.map_or(1, |since| since.as_secs())
 }
 
-fn show(seed: u64) -> ExitCode {
-    let run = run(Plan::draw(seed), true);
+fn show(seed: u64, anew: bool) -> ExitCode {
+    let plan = Plan::draw(seed);
+    let plan = if anew { plan.with_topic_anew() } else { plan };
+    let run = run(plan, true);
     print!("{}", run.trace.unwrap_or_default());
     println!("hash {:016x}", run.hash);
     match run.violation {

@@ -204,10 +204,8 @@ impl World {
         let whole = denied.scope() == Scope::Resource;
         let (resource, domain) = (RESOURCES[r], DOMAINS[d]);
         let heard = process.heard_upto(resource, code.partition);
-        if let Some(gone) = self
-            .watch
-            .is_of_another_log(code, process.known_log(code.partition))
-        {
+        let known = process.known_log(code.partition);
+        if let Some(gone) = self.watch.is_of_another_log(code, known) {
             let what = format!("agent {agent} refuses {resource} for {domain} by {code}: {gone}");
             return self.violated(3, "a log that was made anew voids what was said", what);
         }
@@ -238,7 +236,7 @@ impl World {
         let scope_of = if whole { "*" } else { domain };
         match self
             .watch
-            .justified_until(code, resource, scope_of, heard, self.now_us)
+            .justified_until(code, resource, scope_of, (known, heard), self.now_us)
         {
             Ok(until_us) if self.now_us < until_us => {
                 self.agents[agent].justified.insert((r, d), (key, until_us));

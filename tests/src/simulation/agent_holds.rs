@@ -24,6 +24,10 @@ use super::world::World;
 /// How long denials of copies hold without news, and what an agent's clock may be slow by.
 const LEASE_OF_COPIES_US: u64 = 2_000_000 + 60_000;
 
+/// In this part of the calm nobody takes or gives anything, so that what is held can be held against what is
+/// counted: when everybody was heard or missed, and before all is let go.
+const PAUSE_US: std::ops::Range<u64> = 6_500_000..9_000_000;
+
 /// Holds of one process at most.
 const HOLDS_MAX: usize = 64;
 
@@ -116,6 +120,9 @@ impl World {
                 host.holding.changed_us = now_us;
                 self.schedule_flush(agent);
             }
+            return;
+        }
+        if PAUSE_US.contains(&now_us.saturating_sub(self.plan.calm_us())) {
             return;
         }
         let mut changed = self.give_back(agent);
@@ -302,16 +309,17 @@ impl World {
         let name = COPIES[resource];
         let partition = partition_of_resource(name, self.plan.partitions);
         let heard = process.heard_upto(name, partition);
+        let known = process.known_log(partition);
         let why = if code.partition != partition {
             format!("partition {}", code.partition)
         } else if LEASE_OF_COPIES_US < self.now_us - host.heard_us {
             format!("it last heard something at {} us", host.heard_us)
-        } else if let Some(gone) = self
-            .watch
-            .is_of_another_log(code, process.known_log(partition))
-        {
+        } else if let Some(gone) = self.watch.is_of_another_log(code, known) {
             gone
-        } else if let Err(why) = self.watch.justified_copies(code, name, DOMAINS[d], heard) {
+        } else if let Err(why) = self
+            .watch
+            .justified_copies(code, name, DOMAINS[d], (known, heard))
+        {
             why
         } else {
             return;

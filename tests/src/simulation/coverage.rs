@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 /// What every swarm has to have met.
-pub const WANTED: [&str; 82] = [
+pub const WANTED: [&str; 85] = [
     "agent cut off",
     "agent died",
     "agent died holding copies",
@@ -13,6 +13,7 @@ pub const WANTED: [&str; 82] = [
     "agent returned",
     "append answered no although taken",
     "append refused",
+    "appends late",
     "batch duplicate",
     "batch sent again",
     "call refused by pair",
@@ -78,12 +79,14 @@ pub const WANTED: [&str; 82] = [
     "recorder full",
     "request with a minimum refused",
     "seize found nothing",
+    "retention overtook a reader",
     "snapshot asked anew",
     "snapshot saved",
     "snapshot could not be saved",
     "stamps corrected",
     "states of two owners compared",
     "tick ignored",
+    "topic made anew",
     "torn end cut off",
     "total applied",
     "total out of order",

@@ -106,6 +106,16 @@ pub enum Fault {
         /// By how much.
         by_us: u64,
     },
+    /// Appends to the log of a fleet are late, by up to so much, and lost where who sent them is gone by then.
+    SlowAppends {
+        /// By how much.
+        by_us: u64,
+    },
+    /// The log lets go of what is older than the newest snapshots, but for so many records.
+    Retention {
+        /// So many are left all the same.
+        records: u64,
+    },
     /// The topic of the hits is made anew: nothing of it is left.
     TopicAnew,
     /// An operator hands a document to all owners at once.
@@ -197,6 +207,62 @@ pub(super) fn more_episodes(plan: &mut Plan, random: &mut Random) {
             add(crash_us, crash_us + random.spread(50_000, 2_000_000), crash);
         }
     }
+    plan.episodes.sort_by_key(|episode| episode.from_us);
+}
+
+/// Faults that came after those.
+pub(super) fn latest_episodes(plan: &mut Plan, random: &mut Random) {
+    let calm_us = plan.calm_us();
+    let mut latest = Vec::new();
+    let mut add = |from_us: u64, to_us: u64, fault| {
+        latest.push(Episode {
+            from_us: from_us.min(calm_us),
+            to_us: to_us.min(calm_us),
+            fault,
+        });
+    };
+    if plan.log == LogPlan::Shared && random.one_in(4) {
+        let from_us = random.below(calm_us);
+        let to_us = from_us + random.spread(500_000, 10_000_000);
+        let by_us = random.spread(20_000, 1_500_000);
+        add(from_us, to_us, Fault::SlowAppends { by_us });
+        for _ in 0..random.below(3) {
+            let crash_us = random.between(from_us, to_us);
+            let crash = Fault::Crash {
+                owner: random.below(plan.owners as u64) as usize,
+                after: random.below(100),
+                in_disk: false,
+                power: false,
+            };
+            add(crash_us, crash_us + random.spread(50_000, 2_000_000), crash);
+        }
+    }
+    if plan.fleet && random.one_in(3) {
+        for _ in 0..random.between(1, 4) {
+            let at_us = random.below(calm_us);
+            let records = random.below(4);
+            add(at_us, at_us, Fault::Retention { records });
+            // Who stands still meanwhile is overtaken.
+            if random.one_in(2) {
+                let owner = random.below(plan.owners as u64) as usize;
+                let from_us = at_us.saturating_sub(random.spread(100_000, 3_000_000));
+                let to_us = at_us + random.spread(1_000, 1_000_000);
+                add(from_us, to_us, Fault::Stall { owner });
+            }
+        }
+    }
+    if plan.fleet && random.one_in(4) {
+        let at_us = random.below(calm_us);
+        add(at_us, at_us, Fault::TopicAnew);
+    }
+    // Who holds something is cut off for so long that it is missed, and comes back.
+    if 0 < plan.agents[0].holds_per_s && random.one_in(3) {
+        let agent = random.below(plan.agents.len() as u64) as usize;
+        let to_us = random.between(calm_us / 2, calm_us);
+        let from_us = to_us.saturating_sub(random.spread(1_500_000, 6_000_000));
+        add(from_us, to_us, Fault::Freeze { agent });
+    }
+    plan.episodes.append(&mut latest);
     plan.episodes.sort_by_key(|episode| episode.from_us);
 }
 

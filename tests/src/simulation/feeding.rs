@@ -25,16 +25,7 @@ pub(super) fn feed_hits(
             min: hit.min.map(u64::from),
         })
         .collect();
-    let sender = batch.sender;
-    model.apply(&LogInput::Hits(HitsRecord {
-        offset,
-        appended_us: kept.appended.as_micros(),
-        agent: sender.agent,
-        epoch: sender.epoch,
-        seq: sender.sequence,
-        sent_us: sender.sent.as_micros(),
-        entries,
-    }))
+    feed_entries(model, offset, kept, &batch.sender, entries)
 }
 
 /// A record of an agent without hits.
@@ -44,6 +35,16 @@ pub(super) fn feed_sender(
     kept: &Kept,
     sender: &Sender<'_>,
 ) -> model::log::RecordOutcome {
+    feed_entries(model, offset, kept, sender, Vec::new())
+}
+
+fn feed_entries(
+    model: &mut model::PartitionModel,
+    offset: u64,
+    kept: &Kept,
+    sender: &Sender<'_>,
+    entries: Vec<HitEntry<'_>>,
+) -> model::log::RecordOutcome {
     model.apply(&LogInput::Hits(HitsRecord {
         offset,
         appended_us: kept.appended.as_micros(),
@@ -51,7 +52,7 @@ pub(super) fn feed_sender(
         epoch: sender.epoch,
         seq: sender.sequence,
         sent_us: sender.sent.as_micros(),
-        entries: Vec::new(),
+        entries,
     }))
 }
 

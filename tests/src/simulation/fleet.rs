@@ -19,6 +19,14 @@ use super::world::{Event, World};
 pub struct State(BTreeMap<u32, Vec<(u64, Chunks)>>);
 
 impl State {
+    /// Where the newest one of each partition ends.
+    pub fn newest(&self) -> impl Iterator<Item = (u32, u64)> {
+        let newest = |(partition, kept): (&u32, &Vec<(u64, Chunks)>)| {
+            kept.first().map(|(upto, _)| (*partition, *upto))
+        };
+        self.0.iter().filter_map(newest)
+    }
+
     /// Keeps a snapshot.
     pub fn keep(&mut self, partition: u32, upto: u64, chunks: Chunks) {
         let kept = self.0.entry(partition).or_default();

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tollgate_engine::engine::AgentChange;
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::names::partition_of_resource;
-use tollgate_shared::place::{Code, Place};
+use tollgate_shared::place::{Code, LogId, Place};
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Says, Scope};
 use tollgate_shared::wire::verdict::{Verdict, VerdictSays};
@@ -110,8 +110,8 @@ impl Watch {
             .any(|verdicts| verdicts.contains(verdict))
     }
 
-    /// Whether a refusal that names `code` is justified for an agent that has heard everything below
-    /// `heard`.
+    /// Whether a refusal that names `code` is justified for an agent that takes the log to be `known` and has
+    /// heard everything below `heard`.
     ///
     /// # Errors
     ///
@@ -121,9 +121,9 @@ impl Watch {
         code: Code,
         resource: &str,
         domain: &str,
-        heard: Option<Place>,
+        (known, heard): (Option<LogId>, Option<Place>),
     ) -> Result<(), String> {
-        let Some(ruled) = self.of_place(code.partition, code.place) else {
+        let Some(ruled) = self.of_place_in(code.partition, code.place, known) else {
             return Err(format!("nobody knows generation {}", code.place.generation));
         };
         let mut why = vec!["nobody ever said that it is full".to_owned()];

@@ -258,6 +258,10 @@ impl World {
                 if !std::mem::replace(&mut host.appends_due, true) {
                     let life = host.life;
                     let us = self.random.spread(50, 3_000);
+                    let us = match self.appends_late_us {
+                        0 => us,
+                        late_us => us + self.random.below(late_us),
+                    };
                     self.after(us, Event::SharedAppends { owner, life });
                 }
             }

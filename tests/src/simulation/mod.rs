@@ -48,6 +48,7 @@ mod said;
 mod shared_host;
 pub mod shared_log;
 pub mod shrink;
+pub mod so_far;
 pub mod swarm;
 pub mod trace;
 pub mod watch;

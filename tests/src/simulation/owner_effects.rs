@@ -222,22 +222,23 @@ impl World {
         told: &[tollgate_shared::wire::frame::Told],
     ) {
         for told in told {
-            if !self.watch.says(told.partition, resource, &told.statement) {
+            let Some(ruled) = self
+                .watch
+                .of_statement(told.partition, resource, &told.statement)
+            else {
                 let expected = self.watch.said_at(told.partition, told.statement.place);
                 let what =
                     format!("owner {owner} says of {resource}: {told:?}, expected {expected:?}");
                 return self.violated(4, "what is announced is what a second engine says", what);
-            }
+            };
             let Says::Denied(denial) = told.statement.says else {
                 continue;
             };
-            if told.remaining == Span::MAX {
+            // What is over when it is told is told with no time left.
+            if told.remaining == Span::MAX || told.remaining == Span::ZERO {
                 continue;
             }
             let place = told.statement.place;
-            let Some(ruled) = self.watch.of_place(told.partition, place) else {
-                continue;
-            };
             let end_us = denial.end.as_micros();
             let until_us = ruled.true_time_of(end_us, place.offset, self.now_us);
             if until_us < self.now_us + told.remaining.as_micros() {
@@ -316,8 +317,23 @@ fn kind_of(record: &[u8]) -> String {
             _ => "a total that cannot be read".to_owned(),
         },
         Some(&kind::POINTER) => "a pointer".to_owned(),
-        Some(&kind::HOLDS) => "operations on holds".to_owned(),
-        Some(&kind::BEAT) => "a beat".to_owned(),
+        Some(&kind::HOLDS) => match Record::decode(record) {
+            Ok(Record::Holds(batch)) => {
+                let ops: Vec<String> = batch
+                    .ops()
+                    .map(|op| {
+                        let of = batch.resource(op.resource);
+                        format!("{of} {}: {:?}", op.number, op.does)
+                    })
+                    .collect();
+                format!("operations of {}: {}", batch.sender.agent, ops.join(", "))
+            }
+            _ => "operations on holds that cannot be read".to_owned(),
+        },
+        Some(&kind::BEAT) => match Record::decode(record) {
+            Ok(Record::Beat(beat)) => format!("a beat: {beat:?}"),
+            _ => "a beat that cannot be read".to_owned(),
+        },
         _ => format!("{} bytes", record.len()),
     }
 }
@@ -351,6 +367,9 @@ pub fn describe_frame(bytes: &[u8]) -> String {
                 frame.sequence
             )
         }
-        Err(error) => error.to_string(),
+        Err(error) => match VerdictFrame::decode(bytes) {
+            Ok(frame) => format!("verdicts: {:?}", frame.verdicts),
+            Err(_) => error.to_string(),
+        },
     }
 }

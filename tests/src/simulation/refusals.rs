@@ -31,7 +31,9 @@ impl Watch {
     /// have known.
     pub fn is_of_another_log(&self, code: Code, known: Option<LogId>) -> Option<String> {
         let known = known?;
-        let stated = self.of_place(code.partition, code.place)?.log?;
+        let stated = self
+            .of_place_in(code.partition, code.place, Some(known))?
+            .log?;
         let now = self.ruled[code.partition as usize].log?;
         // Both logs may have said something there: then it is taken to be the one that the agent knows.
         let is_gone = now == known && stated.generation == now.generation && stated != now;
@@ -39,7 +41,7 @@ impl Watch {
     }
 
     /// Until when (true time) the model justifies a refusal of this pair that names `code`, by an agent
-    /// that has heard everything below `heard`.
+    /// that takes the log to be `known` and has heard everything below `heard`.
     ///
     /// # Errors
     ///
@@ -49,11 +51,11 @@ impl Watch {
         code: Code,
         resource: &str,
         domain: &str,
-        heard: Option<Place>,
+        (known, heard): (Option<LogId>, Option<Place>),
         now_us: u64,
     ) -> Result<u64, String> {
         let generation = code.place.generation;
-        let Some(ruled) = self.of_place(code.partition, code.place) else {
+        let Some(ruled) = self.of_place_in(code.partition, code.place, known) else {
             return Err(format!("nobody knows generation {generation}"));
         };
         if let Some(heard) = heard
@@ -81,7 +83,18 @@ impl Watch {
         let mut latest = None;
         for scope in &scopes {
             let statements = ruled.model.statements(scope);
-            let known = statements.partition_point(|one| one.place <= upto);
+            let mut known = statements.partition_point(|one| one.place <= upto);
+            let shown_us = ruled.log_shown_us(now_us);
+            // What was over by the log's clock when it was ruled is told to nobody, and who runs down what was
+            // said before goes on with that: where the log's clock was put forward, for as long as by that.
+            while let Some(newest) = known.checked_sub(1).map(|at| &statements[at])
+                && code.place.offset < newest.place.offset
+                && newest
+                    .denied
+                    .is_some_and(|denial| end_us(denial.end) <= shown_us)
+            {
+                known -= 1;
+            }
             let Some(newest) = known.checked_sub(1).map(|at| statements[at]) else {
                 continue;
             };
@@ -105,6 +118,15 @@ impl Watch {
 }
 
 impl Ruled {
+    /// The latest time that the log's clock may have shown to an owner by now.
+    fn log_shown_us(&self, now_us: u64) -> u64 {
+        let since_us = now_us.saturating_sub(BEHIND_US);
+        let since = self.ticks.partition_point(|(at, _)| *at <= since_us);
+        let ticks = self.ticks[since.saturating_sub(1)..].iter();
+        let shown = ticks.map(|(at_us, log_us)| log_us + now_us.saturating_sub(*at_us));
+        shown.max().unwrap_or(0) + SLACK_US
+    }
+
     /// The latest true time at which the log's clock may still be taken to show less than `end_us`, by
     /// somebody who heard of the denial at any time since the record that caused it.
     pub fn true_time_of(&self, end_us: u64, cause: u64, now_us: u64) -> u64 {

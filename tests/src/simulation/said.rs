@@ -9,9 +9,10 @@ use tollgate_engine::engine::Said;
 use tollgate_model as model;
 use tollgate_model::log::{RecordOutcome, TotalRuling};
 use tollgate_shared::names::partition_of_resource;
-use tollgate_shared::place::Place;
+use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::statement::Statement;
 
 use super::watch::{Ruled, TotalName, Watch};
 
@@ -32,6 +33,42 @@ impl Watch {
             is_of(ruled) && said.is_some_and(|said| said.iter().any(|s| s.statement.place == place))
         };
         all().find(has).or_else(|| all().find(is_of))
+    }
+
+    /// The same for somebody who takes the partition's log to be `known`: of two logs of one generation, of
+    /// which one took the other's place, both may have said something there.
+    pub fn of_place_in(
+        &self,
+        partition: u32,
+        place: Place,
+        known: Option<LogId>,
+    ) -> Option<&Ruled> {
+        let is_known = |ruled: &&Ruled| {
+            let said = ruled.said.get(&(place.offset, place.entry));
+            ruled.index == partition
+                && known.is_some()
+                && ruled.log == known
+                && said.is_some_and(|said| said.iter().any(|s| s.statement.place == place))
+        };
+        let mut all = self.ruled.iter().chain(self.past.iter().rev());
+        all.find(is_known)
+            .or_else(|| self.of_place(partition, place))
+    }
+
+    /// The partition as it was ruled where this was said.
+    pub fn of_statement(
+        &self,
+        partition: u32,
+        resource: &str,
+        statement: &Statement,
+    ) -> Option<&Ruled> {
+        let place = statement.place;
+        let mut all = self.ruled.iter().chain(self.past.iter().rev());
+        all.find(|ruled| {
+            let said = ruled.said.get(&(place.offset, place.entry));
+            let is_it = |said: &Said| *said.resource == *resource && said.statement == *statement;
+            ruled.index == partition && said.is_some_and(|said| said.iter().any(is_it))
+        })
     }
 
     /// The partition as it was ruled from the log whose id has this random part, in hexadecimal: where a
@@ -64,20 +101,8 @@ impl Watch {
     }
 
     /// Whether the second engine says this.
-    pub fn says(
-        &self,
-        partition: u32,
-        resource: &str,
-        statement: &tollgate_shared::wire::statement::Statement,
-    ) -> bool {
-        let place = statement.place;
-        let all = self.ruled.iter().chain(&self.past);
-        all.filter(|ruled| ruled.index == partition).any(|ruled| {
-            let said = ruled.said.get(&(place.offset, place.entry));
-            said.into_iter()
-                .flatten()
-                .any(|said| *said.resource == *resource && said.statement == *statement)
-        })
+    pub fn says(&self, partition: u32, resource: &str, statement: &Statement) -> bool {
+        self.of_statement(partition, resource, statement).is_some()
     }
 
     /// Takes note of what a record asked for, or applied.

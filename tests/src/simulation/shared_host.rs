@@ -97,6 +97,9 @@ impl World {
             return;
         };
         log.make_anew(Stream::Hits);
+        self.watch.cover.see("topic made anew");
+        // Snapshots of the log before may reach further than this one does.
+        self.state_is_of_the_log = false;
         let records = self.watch.records.iter();
         let left = records
             .map(|((stream, partition), records)| {
@@ -109,6 +112,28 @@ impl World {
             .collect();
         if let Err(violation) = self.watch.cut_to(&left) {
             self.violated_by(violation);
+        }
+        for owner in 0..self.owners.len() {
+            self.shared_delivery_soon(owner);
+        }
+    }
+
+    /// The log lets go of what the newest snapshots hold, but for so many records: who reads there is
+    /// overtaken, and no end is lost.
+    pub(super) fn retention(&mut self, records: u64) {
+        let LogHost::Shared(log) = &mut self.log else {
+            return;
+        };
+        if !self.state_is_of_the_log {
+            return;
+        }
+        for (partition, upto) in self.state.newest() {
+            let below = (upto + 1).saturating_sub(records);
+            log.let_go(Stream::Hits, partition, below);
+            self.trace
+                .event(self.now_us, &[51, u64::from(partition), below], || {
+                    format!("partition {partition} begins at {below} now")
+                });
         }
         for owner in 0..self.owners.len() {
             self.shared_delivery_soon(owner);
@@ -130,6 +155,11 @@ impl World {
         }
         let events = log.deliver(&mut host.session, records_max);
         let behind = log.is_behind(&host.session);
+        let is_overtaken =
+            |event: &LogEvent| matches!(event, LogEvent::Gap { wanted, next, .. } if wanted < next);
+        if events.iter().any(is_overtaken) {
+            self.watch.cover.see("retention overtook a reader");
+        }
         self.hand_on(owner, events);
         if behind {
             self.shared_delivery_soon(owner);

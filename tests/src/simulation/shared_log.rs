@@ -56,6 +56,8 @@ pub struct SharedLog {
     records: BTreeMap<(Stream, u32), Vec<Delivered>>,
     /// How often a topic was made anew.
     made: BTreeMap<Stream, u64>,
+    /// What is below is gone by age.
+    first: BTreeMap<(Stream, u32), u64>,
 }
 
 impl SharedLog {
@@ -106,7 +108,16 @@ impl SharedLog {
     /// A topic is deleted and made again: empty, and offsets count from 0.
     pub fn make_anew(&mut self, stream: Stream) {
         self.records.retain(|(of, _), _| *of != stream);
+        self.first.retain(|(of, _), _| *of != stream);
         *self.made.entry(stream).or_default() += 1;
+    }
+
+    /// Lets go of what is below an offset, as a log does by age. What is gone stays gone.
+    pub fn let_go(&mut self, stream: Stream, partition: u32, below: u64) {
+        let at = (stream, partition);
+        let below = below.min(self.end(at));
+        let first = self.first.entry(at).or_default();
+        *first = below.max(*first);
     }
 
     /// Whether a session follows a partition of a topic that is gone, and has not been told yet.
@@ -175,6 +186,16 @@ impl SharedLog {
                     next: there,
                 });
                 following.next = there;
+            }
+            let first = self.first.get(&(stream, partition)).copied().unwrap_or(0);
+            if following.next < first {
+                events.push(LogEvent::Gap {
+                    stream,
+                    partition,
+                    wanted: following.next,
+                    next: first,
+                });
+                following.next = first;
             }
             let there = records.map_or(0, Vec::len) as u64;
             let some = (there - following.next).min(records_max as u64);

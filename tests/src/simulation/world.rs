@@ -95,12 +95,16 @@ pub struct World {
     pub assigned: Vec<Option<usize>>,
     /// Of a fleet: what owners restore from.
     pub state: State,
+    /// Of a fleet: whether those snapshots are of the log that is there.
+    pub state_is_of_the_log: bool,
     /// What refuses appends at the moment: of a million, refused, and of those taken.
     pub appends_refused: (u32, u32),
     /// Whether snapshots can be written: counted, since faults may overlap.
     pub no_snapshots: u32,
     /// By how much the log's answers are late.
     pub answers_late_us: u64,
+    /// By how much appends are late.
+    pub appends_late_us: u64,
     /// The first thing that was against a law.
     pub violation: Option<Violation>,
     pub(super) ended: bool,
@@ -139,9 +143,11 @@ impl World {
             random: Random::of(seed, "world", 0),
             assigned: vec![None; plan.partitions as usize],
             state: State::default(),
+            state_is_of_the_log: true,
             appends_refused: (0, 0),
             no_snapshots: 0,
             answers_late_us: 0,
+            appends_late_us: 0,
             violation: None,
             ended: false,
             plan,
@@ -405,6 +411,11 @@ impl World {
                 self.answers_late_us = by_us;
                 self.watch.cover.see("log slow");
             }
+            Fault::SlowAppends { by_us } => {
+                self.appends_late_us = by_us;
+                self.watch.cover.see("appends late");
+            }
+            Fault::Retention { records } => self.retention(records),
             Fault::TopicAnew => self.topic_anew(),
             Fault::Push { document } => self.push(document),
             Fault::Burst { agent, times } => self.agents[agent].times = times,
@@ -437,7 +448,9 @@ impl World {
             | Fault::Freeze { .. }
             | Fault::Push { .. }
             | Fault::TopicAnew
+            | Fault::Retention { .. }
             | Fault::Move { .. } => {}
+            Fault::SlowAppends { .. } => self.appends_late_us = 0,
             Fault::SlowLog { .. } => self.answers_late_us = 0,
             Fault::Crash { owner, .. } => self.owner_may_return(owner),
             Fault::Die { agent } => self.agent_starts(agent),

@@ -1,13 +1,11 @@
 //! Amendments on a real Kafka: whichever aggregator an operator asks, the one that rules the pair does it;
 //! of two at once the log lets one win; an audit tells them in line.
 
-use std::time::Instant;
-
 use serde_json::Value;
 use tollgate_tests::binary::tollgate;
 use tollgate_tests::kafka::LocalKafka;
 
-use crate::fleet::{Aggregator, WITHIN, await_whole, directory, get};
+use crate::fleet::{Aggregator, await_whole, codes_of, directory, get, until};
 
 /// An operator's command to an aggregator.
 fn command(of: &Aggregator, args: &[&str]) -> std::process::Command {
@@ -40,14 +38,6 @@ fn causes(fleet: &[&Aggregator], domain: &str) -> Option<Vec<String>> {
     said.dedup();
     let one = said.pop();
     one.filter(|_| said.is_empty())
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + WITHIN;
-    while !holds() {
-        assert!(Instant::now() < end, "in time: {what}");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
 }
 
 pub fn an_operator_may_ask_any_aggregator_of_a_fleet(kafka: &LocalKafka) {
@@ -86,22 +76,11 @@ pub fn an_operator_may_ask_any_aggregator_of_a_fleet(kafka: &LocalKafka) {
         version_of(&one).is_some() && version_of(&one) == version_of(&two)
     });
     let expected = version_of(&one).expect("an answer").to_string();
-    let children: Vec<_> = fleet
-        .iter()
-        .zip(&domains)
-        .map(|(of, domain)| {
-            let args = ["unban", "search", domain, "--expect-version", &expected];
-            let mut command = command(of, &args);
-            command.stdout(std::process::Stdio::null());
-            command.stderr(std::process::Stdio::null());
-            command.spawn().expect("starts")
-        })
-        .collect();
-    let mut codes: Vec<_> = children
-        .into_iter()
-        .map(|mut child| child.wait().expect("ended").code())
-        .collect();
-    codes.sort_unstable();
+    let unban = |(of, domain): (&&Aggregator, &String)| {
+        let args = ["unban", "search", domain, "--expect-version", &expected];
+        command(of, &args)
+    };
+    let codes = codes_of(fleet.iter().zip(&domains).map(unban));
     assert_eq!(codes, [Some(0), Some(75)]);
     until("one of them is not banned any more", || {
         let left = |domain| causes(&fleet, domain).map(|causes| causes.len());

@@ -1,11 +1,14 @@
 //! What has no business in the topics: a foreign producer's bytes, records that only aggregators may write,
 //! batches for another partition, stamps of clocks that are a year off. None of it stops a partition, each is
-//! counted, and what was refused is kept aside with its reason and offset.
+//! counted, and what was refused is kept aside, in a bounded topic, with its reason and offset.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::message::Message as _;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use serde_json::Value;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::place::LogId;
@@ -16,14 +19,15 @@ use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick};
 use tollgate_tests::kafka::LocalKafka;
 use tollgate_tests::twin;
 
-use crate::fleet::{Aggregator, PARTITIONS, WITHIN, await_whole, directory, get};
+use crate::fleet::{Aggregator, PARTITIONS, WITHIN, await_whole, directory, get, until};
+use crate::log::property;
 
 /// The partition that everything bad is written to.
 const PARTITION: u32 = 3;
 
 const YEAR: Span = Span::from_secs(365 * 86_400);
 
-fn produce(kafka: &LocalKafka, topic: &str, records: &[Vec<u8>]) {
+pub fn produce(kafka: &LocalKafka, topic: &str, records: &[Vec<u8>]) {
     let producer: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", kafka.bootstrap())
         .create()
@@ -37,19 +41,11 @@ fn produce(kafka: &LocalKafka, topic: &str, records: &[Vec<u8>]) {
     producer.flush(WITHIN).expect("flushed");
 }
 
-fn metric(of: &Aggregator, name: &str) -> u64 {
+pub fn metric(of: &Aggregator, name: &str) -> u64 {
     let text = twin::text(of.http, "/metrics").expect("metrics");
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let value = line.and_then(|rest| rest.trim().parse().ok());
     value.unwrap_or_else(|| panic!("no {name} in:\n{text}"))
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + WITHIN;
-    while !holds() {
-        assert!(Instant::now() < end, "in time: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// A domain whose pair belongs to the partition, or does not.
@@ -160,33 +156,84 @@ pub fn what_has_no_business_in_a_topic_stops_nothing_and_is_kept_aside(kafka: &L
         assert!(metrics.contains(&label), "{label} in:\n{metrics}");
     }
     assert!(one.is_ready());
-    let aside = dir.path().join("tollgate-aside");
-    let mut reasons: Vec<String> = std::fs::read_dir(&aside)
-        .expect("kept aside")
-        .map(|entry| entry.expect("an entry").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
-        .map(|path| {
-            let name = path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            assert!(
-                name.starts_with("hits-3-"),
-                "{name} has partition and offset"
-            );
-            std::fs::read_to_string(path).expect("read")
-        })
-        .collect();
-    reasons.sort_unstable();
-    assert_eq!(reasons.len(), 6, "{reasons:?}");
-    assert_eq!(
-        reasons
-            .iter()
-            .filter(|why| why.contains("tag is wrong"))
-            .count(),
-        3
-    );
+    kept_aside(kafka, &prefix);
     let said = one.said().join("\n");
     assert_eq!(said.matches("a record is refused").count(), 6, "{said}");
+    a_flood_of_garbage_is_bounded(kafka, &prefix, &one);
+}
+
+/// What the topic of refused records has of the three pieces of garbage and the three forgeries.
+fn kept_aside(kafka: &LocalKafka, prefix: &str) {
+    let topic = format!("{prefix}.aside");
+    assert_eq!(property(kafka, &topic, "cleanup.policy"), "delete");
+    for bound in ["retention.bytes", "retention.ms", "segment.bytes"] {
+        let value: u64 = property(kafka, &topic, bound).parse().expect(bound);
+        assert!(0 < value, "{bound}");
+    }
+    let kept = read(kafka, &topic, 6);
+    let mut reasons = Vec::new();
+    for (key, value) in &kept {
+        assert_eq!(value["schema"], "tollgate.aside/1");
+        assert_eq!(value["by"], "agg-1");
+        let offset = value["offset"].as_u64().expect("an offset");
+        assert_eq!(*key, format!("hits/{PARTITION}/{offset}"), "{value}");
+        reasons.push(value["reason"].as_str().expect("a reason").to_owned());
+    }
+    let forged = reasons.iter().filter(|why| why.contains("tag is wrong"));
+    assert_eq!(forged.count(), 3, "{reasons:?}");
+    let garbage = b"garbage of a foreign producer".map(|byte| format!("{byte:02x}"));
+    let (garbage, length) = (garbage.concat(), garbage.len());
+    let mut values = kept.iter().map(|(_, value)| value);
+    let found = values.find(|value| value["first_hex"] == garbage.as_str());
+    assert_eq!(found.expect("the bytes")["length"], length);
+}
+
+/// Of many refused records some are kept; the rest is counted, and the partition is ruled meanwhile.
+fn a_flood_of_garbage_is_bounded(kafka: &LocalKafka, prefix: &str, one: &Aggregator) {
+    const FLOOD: u64 = 20_000;
+    let before = digest(one);
+    let garbage = vec![b"garbage".to_vec(); FLOOD as usize];
+    produce(kafka, &format!("{prefix}.hits"), &garbage);
+    until("all of it is met", || {
+        metric(one, "tollgate_records_undecodable_total ") == FLOOD + 3
+    });
+    let aside = || metric(one, "tollgate_records_aside_total ");
+    let dropped = || metric(one, "tollgate_records_aside_dropped_total ");
+    until("each is kept or counted", || {
+        aside() + dropped() == FLOOD + 6
+    });
+    assert!(FLOOD / 2 < dropped(), "{} were kept", aside());
+    assert!(6 < aside());
+    let ruled = digest(one);
+    assert!(before + FLOOD <= ruled, "from {before} to {ruled}");
+    until("it is ruled on", || ruled < digest(one));
+}
+
+/// How far the partition is ruled.
+fn digest(one: &Aggregator) -> u64 {
+    one.rules().get(&PARTITION).map_or(0, |(offset, _)| *offset)
+}
+
+/// The first so many records of a topic of one partition: keys and values.
+fn read(kafka: &LocalKafka, topic: &str, count: usize) -> Vec<(String, Value)> {
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", kafka.bootstrap())
+        .set("group.id", topic)
+        .set("enable.auto.commit", "false")
+        .create()
+        .expect("a consumer");
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, 0, Offset::Beginning)
+        .expect("added");
+    consumer.assign(&list).expect("assigned");
+    let end = Instant::now() + WITHIN;
+    (0..count)
+        .map(|_| {
+            let left = end.saturating_duration_since(Instant::now());
+            let record = consumer.poll(left).expect("in time").expect("a record");
+            let key = String::from_utf8_lossy(record.key().expect("a key")).into_owned();
+            let value = record.payload().expect("a value");
+            (key, serde_json::from_slice(value).expect("JSON"))
+        })
+        .collect()
 }

@@ -35,6 +35,43 @@ pub fn directory() -> tempfile::TempDir {
     dir
 }
 
+/// Waits until it holds, by asking again and again: what is outside of this process tells us nothing.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + WITHIN;
+    while !holds() {
+        assert!(Instant::now() < end, "in time: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The codes of commands that are run at the same time, in ascending order.
+pub fn codes_of(commands: impl IntoIterator<Item = Command>) -> Vec<Option<i32>> {
+    let start = |mut command: Command| {
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().expect("starts")
+    };
+    let children: Vec<_> = commands.into_iter().map(start).collect();
+    let ended = |mut child: Child| child.wait().expect("ended").code();
+    let mut codes: Vec<_> = children.into_iter().map(ended).collect();
+    codes.sort_unstable();
+    codes
+}
+
+/// A command about the topics of a fleet: how it ended, and what it said.
+pub fn command(kafka: &LocalKafka, prefix: &str, args: &[&str]) -> (Option<i32>, String) {
+    let output = tollgate()
+        .args(args)
+        .args(["--kafka", kafka.bootstrap(), "--topic-prefix", prefix])
+        .args(["--partitions", &PARTITIONS.to_string()])
+        .output()
+        .expect("runs");
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&text).into_owned(),
+    )
+}
+
 /// One aggregator. It is killed when this is dropped.
 pub struct Aggregator {
     pub name: String,

@@ -4,7 +4,7 @@ use serde_json::Value;
 use tollgate_tests::binary::tollgate;
 use tollgate_tests::kafka::LocalKafka;
 
-use crate::fleet::{Aggregator, LIMITS, PARTITIONS, await_whole, get};
+use crate::fleet::{Aggregator, LIMITS, PARTITIONS, await_whole, codes_of, get};
 
 struct Pusher<'k> {
     kafka: &'k LocalKafka,
@@ -118,20 +118,10 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
                 pusher.write(&file, &format!("# {round} {n}\n{LIMITS}"));
                 let mut push = pusher.command(&["push", &file, "--reason", "race"]);
                 push.args(["--expect-version", &latest(&pusher).to_string()]);
-                push.stdout(std::process::Stdio::piped())
-                    .stderr(std::process::Stdio::piped());
                 push
             })
             .collect();
-        let children: Vec<_> = pushes
-            .into_iter()
-            .map(|mut push| push.spawn().expect("starts"))
-            .collect();
-        let mut codes: Vec<_> = children
-            .into_iter()
-            .map(|child| child.wait_with_output().expect("ended").status.code())
-            .collect();
-        codes.sort_unstable();
+        let codes = codes_of(pushes);
         assert_eq!(codes, [Some(0), Some(75)], "round {round}");
         winners += 1;
     }
@@ -207,24 +197,12 @@ fn changes_of_the_version_in_force(pusher: &Pusher<'_>) {
 
     // Two at once of the same version: the log lets one win.
     let expected = latest(pusher).to_string();
-    let children: Vec<_> = ["5/s", "6/s"]
-        .into_iter()
-        .map(|rate| {
-            let set = ["set", "search", "--domain", "twice", "--rate", rate];
-            let more = ["--reason", "race", "--expect-version", &expected];
-            let mut command = pusher.command(&[&set[..], &more].concat());
-            command
-                .stdout(std::process::Stdio::null())
-                .stderr(std::process::Stdio::null());
-            command.spawn().expect("starts")
-        })
-        .collect();
-    let mut codes: Vec<_> = children
-        .into_iter()
-        .map(|mut child| child.wait().expect("ended").code())
-        .collect();
-    codes.sort_unstable();
-    assert_eq!(codes, [Some(0), Some(75)]);
+    let set = |rate| {
+        let set = ["set", "search", "--domain", "twice", "--rate", rate];
+        let more = ["--reason", "race", "--expect-version", &expected];
+        pusher.command(&[&set[..], &more].concat())
+    };
+    assert_eq!(codes_of(["5/s", "6/s"].map(set)), [Some(0), Some(75)]);
 
     let now = latest(pusher);
     pusher.write("bad.csv", "resource,domain,rate\nsearch,acme,often\n");

@@ -242,14 +242,14 @@ impl Open {
     }
 }
 
-fn admin(kafka: &LocalKafka) -> AdminClient<DefaultClientContext> {
+pub(crate) fn admin(kafka: &LocalKafka) -> AdminClient<DefaultClientContext> {
     ClientConfig::new()
         .set("bootstrap.servers", kafka.bootstrap())
         .create()
         .expect("a client")
 }
 
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread()
         .build()
         .expect("a runtime")
@@ -269,7 +269,7 @@ pub(crate) fn create(
     assert!(made.iter().all(Result::is_ok), "{made:?}");
 }
 
-fn property(kafka: &LocalKafka, topic: &str, name: &str) -> String {
+pub(crate) fn property(kafka: &LocalKafka, topic: &str, name: &str) -> String {
     let specifier = [ResourceSpecifier::Topic(topic)];
     let options = AdminOptions::new().request_timeout(Some(WITHIN));
     let described = block_on(admin(kafka).describe_configs(&specifier, &options)).expect("asked");

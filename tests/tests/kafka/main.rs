@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use tollgate_tests::{kafka, trials};
 
 mod amendments;
+mod anew;
 mod bad;
 mod broker;
 mod copies;
@@ -19,10 +20,15 @@ mod kills;
 mod limits;
 mod log;
 mod pairs;
+mod rights;
 mod state;
 mod topics;
 
 use amendments::an_operator_may_ask_any_aggregator_of_a_fleet;
+use anew::{
+    a_document_longer_than_a_topic_takes_is_refused_with_both_lengths,
+    a_topic_that_is_deleted_is_named_and_one_that_is_made_anew_is_ruled,
+};
 use bad::what_has_no_business_in_a_topic_stops_nothing_and_is_kept_aside;
 use broker::{a_broker_is_gone_once_dropped, records_are_stamped_and_found_by_their_append_time};
 use copies::{
@@ -45,6 +51,7 @@ use pairs::{
     a_wrong_aggregator_is_found_out_by_the_other_group,
     of_two_groups_either_may_be_killed_and_nothing_more_is_let_through,
 };
+use rights::a_right_that_is_missing_is_named_with_its_topic_and_operation;
 use state::snapshots_are_read_whole_or_passed_over;
 use topics::the_command_makes_topics_and_says_what_differs;
 
@@ -62,6 +69,9 @@ fn main() -> ExitCode {
         an_agent_that_knows_kafka_alone_finds_all,
         limits_are_pushed_listed_compared_and_rolled_back,
         what_has_no_business_in_a_topic_stops_nothing_and_is_kept_aside,
+        a_topic_that_is_deleted_is_named_and_one_that_is_made_anew_is_ruled,
+        a_document_longer_than_a_topic_takes_is_refused_with_both_lengths,
+        a_right_that_is_missing_is_named_with_its_topic_and_operation,
         an_operator_may_ask_any_aggregator_of_a_fleet,
         any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach,
         the_command_makes_topics_and_says_what_differs,

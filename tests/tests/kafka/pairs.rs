@@ -200,4 +200,32 @@ pub fn a_wrong_aggregator_is_found_out_by_the_other_group(kafka: &LocalKafka) {
         }
         println!("{line}");
     }
+    an_audit_says_who_is_wrong(kafka, &prefix);
+}
+
+/// By what the wrong one said itself, without asking it.
+fn an_audit_says_who_is_wrong(kafka: &LocalKafka, prefix: &str) {
+    let output = tollgate()
+        .args(["audit", "--format", "json", "--limit", "100000"])
+        .args(["--kafka", kafka.bootstrap(), "--topic-prefix", prefix])
+        .output()
+        .expect("runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let report: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let differences = report["differences"].as_array().expect("a list");
+    let testimonies: Vec<&str> = differences
+        .iter()
+        .filter(|difference| difference["kind"] == "testimony")
+        .map(|difference| difference["text"].as_str().expect("a text"))
+        .collect();
+    assert!(!testimonies.is_empty(), "{said}");
+    let right = report["testimonies_equal"].as_u64().expect("a number");
+    assert!(0 < right, "those of the right one are the replay's");
+    for text in testimonies {
+        assert!(
+            text.contains("agg of group b came to another state"),
+            "{text}"
+        );
+    }
 }

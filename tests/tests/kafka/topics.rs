@@ -24,17 +24,17 @@ pub fn the_command_makes_topics_and_says_what_differs(kafka: &LocalKafka) {
     let prefix = kafka.fresh_name("topics");
     let (code, text) = topics(kafka, &prefix, &["check"]);
     assert_eq!(code, Some(78), "{text}");
-    assert_eq!(text.matches(": missing").count(), 5, "{text}");
+    assert_eq!(text.matches(": missing").count(), 6, "{text}");
     let (code, text) = topics(kafka, &prefix, &["create"]);
     assert_eq!(
         (code, text.matches(": created").count()),
-        (Some(0), 5),
+        (Some(0), 6),
         "{text}"
     );
     let (code, text) = topics(kafka, &prefix, &["check"]);
     assert_eq!(
         (code, text.matches(": fits").count()),
-        (Some(0), 5),
+        (Some(0), 6),
         "{text}"
     );
 

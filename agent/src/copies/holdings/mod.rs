@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tollgate_shared::names::partition_of_resource;
+use tollgate_shared::place::LogId;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::beat::BeatHead;
 
@@ -85,6 +86,8 @@ struct Lane {
     owed: bool,
     /// Anything was ever sent there.
     used: bool,
+    /// The log that it is, as far as is known.
+    log: Option<LogId>,
 }
 
 impl Keeper {
@@ -252,6 +255,9 @@ impl Keeper {
             return self.overflow(partition, operation, now);
         }
         lane.operations.push_back(operation);
+        // One that is overtaken on its way is not ruled, and nobody says so: a beat behind it shows whether
+        // both sides count the same, even where nothing is held any more by then.
+        lane.owed = true;
         if lane.beat_at.is_none() {
             let at = now.plus(self.beat_every(partition));
             self.lanes.entry(partition).or_default().beat_at = Some(at);
@@ -301,6 +307,27 @@ impl Keeper {
             if let Some(partition) = self.held.get(&operation.resource).map(|one| one.partition) {
                 self.queue(partition, operation, now);
             }
+        }
+    }
+
+    /// Learns which log each partition is: in another one nothing is counted of what was said before, and
+    /// what was heard of that one comes before nothing here.
+    pub(crate) fn know_logs(&mut self, log_of: impl Fn(u32) -> Option<LogId>, now: Mono) {
+        let mut changed = Vec::new();
+        for (partition, lane) in &mut self.lanes {
+            if let Some(log) = log_of(*partition)
+                && lane.log != Some(log)
+                && lane.log.replace(log).is_some()
+            {
+                changed.push(*partition);
+            }
+        }
+        for partition in changed {
+            let held = self.held.values_mut();
+            for held in held.filter(|held| held.partition == partition) {
+                held.holds.values_mut().for_each(|kept| kept.heard = None);
+            }
+            self.heal(partition, now);
         }
     }
 

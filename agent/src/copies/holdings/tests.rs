@@ -2,6 +2,7 @@
 
 use tokio::sync::oneshot;
 use tollgate_shared::holdings::{Holdings, TransferId};
+use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
 
@@ -25,7 +26,8 @@ fn operations_leave_at_once_and_in_order_and_beats_follow_while_anything_is_held
     assert_eq!(bench.sent(), ["release 1"]);
     assert_eq!(bench.half_second(), [digest(&[(2, 1)])]);
     bench.release(two, 1);
-    assert_eq!(bench.half_second(), ["release 2"]);
+    let last = bench.half_second();
+    assert_eq!(last, ["release 2".to_owned(), digest(&[])]);
     assert_eq!(bench.sent_after(Span::from_secs(60)), [] as [String; 0]);
 }
 
@@ -75,6 +77,49 @@ fn what_may_have_been_lost_is_healed_by_a_list() {
 }
 
 #[test]
+fn behind_the_last_release_one_beat_shows_that_nothing_is_held() {
+    let mut bench = Bench::new();
+    let one = bench.hold("acme", 1);
+    bench.release(one, 1);
+    bench.sent();
+    // The release may have been overtaken on its way, and nobody would say so.
+    assert_eq!(bench.half_second(), ["beat list []"]);
+    assert_eq!(bench.half_second(), [] as [String; 0]);
+    let one = bench.hold("acme", 1);
+    bench.sent();
+    assert_eq!(bench.half_second(), [digest(&[(one, 1)])]);
+    bench.release(one, 1);
+    bench.sent();
+    assert_eq!(bench.half_second(), [digest(&[])]);
+    assert_eq!(bench.half_second(), [] as [String; 0]);
+}
+
+#[test]
+fn in_a_log_that_was_made_anew_everything_is_listed_and_no_word_is_too_old() {
+    let mut bench = Bench::new();
+    let one = bench.hold("acme", 1);
+    bench.sent();
+    bench.say_at(900, counted(one));
+    assert_eq!(bench.half_second(), ["beat list [1x1]"]);
+    let log = |random| LogId {
+        generation: 1,
+        random,
+    };
+    bench.keeper.know_logs(|_| Some(log(7)), bench.now);
+    assert_eq!(bench.half_second(), [digest(&[(one, 1)])]);
+    bench.keeper.know_logs(|_| Some(log(8)), bench.now);
+    assert_eq!(bench.sent_after(HEAL_AFTER), ["beat list [1x1]"]);
+    bench.say_at(
+        3,
+        VerdictSays::Ended {
+            number: one,
+            by: EndedBy::Operator,
+        },
+    );
+    assert!(bench.keeper.held[&bench.resource.id].holds.is_empty());
+}
+
+#[test]
 fn a_reserve_is_awaited_until_its_verdict_and_only_then_held() {
     let mut bench = Bench::new();
     let (number, mut verdict) = bench.reserve("acme", 2);
@@ -114,6 +159,7 @@ fn a_reserve_that_is_refused_or_was_never_ruled_holds_nothing() {
     assert_eq!(verdict.try_recv(), Ok(Answer::Full(full())));
     bench.say(VerdictSays::NotHeld { number: lost });
     assert_eq!(other.try_recv(), Ok(Answer::Lost));
+    assert_eq!(bench.half_second(), ["beat list []"]);
     assert_eq!(bench.half_second(), [] as [String; 0]);
 }
 
@@ -130,7 +176,7 @@ fn whoever_stops_waiting_leaves_nothing_behind() {
         copies: 2,
         by: None,
     });
-    assert_eq!(bench.half_second(), [] as [String; 0]);
+    assert_eq!(bench.half_second(), ["beat list []"]);
     // It is gone before the verdict comes, and has not said so yet.
     let (number, verdict) = bench.reserve("acme", 2);
     bench.sent();
@@ -142,6 +188,7 @@ fn whoever_stops_waiting_leaves_nothing_behind() {
     });
     assert_eq!(bench.sent(), [format!("cancel {number}")]);
     bench.tell(Some(number), What::Cancel);
+    assert_eq!(bench.half_second(), [digest(&[])]);
     assert_eq!(bench.half_second(), [] as [String; 0]);
 }
 
@@ -166,6 +213,18 @@ fn what_was_seized_is_listed_with_its_transfer_and_its_first_stamp() {
     let kept = &bench.keeper.held[&bench.resource.id].holds[&number];
     assert_eq!((kept.seized, kept.start), (Some(TransferId(9)), start));
     assert_eq!(bench.half_second(), [digest(&[(number, 4)])]);
+    // The log has lost what it was taken over from: it is listed as any other.
+    bench.say_at(
+        50,
+        VerdictSays::Refused {
+            number,
+            op: None,
+            why: Why::UnknownTransfer,
+        },
+    );
+    assert_eq!(bench.sent(), [format!("beat list [{number}x4]")]);
+    let kept = &bench.keeper.held[&bench.resource.id].holds[&number];
+    assert_eq!(kept.seized, None);
     let (unknown, mut verdict) = bench.seize(10);
     bench.say(VerdictSays::Refused {
         number: unknown,

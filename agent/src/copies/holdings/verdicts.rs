@@ -189,6 +189,14 @@ impl Keeper {
 
     fn refused(&mut self, id: ResourceId, number: u64, op: Option<Op>, why: Why, now: Mono) {
         match op {
+            // It was granted, and the log that knew what it was taken over from has lost that since: it is in
+            // use all the same, and listed as any other hold it is counted.
+            None if why == Why::UnknownTransfer && self.is_its_own_now(id, number) => {
+                let partition = self.held.get(&id).map(|held| held.partition);
+                if let Some(partition) = partition {
+                    self.beat_by(partition, now);
+                }
+            }
             // Neither is it counted, nor would it be if it were listed again.
             None | Some(Op::Hold | Op::Reserve | Op::Seize) => {
                 Counters::add(&self.counters.holds_uncounted, 1);
@@ -203,6 +211,17 @@ impl Keeper {
                 }
             }
         }
+    }
+
+    /// A hold in use is not taken over from anything any more; whether it was.
+    fn is_its_own_now(&mut self, id: ResourceId, number: u64) -> bool {
+        let Some(held) = self.held.get_mut(&id) else {
+            return false;
+        };
+        let kept = held.holds.get_mut(&number).filter(|kept| kept.in_use());
+        let was_seized = kept.is_some_and(|kept| kept.seized.take().is_some());
+        held.list_wanted |= was_seized;
+        was_seized
     }
 
     fn tell_news(&self, id: ResourceId, number: u64, change: HoldChange) {

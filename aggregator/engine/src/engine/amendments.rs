@@ -26,6 +26,7 @@ use super::amended::{Ban, OfPair};
 use super::pointers::{Again, Touch};
 use super::rulings::Rulings;
 use crate::copies::{Copies, HoldId};
+use crate::limits::Resource;
 use crate::pairs::Identity;
 
 /// When an amendment is done.
@@ -129,13 +130,18 @@ impl Engine {
     ) {
         let scopes = match resource {
             Some(resource) => {
-                if !self.rules_pair(resource, domain) {
+                let of_copies = self.counts_holds_of(resource);
+                if !self.rules_pair(resource, domain) && !of_copies {
                     return;
                 }
                 let identity = self.identities.of_resource(resource).of(domain);
                 let said = self.amended.pair(identity);
                 self.amended.set_pair(identity, OfPair { ban, ..said });
-                BTreeMap::from([(identity, Arc::from(resource))])
+                match of_copies || self.steps.newest().limits.copies(resource).is_none() {
+                    true => BTreeMap::from([(identity, Arc::from(resource))]),
+                    // Its copies are counted elsewhere, and so it is denied there.
+                    false => BTreeMap::new(),
+                }
             }
             None => {
                 self.amended.set_domain(domain, ban);
@@ -150,18 +156,25 @@ impl Engine {
                 domain: Some(domain.clone()),
                 at: when.at,
             };
-            self.rule_one_again(again, Touch::Nothing, place, rulings);
+            match self.counts_holds_of(&again.resource) {
+                true => self.rule_copies_again(again, place, rulings),
+                false => self.rule_one_again(again, Touch::Nothing, place, rulings),
+            }
         }
     }
 
-    /// The pairs of a domain that have a name here: those of configured resources that are ruled
-    /// here, and those that are denied.
+    /// The pairs of a domain that have a name here: those of configured resources that are ruled or
+    /// counted here, and those that are denied.
     fn scopes_of(&self, domain: &str, at: Timestamp) -> BTreeMap<Identity, Arc<str>> {
         let limits = &self.steps.newest().limits;
         let configured = limits
-            .rates()
-            .map(|rate| rate.name())
-            .filter(|resource| self.rules_pair(resource, domain))
+            .resources()
+            .iter()
+            .filter(|resource| match resource {
+                Resource::Rate(rate) => self.rules_pair(rate.name(), domain),
+                Resource::Copies(copies) => self.counts_holds_of(copies.name()),
+            })
+            .map(Resource::name)
             .map(|resource| {
                 let identity = self.identities.of_resource(resource).of(domain);
                 (identity, Arc::from(resource))

@@ -16,6 +16,7 @@ use tollgate_shared::wire::statement::Scope as Name;
 use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
 
 use super::Engine;
+use super::copy_bans::{BannedPair, all_too_much, domain_of, nothing_granted};
 use super::holders::{Held, Who};
 use super::rulings::{Fate, HoldCounts, ResourceHolds, Rulings};
 use super::scopes::Voice;
@@ -90,7 +91,8 @@ impl Engine {
                 counts: HoldCounts::default(),
             })
             .collect();
-        self.each_op(batch, &who, clock, place, &mut contexts, rulings);
+        let (banned, mut place) = self.each_op(batch, &who, clock, place, &mut contexts, rulings);
+        self.deny_banned(banned, &mut place, rulings);
         for context in contexts {
             if context.counts != HoldCounts::default() {
                 rulings.hold_counts.push(ResourceHolds {
@@ -181,7 +183,8 @@ impl Engine {
         place: Place,
         contexts: &mut [Context<'_>],
         rulings: &mut Rulings,
-    ) {
+    ) -> (Vec<BannedPair>, Place) {
+        let mut banned = Vec::new();
         let mut voice = self.voice(place, rulings);
         let mut ahead: Vec<HoldOp<'_>> = Vec::with_capacity(AHEAD);
         let mut ops = batch.ops();
@@ -189,7 +192,7 @@ impl Engine {
             ahead.clear();
             ahead.extend(ops.by_ref().take(AHEAD));
             if ahead.is_empty() {
-                return;
+                return (banned, voice.place);
             }
             self.read_ahead(&ahead, contexts);
             for op in &ahead {
@@ -197,6 +200,7 @@ impl Engine {
                 context.counts.ops += 1;
                 let says = match context.door {
                     Door::Counted { index, agent } => {
+                        let is_banned = self.is_banned_op(index, op);
                         let Some((held, out)) = self.holders.at(index) else {
                             continue;
                         };
@@ -204,10 +208,25 @@ impl Engine {
                             agent,
                             number: op.number,
                         };
+                        if is_banned && let Some(domain) = domain_of(op) {
+                            banned.push((held.name.clone(), domain));
+                        }
                         let at = clock.instant(op.at);
-                        let says = apply(held, id, op, at, out, &mut context.counts);
+                        let counts = &mut context.counts;
+                        let says = match op.does {
+                            // One that is held already is told so, as ever.
+                            Does::Reserve { .. }
+                                if is_banned && held.copies.hold_of(id).is_none() =>
+                            {
+                                nothing_granted(op, counts)
+                            }
+                            _ => apply(held, id, op, at, out, counts),
+                        };
                         held.follow(out, &mut voice);
-                        says
+                        match is_banned {
+                            true => all_too_much(op, says, counts),
+                            false => says,
+                        }
                     }
                     Door::Free => let_through(op, &mut context.counts),
                     Door::Unconfigured => turned_away(op, Why::Unconfigured),

@@ -29,6 +29,7 @@ mod amendments;
 mod beats;
 mod candidates;
 mod chains;
+mod copy_bans;
 mod denials;
 mod epochs;
 mod hits;
@@ -177,6 +178,7 @@ impl Engine {
         if offset == 0 && self.applied_upto.is_none() {
             self.began = true;
         }
+        let said = rulings.statements.len();
         let fate = match record {
             Record::Genesis(log) => self.genesis(offset, *log, rulings),
             Record::Hits(batch) => self.hits(offset, appended, batch, rulings),
@@ -203,6 +205,7 @@ impl Engine {
                 self.mark = None;
             }
         }
+        self.keep_banned(said, rulings);
         rulings.fates.push(fate);
     }
 
@@ -210,7 +213,9 @@ impl Engine {
     /// what it means to `rulings`; says whether there is more. Until there is none, the engine's state
     /// is that of no record: it has no digest and no snapshot.
     pub fn go_on(&mut self, rulings: &mut Rulings) -> bool {
+        let said = rulings.statements.len();
         self.rule_slice_again(rulings);
+        self.keep_banned(said, rulings);
         self.has_more()
     }
 

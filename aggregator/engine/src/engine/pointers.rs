@@ -26,6 +26,7 @@ use tollgate_shared::wire::statement::Denial;
 use super::Engine;
 use super::amended::OfPair;
 use super::amendments::When;
+use super::copy_bans;
 use super::denials::Standing;
 use super::hits::Rule;
 use super::rulings::{Fate, Rulings, Stop};
@@ -252,8 +253,11 @@ impl Engine {
             let pardon = Some(until);
             self.amended.set_pair(identity, OfPair { pardon, ..said });
         }
+        // Copies have windows of no kind: what else denies them is that they are full, and said elsewhere.
+        let of_copies =
+            copy_bans::counts_here(&limits, &again.resource, (self.partition, self.partitions));
         let own: Option<Denial> = match rule {
-            _ if !denied => None,
+            _ if !denied || of_copies => None,
             Rule::Limited { rate, stated: true } if domain.is_none() => rate
                 .global()
                 .and_then(|limit| global_denial(limit, working, now, version)),

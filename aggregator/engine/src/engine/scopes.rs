@@ -151,20 +151,28 @@ impl DeniedScopes {
         }
     }
 
+    /// Says a scope's denial again at a new place, if it is denied.
+    pub fn say_one_again(&mut self, resource: &Arc<str>, scope: Scope<'_>, voice: &mut Voice<'_>) {
+        let Some(stated) = self.get(scope) else {
+            return;
+        };
+        let place = voice.place;
+        self.put(scope, Some(Stated { place, ..stated }));
+        voice.rulings.statements.push(Said {
+            resource: resource.clone(),
+            statement: Statement {
+                scope: name_of(scope),
+                place,
+                says: Says::Denied(stated.denial()),
+            },
+        });
+        voice.next();
+    }
+
     /// Says every denial again, at new places.
     pub fn say_again(&mut self, resource: &Arc<str>, voice: &mut Voice<'_>) {
-        for (scope, stated) in self.names() {
-            let place = voice.place;
-            self.put(borrowed(&scope), Some(Stated { place, ..stated }));
-            voice.rulings.statements.push(Said {
-                resource: resource.clone(),
-                statement: Statement {
-                    scope,
-                    place,
-                    says: Says::Denied(stated.denial()),
-                },
-            });
-            voice.next();
+        for (scope, _) in self.names() {
+            self.say_one_again(resource, borrowed(&scope), voice);
         }
     }
 

@@ -1,7 +1,10 @@
 //! What a log with hold operations and beats is ruled to: the clauses on copies and on the liveness
 //! of agents, each played through records.
 
+mod bans;
 mod elsewhere;
+#[path = "../support/known.rs"]
+mod known;
 mod play;
 mod random;
 mod restored;

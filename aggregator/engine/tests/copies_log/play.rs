@@ -6,17 +6,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::known::Known;
 use tollgate_engine::engine::{Engine, Fate, Rulings};
 use tollgate_engine::limits::Limits;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::beat::{BeatHead, Holds, Listed, Part, write_beat};
 use tollgate_shared::wire::hits::Sender;
 use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
 use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick};
-use tollgate_shared::wire::statement::{Says, Scope};
+use tollgate_shared::wire::statement::{Cause, Says, Scope};
 use tollgate_shared::wire::verdict::VerdictSays;
 
 pub const RESOURCE: &str = "sandbox";
@@ -30,6 +32,7 @@ const LOG: LogId = LogId {
 pub struct Play {
     pub engine: Engine,
     pub versions: BTreeMap<u64, Arc<Limits>>,
+    acts: BTreeMap<u64, Arc<Act>>,
     pub rulings: Rulings,
     pub now_ms: u64,
     offset: u64,
@@ -82,6 +85,7 @@ impl Play {
         let mut play = Self {
             engine: Engine::new(0, 1),
             versions: BTreeMap::new(),
+            acts: BTreeMap::new(),
             rulings: Rulings::new(),
             now_ms: 1_800_000_000_000,
             offset: 0,
@@ -97,7 +101,8 @@ impl Play {
         self.rulings.clear();
         let appended = Timestamp::from_millis(self.now_ms);
         let (engine, rulings) = (&mut self.engine, &mut self.rulings);
-        engine.apply(self.offset, appended, &record, &self.versions, rulings);
+        let known = Known(&self.versions, &self.acts);
+        engine.apply(self.offset, appended, &record, &known, rulings);
         self.offset += 1;
         self.engine.audit_copies().expect("counts are right");
         self.rulings.fates[0]
@@ -108,6 +113,17 @@ impl Play {
         let limits = Limits::parse(&text).unwrap_or_else(|faults| panic!("{faults}"));
         let version = self.offset + 100;
         self.versions.insert(version, Arc::new(limits));
+        self.pointer(version)
+    }
+
+    /// An operator's word, and the pointer that brings it in.
+    pub fn amend(&mut self, act: Act) -> Fate {
+        let version = self.offset + 100;
+        self.acts.insert(version, Arc::new(act));
+        self.pointer(version)
+    }
+
+    fn pointer(&mut self, version: u64) -> Fate {
         let digest = [0; 32];
         let pointer = pen().pointer(&Pointer { version, digest });
         self.apply(&pointer)
@@ -180,6 +196,7 @@ impl Play {
         let statements = self.rulings.statements.iter().map(|said| {
             let scope = scope(&said.statement.scope);
             match said.statement.says {
+                Says::Denied(denial) if denial.cause == Cause::Banned => format!("banned {scope}"),
                 Says::Denied(denial) => format!("denied {scope} at {}", denial.limit),
                 Says::Open => format!("open {scope}"),
                 Says::Near(_) => "near".to_owned(),
@@ -206,7 +223,8 @@ impl Play {
     /// The engine is restored from its snapshot, and goes on.
     pub fn restart(&mut self) {
         let (before, chunks) = (self.engine.digest(), self.engine.snapshot());
-        let restored = Engine::restore(0, 1, &chunks, &self.versions);
+        let known = Known(&self.versions, &self.acts);
+        let restored = Engine::restore(0, 1, &chunks, &known);
         self.engine = restored.unwrap_or_else(|fault| panic!("{fault}"));
         assert_eq!(self.engine.digest(), before);
         assert_eq!(self.engine.snapshot(), chunks);

@@ -5,6 +5,7 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod known;
 pub mod log;
 pub mod play;
 

@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::known::Known;
 use super::log::START_US;
-use tollgate_engine::engine::{Counts, Engine, Fate, Rulings, Versions};
+use tollgate_engine::engine::{Counts, Engine, Fate, Rulings};
 use tollgate_engine::limits::Limits;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::LogId;
@@ -157,29 +158,6 @@ impl Play {
     pub fn counts(&self) -> Counts {
         assert_eq!(self.rulings.counts.len(), 1);
         self.rulings.counts[0].counts
-    }
-}
-
-/// Limits, and what operators did beside them.
-struct Known<'a>(&'a BTreeMap<u64, Arc<Limits>>, &'a BTreeMap<u64, Arc<Act>>);
-
-impl Versions for Known<'_> {
-    fn limits(&self, version: u64) -> Option<Arc<Limits>> {
-        let (_, limits) = self.0.range(..=version).next_back()?;
-        (self.0.contains_key(&version) || self.1.contains_key(&version)).then(|| limits.clone())
-    }
-
-    fn next_after(&self, version: Option<u64>) -> Option<u64> {
-        let acts = self.1.range(version.map_or(0, |version| version + 1)..);
-        let acts = acts.map(|(number, _)| *number).next();
-        [self.0.next_after(version), acts]
-            .into_iter()
-            .flatten()
-            .min()
-    }
-
-    fn amendment(&self, version: u64) -> Option<Arc<Act>> {
-        self.1.get(&version).cloned()
     }
 }
 

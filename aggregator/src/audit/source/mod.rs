@@ -14,6 +14,7 @@ pub mod journal;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 
+use super::range::{Point, Range, Utc};
 use crate::core::limits_book::LimitsBook;
 use crate::core::snapshots::Chunks;
 use crate::log::{Delivered, Stream};
@@ -103,6 +104,38 @@ pub trait Source: Send + Sync {
     /// About how many bytes of hits there are, for progress.
     fn hits_bytes(&self) -> Option<u64> {
         None
+    }
+}
+
+/// Why there is nothing of a log in a range, and what there is instead: of nothing nothing is reported, or it
+/// would look like a report of all.
+pub fn nothing_in(source: &dyn Source, range: &Range) -> String {
+    let (name, partitions) = (source.name(), source.partitions());
+    let points = [range.from, range.to].into_iter().flatten();
+    let missing = points.into_iter().find_map(|point| match point {
+        Point::Offset { partition, .. } if partitions <= partition => Some(partition),
+        _ => None,
+    });
+    if let Some(missing) = missing {
+        return format!("{name}: it has no partition {missing}, expected one below {partitions}");
+    }
+    let first_of = |partition| {
+        let mut cursor = source.open(Stream::Hits, partition, 0).ok()?;
+        loop {
+            match cursor.read().ok()? {
+                Step::Records(records) => return Some((records.first()?.appended, partition)),
+                Step::Gone { .. } => {}
+                Step::End => return None,
+            }
+        }
+    };
+    let wanted = (0..partitions).filter(|partition| range.has(*partition));
+    match wanted.filter_map(first_of).min() {
+        Some((appended, _)) => format!(
+            "{name}: no record lies in this range; what there is was appended from {} on",
+            Utc(appended)
+        ),
+        None => format!("{name}: there are no records"),
     }
 }
 

@@ -283,9 +283,12 @@ impl Partition {
         header: &SegmentHeader,
         ack: Ack,
     ) -> io::Result<Box<dyn DiskFile>> {
+        // Whatever comes of it: a file that was removed again may come back with the next power cut, and
+        // is to be gone for good before another one is made. Several of them would stand behind the last
+        // two segments, and what those lack would be taken for damage.
+        self.dir_unsynced = true;
         let mut file = self.disk.create(path)?;
         file.write_at(&header.encode(), 0)?;
-        self.dir_unsynced = true;
         if ack == Ack::Synced {
             file.sync()?;
             self.sync_dir()?;

@@ -72,6 +72,8 @@ pub(super) struct Follows {
 }
 
 struct Follow {
+    /// When the log took the last record that was delivered, in milliseconds.
+    appended_ms: i64,
     /// The offset that comes next, at least.
     next: u64,
     /// The end when following began, until `CaughtUp` has been said.
@@ -94,6 +96,18 @@ impl Follows {
 
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// One partition of each topic that is followed.
+    pub fn one_of_each(&self) -> Vec<(String, i32)> {
+        let mut one: Vec<(String, i32)> = Vec::new();
+        for (stream, partition) in self.follows.keys() {
+            let topic = self.names.of_stream(*stream);
+            if one.iter().all(|(known, _)| known != topic) {
+                one.push((topic.to_owned(), i32::try_from(*partition).unwrap_or(0)));
+            }
+        }
+        one
     }
 
     /// Begins a follow. Where Kafka does not answer, nothing has happened.
@@ -142,12 +156,58 @@ impl Follows {
             });
         }
         let mut follow = Follow {
+            appended_ms: 0,
             next: start,
             target: Some(end),
         };
         let caught_up = follow.caught_up(stream, partition);
         self.follows.insert((stream, partition), follow);
         caught_up.into_iter().for_each(|event| self.emit(event));
+        Ok(())
+    }
+
+    /// Goes on with another client where this one stands, or where a log begins that was made anew. Where
+    /// Kafka does not answer, nothing has happened.
+    pub fn replace(&mut self, client: Client) -> KafkaResult<()> {
+        self.flush();
+        let mut found = Vec::new();
+        let mut all = TopicPartitionList::new();
+        for (&(stream, partition), follow) in &self.follows {
+            let topic = self.names.of_stream(stream);
+            let number = i32::try_from(partition).unwrap_or(i32::MAX);
+            let (first, end) = client.fetch_watermarks(topic, number, ENDS_WITHIN)?;
+            let (first, end) = (unsigned(first), unsigned(end));
+            let stands = first <= follow.next && follow.next <= end;
+            let start = match stands && !is_anew(&client, (topic, number), first, follow)? {
+                true => follow.next,
+                false => first,
+            };
+            let offset = Offset::Offset(i64::try_from(start).unwrap_or(i64::MAX));
+            all.add_partition_offset(topic, number, offset)?;
+            found.push(((stream, partition), start, end));
+        }
+        client.incremental_assign(&all)?;
+        self.client = client;
+        for ((stream, partition), start, end) in found {
+            let Some(follow) = self.follows.get_mut(&(stream, partition)) else {
+                continue;
+            };
+            let wanted = std::mem::replace(&mut follow.next, start);
+            if start < wanted {
+                follow.appended_ms = 0;
+                follow.target = follow.target.map(|_| end);
+            }
+            let caught_up = follow.caught_up(stream, partition);
+            if start != wanted {
+                self.emit(LogEvent::Gap {
+                    stream,
+                    partition,
+                    wanted,
+                    next: start,
+                });
+            }
+            caught_up.into_iter().for_each(|event| self.emit(event));
+        }
         Ok(())
     }
 
@@ -224,6 +284,25 @@ impl Follows {
     }
 }
 
+/// Whether a log is another than that which was followed: even its first record came later than the last
+/// that was delivered, which lay behind it.
+fn is_anew(
+    client: &Client,
+    (topic, partition): (&str, i32),
+    first: u64,
+    follow: &Follow,
+) -> KafkaResult<bool> {
+    if follow.next <= first || follow.appended_ms == 0 {
+        return Ok(false);
+    }
+    let mut asked = TopicPartitionList::new();
+    asked.add_partition_offset(topic, partition, Offset::Offset(follow.appended_ms + 1))?;
+    let found = client.offsets_for_times(asked, ENDS_WITHIN)?;
+    let found = found.find_partition(topic, partition);
+    let offset = found.and_then(|found| found.offset().to_raw());
+    Ok(offset.is_some_and(|offset| 0 <= offset && unsigned(offset) <= first))
+}
+
 /// What a message changes.
 struct Run<'a> {
     names: &'a Names,
@@ -262,6 +341,7 @@ impl Run<'_> {
         }
         if let Some(follow) = self.follows.get_mut(&key) {
             follow.next = offset + 1;
+            follow.appended_ms = message.timestamp().to_millis().unwrap_or(0);
         }
         let payload = message.payload().unwrap_or_default();
         if self.arena.capacity() < payload.len() {
@@ -308,6 +388,17 @@ impl Follow {
 /// Offsets and times are never negative where they are known.
 fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
+}
+
+/// Whether a broker knows nothing of a topic that the client follows.
+pub(super) fn is_about_an_unknown_topic(error: &KafkaError) -> bool {
+    use rdkafka::error::RDKafkaErrorCode::{
+        UnknownPartition, UnknownTopic, UnknownTopicOrPartition,
+    };
+    matches!(
+        error.rdkafka_error_code(),
+        Some(UnknownTopicOrPartition | UnknownTopic | UnknownPartition)
+    )
 }
 
 /// Whether an error of the consumer is about the network alone, which mends itself.

@@ -15,7 +15,7 @@
 //! all.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
@@ -31,6 +31,9 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// How long it waits before it asks again for topics that are not there yet.
 const RETRY_EVERY: Duration = Duration::from_millis(200);
+
+/// How often a right that is missing is said.
+const SAY_EVERY: Duration = Duration::from_secs(10);
 
 /// What the group says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,6 +198,7 @@ impl Thread {
         if let Err(error) = self.group.subscribe(&[&self.hits]) {
             return self.fenced(&error);
         }
+        let mut said_at = None;
         loop {
             match self.group.poll(POLL) {
                 // Fetched before it was paused; the log delivers it too.
@@ -205,7 +209,7 @@ impl Thread {
                     {
                         return self.fenced(&error);
                     }
-                    tracing::debug!(%error, "kafka group");
+                    self.say(&error, &mut said_at);
                 }
             }
             loop {
@@ -225,6 +229,20 @@ impl Thread {
                     Err(std::sync::mpsc::TryRecvError::Disconnected) => return,
                 }
             }
+        }
+    }
+
+    /// A right that is missing is said loudly, and not more often than anybody would read it.
+    fn say(&self, error: &KafkaError, said_at: &mut Option<Instant>) {
+        if error.rdkafka_error_code() != Some(RDKafkaErrorCode::GroupAuthorizationFailed) {
+            return tracing::debug!(%error, "kafka group");
+        }
+        if said_at.is_none_or(|at| SAY_EVERY <= at.elapsed()) {
+            *said_at = Some(Instant::now());
+            let group = &self.config.group;
+            tracing::error!(
+                "kafka group `{group}`: Read: {error}: see the rights that each role needs in deploy/kafka/ACLS.md"
+            );
         }
     }
 

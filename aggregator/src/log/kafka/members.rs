@@ -19,7 +19,7 @@ use tollgate_shared::wire::member::SILENCE_MAX;
 
 use super::consumer::{self, Logging};
 use super::topics::{self, Topic};
-use super::{KafkaConfig, KafkaFault, producer, properties};
+use super::{KafkaConfig, KafkaFault, producer, properties, rights};
 
 /// How often a member states itself.
 const STATE_EVERY: Duration = Duration::from_secs(2);
@@ -166,6 +166,10 @@ impl Thread {
             }
             match self.consumer.poll(POLL) {
                 Some(Ok(message)) => enter(&mut book, &message),
+                Some(Err(error)) if rights::is_about_a_topic(&error) => {
+                    let fault = rights::missing(&self.topic, "Read");
+                    tracing::error!(%fault, "other members cannot be followed");
+                }
                 Some(Err(error)) => tracing::debug!(%error, "kafka members"),
                 None => {}
             }

@@ -6,6 +6,7 @@
 //! {prefix}.denials   P partitions                      whoever wrote
 //! {prefix}.state     P partitions, compacted           snapshots of engines
 //! {prefix}.members   1 partition, compacted            who serves what, and where
+//! {prefix}.aside     1 partition, bounded              records that were refused
 //! ```
 //!
 //! Missing topics are made (`topics`), existing ones are checked. The producer is idempotent and waits
@@ -21,12 +22,14 @@
 //! led the partition, so after a change of leader they may fall by what their clocks differ; a `Gap`
 //! back goes to the first record there is, since a log that ends before where it was read is another.
 
+mod aside;
 mod consumer;
 mod member;
 mod members;
 mod producer;
 mod properties;
 pub mod reader;
+mod rights;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -38,6 +41,7 @@ use std::collections::BTreeMap;
 use tokio::sync::mpsc;
 
 use super::{AppendError, Log, LogEvent, Stream, Ticket};
+pub use aside::{AsideTopic, FIRST_BYTES, RefusedRecord};
 pub use member::{Commits, GroupEvent, Member, Sink};
 pub use members::{Heard, MemberRecord, Registry, Rules};
 pub use state::{Candidate, StateError, StateReader, StateTopic, StateWriter, Written};
@@ -133,11 +137,13 @@ pub enum KafkaFault {
     },
     /// The broker does not let us.
     #[error(
-        "kafka topic `{topic}`: {why}: see the rights that each role needs in deploy/kafka/ACLS.md"
+        "kafka topic `{topic}`: {operation}: {why}: see the rights that each role needs in deploy/kafka/ACLS.md"
     )]
     NotAuthorised {
         /// The topic.
         topic: String,
+        /// What was tried, in the word that ACLs have for it.
+        operation: &'static str,
         /// What the broker says.
         why: String,
     },
@@ -148,6 +154,15 @@ pub enum KafkaFault {
         topic: String,
         /// What the broker says.
         why: String,
+    },
+    /// A topic is missing that was there.
+    #[error(
+        "kafka topic `{topic}`: it is not there any more; make it with `tollgate topics create`, and what is in \
+         the new one is ruled from its beginning"
+    )]
+    Missing {
+        /// The topic.
+        topic: String,
     },
     /// A topic may not be looked at.
     #[error("kafka topic `{topic}`: {why}")]
@@ -175,7 +190,7 @@ pub enum KafkaFault {
 ///
 /// Each [`KafkaFault`]; after [`KafkaFault::Unreachable`] alone there is a point in going on.
 pub fn check(config: &KafkaConfig) -> Result<(), KafkaFault> {
-    aside(config, |client| topics::prepare(config, client))
+    beside(config, |client| topics::prepare(config, client))
 }
 
 /// Looks at every topic, and makes those that are missing if that is asked for; waits for Kafka for
@@ -185,11 +200,11 @@ pub fn check(config: &KafkaConfig) -> Result<(), KafkaFault> {
 ///
 /// Where Kafka does not answer, or refuses. Topics that differ are no error: see the reports.
 pub fn survey(config: &KafkaConfig, missing: Missing) -> Result<Vec<TopicReport>, KafkaFault> {
-    aside(config, |client| topics::survey(config, client, missing))
+    beside(config, |client| topics::survey(config, client, missing))
 }
 
 /// Asks in a thread of its own, since this one may be a runtime's, which must not block on futures.
-fn aside<T: Send>(
+fn beside<T: Send>(
     config: &KafkaConfig,
     ask: impl FnOnce(&consumer::Client) -> Result<T, KafkaFault> + Send,
 ) -> Result<T, KafkaFault> {

@@ -18,6 +18,7 @@ use rdkafka::producer::{
 use tokio::sync::mpsc;
 
 use super::super::{AppendError, LogEvent, Ticket};
+use super::rights::{self, Unwritable};
 use super::{KafkaConfig, KafkaFault, properties};
 
 /// The library's log lines, as ours.
@@ -37,7 +38,14 @@ impl ClientContext for Quiet {
 impl ProducerContext for Quiet {
     type DeliveryOpaque = ();
 
-    fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
+    fn delivery(&self, delivered: &DeliveryResult<'_>, (): ()) {
+        if let Err((error, message)) = delivered
+            && rights::is_about_a_topic(error)
+        {
+            let fault = rights::missing(message.topic(), "Write");
+            tracing::warn!(%fault, "a right is missing");
+        }
+    }
 }
 
 /// One line of the library. What matters of it is said by `Down` and by answers; the rest is for those
@@ -68,6 +76,8 @@ struct State {
     fatal: AtomicBool,
     /// Something failed that may be because Kafka is gone.
     suspect: AtomicBool,
+    /// Topics that may not be written to.
+    unwritable: Unwritable,
 }
 
 type Producer = ThreadedProducer<Answering>;
@@ -97,10 +107,16 @@ impl ProducerContext for Answering {
 
     fn delivery(&self, delivered: &DeliveryResult<'_>, ticket: usize) {
         let result = match delivered {
-            Ok(message) => Ok(u64::try_from(message.offset()).unwrap_or(0)),
-            Err((error, _)) => {
+            Ok(message) => {
+                self.state.unwritable.taken(message.topic());
+                Ok(u64::try_from(message.offset()).unwrap_or(0))
+            }
+            Err((error, message)) => {
                 self.state.suspect.store(true, Ordering::Relaxed);
-                Err(append_error(error))
+                if rights::is_about_a_topic(error) {
+                    self.state.unwritable.refused(message.topic());
+                }
+                Err(append_error(error, message.topic(), message.payload_len()))
             }
         };
         // While the owner does not take its events, nothing else is answered either; the queue of
@@ -151,7 +167,7 @@ impl Shared {
                 .payload(record);
         producer
             .send(to_send)
-            .map_err(|(error, _)| append_error(&error))
+            .map_err(|(error, _)| append_error(&error, topic, record.len()))
     }
 
     pub fn refuse_from_now_on(&self) {
@@ -165,6 +181,16 @@ impl Shared {
     /// Whether something failed since this was last asked.
     pub fn take_suspicion(&self) -> bool {
         self.state.suspect.swap(false, Ordering::Relaxed)
+    }
+
+    /// An error where some topic may not be written to.
+    pub fn may_write(&self) -> Result<(), KafkaFault> {
+        self.state.unwritable.fault()
+    }
+
+    /// Has the producer made anew.
+    pub fn doubt(&self) {
+        self.state.fatal.store(true, Ordering::Relaxed);
     }
 
     /// Makes the producer anew where it cannot go on. What it had is answered.
@@ -215,14 +241,20 @@ fn create(
         .map_err(properties::fault_of)
 }
 
-fn append_error(error: &KafkaError) -> AppendError {
-    let why = format!("kafka: {error}");
+fn append_error(error: &KafkaError, topic: &str, bytes: usize) -> AppendError {
+    let why = format!("kafka topic `{topic}`: {error}");
     match error.rdkafka_error_code() {
-        Some(
-            RDKafkaErrorCode::MessageSizeTooLarge
-            | RDKafkaErrorCode::InvalidMessageSize
-            | RDKafkaErrorCode::UnknownPartition,
-        ) => AppendError::Never(why),
+        Some(RDKafkaErrorCode::MessageSizeTooLarge | RDKafkaErrorCode::InvalidMessageSize) => {
+            AppendError::Never(format!(
+                "kafka topic `{topic}`: a record of {bytes} bytes is longer than it takes: expected \
+                 max.message.bytes of the topic, and message.max.bytes of this client, to be at least {}",
+                super::topics::MESSAGE_MAX_BYTES
+            ))
+        }
+        Some(RDKafkaErrorCode::UnknownPartition) => AppendError::Never(why),
+        Some(RDKafkaErrorCode::TopicAuthorizationFailed) => {
+            AppendError::NotNow(rights::missing(topic, "Write").to_string())
+        }
         _ => AppendError::NotNow(why),
     }
 }

@@ -6,7 +6,8 @@
 //!      └──────┘                                                └────────────
 //! ```
 //!
-//! What stays true: `Down` and `Up` alternate, beginning with `Down`; follows begin in the order in
+//! Clients that knew a topic before it was deleted do not find one that was made in its place, so they are
+//! made anew with it. What stays true: `Down` and `Up` alternate, beginning with `Down`; follows begin in the order in
 //! which they were asked for; `Closed` is the last event but refusals.
 
 use std::collections::VecDeque;
@@ -19,7 +20,7 @@ use tokio::sync::mpsc;
 use super::super::{AppendError, LogEvent, Stream, Ticket};
 use super::consumer::{self, Follows, Wanted};
 use super::producer::Shared;
-use super::{KafkaConfig, KafkaFault, topics};
+use super::{KafkaConfig, KafkaFault, rights, topics};
 
 /// How long the thread waits for records before it looks at its commands again. A command is a follow
 /// or a refusal, neither of which anybody is in a hurry for.
@@ -30,6 +31,13 @@ const RETRY_EVERY: Duration = Duration::from_millis(500);
 
 /// How long the question whether Kafka is there may take.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
+
+/// For so long a broker may know nothing of a topic that is there: brokers learn of a new one, or of their
+/// own part in it, one after the other.
+const UNKNOWN_MAX: Duration = Duration::from_secs(3);
+
+/// How often the logs have what Kafka refuses.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// How long closing waits for answers. An aggregator has 5 s to stop.
 const FINISH_WITHIN: Duration = Duration::from_secs(3);
@@ -65,6 +73,10 @@ pub(super) fn start(
         waiting: VecDeque::new(),
         closing: false,
         down: false,
+        may_not_read: false,
+        topics_gone: false,
+        unknown_since: None,
+        told_at: None,
     };
     std::thread::Builder::new()
         .name("kafka".to_owned())
@@ -85,6 +97,14 @@ struct Worker {
     waiting: VecDeque<Wanted>,
     closing: bool,
     down: bool,
+    /// A broker refused a read for want of a right.
+    may_not_read: bool,
+    /// A topic was not there when Kafka was asked.
+    topics_gone: bool,
+    /// Since when, and when last, a broker knew nothing of a topic that is followed.
+    unknown_since: Option<(Instant, Instant)>,
+    /// When the logs last had what Kafka refuses.
+    told_at: Option<Instant>,
 }
 
 impl Worker {
@@ -199,7 +219,18 @@ impl Worker {
     }
 
     fn suspect(&mut self, error: &KafkaError) {
-        if !consumer::is_about_the_network(error) {
+        self.may_not_read |= rights::is_about_a_topic(error);
+        let now = Instant::now();
+        if consumer::is_about_an_unknown_topic(error) {
+            let since = match self.unknown_since {
+                Some((since, last)) if now < last + UNKNOWN_MAX => since,
+                _ => now,
+            };
+            self.unknown_since = Some((since, now));
+        }
+        let is_told = self.told_at.is_some_and(|at| now < at + TELL_EVERY);
+        if !consumer::is_about_the_network(error) && !is_told {
+            self.told_at = Some(now);
             tracing::warn!(%error, "kafka refuses");
         }
         self.probe();
@@ -207,10 +238,52 @@ impl Worker {
 
     /// Asks whether Kafka is there.
     fn probe(&mut self) {
-        match topics::probe(&self.config, self.follows.client(), PROBE_WITHIN) {
+        let asked = topics::probe(&self.config, self.follows.client(), PROBE_WITHIN)
+            .and_then(|()| self.shared.may_write())
+            .and_then(|()| self.may_read());
+        match asked {
+            Ok(()) if self.has_lost_topics() => self.begin_again(),
             Ok(()) => self.say_up(),
-            Err(fault) => self.say_down(fault.to_string()),
+            Err(fault) => {
+                self.topics_gone |= matches!(fault, KafkaFault::Missing { .. });
+                self.say_down(fault.to_string());
+            }
         }
+    }
+
+    /// Whether a topic is there that these clients do not find.
+    fn has_lost_topics(&self) -> bool {
+        let lost = |(since, last)| UNKNOWN_MAX <= last - since;
+        self.topics_gone || self.unknown_since.is_some_and(lost)
+    }
+
+    /// Makes the clients anew; where Kafka does not answer, it is tried again.
+    fn begin_again(&mut self) {
+        tracing::warn!("kafka topics were made anew: so are the clients");
+        let replaced = match consumer::create(&self.config) {
+            Ok(client) => self.follows.replace(client).map_err(|e| e.to_string()),
+            Err(fault) => Err(fault.to_string()),
+        };
+        if let Err(why) = replaced {
+            return self.say_down(why);
+        }
+        (self.topics_gone, self.unknown_since) = (false, None);
+        self.shared.doubt();
+        if let Err(fault) = self.shared.revive(&self.config, &self.events) {
+            tracing::error!(%fault, "the kafka producer cannot be made anew");
+        }
+        self.say_up();
+    }
+
+    /// Which topic it is that may not be read, the library does not say.
+    fn may_read(&mut self) -> Result<(), KafkaFault> {
+        if self.may_not_read {
+            for (topic, partition) in self.follows.one_of_each() {
+                rights::try_to_read(&self.config, &topic, partition)?;
+            }
+            self.may_not_read = false;
+        }
+        Ok(())
     }
 
     fn say_down(&mut self, why: String) {

@@ -68,7 +68,7 @@ impl<'a> Cluster<'a> {
                 }))
             }
             Some(RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) => Ok(None),
-            Some(error) => Err(refused(topic, RDKafkaErrorCode::from(error))),
+            Some(error) => Err(refused(topic, "Describe", RDKafkaErrorCode::from(error))),
         }
     }
 
@@ -112,7 +112,9 @@ impl<'a> Cluster<'a> {
                 let Shape { partitions, copies } = shape;
                 tracing::info!(topic, partitions, copies, "kafka topic created");
             }
-            Some(Err((_, code))) if is_about_rights(code) => return Err(refused(topic, code)),
+            Some(Err((_, code))) if is_about_rights(code) => {
+                return Err(refused(topic, "Create", code));
+            }
             Some(Err((_, code))) => return Err(cannot(code.to_string())),
             None => return Err(cannot("the broker said nothing of it".to_owned())),
         }
@@ -143,8 +145,13 @@ impl<'a> Cluster<'a> {
         let described = block_on(self.admin.describe_configs(&specifier, &options))?
             .map_err(|error| self.unreachable(&error))?;
         let found = match described.into_iter().next() {
+            // A topic has properties. The library gives none where the broker does not let us look.
+            Some(Ok(found)) if found.entries.is_empty() => {
+                let code = RDKafkaErrorCode::TopicAuthorizationFailed;
+                return Err(refused(topic, "DescribeConfigs", code));
+            }
             Some(Ok(found)) => found,
-            Some(Err(code)) => return Err(refused(topic, code)),
+            Some(Err(code)) => return Err(refused(topic, "DescribeConfigs", code)),
             None => {
                 return Err(KafkaFault::Topic {
                     topic: topic.to_owned(),
@@ -168,11 +175,15 @@ fn is_about_rights(code: RDKafkaErrorCode) -> bool {
     )
 }
 
-/// What a broker refused, about a topic.
-pub(super) fn refused(topic: &str, code: RDKafkaErrorCode) -> KafkaFault {
+/// What a broker refused, about a topic; `operation` is the ACLs' word for what was tried.
+pub(super) fn refused(topic: &str, operation: &'static str, code: RDKafkaErrorCode) -> KafkaFault {
     let (topic, why) = (topic.to_owned(), code.to_string());
     if is_about_rights(code) {
-        KafkaFault::NotAuthorised { topic, why }
+        KafkaFault::NotAuthorised {
+            topic,
+            operation,
+            why,
+        }
     } else {
         KafkaFault::Topic { topic, why }
     }

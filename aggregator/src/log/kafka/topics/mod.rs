@@ -3,7 +3,7 @@
 //! ```text
 //! {prefix}.hits      P partitions   {prefix}.state     P partitions, compacted: snapshots
 //! {prefix}.denials   P partitions   {prefix}.members   1 partition, compacted: who serves what
-//! {prefix}.limits    1 partition, kept for ever
+//! {prefix}.limits    1 partition, kept for ever  {prefix}.aside   1 partition, bounded: refused records
 //! ```
 //!
 //! Waits for the network, so it runs in the log's own thread or in that of a check. What stays true: a
@@ -21,6 +21,7 @@ use super::super::Stream;
 use super::consumer::Client;
 use super::{KafkaConfig, KafkaFault};
 use cluster::{Cluster, Shape};
+pub(super) use needs::MESSAGE_MAX_BYTES;
 pub use needs::{Expected, Setting, Weight};
 
 /// One of the topics.
@@ -36,16 +37,19 @@ pub enum Topic {
     State,
     /// Which aggregator serves what, and where.
     Members,
+    /// Records that were refused, for whoever looks for their producer.
+    Aside,
 }
 
 impl Topic {
     /// All of them. Hits come before denials, whose retention is compared to theirs.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Limits,
         Self::Hits,
         Self::Denials,
         Self::State,
         Self::Members,
+        Self::Aside,
     ];
 
     /// The word that its name ends with.
@@ -56,15 +60,21 @@ impl Topic {
             Self::Denials => "denials",
             Self::State => "state",
             Self::Members => "members",
+            Self::Aside => "aside",
         }
     }
 
     /// How many partitions it has where hits have so many.
     pub const fn partitions(self, hits: u32) -> u32 {
         match self {
-            Self::Limits | Self::Members => 1,
+            Self::Limits | Self::Members | Self::Aside => 1,
             Self::Hits | Self::Denials | Self::State => hits,
         }
+    }
+
+    /// Whether an aggregator needs it: without the others rulings could be lost.
+    pub const fn is_required(self) -> bool {
+        !matches!(self, Self::Aside)
     }
 
     const fn of(stream: Stream) -> Self {
@@ -120,6 +130,8 @@ pub struct TopicReport {
     pub name: String,
     /// Whether it is there.
     pub exists: bool,
+    /// Whether an aggregator needs it.
+    pub required: bool,
     /// Whether it was made just now.
     pub created: bool,
     /// Its settings; none where it is not there.
@@ -130,7 +142,7 @@ impl TopicReport {
     /// Whether an aggregator starts with it.
     pub fn is_usable(&self) -> bool {
         let bars = |setting: &Setting| !setting.fits && setting.weight == Weight::Must;
-        self.exists && !self.settings.iter().any(bars)
+        (self.exists || !self.required) && !self.settings.iter().any(bars)
     }
 
     /// Whether it is there, and all of it is as it should be.
@@ -154,87 +166,137 @@ pub(super) fn survey(
     client: &Client,
     missing: Missing,
 ) -> Result<Vec<TopicReport>, KafkaFault> {
-    let cluster = Cluster::new(config, client)?;
-    let mut reports = Vec::new();
-    let mut hits_kept_ms = None;
-    for topic in Topic::ALL {
-        let name = name(config, topic);
-        let found = cluster.shape(&name)?;
-        let copies = match config.replication {
+    let mut look = Look::begin(config, client, missing)?;
+    Topic::ALL.into_iter().map(|topic| look.at(topic)).collect()
+}
+
+/// Looking at topics, one after the other.
+struct Look<'a> {
+    config: &'a KafkaConfig,
+    cluster: Cluster<'a>,
+    missing: Missing,
+    /// How long hits are kept, once they were looked at.
+    hits_kept_ms: Option<String>,
+}
+
+impl<'a> Look<'a> {
+    fn begin(
+        config: &'a KafkaConfig,
+        client: &'a Client,
+        missing: Missing,
+    ) -> Result<Self, KafkaFault> {
+        Ok(Self {
+            config,
+            cluster: Cluster::new(config, client)?,
+            missing,
+            hits_kept_ms: None,
+        })
+    }
+
+    fn at(&mut self, topic: Topic) -> Result<TopicReport, KafkaFault> {
+        let name = name(self.config, topic);
+        let hits = self.config.partitions;
+        let found = self.cluster.shape(&name)?;
+        let copies = match self.config.replication {
             Some(copies) => copies as usize,
-            None => cluster.brokers(&name)?.clamp(1, needs::REPLICATION),
+            None => self.cluster.brokers(&name)?.clamp(1, needs::REPLICATION),
         };
-        let (shape, created) = match (found, missing) {
+        let (shape, created) = match (found, self.missing) {
             (Some(shape), _) => (shape, false),
             (None, Missing::Create) => {
                 let wanted = Shape {
-                    partitions: topic.partitions(config.partitions) as usize,
+                    partitions: topic.partitions(hits) as usize,
                     copies,
                 };
                 let properties = needs::made_with(topic, copies);
-                (cluster.create(&name, wanted, &properties)?, true)
+                (self.cluster.create(&name, wanted, &properties)?, true)
             }
             (None, Missing::Report) => {
-                reports.push(TopicReport {
+                return Ok(TopicReport {
                     name,
                     exists: false,
+                    required: topic.is_required(),
                     created: false,
                     settings: Vec::new(),
                 });
-                continue;
             }
         };
-        let value = cluster.properties(&name)?;
-        let [partitions, replication] = needs::shape(topic, config.partitions, copies);
+        let value = self.cluster.properties(&name)?;
+        let [partitions, replication] = needs::shape(topic, hits, copies);
         let mut settings = vec![
             partitions.judge(shape.partitions.to_string()),
             replication.judge(shape.copies.to_string()),
         ];
-        let needs = needs::properties(topic, copies, hits_kept_ms.as_deref());
+        let needs = needs::properties(topic, copies, self.hits_kept_ms.as_deref());
         settings.extend(
             needs
                 .into_iter()
                 .map(|need| need.judge(value(need.setting))),
         );
         if topic == Topic::Hits {
-            hits_kept_ms = Some(value("retention.ms"));
+            self.hits_kept_ms = Some(value("retention.ms"));
         }
-        reports.push(TopicReport {
+        Ok(TopicReport {
             name,
             exists: true,
+            required: topic.is_required(),
             created,
             settings,
-        });
+        })
     }
-    Ok(reports)
+}
+
+/// Makes one topic if it is missing.
+pub(super) fn ensure(
+    config: &KafkaConfig,
+    client: &Client,
+    topic: Topic,
+) -> Result<(), KafkaFault> {
+    Look::begin(config, client, Missing::Create)?.at(topic)?;
+    Ok(())
 }
 
 /// Makes what is missing and checks what is there.
 pub(super) fn prepare(config: &KafkaConfig, client: &Client) -> Result<(), KafkaFault> {
-    for report in survey(config, client, Missing::Create)? {
-        for setting in report.settings {
-            let Setting {
-                name,
+    let mut look = Look::begin(config, client, Missing::Create)?;
+    for topic in Topic::ALL {
+        match look.at(topic) {
+            Ok(report) => judge(report)?,
+            Err(fault @ KafkaFault::Unreachable { .. }) => return Err(fault),
+            // An older fleet may have no right to make it.
+            Err(fault) if !topic.is_required() => {
+                tracing::warn!(%fault, "it can be done without");
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(())
+}
+
+/// Says what should be otherwise; what has to be is an error.
+fn judge(report: TopicReport) -> Result<(), KafkaFault> {
+    for setting in report.settings {
+        let Setting {
+            name,
+            found,
+            expected,
+            why,
+            ..
+        } = setting;
+        if setting.fits {
+            continue;
+        }
+        let topic = report.name.clone();
+        if setting.weight == Weight::Must {
+            return Err(KafkaFault::Unfit {
+                topic,
+                setting: name,
                 found,
                 expected,
                 why,
-                ..
-            } = setting;
-            if setting.fits {
-                continue;
-            }
-            let topic = report.name.clone();
-            if setting.weight == Weight::Must {
-                return Err(KafkaFault::Unfit {
-                    topic,
-                    setting: name,
-                    found,
-                    expected,
-                    why,
-                });
-            }
-            tracing::warn!(topic, setting = name, found, %expected, why, "a kafka topic should be otherwise");
+            });
         }
+        tracing::warn!(topic, setting = name, found, %expected, why, "a kafka topic should be otherwise");
     }
     Ok(())
 }
@@ -245,13 +307,17 @@ pub(super) fn probe(
     client: &Client,
     within: Duration,
 ) -> Result<(), KafkaFault> {
-    for topic in Topic::ALL {
+    for topic in Topic::ALL.into_iter().filter(|topic| topic.is_required()) {
         let name = name(config, topic);
         let metadata = client
             .fetch_metadata(Some(&name), within)
             .map_err(|error| cluster::unreachable(config, &error))?;
         if let Some(error) = metadata.topics().iter().find_map(|found| found.error()) {
-            return Err(cluster::refused(&name, RDKafkaErrorCode::from(error)));
+            let code = RDKafkaErrorCode::from(error);
+            if code == RDKafkaErrorCode::UnknownTopicOrPartition {
+                return Err(KafkaFault::Missing { topic: name });
+            }
+            return Err(cluster::refused(&name, "Describe", code));
         }
     }
     Ok(())

@@ -13,13 +13,22 @@ use std::fmt;
 use super::Topic;
 
 /// Room for the longest record and its framing, whatever a cluster's default may be.
-const MESSAGE_MAX_BYTES: u64 = 1_048_588;
+pub const MESSAGE_MAX_BYTES: u64 = 1_048_588;
 
 /// Three keep each record, so that one may be away for repair while another fails.
 pub(super) const REPLICATION: usize = 3;
 
 /// Recovery reads back to the last snapshot but one, and somebody has to notice that none is taken.
 const RETENTION_MIN_MS: u64 = 60 * 60 * 1000;
+
+/// What is kept aside is bounded by this: a help to find a producer, and no evidence.
+const ASIDE_BYTES: u64 = 64 << 20;
+const ASIDE_BYTES_MAX: u64 = 1 << 30;
+const ASIDE_MS: u64 = 7 * 86_400_000;
+const ASIDE_MS_MAX: u64 = 90 * 86_400_000;
+
+/// Only closed segments are removed, so this much may lie there beyond the bound.
+const ASIDE_SEGMENT_BYTES: u64 = 8 << 20;
 
 /// Segments of compacted topics are closed so often, because only closed ones are compacted.
 const COMPACTED_SEGMENT_MS: &str = "600000";
@@ -31,6 +40,8 @@ pub enum Expected {
     Is(&'static str),
     /// A number of at least this; -1 stands for "without bound".
     AtLeast(u64),
+    /// A number of at most this.
+    AtMost(u64),
     /// This number.
     Exactly(u64),
 }
@@ -75,6 +86,7 @@ impl fmt::Display for Expected {
         match self {
             Self::Is(text) => f.write_str(text),
             Self::AtLeast(least) => write!(f, "at least {least}"),
+            Self::AtMost(most) => write!(f, "at most {most}"),
             Self::Exactly(number) => write!(f, "{number}"),
         }
     }
@@ -87,6 +99,7 @@ impl Expected {
             Self::AtLeast(least) => {
                 found == "-1" || found.parse::<u64>().is_ok_and(|found| least <= found)
             }
+            Self::AtMost(most) => found.parse::<u64>().is_ok_and(|found| found <= most),
             Self::Exactly(number) => found.parse() == Ok(number),
         }
     }
@@ -112,7 +125,10 @@ pub(super) fn shape(topic: Topic, partitions: u32, copies: usize) -> [Need; 2] {
         Need {
             setting: "partitions",
             expected: Expected::Exactly(u64::from(topic.partitions(partitions))),
-            weight: Weight::Must,
+            weight: match topic.is_required() {
+                true => Weight::Must,
+                false => Weight::Should,
+            },
             why: "pairs are dealt to partitions by their number, for ever",
         },
         Need {
@@ -127,6 +143,9 @@ pub(super) fn shape(topic: Topic, partitions: u32, copies: usize) -> [Need; 2] {
 /// What is needed of a topic's properties. `copies` is how many brokers keep each record, `hits_kept_ms`
 /// how long hits are kept, where that is known.
 pub(super) fn properties(topic: Topic, copies: usize, hits_kept_ms: Option<&str>) -> Vec<Need> {
+    if topic == Topic::Aside {
+        return bounds().into();
+    }
     let must = |setting, expected, why| Need {
         setting,
         expected: Expected::Is(expected),
@@ -169,6 +188,7 @@ pub(super) fn properties(topic: Topic, copies: usize, hits_kept_ms: Option<&str>
             "compact",
             "the newest of each key must stay, however old it is",
         )),
+        Topic::Aside => {}
     }
     let kept = |least, why| Need {
         setting: "retention.ms",
@@ -193,20 +213,44 @@ pub(super) fn properties(topic: Topic, copies: usize, hits_kept_ms: Option<&str>
             };
             needs.push(kept(least, "denials are kept at least as long as hits"));
         }
-        Topic::State | Topic::Members => {}
+        Topic::State | Topic::Members | Topic::Aside => {}
     }
     needs
 }
 
+/// What is needed of the topic of refused records: that it has bounds.
+fn bounds() -> [Need; 3] {
+    let should = |setting, expected, why| Need {
+        setting,
+        expected,
+        weight: Weight::Should,
+        why,
+    };
+    let why = "a producer of garbage must not fill the brokers' disks";
+    [
+        should("cleanup.policy", Expected::Is("delete"), why),
+        should("retention.bytes", Expected::AtMost(ASIDE_BYTES_MAX), why),
+        should("retention.ms", Expected::AtMost(ASIDE_MS_MAX), why),
+    ]
+}
+
 /// The properties that a topic is made with: what is needed, and what serves it.
 pub(super) fn made_with(topic: Topic, copies: usize) -> Vec<(&'static str, String)> {
+    if topic == Topic::Aside {
+        return vec![
+            ("cleanup.policy", "delete".to_owned()),
+            ("retention.bytes", ASIDE_BYTES.to_string()),
+            ("retention.ms", ASIDE_MS.to_string()),
+            ("segment.bytes", ASIDE_SEGMENT_BYTES.to_string()),
+        ];
+    }
     let mut properties: Vec<(&'static str, String)> = properties(topic, copies, None)
         .into_iter()
         // How long hits are kept is the cluster's choice, unless it is too short.
         .filter(|need| !(need.setting == "retention.ms" && need.weight == Weight::Should))
         .map(|need| match need.expected {
             Expected::Is(text) => (need.setting, text.to_owned()),
-            Expected::AtLeast(number) | Expected::Exactly(number) => {
+            Expected::AtLeast(number) | Expected::AtMost(number) | Expected::Exactly(number) => {
                 (need.setting, number.to_string())
             }
         })
@@ -242,6 +286,8 @@ mod tests {
     #[test]
     fn numbers_may_be_without_bound_and_texts_are_exact() {
         assert!(Expected::AtLeast(5).is_met_by("-1"));
+        assert!(!Expected::AtMost(5).is_met_by("-1"));
+        assert!(Expected::AtMost(5).is_met_by("5") && !Expected::AtMost(5).is_met_by("6"));
         assert!(Expected::AtLeast(5).is_met_by("5"));
         assert!(!Expected::AtLeast(5).is_met_by("4"));
         assert!(!Expected::AtLeast(5).is_met_by(""));

@@ -1,0 +1,167 @@
+//! Bans of domains on copies: denied until their end, whatever is given back, and what is held stays held.
+
+use tollgate_engine::engine::Fate;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::amendment::Act;
+use tollgate_shared::wire::holds::Does;
+
+use super::play::{Play, RESOURCE, agent};
+use super::{SANDBOX, hold, release};
+
+fn until(play: &Play, after_ms: Option<u64>) -> Timestamp {
+    after_ms.map_or(Timestamp::MAX, |ms| {
+        Timestamp::from_millis(play.now_ms + ms)
+    })
+}
+
+fn ban(play: &mut Play, resource: Option<&str>, after_ms: Option<u64>) -> Fate {
+    let until = until(play, after_ms);
+    play.amend(Act::Ban {
+        resource: resource.map(Into::into),
+        domain: "acme".into(),
+        until,
+    })
+}
+
+fn unban(play: &mut Play, resource: Option<&str>) -> Fate {
+    play.amend(Act::Unban {
+        resource: resource.map(Into::into),
+        domain: "acme".into(),
+    })
+}
+
+fn reserve(domain: &str, copies: u32) -> Does<'_> {
+    Does::Reserve {
+        domain,
+        copies,
+        min: 1,
+    }
+}
+
+#[test]
+fn a_banned_domain_is_granted_nothing_and_keeps_what_it_holds() {
+    let mut play = Play::of(SANDBOX);
+    let mut web = agent("web", 1);
+    play.tick();
+    play.ops(&mut web, &[(1, hold("acme", 1))]);
+    ban(&mut play, Some(RESOURCE), Some(60_000));
+    assert_eq!(play.said(), ["banned acme"]);
+    assert_eq!(play.copies_of("acme"), 1, "what is held stays held");
+    play.ops(
+        &mut web,
+        &[
+            (2, reserve("acme", 1)),
+            (3, hold("acme", 1)),
+            (4, reserve("b", 1)),
+        ],
+    );
+    let said = [
+        "web: 2 granted 0 by acme",
+        "web: 3 counted, 1 too many by acme",
+        "web: 4 granted 1",
+    ];
+    assert_eq!(play.said(), said, "denied already, and said once");
+    assert_eq!(play.copies_of("acme"), 2, "what is in use counts");
+    play.ops(&mut web, &[(1, release(1)), (3, release(1))]);
+    assert!(play.said().is_empty(), "{:?}", play.said());
+    play.restart();
+    play.ops(&mut web, &[(5, reserve("acme", 1))]);
+    assert_eq!(play.said(), ["web: 5 granted 0 by acme"]);
+    unban(&mut play, Some(RESOURCE));
+    assert_eq!(play.said(), ["open acme"]);
+    play.ops(&mut web, &[(6, reserve("acme", 1))]);
+    assert_eq!(play.said(), ["web: 6 granted 1"]);
+    play.restart();
+}
+
+#[test]
+fn a_ban_ends_by_itself_and_nobody_is_told() {
+    let mut play = Play::of(SANDBOX);
+    let mut web = agent("web", 1);
+    play.tick();
+    ban(&mut play, Some(RESOURCE), Some(900));
+    play.tick();
+    play.ops(&mut web, &[(1, reserve("acme", 1))]);
+    assert_eq!(play.said(), ["web: 1 granted 0 by acme"]);
+    play.tick();
+    assert!(play.said().is_empty(), "{:?}", play.said());
+    play.ops(&mut web, &[(2, reserve("acme", 1))]);
+    assert_eq!(play.said(), ["web: 2 granted 1"]);
+    assert_eq!(play.engine.amended(), 0);
+}
+
+#[test]
+fn of_a_ban_and_full_the_last_word_is_full_and_room_is_no_opening() {
+    let mut play = Play::of(SANDBOX);
+    let mut web = agent("web", 1);
+    play.tick();
+    play.ops(&mut web, &[(1, hold("acme", 3))]);
+    ban(&mut play, Some(RESOURCE), Some(60_000));
+    assert_eq!(play.said(), ["banned acme", "denied acme at 3"]);
+    play.restart();
+    play.ops(&mut web, &[(1, release(1))]);
+    assert_eq!(play.said(), ["banned acme"], "in place of a lift");
+    // Full again under the ban; taken back it is full still.
+    play.ops(&mut web, &[(2, hold("acme", 1))]);
+    let said = ["denied acme at 3", "web: 2 counted, 1 too many by acme"];
+    assert_eq!(play.said(), said);
+    unban(&mut play, Some(RESOURCE));
+    assert_eq!(play.said(), ["open acme", "denied acme at 3"]);
+    play.ops(&mut web, &[(2, release(1))]);
+    assert_eq!(play.said(), ["open acme"]);
+}
+
+#[test]
+fn a_domain_banned_everywhere_is_denied_copies_too_also_of_resources_that_come_later() {
+    let mut play = Play::of(SANDBOX);
+    let mut web = agent("web", 1);
+    play.tick();
+    ban(&mut play, None, None);
+    assert_eq!(play.said(), ["banned acme"]);
+    play.version(&format!("{SANDBOX}[copies.other]\nlimit = 3\n"));
+    assert!(play.said().is_empty(), "{:?}", play.said());
+    play.ops_on(
+        &mut web,
+        "other",
+        &[(1, reserve("acme", 1)), (2, reserve("b", 1))],
+    );
+    let said = [
+        "banned acme",
+        "web: 1 granted 0 by acme",
+        "web: 2 granted 1",
+    ];
+    assert_eq!(play.said(), said, "denied from its next operation");
+    unban(&mut play, None);
+    assert_eq!(play.said(), ["open acme", "open acme"]);
+    play.ops(&mut web, &[(3, reserve("acme", 1))]);
+    assert_eq!(play.said(), ["web: 3 granted 1"]);
+}
+
+#[test]
+fn a_namespace_that_heeds_no_denial_heeds_no_ban() {
+    let mut play = Play::of(SANDBOX);
+    let mut web = agent("web", 1);
+    play.tick();
+    ban(&mut play, Some(RESOURCE), None);
+    let ignoring = "[namespace.sandbox]\nignore_configured = true\n";
+    play.version(&format!("{ignoring}{SANDBOX}"));
+    assert_eq!(play.said(), ["open acme"]);
+    play.ops(&mut web, &[(1, reserve("acme", 1))]);
+    assert_eq!(play.said(), ["web: 1 granted 1"]);
+    play.version(SANDBOX);
+    play.ops(&mut web, &[(2, reserve("acme", 1))]);
+    assert_eq!(play.said(), ["banned acme", "web: 2 granted 0 by acme"]);
+    assert_eq!(play.copies_of("acme"), 1);
+}
+
+#[test]
+fn where_unknown_resources_are_refused_a_ban_taken_back_leaves_nothing() {
+    let mut play = Play::of(&format!(
+        "[namespace.\"*\"]\nallow_unconfigured = false\n{SANDBOX}"
+    ));
+    play.tick();
+    ban(&mut play, Some(RESOURCE), Some(60_000));
+    assert_eq!(play.said(), ["banned acme"]);
+    unban(&mut play, Some(RESOURCE));
+    assert_eq!(play.said(), ["open acme"]);
+}

@@ -1,0 +1,303 @@
+//! Refused records, kept in the `aside` topic for whoever looks for their producer.
+//!
+//! ```text
+//! key    hits/3/18250
+//! value  {"schema":"tollgate.aside/1","stream":"hits","partition":3,"offset":18250,"reason":"byte 0: …",
+//!         "length":29,"first_hex":"6761…","by":"agg-1"}
+//! ```
+//!
+//! A thread of its own makes sure of the topic, which is bounded by size and age, and writes. Knows nothing
+//! of what records mean. What stays true: [`AsideTopic::keep`] waits for nothing; what is beyond a bound,
+//! or is not taken by Kafka, is counted and forgotten.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::KafkaError;
+use rdkafka::message::DeliveryResult;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
+use serde::Serialize;
+
+use super::super::AsideCounters;
+use super::topics::{self, Topic};
+use super::{KafkaConfig, KafkaFault, consumer, producer, properties};
+
+/// How many refused records may wait. With [`FIRST_BYTES`] of each, a megabyte.
+const WAITING_MAX: usize = 256;
+
+/// How many bytes of a record are kept, from its beginning: enough to know a producer by.
+pub const FIRST_BYTES: usize = 4_096;
+
+/// How many are written in a second. A producer that writes nothing but garbage is known by these; the
+/// rest of it would only cost the brokers twice.
+const A_SECOND: u32 = 100;
+
+/// How long the thread sleeps where answers may come.
+const POLL: Duration = Duration::from_millis(500);
+
+/// How long it leaves a topic alone that it could not use.
+const RETRY_EVERY: Duration = Duration::from_secs(10);
+
+/// A refused record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedRecord {
+    /// Its stream's name.
+    pub stream: &'static str,
+    /// Its partition.
+    pub partition: u32,
+    /// Its offset.
+    pub offset: u64,
+    /// Why it was refused.
+    pub reason: String,
+    /// How many bytes it has.
+    pub length: usize,
+    /// The first of them, [`FIRST_BYTES`] at most.
+    pub first: Box<[u8]>,
+}
+
+#[derive(Serialize)]
+struct View<'a> {
+    schema: &'static str,
+    stream: &'static str,
+    partition: u32,
+    offset: u64,
+    reason: &'a str,
+    length: usize,
+    first_hex: String,
+    by: &'a str,
+}
+
+/// The topic, for one who writes to it.
+#[derive(Debug)]
+pub struct AsideTopic {
+    waiting: Option<SyncSender<RefusedRecord>>,
+    ended: Receiver<()>,
+    counters: Arc<AsideCounters>,
+}
+
+impl AsideTopic {
+    /// Begins, whether or not Kafka is there. `by` is the writer's name.
+    ///
+    /// # Errors
+    ///
+    /// Where a property is wrong.
+    pub fn start(
+        config: KafkaConfig,
+        by: &str,
+        counters: Arc<AsideCounters>,
+    ) -> Result<Self, KafkaFault> {
+        let (waiting, inbox) = sync_channel(WAITING_MAX);
+        let (alive, ended) = channel();
+        let mut client = properties::client(&config)?;
+        client.set("queue.buffering.max.messages", WAITING_MAX.to_string());
+        client.set("compression.codec", "lz4");
+        let thread = Thread {
+            topic: topics::name(&config, Topic::Aside),
+            producer: client
+                .create_with_context(Counting(Arc::clone(&counters)))
+                .map_err(properties::fault_of)?,
+            config,
+            by: by.to_owned(),
+            inbox,
+            counters: Arc::clone(&counters),
+            there: false,
+            try_at: Instant::now(),
+            second: (Instant::now(), 0),
+        };
+        std::thread::Builder::new()
+            .name("kafka-aside".to_owned())
+            .spawn(move || {
+                thread.run();
+                drop(alive);
+            })
+            .map_err(|error| KafkaFault::Client {
+                why: error.to_string(),
+            })?;
+        Ok(Self {
+            waiting: Some(waiting),
+            ended,
+            counters,
+        })
+    }
+
+    /// Keeps a record, if there is room.
+    pub fn keep(&self, refused: RefusedRecord) {
+        let sent = self
+            .waiting
+            .as_ref()
+            .map(|waiting| waiting.try_send(refused));
+        if !matches!(sent, Some(Ok(()))) {
+            self.counters.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes no more, and waits a moment for what is on its way.
+    pub fn close(&mut self, within: Duration) {
+        self.waiting = None;
+        // Late is as good as never: it is a help, not a promise.
+        let _ = self.ended.recv_timeout(within);
+    }
+}
+
+/// Counts what became of records.
+struct Counting(Arc<AsideCounters>);
+
+impl ClientContext for Counting {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        producer::log_line(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "kafka aside");
+    }
+}
+
+impl ProducerContext for Counting {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, delivered: &DeliveryResult<'_>, (): ()) {
+        let counter = match delivered {
+            Ok(_) => &self.0.kept,
+            Err((error, _)) => {
+                tracing::debug!(%error, "a refused record is not kept aside");
+                &self.0.dropped
+            }
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+struct Thread {
+    config: KafkaConfig,
+    topic: String,
+    producer: BaseProducer<Counting>,
+    by: String,
+    inbox: Receiver<RefusedRecord>,
+    counters: Arc<AsideCounters>,
+    there: bool,
+    try_at: Instant,
+    /// When the present second began, and how many were written in it.
+    second: (Instant, u32),
+}
+
+impl Thread {
+    fn run(mut self) {
+        loop {
+            // While nothing is on its way nobody has to be woken.
+            let refused = match self.producer.in_flight_count() {
+                0 => self
+                    .inbox
+                    .recv()
+                    .map_err(|_| RecvTimeoutError::Disconnected),
+                _ => self.inbox.recv_timeout(POLL),
+            };
+            match refused {
+                Ok(refused) => {
+                    if !self.write(&refused) {
+                        self.counters.dropped.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.producer.poll(Duration::ZERO);
+        }
+        if let Err(error) = self.producer.flush(Duration::from_secs(1)) {
+            tracing::debug!(%error, "refused records are not kept aside");
+        }
+    }
+
+    /// Writes a record, if it may be; says whether it is on its way.
+    fn write(&mut self, refused: &RefusedRecord) -> bool {
+        if !self.is_there() || !self.may_write() {
+            return false;
+        }
+        let RefusedRecord {
+            stream,
+            partition,
+            offset,
+            reason,
+            length,
+            first,
+        } = refused;
+        let view = View {
+            schema: "tollgate.aside/1",
+            stream,
+            partition: *partition,
+            offset: *offset,
+            reason,
+            length: *length,
+            first_hex: first.iter().map(|byte| format!("{byte:02x}")).collect(),
+            by: &self.by,
+        };
+        let Ok(value) = serde_json::to_vec(&view) else {
+            return false;
+        };
+        let key = format!("{stream}/{partition}/{offset}");
+        let record: BaseRecord<'_, str, [u8]> = BaseRecord::to(&self.topic)
+            .partition(0)
+            .key(&*key)
+            .payload(&value);
+        self.producer.send(record).is_ok()
+    }
+
+    fn may_write(&mut self) -> bool {
+        let now = Instant::now();
+        if self.second.0 + Duration::from_secs(1) <= now {
+            self.second = (now, 0);
+        }
+        self.second.1 += 1;
+        self.second.1 <= A_SECOND
+    }
+
+    /// Makes sure of the topic, because a broker that made it by itself would not bound it.
+    fn is_there(&mut self) -> bool {
+        if self.there || Instant::now() < self.try_at {
+            return self.there;
+        }
+        let asked = consumer::create(&self.config)
+            .and_then(|client| topics::ensure(&self.config, &client, Topic::Aside));
+        match asked {
+            Ok(()) => self.there = true,
+            Err(fault) => {
+                tracing::warn!(%fault, "refused records are not kept aside, only counted");
+                self.try_at = Instant::now() + RETRY_EVERY;
+            }
+        }
+        self.there
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_where_no_broker_answers_and_what_is_lost_is_counted() {
+        let counters = Arc::<AsideCounters>::default();
+        // Nobody listens on port 1.
+        let config = KafkaConfig::new("127.0.0.1:1");
+        let mut topic = AsideTopic::start(config, "me", Arc::clone(&counters)).expect("starts");
+        let begun = Instant::now();
+        let all = WAITING_MAX as u64 * 3;
+        for offset in 0..all {
+            topic.keep(RefusedRecord {
+                stream: "hits",
+                partition: 3,
+                offset,
+                reason: "bad".to_owned(),
+                length: 3,
+                first: (*b"bad").into(),
+            });
+        }
+        assert!(begun.elapsed() < Duration::from_secs(1), "it waits");
+        // The thread gives up asking after some seconds; the rest of the queue goes at once then.
+        topic.close(Duration::from_secs(30));
+        assert_eq!(counters.kept.load(Ordering::Relaxed), 0);
+        assert_eq!(counters.dropped.load(Ordering::Relaxed), all);
+    }
+}

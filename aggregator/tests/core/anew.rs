@@ -1,0 +1,86 @@
+//! A log of which more is gone than was read: topics that are made anew, and records that go by age.
+
+use tollgate::core::event::Event;
+use tollgate::log::{LogEvent, Stream};
+use tollgate_shared::time::Span;
+
+use crate::LIMITS;
+use crate::sharing::{State, digests, restore, twin};
+use crate::world::{Fate, MemoryLog, PARTITIONS, World};
+
+/// A fleet's log that has limits and no hits.
+fn without_hits() -> MemoryLog {
+    let mut log = World::new(LIMITS).log;
+    log.streams.retain(|(stream, _), _| *stream != Stream::Hits);
+    log
+}
+
+fn forget_hits(world: &mut World) {
+    let records = world.log.streams.iter_mut();
+    let hits = records.filter(|((stream, _), _)| *stream == Stream::Hits);
+    hits.for_each(|(_, records)| records.clear());
+}
+
+#[test]
+fn what_a_topic_took_before_it_was_made_anew_is_not_awaited() {
+    let mut world = World::shared(without_hits(), 2);
+    world.step(Event::Assigned((0..PARTITIONS).collect()));
+    world.run_for(Span::from_millis(100));
+    restore(&mut world, &State::new());
+    world.run_for(Span::from_secs(1));
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+    // Ticks and a pointer to new limits are taken, and gone before they come back.
+    world.held = vec![Stream::Hits];
+    world.push(&LIMITS.replace("5/m", "6/m"));
+    world.run_for(Span::from_secs(1));
+    forget_hits(&mut world);
+    world.held.clear();
+    world.run_for(Span::from_secs(3));
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+    assert_eq!(digests(&mut world), twin(&world.log));
+}
+
+#[test]
+fn who_is_overtaken_by_age_is_restored_from_a_newer_snapshot() {
+    let mut world = World::new(LIMITS);
+    let hit = |world: &mut World, records: u64| {
+        for n in 0..records {
+            world.hit("search", &format!("d{}", n % 30), 1);
+            world.run_for(Span::from_millis(50));
+        }
+    };
+    hit(&mut world, 100);
+    let mut slow = World::shared(world.log.clone(), 2);
+    slow.fate = Box::new(|_, _| Fate::Refused);
+    slow.step(Event::Assigned((0..PARTITIONS).collect()));
+    slow.settle();
+    restore(&mut slow, &State::new());
+    slow.settle();
+    let ruled = digests(&mut slow);
+    world.snapshots.clear();
+    hit(&mut world, 1_200);
+    let state = std::mem::take(&mut world.snapshots);
+    slow.log = world.log.clone();
+    slow.held = vec![Stream::Hits];
+    let mut overtaken = 0;
+    for (partition, wanted, _) in ruled {
+        let of_it = state.iter().filter(|(of, ..)| *of == partition);
+        let Some(upto) = of_it.map(|(_, upto, _)| *upto).max() else {
+            continue;
+        };
+        assert!(wanted < upto);
+        slow.step(Event::Log(LogEvent::Gap {
+            stream: Stream::Hits,
+            partition,
+            wanted,
+            next: upto + 1,
+        }));
+        overtaken += 1;
+    }
+    assert!(0 < overtaken);
+    assert_eq!(slow.restores.len(), overtaken);
+    restore(&mut slow, &state);
+    slow.held.clear();
+    slow.settle();
+    assert_eq!(digests(&mut slow), twin(&slow.log));
+}

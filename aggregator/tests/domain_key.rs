@@ -1,0 +1,227 @@
+//! Domains as keyed hashes, end to end: what agents with a domain key do is ruled and told under hashes, found
+//! by whoever knows the name and has the key, and no name is in the log.
+
+mod support;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use support::{DEADLINE, Served, directory, run, serve};
+use tollgate_agent::{Agent, ReserveError};
+
+const LIMITS: &str = r#"
+version = 1
+rules = 1
+[plans]
+gold = ["midas-corp"]
+[rate."api.search"]
+tiers = [{ limit = 5, window = "10m", active = "10m" }]
+[rate."api.search".plans.gold]
+tiers = [{ limit = 100, window = "10m", active = "10m" }]
+[rate."api.search".domains.croesus-inc]
+tiers = [{ limit = 2, window = "10m", active = "10m" }]
+[copies.sandbox]
+limit = 2
+domains = { croesus-inc = 1 }
+"#;
+
+const KEY: &str = "8f14e45fceea167a5a36dedd4bea2543";
+
+/// Every name that must not be found anywhere.
+const NAMES: [&str; 3] = ["midas-corp", "croesus-inc", "acme-ltd"];
+
+fn agent(dir: &Path, served: &Served) -> Agent {
+    Agent::builder()
+        .name("web")
+        .aggregator(served.agents.to_string())
+        .domain_key_file(dir.join("domain.key"))
+        .build()
+        .expect("good settings")
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !holds() {
+        assert!(Instant::now() < end, "in time: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Files below a directory that have any of the names in them.
+fn with_names(dir: &Path, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            with_names(&path, found);
+            continue;
+        }
+        let bytes = std::fs::read(&path).expect("a file");
+        for name in NAMES {
+            if bytes
+                .windows(name.len())
+                .any(|part| part == name.as_bytes())
+            {
+                found.push(format!("{name} in {}", path.display()));
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_a_domain_key_no_name_is_in_the_log_and_who_knows_one_finds_it() {
+    let dir = directory(LIMITS);
+    let dir = dir.path();
+    std::fs::write(dir.join("domain.key"), KEY).expect("a file");
+    let served = serve(dir, &["--domain-key", "domain.key"]);
+    served.await_ready();
+    let agent = agent(dir, &served);
+    let (search, sandbox) = (agent.rate("api.search"), agent.copies("sandbox"));
+    assert!(agent.ready(DEADLINE).await, "it hears the aggregator");
+
+    // The default, a plan and an override of the document apply, by the hashes of their domains.
+    for (domain, limit) in [("acme-ltd", 5), ("croesus-inc", 2), ("midas-corp", 100)] {
+        for _ in 0..limit {
+            let _ = search.hit(domain).expect("it has room");
+        }
+        until(domain, || search.peek(domain).is_err()).await;
+    }
+    let denied = search.hit("acme-ltd").expect_err("its window is full");
+    let hold = sandbox.reserve("croesus-inc", 1).expect("it has room");
+    until("its own limit is reached", || {
+        matches!(sandbox.peek("croesus-inc"), Err(ReserveError::Denied(_)))
+    })
+    .await;
+    assert_eq!(sandbox.held("croesus-inc"), 1);
+    assert!(sandbox.peek("acme-ltd").is_ok());
+
+    let url = format!("http://{}", served.http);
+    let asked = |args: &[&str], key: bool| {
+        let key: &[&str] = if key {
+            &["--domain-key", "domain.key"]
+        } else {
+            &[]
+        };
+        let (code, out, err) = run(dir, &[args, &["--url", &url], key].concat());
+        (code, out + &err)
+    };
+    let (_, all) = asked(&["denials"], false);
+    assert_eq!(all.matches("h~").count(), 4, "{all}");
+    for list in ["denials", "holds", "top", "limits"] {
+        let (_, answer) = served.get(&format!("/v1/{list}"));
+        for name in NAMES {
+            assert!(!answer.contains(name), "{name} in {answer}");
+        }
+    }
+    let (code, one) = asked(&["denials", "--domain", "acme-ltd"], true);
+    assert_eq!((code, one.matches("h~").count()), (0, 1), "{one}");
+    let (_, none) = asked(&["denials", "--domain", "acme-ltd"], false);
+    assert!(none.starts_with("nobody"), "{none}");
+    let (_, held) = asked(&["holds", "--domain", "croesus-inc"], true);
+    assert!(held.contains("h~"), "{held}");
+    let (_, shown) = asked(&["pairs", "show", "api.search", "midas-corp"], true);
+    assert!(shown.contains("100 of 100 hits"), "{shown}");
+    let (code, why) = asked(&["explain", "api.search", "acme-ltd"], true);
+    let place = denied.code().expect("it was denied by the aggregator");
+    assert!(code == 0 && why.contains(&place.to_string()), "{why}");
+    let (_, why) = asked(&["explain", "api.search", "acme-ltd"], false);
+    assert!(!why.contains(&place.to_string()), "{why}");
+
+    // What an operator does by name is done to the hash.
+    let word = ["--reason", "a test"];
+    let (code, told) = asked(
+        &[&["reset", "api.search", "acme-ltd"], &word[..]].concat(),
+        true,
+    );
+    assert!(code == 0 && told.contains("h~"), "{told}");
+    until("it is reset", || search.peek("acme-ltd").is_ok()).await;
+    drop(hold);
+    agent.shutdown(DEADLINE).await;
+    drop(served);
+
+    let mut found = Vec::new();
+    with_names(&dir.join("tollgate-data"), &mut found);
+    assert!(found.is_empty(), "{found:?}");
+    let journal = [
+        "explain",
+        "api.search",
+        "croesus-inc",
+        "--journal",
+        "tollgate-data",
+    ];
+    let (code, out, _) = run(
+        dir,
+        &[&journal[..], &["--domain-key", "domain.key"]].concat(),
+    );
+    assert!(code == 0 && out.contains("tier 1"), "{out}");
+    let (code, out, err) = run(
+        dir,
+        &["audit", "--journal", "tollgate-data", "--model", "all"],
+    );
+    assert_eq!(code, 0, "{out}{err}");
+    let backtest = [
+        "backtest",
+        "--journal",
+        "tollgate-data",
+        "--limits",
+        "limits.toml",
+    ];
+    let more = [
+        "--domain",
+        "croesus-inc",
+        "--domain-key",
+        "domain.key",
+        "--format",
+        "json",
+    ];
+    let (code, out, err) = run(dir, &[&backtest[..], &more].concat());
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
+    let granted = report["results"][0]["granted"].as_u64();
+    assert_eq!((code, granted), (0, Some(2)), "by its override: {out}{err}");
+}
+
+#[test]
+fn keys_and_documents_that_are_none_are_refused() {
+    let dir = directory(LIMITS);
+    let dir = dir.path();
+    std::fs::write(dir.join("short.key"), "secret\n").expect("a file");
+    std::fs::write(dir.join("domain.key"), KEY).expect("a file");
+    std::fs::write(dir.join("other.key"), KEY.replace('8', "9")).expect("a file");
+    let check = |args: &[&str]| {
+        let (code, out, err) = run(dir, &[&["check", "limits.toml"], args].concat());
+        (code, out + &err)
+    };
+    let (code, text) = check(&["--domain-key", "short.key"]);
+    assert_eq!(
+        (code, &*text),
+        (
+            65,
+            "tollgate: domain key short.key: has 6 bytes, expected 32 to 4096 drawn at random, as \
+             `openssl rand -hex 32` draws\n"
+        )
+    );
+    let (code, text) = check(&["--domain-key", "nowhere.key"]);
+    assert!(code == 66 && text.contains("nowhere.key"), "{text}");
+    let (code, _, err) = run(
+        dir,
+        &[
+            "serve",
+            "--limits",
+            "limits.toml",
+            "--domain-key",
+            "short.key",
+        ],
+    );
+    assert!(code == 65 && err.contains("has 6 bytes"), "{err}");
+
+    assert_eq!(check(&["--domain-key", "domain.key"]).0, 0);
+    let hash = "h~012345~0123456789abcdef0123456789abcdef";
+    let mixed = LIMITS.replace("midas-corp", hash);
+    std::fs::write(dir.join("limits.toml"), &mixed).expect("a file");
+    let (code, text) = check(&[]);
+    assert!(code == 65 && text.contains("stands beside"), "{text}");
+    let (code, text) = check(&["--domain-key", "other.key"]);
+    assert!(
+        code == 65 && text.contains("under the key 012345"),
+        "{text}"
+    );
+}
