@@ -21,7 +21,9 @@
 //! outlives the process that asked for it.
 
 mod local;
+mod proxy;
 mod trial;
 
 pub use local::{LocalKafka, Paused, StartError};
+pub use proxy::Proxy;
 pub use trial::{Trials, run};

@@ -16,6 +16,8 @@ use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal};
 
 use super::Event;
+#[cfg(feature = "kafka")]
+use super::Outcome;
 use crate::copies::{Keeper, Told};
 use crate::courier::{Counts, Courier, Outgoing};
 use crate::flusher::Parcel;
@@ -161,13 +163,11 @@ impl<W: Wires> Hub<W> {
                 .log_partitions
                 .store(partitions, Ordering::Relaxed),
             #[cfg(feature = "kafka")]
-            Event::Delivered { id, ok } => {
-                if ok {
-                    self.courier.acknowledged(id)
-                } else {
-                    self.courier.failed(id)
-                }
-            }
+            Event::Delivered { id, outcome } => match outcome {
+                Outcome::Taken => self.courier.acknowledged(id),
+                Outcome::SendAgain => self.courier.not_now(id, now),
+                Outcome::GivenUp => self.courier.failed(id),
+            },
         }
     }
 

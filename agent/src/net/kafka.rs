@@ -4,8 +4,13 @@
 //! itself, and every record's delivery report is its acknowledgement. A crash of the C library would
 //! take the service with it, so as little as possible is asked of it: produce, and list topics.
 //!
+//! A client that has lost every broker for good, as it does while brokers are fenced and name none
+//! (confluentinc/librdkafka, issue 5301), is made anew, and what it had not delivered is sent again.
+//!
 //! What stays true: nothing is sent later than five minutes after its first sending.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rdkafka::client::ClientContext;
@@ -15,7 +20,7 @@ use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseRecord, Producer as _, ProducerContext, ThreadedProducer};
 use tokio::sync::mpsc;
 
-use super::Event;
+use super::{Event, Outcome};
 use crate::courier::Outgoing;
 use crate::error::BuildError;
 
@@ -30,6 +35,12 @@ const LIST_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long to wait before it is asked again, where the topic is not there.
 const LIST_AGAIN: Duration = Duration::from_millis(500);
+
+/// For so long nothing that was sent may be answered before another client is tried.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// How often that is looked at while nothing is sent.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The hub's end.
 #[derive(Debug)]
@@ -124,7 +135,7 @@ impl Kafka {
         let config = config(bootstrap, agent, properties);
         std::thread::Builder::new()
             .name("tollgate-kafka".to_owned())
-            .spawn(move || produce(&config, &topic, receiver, &events))?;
+            .spawn(move || produce(config, topic, receiver, events))?;
         Ok(Self { records })
     }
 }
@@ -132,6 +143,8 @@ impl Kafka {
 /// Turns delivery reports into events.
 struct Reports {
     events: mpsc::Sender<Event>,
+    /// How many records were answered for.
+    answered: Arc<AtomicU64>,
 }
 
 impl ClientContext for Reports {
@@ -145,9 +158,20 @@ impl ProducerContext for Reports {
     type DeliveryOpaque = usize;
 
     fn delivery(&self, result: &DeliveryResult<'_>, id: usize) {
+        let outcome = match result {
+            Ok(_) => Outcome::Taken,
+            Err((error, _)) => match error.rdkafka_error_code() {
+                // Its client was let go.
+                Some(RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight) => {
+                    Outcome::SendAgain
+                }
+                _ => Outcome::GivenUp,
+            },
+        };
+        self.answered.fetch_add(1, Ordering::Relaxed);
         let delivered = Event::Delivered {
             id: id as u64,
-            ok: result.is_ok(),
+            outcome,
         };
         // The hub takes events as long as it lives, and without it nobody wants to know.
         let _ = self.events.blocking_send(delivered);
@@ -155,88 +179,151 @@ impl ProducerContext for Reports {
 }
 
 fn produce(
-    config: &ClientConfig,
-    topic: &str,
+    config: ClientConfig,
+    topic: String,
     mut records: mpsc::Receiver<Outgoing>,
-    events: &mpsc::Sender<Event>,
+    events: mpsc::Sender<Event>,
 ) {
-    let context = Reports {
-        events: events.clone(),
-    };
-    let producer = match ThreadedProducer::from_config_and_context(config, context) {
-        Ok(producer) => producer,
-        Err(error) => {
+    let begun = Producing::begin(config, topic, events).map_err(|error| error.to_string());
+    // Alone to wait for the next record, for a moment and no longer.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .map_err(|error| error.to_string());
+    let (mut producing, runtime) = match (begun, runtime) {
+        (Ok(producing), Ok(runtime)) => (producing, runtime),
+        (Err(error), _) | (_, Err(error)) => {
             tracing::error!(%error, "no kafka producer: hits are not recorded");
             return;
         }
     };
-    if !find_partitions(&producer, topic, events, &records) {
+    if !producing.find_partitions(&records) {
         return;
     }
-    while let Some(outgoing) = records.blocking_recv() {
-        send(&producer, topic, &outgoing, events);
+    loop {
+        let next = async { tokio::time::timeout(LOOK_EVERY, records.recv()).await };
+        match runtime.block_on(next) {
+            Ok(Some(outgoing)) => producing.send(&outgoing),
+            // The hub has ended: whatever is still under way was counted as given up.
+            Ok(None) => return,
+            Err(_) => {}
+        }
+        producing.look_after_silence();
     }
-    // The hub has ended: whatever is still under way was counted as given up.
 }
 
-/// Waits until the topic is there; false: the agent has ended.
-fn find_partitions(
-    producer: &ThreadedProducer<Reports>,
-    topic: &str,
-    events: &mpsc::Sender<Event>,
-    records: &mpsc::Receiver<Outgoing>,
-) -> bool {
-    while !records.is_closed() && !events.is_closed() {
-        let asked = Instant::now();
+/// The producer, and what there is to make another one.
+struct Producing {
+    config: ClientConfig,
+    topic: String,
+    events: mpsc::Sender<Event>,
+    producer: ThreadedProducer<Reports>,
+    answered: Arc<AtomicU64>,
+    /// How many had been answered for, and since when it is these.
+    heard: (u64, Instant),
+}
+
+impl Producing {
+    fn begin(
+        config: ClientConfig,
+        topic: String,
+        events: mpsc::Sender<Event>,
+    ) -> Result<Self, KafkaError> {
+        let answered = Arc::<AtomicU64>::default();
+        let context = Reports {
+            events: events.clone(),
+            answered: Arc::clone(&answered),
+        };
+        Ok(Self {
+            producer: ThreadedProducer::from_config_and_context(&config, context)?,
+            config,
+            topic,
+            events,
+            answered,
+            heard: (0, Instant::now()),
+        })
+    }
+
+    /// How many partitions the topic has, if it is there and brokers are.
+    fn partitions(&self) -> Option<u32> {
         // All topics: to ask for one by its name would have some brokers make it, with their defaults.
-        let found = producer
-            .client()
-            .fetch_metadata(None, LIST_WITHIN)
+        let found = self.producer.client().fetch_metadata(None, LIST_WITHIN);
+        let metadata = found.ok().filter(|found| !found.brokers().is_empty())?;
+        let mut topics = metadata.topics().iter();
+        let topic = topics.find(|one| one.name() == self.topic)?;
+        u32::try_from(topic.partitions().len())
             .ok()
-            .and_then(|metadata| {
-                let topic = metadata.topics().iter().find(|one| one.name() == topic)?;
-                u32::try_from(topic.partitions().len())
-                    .ok()
-                    .filter(|partitions| 0 < *partitions)
-            });
-        if let Some(partitions) = found {
-            return events.blocking_send(Event::Partitions(partitions)).is_ok();
-        }
-        std::thread::sleep(
-            LIST_AGAIN
-                .saturating_sub(asked.elapsed())
-                .max(Duration::from_millis(50)),
-        );
+            .filter(|partitions| 0 < *partitions)
     }
-    false
-}
 
-fn send(
-    producer: &ThreadedProducer<Reports>,
-    topic: &str,
-    outgoing: &Outgoing,
-    events: &mpsc::Sender<Event>,
-) {
-    /// Times that a full queue is waited for, before the record is given up: a second in all.
-    const TRIES: u32 = 100;
-    let id = usize::try_from(outgoing.id).unwrap_or(usize::MAX);
-    for _ in 0..TRIES {
-        let record = BaseRecord::<(), [u8], usize>::with_opaque_to(topic, id)
-            .partition(i32::try_from(outgoing.partition).unwrap_or(i32::MAX))
-            .payload(&outgoing.record[..]);
-        match producer.send(record) {
-            Ok(()) => return,
-            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => {
-                std::thread::sleep(Duration::from_millis(10));
+    /// Waits until the topic is there; false: the agent has ended.
+    fn find_partitions(&mut self, records: &mpsc::Receiver<Outgoing>) -> bool {
+        while !records.is_closed() && !self.events.is_closed() {
+            let asked = Instant::now();
+            if let Some(partitions) = self.partitions() {
+                let told = Event::Partitions(partitions);
+                return self.events.blocking_send(told).is_ok();
             }
-            Err((error, _)) => {
-                tracing::warn!(%error, "kafka refused a batch of hits");
-                break;
+            if SILENCE_MAX <= self.heard.1.elapsed() {
+                self.heard.1 = Instant::now();
+                self.begin_again();
             }
+            std::thread::sleep(
+                LIST_AGAIN
+                    .saturating_sub(asked.elapsed())
+                    .max(Duration::from_millis(50)),
+            );
+        }
+        false
+    }
+
+    fn look_after_silence(&mut self) {
+        let answered = self.answered.load(Ordering::Relaxed);
+        if answered != self.heard.0 || self.producer.in_flight_count() == 0 {
+            self.heard = (answered, Instant::now());
+        } else if SILENCE_MAX <= self.heard.1.elapsed() {
+            self.heard.1 = Instant::now();
+            self.begin_again();
         }
     }
-    let _ = events.blocking_send(Event::Delivered {
-        id: outgoing.id,
-        ok: false,
-    });
+
+    /// Goes on with another client, if that one reaches the topic.
+    fn begin_again(&mut self) {
+        let (config, topic) = (self.config.clone(), self.topic.clone());
+        match Self::begin(config, topic, self.events.clone()) {
+            Ok(fresh) => {
+                if fresh.partitions().is_some() {
+                    tracing::debug!("the kafka producer reached nobody; it is made anew");
+                    // The old one answers for what it still had: it is to be sent again.
+                    *self = fresh;
+                }
+            }
+            Err(error) => tracing::error!(%error, "the kafka producer cannot be made anew"),
+        }
+    }
+
+    fn send(&self, outgoing: &Outgoing) {
+        /// Times that a full queue is waited for, before the record is given up: a second in all.
+        const TRIES: u32 = 100;
+        let id = usize::try_from(outgoing.id).unwrap_or(usize::MAX);
+        for _ in 0..TRIES {
+            let record = BaseRecord::<(), [u8], usize>::with_opaque_to(&self.topic, id)
+                .partition(i32::try_from(outgoing.partition).unwrap_or(i32::MAX))
+                .payload(&outgoing.record[..]);
+            match self.producer.send(record) {
+                Ok(()) => return,
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err((error, _)) => {
+                    tracing::warn!(%error, "kafka refused a batch of hits");
+                    break;
+                }
+            }
+        }
+        let _ = self.events.blocking_send(Event::Delivered {
+            id: outgoing.id,
+            outcome: Outcome::GivenUp,
+        });
+    }
 }

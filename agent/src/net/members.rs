@@ -4,7 +4,7 @@
 //! true: one that has been silent for longer than members are is not told, however long ago it stood there.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
@@ -17,6 +17,10 @@ use super::Event;
 
 /// How long the thread waits for a statement before it looks whether anybody is still there.
 const POLL: Duration = Duration::from_millis(200);
+
+/// After so long without a statement it begins again: nobody may be there, or the client has lost every
+/// broker for good (confluentinc/librdkafka, issue 5301). Members state themselves every 2 s.
+const QUIET_MAX: Duration = Duration::from_secs(20);
 
 /// How long it waits before it begins again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -60,13 +64,17 @@ fn read(
     list.add_partition_offset(topic, 0, Offset::Beginning)?;
     consumer.assign(&list)?;
     let mut book = Book::default();
-    loop {
+    let mut heard_at = Instant::now();
+    while heard_at.elapsed() < QUIET_MAX {
         let said = consumer.poll(POLL);
         let Some(events) = events.upgrade() else {
             return Ok(());
         };
         match said {
-            Some(Ok(message)) => book.enter(&message),
+            Some(Ok(message)) => {
+                book.enter(&message);
+                heard_at = Instant::now();
+            }
             Some(Err(error)) => tracing::debug!(%error, "kafka members"),
             // All that there is has been read: now it is known who is silent.
             None => {
@@ -78,6 +86,7 @@ fn read(
             }
         }
     }
+    Ok(())
 }
 
 /// Who stated what last, and when.

@@ -65,9 +65,21 @@ pub(crate) enum Event {
     /// Kafka says how many partitions the topic of hits has.
     #[cfg(feature = "kafka")]
     Partitions(u32),
-    /// Kafka has a record, or has given it up.
+    /// What became of a record that was given to Kafka.
     #[cfg(feature = "kafka")]
-    Delivered { id: u64, ok: bool },
+    Delivered { id: u64, outcome: Outcome },
+}
+
+/// What became of a record.
+#[cfg(feature = "kafka")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Kafka has it.
+    Taken,
+    /// Kafka may have it or not, and it is to be sent again.
+    SendAgain,
+    /// It was given up.
+    GivenUp,
 }
 
 fn socket_options() -> SocketOptions {

@@ -13,6 +13,7 @@
 //! partition ruled from too little would say less than is known.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -104,7 +105,7 @@ impl Fleet {
         let to_core = events.clone();
         let member = Member::join(
             kafka.clone(),
-            Box::new(move |said| {
+            Arc::new(move |said| {
                 let mut ours = ours.lock().unwrap_or_else(PoisonError::into_inner);
                 let event = match said {
                     GroupEvent::Assigned(partitions) => {
@@ -135,7 +136,7 @@ impl Fleet {
         let (reader, partitions) = (state.reader()?, kafka.partitions);
         spawn("snapshots", move || writer.run(saving))?;
         spawn("restoring", move || {
-            restore_all(&reader, partitions, restoring, &events);
+            restore_all(reader, partitions, restoring, &events);
         })?;
         Ok(Self {
             member,
@@ -263,20 +264,25 @@ impl Saving {
 }
 
 fn restore_all(
-    reader: &StateReader,
+    mut reader: StateReader,
     partitions: u32,
     jobs: Receiver<Restore>,
     events: &mpsc::Sender<Event>,
 ) {
     for job in jobs {
         let restored = loop {
-            match restore(reader, partitions, &job) {
+            match restore(&reader, partitions, &job) {
                 Ok(restored) => break restored,
                 Err(error) => {
                     tracing::warn!(partition = job.partition, %error, "cannot restore yet");
                     std::thread::sleep(RETRY_AFTER);
                     if events.is_closed() {
                         return;
+                    }
+                    // The client may be what fails: it may have lost every broker, or a topic.
+                    match reader.anew() {
+                        Ok(fresh) => reader = fresh,
+                        Err(fault) => tracing::warn!(%fault, "no other client can be had"),
                     }
                 }
             }

@@ -6,6 +6,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::marker::PhantomData;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -93,6 +94,25 @@ impl LocalKafka {
             command.arg("--port").arg(port.to_string());
         }
         Self::start_by(command)
+    }
+
+    /// Starts a broker that tells clients another address, [`Self::bootstrap`], and says what its own is.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::start`].
+    pub fn start_behind(address: &str) -> Result<(Self, String), StartError> {
+        // One that the system chooses the broker would not say beside the other address.
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let mut command = Command::new(SCRIPT);
+        command.args(["--with-stdin", "--port", &port.to_string()]);
+        command.args([
+            "--set",
+            &format!("advertised.listeners=CLIENTS://{address}"),
+        ]);
+        let mut kafka = Self::start_by(command)?;
+        let own = std::mem::replace(&mut kafka.bootstrap, address.to_owned());
+        Ok((kafka, own))
     }
 
     /// The one broker that this process's tests share, started by the first that asks. It ends with

@@ -218,6 +218,11 @@ impl Drop for Aggregator {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // Whoever reads that a promise was broken wants to know what the other side had to say.
+        if std::thread::panicking() {
+            self.said.extend(self.lines.iter());
+            eprintln!("{} said:\n{}", self.name, self.said.join("\n"));
+        }
     }
 }
 

@@ -22,7 +22,7 @@ fn domains(round: &str) -> Vec<String> {
 }
 
 /// Hits until the domains of all these partitions have been refused.
-fn await_refused(rate: &Rate, round: &str, partitions: &BTreeSet<u32>) -> Duration {
+pub fn await_refused(rate: &Rate, round: &str, partitions: &BTreeSet<u32>) -> Duration {
     let domains = domains(round);
     let mut waiting = partitions.clone();
     let begun = Instant::now();

@@ -14,6 +14,7 @@ mod broker;
 mod copies;
 mod demo;
 mod everywhere;
+mod fenced;
 mod fleet;
 mod followed;
 mod kills;
@@ -36,6 +37,7 @@ use copies::{
 };
 use demo::the_demonstration_runs_on_a_real_kafka;
 use everywhere::any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach;
+use fenced::clients_that_were_told_of_no_broker_find_kafka_again;
 use fleet::partitions_move_when_an_aggregator_comes_and_when_it_goes;
 use followed::{
     an_agent_that_knows_kafka_alone_finds_all,
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         of_two_groups_either_may_be_killed_and_nothing_more_is_let_through,
         agents_that_hold_are_killed_and_no_copy_is_lost,
         while_kafka_stands_still_no_holder_is_gone,
+        clients_that_were_told_of_no_broker_find_kafka_again,
         whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin,
     ];
     if pairs::can_be_wrong() {

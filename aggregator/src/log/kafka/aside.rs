@@ -11,7 +11,7 @@
 //! or is not taken by Kafka, is counted and forgotten.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -92,14 +92,11 @@ impl AsideTopic {
     ) -> Result<Self, KafkaFault> {
         let (waiting, inbox) = sync_channel(WAITING_MAX);
         let (alive, ended) = channel();
-        let mut client = properties::client(&config)?;
-        client.set("queue.buffering.max.messages", WAITING_MAX.to_string());
-        client.set("compression.codec", "lz4");
+        let is_doubted = Arc::<AtomicBool>::default();
         let thread = Thread {
             topic: topics::name(&config, Topic::Aside),
-            producer: client
-                .create_with_context(Counting(Arc::clone(&counters)))
-                .map_err(properties::fault_of)?,
+            producer: writing(&config, &counters, &is_doubted)?,
+            is_doubted,
             config,
             by: by.to_owned(),
             inbox,
@@ -144,7 +141,11 @@ impl AsideTopic {
 }
 
 /// Counts what became of records.
-struct Counting(Arc<AsideCounters>);
+struct Counting {
+    counters: Arc<AsideCounters>,
+    /// Something was not taken, and it may be this client that fails.
+    is_doubted: Arc<AtomicBool>,
+}
 
 impl ClientContext for Counting {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
@@ -161,20 +162,39 @@ impl ProducerContext for Counting {
 
     fn delivery(&self, delivered: &DeliveryResult<'_>, (): ()) {
         let counter = match delivered {
-            Ok(_) => &self.0.kept,
+            Ok(_) => &self.counters.kept,
             Err((error, _)) => {
                 tracing::debug!(%error, "a refused record is not kept aside");
-                &self.0.dropped
+                self.is_doubted.store(true, Ordering::Relaxed);
+                &self.counters.dropped
             }
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 
+fn writing(
+    config: &KafkaConfig,
+    counters: &Arc<AsideCounters>,
+    is_doubted: &Arc<AtomicBool>,
+) -> Result<BaseProducer<Counting>, KafkaFault> {
+    let mut client = properties::client(config)?;
+    client.set("queue.buffering.max.messages", WAITING_MAX.to_string());
+    client.set("compression.codec", "lz4");
+    let context = Counting {
+        counters: Arc::clone(counters),
+        is_doubted: Arc::clone(is_doubted),
+    };
+    client
+        .create_with_context(context)
+        .map_err(properties::fault_of)
+}
+
 struct Thread {
     config: KafkaConfig,
     topic: String,
     producer: BaseProducer<Counting>,
+    is_doubted: Arc<AtomicBool>,
     by: String,
     inbox: Receiver<RefusedRecord>,
     counters: Arc<AsideCounters>,
@@ -256,13 +276,24 @@ impl Thread {
 
     /// Makes sure of the topic, because a broker that made it by itself would not bound it.
     fn is_there(&mut self) -> bool {
-        if self.there || Instant::now() < self.try_at {
+        let is_time = self.try_at <= Instant::now();
+        if self.there && is_time && self.is_doubted.swap(false, Ordering::Relaxed) {
+            self.there = false;
+            match writing(&self.config, &self.counters, &self.is_doubted) {
+                Ok(producer) => self.producer = producer,
+                Err(fault) => tracing::warn!(%fault, "refused records are not kept aside"),
+            }
+        }
+        if self.there || !is_time {
             return self.there;
         }
         let asked = consumer::create(&self.config)
             .and_then(|client| topics::ensure(&self.config, &client, Topic::Aside));
         match asked {
-            Ok(()) => self.there = true,
+            Ok(()) => {
+                self.there = true;
+                self.try_at = Instant::now() + RETRY_EVERY;
+            }
             Err(fault) => {
                 tracing::warn!(%fault, "refused records are not kept aside, only counted");
                 self.try_at = Instant::now() + RETRY_EVERY;

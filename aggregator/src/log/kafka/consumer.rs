@@ -222,12 +222,12 @@ impl Follows {
         self.client.incremental_unassign(&gone)
     }
 
-    /// Delivers what there is, up to a batch; waits for something for a moment.
-    pub fn deliver(&mut self, wait: Duration) -> KafkaResult<()> {
+    /// Delivers what there is, up to a batch; waits for something for a moment. Says how many records it was.
+    pub fn deliver(&mut self, wait: Duration) -> KafkaResult<usize> {
         let mut bytes = 0;
         let mut records = 0;
         let mut wait = wait;
-        let mut ended = Ok(());
+        let mut ended = None;
         while bytes < BATCH_BYTES && records < BATCH_RECORDS {
             // The message borrows the client, and taking it changes what is beside the client.
             let Some(polled) = self.client.poll(wait) else {
@@ -249,13 +249,13 @@ impl Follows {
                     .take(&message);
                 }
                 Err(error) => {
-                    ended = Err(error);
+                    ended = Some(error);
                     break;
                 }
             }
         }
         self.flush();
-        ended
+        ended.map_or(Ok(records), Err)
     }
 
     fn flush(&mut self) {

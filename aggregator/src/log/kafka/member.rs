@@ -9,11 +9,14 @@
 //! delivers nothing: what a member is given is paused at once, and the log follows partitions on its
 //! own. So a member that is late to hear of a change does no harm, and nothing is fenced. Partitions
 //! move one at a time (cooperative); with `group.instance.id` a process that comes back within
-//! `session.timeout.ms` finds its partitions as it left them (static membership).
+//! `session.timeout.ms` finds its partitions as it left them (static membership). A client that has lost
+//! every broker for good is made anew (`reach`), and joins again.
 //!
 //! What stays true: what was assigned is revoked before it is assigned again; a lost session revokes
 //! all.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -24,13 +27,16 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::topics::{self, Topic};
-use super::{KafkaConfig, KafkaFault, consumer, producer, properties};
+use super::{KafkaConfig, KafkaFault, consumer, producer, properties, reach};
 
 /// How long the thread waits for the group before it looks at its commands: a commit is in no hurry.
 const POLL: Duration = Duration::from_millis(100);
 
 /// How long it waits before it asks again for topics that are not there yet.
 const RETRY_EVERY: Duration = Duration::from_millis(200);
+
+/// How often the client is asked whether it reaches brokers: the group itself says nothing for long.
+const ASK_EVERY: Duration = Duration::from_secs(2);
 
 /// How often a right that is missing is said.
 const SAY_EVERY: Duration = Duration::from_secs(10);
@@ -47,7 +53,7 @@ pub enum GroupEvent {
 }
 
 /// Takes what the group says. Called from the member's thread; may wait.
-pub type Sink = Box<dyn Fn(GroupEvent) + Send + Sync>;
+pub type Sink = Arc<dyn Fn(GroupEvent) + Send + Sync>;
 
 enum Command {
     Commit {
@@ -88,12 +94,7 @@ impl Member {
     /// Where a property is wrong.
     pub fn join(config: KafkaConfig, sink: Sink) -> Result<Self, KafkaFault> {
         let hits = topics::name(&config, Topic::Hits);
-        let group: Group = properties::member(&config)?
-            .create_with_context(Telling {
-                sink,
-                hits: hits.clone(),
-            })
-            .map_err(properties::fault_of)?;
+        let group = group(&config, &hits, sink)?;
         let probe = consumer::create(&config)?;
         let (commands, inbox) = channel();
         let thread = Thread {
@@ -128,12 +129,30 @@ impl Member {
 
 type Group = BaseConsumer<Telling>;
 
+fn group(config: &KafkaConfig, hits: &str, sink: Sink) -> Result<Group, KafkaFault> {
+    properties::member(config)?
+        .create_with_context(Telling {
+            sink,
+            hits: hits.to_owned(),
+            is_over: AtomicBool::new(false),
+        })
+        .map_err(properties::fault_of)
+}
+
 struct Telling {
     sink: Sink,
     hits: String,
+    /// Another client is the member now.
+    is_over: AtomicBool,
 }
 
 impl Telling {
+    fn tell(&self, event: GroupEvent) {
+        if !self.is_over.load(Ordering::SeqCst) {
+            (self.sink)(event);
+        }
+    }
+
     fn of_hits(&self, list: &TopicPartitionList) -> Vec<u32> {
         let mut partitions: Vec<u32> = list
             .elements_for_topic(&self.hits)
@@ -158,7 +177,7 @@ impl ClientContext for Telling {
 impl ConsumerContext for Telling {
     fn pre_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         if let Rebalance::Revoke(list) = rebalance {
-            (self.sink)(GroupEvent::Revoked(self.of_hits(list)));
+            self.tell(GroupEvent::Revoked(self.of_hits(list)));
         }
     }
 
@@ -168,7 +187,7 @@ impl ConsumerContext for Telling {
                 if let Err(error) = group.pause(list) {
                     tracing::warn!(%error, "cannot pause; what the group delivers is ignored");
                 }
-                (self.sink)(GroupEvent::Assigned(self.of_hits(list)));
+                self.tell(GroupEvent::Assigned(self.of_hits(list)));
             }
             Rebalance::Revoke(_) => {}
             Rebalance::Error(error) => tracing::warn!(%error, "the group could not be shared out"),
@@ -184,7 +203,8 @@ struct Thread {
 }
 
 impl Thread {
-    fn run(self, probe: consumer::Client) {
+    fn run(mut self, mut probe: consumer::Client) {
+        let mut silence = reach::Silence::default();
         // To subscribe to a topic that is not there yet is to wait for the next look at all topics.
         while topics::probe(&self.config, &probe, Duration::from_secs(1)).is_err() {
             match self.inbox.recv_timeout(RETRY_EVERY) {
@@ -193,13 +213,33 @@ impl Thread {
                 }
                 _ => {}
             }
+            if silence.goes_on()
+                && let Some(fresh) = reach::afresh(&self.config, "the group's")
+            {
+                probe = fresh;
+            }
         }
         drop(probe);
+        silence.broken();
         if let Err(error) = self.group.subscribe(&[&self.hits]) {
             return self.fenced(&error);
         }
         let mut said_at = None;
+        let mut asked_at = Instant::now();
         loop {
+            if ASK_EVERY <= asked_at.elapsed() {
+                if reach::is_reached(&self.config, self.group.client()) {
+                    silence.broken();
+                } else if silence.goes_on()
+                    && let Some(fresh) = reach::afresh(&self.config, "the group's")
+                {
+                    drop(fresh);
+                    if let Err(error) = self.join_anew() {
+                        return self.fenced(&error);
+                    }
+                }
+                asked_at = Instant::now();
+            }
             match self.group.poll(POLL) {
                 // Fetched before it was paused; the log delivers it too.
                 Some(Ok(_)) | None => {}
@@ -232,6 +272,26 @@ impl Thread {
         }
     }
 
+    /// Takes part by another client; whatever the group gave the old one is another's by now.
+    fn join_anew(&mut self) -> Result<(), String> {
+        let sink = Arc::clone(&self.group.context().sink);
+        let fresh = group(&self.config, &self.hits, sink).map_err(|fault| fault.to_string())?;
+        let old = std::mem::replace(&mut self.group, fresh);
+        old.context().is_over.store(true, Ordering::SeqCst);
+        if let Ok(owned) = old.assignment() {
+            let context = old.context();
+            let owned = context.of_hits(&owned);
+            (context.sink)(GroupEvent::Revoked(owned));
+        }
+        // It waits for answers that will not come, for up to a minute.
+        std::thread::Builder::new()
+            .name("kafka-group-old".to_owned())
+            .spawn(move || drop(old))
+            .map_err(|error| error.to_string())?;
+        let subscribed = self.group.subscribe(&[&self.hits]);
+        subscribed.map_err(|error| error.to_string())
+    }
+
     /// A right that is missing is said loudly, and not more often than anybody would read it.
     fn say(&self, error: &KafkaError, said_at: &mut Option<Instant>) {
         if error.rdkafka_error_code() != Some(RDKafkaErrorCode::GroupAuthorizationFailed) {
@@ -246,9 +306,9 @@ impl Thread {
         }
     }
 
-    fn fenced(&self, error: &KafkaError) {
+    fn fenced(&self, error: &dyn std::fmt::Display) {
         let telling = self.group.context();
-        (telling.sink)(GroupEvent::Fenced(format!(
+        telling.tell(GroupEvent::Fenced(format!(
             "the consumer group {} refuses this member: {error}",
             self.config.group
         )));

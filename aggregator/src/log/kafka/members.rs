@@ -2,7 +2,8 @@
 //!
 //! Each states itself every [`STATE_EVERY`] and when it is given other partitions, and takes itself out
 //! when it leaves. One that was killed is passed over once it has been silent for [`SILENCE_MAX`] of the
-//! topic's own time, so that nobody's clock matters. Knows nothing of agents. What stays true: the list
+//! topic's own time, so that nobody's clock matters. One's own statements come back as well: where none
+//! does for long, the clients are made anew (`reach`). Knows nothing of agents. What stays true: the list
 //! is told again whenever it changes, and never contains oneself.
 
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ use tollgate_shared::wire::member::SILENCE_MAX;
 
 use super::consumer::{self, Logging};
 use super::topics::{self, Topic};
-use super::{KafkaConfig, KafkaFault, producer, properties, rights};
+use super::{KafkaConfig, KafkaFault, producer, properties, reach, rights};
 
 /// How often a member states itself.
 const STATE_EVERY: Duration = Duration::from_secs(2);
@@ -99,9 +100,7 @@ impl Registry {
         let thread = Thread {
             topic: topics::name(&config, Topic::Members),
             consumer: consumer::create(&config)?,
-            producer: properties::client(&config)?
-                .create_with_context(producer::Quiet)
-                .map_err(properties::fault_of)?,
+            producer: quiet(&config)?,
             config,
             // Two groups may well use the same names.
             name: format!("{}/{name}", me.group).into(),
@@ -133,6 +132,12 @@ impl Registry {
     }
 }
 
+fn quiet(config: &KafkaConfig) -> Result<BaseProducer<producer::Quiet>, KafkaFault> {
+    properties::client(config)?
+        .create_with_context(producer::Quiet)
+        .map_err(properties::fault_of)
+}
+
 struct Thread {
     config: KafkaConfig,
     topic: String,
@@ -146,13 +151,20 @@ struct Thread {
 
 impl Thread {
     fn run(mut self) {
+        let mut silence = reach::Silence::default();
         while topics::probe(&self.config, &self.consumer, Duration::from_secs(1)).is_err() {
             match self.inbox.recv_timeout(RETRY_EVERY) {
                 Ok(Command::Rules(partitions)) => self.me.partitions = partitions,
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Command::Leave(_)) | Err(RecvTimeoutError::Disconnected) => return,
             }
+            if silence.goes_on()
+                && let Some(fresh) = reach::afresh(&self.config, "the members'")
+            {
+                self.consumer = fresh;
+            }
         }
+        silence.broken();
         if let Err(error) = self.follow() {
             tracing::error!(%error, "other members cannot be followed");
             return;
@@ -163,9 +175,15 @@ impl Thread {
             if state_at <= Instant::now() {
                 self.state(Some(&self.me.encode()));
                 state_at = Instant::now() + STATE_EVERY;
+                if silence.goes_on() {
+                    self.begin_again();
+                }
             }
             match self.consumer.poll(POLL) {
-                Some(Ok(message)) => enter(&mut book, &message),
+                Some(Ok(message)) => {
+                    enter(&mut book, &message);
+                    silence.broken();
+                }
                 Some(Err(error)) if rights::is_about_a_topic(&error) => {
                     let fault = rights::missing(&self.topic, "Read");
                     tracing::error!(%fault, "other members cannot be followed");
@@ -196,6 +214,20 @@ impl Thread {
                     }
                 }
             }
+        }
+    }
+
+    /// Goes on with other clients, if they reach anybody; what is heard twice changes nothing.
+    fn begin_again(&mut self) {
+        let Some(consumer) = reach::afresh(&self.config, "the members'") else {
+            return;
+        };
+        match quiet(&self.config) {
+            Ok(producer) => (self.consumer, self.producer) = (consumer, producer),
+            Err(fault) => return tracing::error!(%fault, "members are not heard"),
+        }
+        if let Err(error) = self.follow() {
+            tracing::error!(%error, "other members cannot be followed");
         }
     }
 

@@ -28,6 +28,7 @@ mod member;
 mod members;
 mod producer;
 mod properties;
+mod reach;
 pub mod reader;
 mod rights;
 mod state;

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 
 use super::super::{AppendError, LogEvent, Ticket};
 use super::rights::{self, Unwritable};
-use super::{KafkaConfig, KafkaFault, properties};
+use super::{KafkaConfig, KafkaFault, properties, reach};
 
 /// The library's log lines, as ours.
 pub(super) struct Quiet;
@@ -78,6 +78,24 @@ struct State {
     suspect: AtomicBool,
     /// Topics that may not be written to.
     unwritable: Unwritable,
+    /// Records have come too late, and none in time since.
+    late: AtomicBool,
+    /// While Kafka answers others and takes nothing from this producer.
+    silence: Mutex<reach::Silence>,
+}
+
+impl State {
+    /// Cheap, where none came late before.
+    fn came_in_time(&self) {
+        if self.late.load(Ordering::Relaxed) {
+            self.late.store(false, Ordering::Relaxed);
+            self.silence().broken();
+        }
+    }
+
+    fn silence(&self) -> MutexGuard<'_, reach::Silence> {
+        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 type Producer = ThreadedProducer<Answering>;
@@ -109,10 +127,14 @@ impl ProducerContext for Answering {
         let result = match delivered {
             Ok(message) => {
                 self.state.unwritable.taken(message.topic());
+                self.state.came_in_time();
                 Ok(u64::try_from(message.offset()).unwrap_or(0))
             }
             Err((error, message)) => {
                 self.state.suspect.store(true, Ordering::Relaxed);
+                if error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageTimedOut) {
+                    self.state.late.store(true, Ordering::Relaxed);
+                }
                 if rights::is_about_a_topic(error) {
                     self.state.unwritable.refused(message.topic());
                 }
@@ -186,6 +208,15 @@ impl Shared {
     /// An error where some topic may not be written to.
     pub fn may_write(&self) -> Result<(), KafkaFault> {
         self.state.unwritable.fault()
+    }
+
+    /// To be called while Kafka answers: a producer that comes through to nobody all the same, for long, is
+    /// made anew.
+    pub fn look_after_silence(&self) {
+        if self.state.late.load(Ordering::Relaxed) && self.state.silence().goes_on() {
+            tracing::warn!("kafka answers, and takes nothing from the log's producer");
+            self.doubt();
+        }
     }
 
     /// Has the producer made anew.

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Clients that knew a topic before it was deleted do not find one that was made in its place, so they are
-//! made anew with it. What stays true: `Down` and `Up` alternate, beginning with `Down`; follows begin in the order in
+//! made anew with it; and so are those that lost every broker for good (`reach`). What stays true: `Down` and `Up` alternate, beginning with `Down`; follows begin in the order in
 //! which they were asked for; `Closed` is the last event but refusals.
 
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use super::super::{AppendError, LogEvent, Stream, Ticket};
 use super::consumer::{self, Follows, Wanted};
 use super::producer::Shared;
-use super::{KafkaConfig, KafkaFault, rights, topics};
+use super::{KafkaConfig, KafkaFault, reach, rights, topics};
 
 /// How long the thread waits for records before it looks at its commands again. A command is a follow
 /// or a refusal, neither of which anybody is in a hurry for.
@@ -35,6 +35,9 @@ const PROBE_WITHIN: Duration = Duration::from_secs(1);
 /// For so long a broker may know nothing of a topic that is there: brokers learn of a new one, or of their
 /// own part in it, one after the other.
 const UNKNOWN_MAX: Duration = Duration::from_secs(3);
+
+/// After so long without a record Kafka is asked whether it is there: a client that has lost it may say nothing.
+const QUIET_MAX: Duration = Duration::from_secs(5);
 
 /// How often the logs have what Kafka refuses.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -76,6 +79,8 @@ pub(super) fn start(
         may_not_read: false,
         topics_gone: false,
         unknown_since: None,
+        silence: reach::Silence::default(),
+        heard_at: Instant::now(),
         told_at: None,
     };
     std::thread::Builder::new()
@@ -103,6 +108,10 @@ struct Worker {
     topics_gone: bool,
     /// Since when, and when last, a broker knew nothing of a topic that is followed.
     unknown_since: Option<(Instant, Instant)>,
+    /// While these clients reach nobody.
+    silence: reach::Silence,
+    /// When Kafka last gave a record, or an answer.
+    heard_at: Instant,
     /// When the logs last had what Kafka refuses.
     told_at: Option<Instant>,
 }
@@ -118,10 +127,13 @@ impl Worker {
                 self.begin_follows();
                 self.look_after();
             }
-            let delivered = self.follows.deliver(DELIVER_WAIT);
-            if let Err(error) = delivered {
-                tracing::debug!(%error, "kafka consumer");
-                self.suspect(&error);
+            match self.follows.deliver(DELIVER_WAIT) {
+                Ok(0) => {}
+                Ok(_) => self.heard_at = Instant::now(),
+                Err(error) => {
+                    tracing::debug!(%error, "kafka consumer");
+                    self.suspect(&error);
+                }
             }
             if due && (self.down || !self.waiting.is_empty()) {
                 try_again = Instant::now() + RETRY_EVERY;
@@ -152,7 +164,16 @@ impl Worker {
                     self.say_up();
                     return;
                 }
-                Err(fault) => self.say_down(fault.to_string()),
+                Err(fault) => {
+                    let is_silent = matches!(fault, KafkaFault::Unreachable { .. });
+                    self.say_down(fault.to_string());
+                    if is_silent
+                        && self.silence.goes_on()
+                        && let Some(client) = reach::afresh(&self.config, "the log's")
+                    {
+                        self.begin_again(Ok(client));
+                    }
+                }
             }
             self.take_commands_for(RETRY_EVERY);
         }
@@ -213,7 +234,7 @@ impl Worker {
         if let Err(fault) = self.shared.revive(&self.config, &self.events) {
             tracing::error!(%fault, "the kafka producer cannot be made anew");
         }
-        if self.shared.take_suspicion() || self.down {
+        if self.shared.take_suspicion() || self.down || QUIET_MAX <= self.heard_at.elapsed() {
             self.probe();
         }
     }
@@ -241,12 +262,30 @@ impl Worker {
         let asked = topics::probe(&self.config, self.follows.client(), PROBE_WITHIN)
             .and_then(|()| self.shared.may_write())
             .and_then(|()| self.may_read());
+        self.heard_at = Instant::now();
+        if !matches!(asked, Err(KafkaFault::Unreachable { .. })) {
+            self.silence.broken();
+        }
         match asked {
-            Ok(()) if self.has_lost_topics() => self.begin_again(),
-            Ok(()) => self.say_up(),
+            Ok(()) if self.has_lost_topics() => {
+                tracing::warn!("kafka topics were made anew: so are the clients");
+                let client = consumer::create(&self.config);
+                self.begin_again(client);
+            }
+            Ok(()) => {
+                self.shared.look_after_silence();
+                self.say_up();
+            }
             Err(fault) => {
                 self.topics_gone |= matches!(fault, KafkaFault::Missing { .. });
+                let is_silent = matches!(fault, KafkaFault::Unreachable { .. });
                 self.say_down(fault.to_string());
+                if is_silent
+                    && self.silence.goes_on()
+                    && let Some(client) = reach::afresh(&self.config, "the log's")
+                {
+                    self.begin_again(Ok(client));
+                }
             }
         }
     }
@@ -257,10 +296,9 @@ impl Worker {
         self.topics_gone || self.unknown_since.is_some_and(lost)
     }
 
-    /// Makes the clients anew; where Kafka does not answer, it is tried again.
-    fn begin_again(&mut self) {
-        tracing::warn!("kafka topics were made anew: so are the clients");
-        let replaced = match consumer::create(&self.config) {
+    /// Goes on with new clients; where Kafka does not answer, it is tried again. The next look says `Up`.
+    fn begin_again(&mut self, client: Result<consumer::Client, KafkaFault>) {
+        let replaced = match client {
             Ok(client) => self.follows.replace(client).map_err(|e| e.to_string()),
             Err(fault) => Err(fault.to_string()),
         };
@@ -272,7 +310,6 @@ impl Worker {
         if let Err(fault) = self.shared.revive(&self.config, &self.events) {
             tracing::error!(%fault, "the kafka producer cannot be made anew");
         }
-        self.say_up();
     }
 
     /// Which topic it is that may not be read, the library does not say.

@@ -92,17 +92,24 @@ impl StateTopic {
     ///
     /// Where a property is wrong.
     pub fn writer(&self) -> Result<StateWriter, KafkaFault> {
-        let mut client = properties::client(&self.config)?;
-        client.set("compression.codec", "lz4");
-        let answers = Arc::<Answers>::default();
+        let (producer, answers) = self.producer()?;
         Ok(StateWriter {
-            producer: client
-                .create_with_context(Counting(Arc::clone(&answers)))
-                .map_err(properties::fault_of)?,
+            producer,
             answers,
+            is_doubted: false,
             run: rand::random(),
             state: self.clone(),
         })
+    }
+
+    fn producer(&self) -> Result<(BaseProducer<Counting>, Arc<Answers>), KafkaFault> {
+        let mut client = properties::client(&self.config)?;
+        client.set("compression.codec", "lz4");
+        let answers = Arc::<Answers>::default();
+        let producer = client
+            .create_with_context(Counting(Arc::clone(&answers)))
+            .map_err(properties::fault_of)?;
+        Ok((producer, answers))
     }
 
     /// One who reads.
@@ -180,6 +187,8 @@ impl ProducerContext for Counting {
 pub struct StateWriter {
     producer: BaseProducer<Counting>,
     answers: Arc<Answers>,
+    /// The last snapshot was not taken, and it may be this client that fails.
+    is_doubted: bool,
     /// Tells this run's snapshots from those of others.
     run: u128,
     state: StateTopic,
@@ -193,6 +202,22 @@ impl StateWriter {
     ///
     /// Where Kafka did not take all of it. What it took is half-written, and passed over by readers.
     pub fn write(
+        &mut self,
+        written: &Written<'_>,
+        keep_hourly: u64,
+        chunks: impl FnOnce(&mut dyn FnMut(Vec<u8>)),
+    ) -> Result<u64, StateError> {
+        if self.is_doubted {
+            let fresh = self.state.producer();
+            (self.producer, self.answers) = fresh.map_err(|fault| self.state.kafka(fault))?;
+        }
+        self.is_doubted = true;
+        let offset = self.write_all(written, keep_hourly, chunks)?;
+        self.is_doubted = false;
+        Ok(offset)
+    }
+
+    fn write_all(
         &mut self,
         written: &Written<'_>,
         keep_hourly: u64,
@@ -332,6 +357,15 @@ pub struct StateReader {
 }
 
 impl StateReader {
+    /// Another client for the same.
+    ///
+    /// # Errors
+    ///
+    /// Where a property is wrong.
+    pub fn anew(&self) -> Result<Self, KafkaFault> {
+        self.state.reader()
+    }
+
     /// Looks at all snapshots of a partition: those that look whole, newest first. The others are
     /// passed over, loudly.
     ///

@@ -1,0 +1,61 @@
+//! Brokers that were told off: for a while every answer names none, and each client finds Kafka again.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tollgate_agent::Agent;
+use tollgate_tests::http::get_text;
+use tollgate_tests::kafka::{LocalKafka, Proxy};
+
+use crate::fleet::{Aggregator, PARTITIONS, await_whole, directory, until};
+use crate::followed::await_refused;
+
+/// How often connections are cut while brokers look fenced, and how long each time lasts: a client that is connected
+/// again asks for metadata, and not each answer that names no broker has it forget them all.
+const CUTS: (u32, Duration) = (8, Duration::from_millis(600));
+
+/// The client library forgets every broker then, and asks nobody any more.
+pub fn clients_that_were_told_of_no_broker_find_kafka_again(_: &LocalKafka) {
+    // One of its own: others are not to lose theirs.
+    let proxy = Proxy::start().expect("a port");
+    let started = LocalKafka::start_behind(&proxy.address());
+    let (kafka, broker) = started.expect("another one starts");
+    proxy.lead_to(&broker);
+    let (dir, prefix) = (directory(), kafka.fresh_name("fenced"));
+    let mut aggregator = Aggregator::start(dir.path(), &kafka, &prefix, "agg-1", false);
+    await_whole(&[&aggregator]);
+    let agent = Agent::builder()
+        .kafka(kafka.bootstrap())
+        .kafka_topic_prefix(&prefix)
+        .build()
+        .expect("good settings");
+    let rate = agent.rate("search");
+    let all: BTreeSet<u32> = (0..PARTITIONS).collect();
+    await_refused(&rate, "before", &all);
+
+    for _ in 0..CUTS.0 {
+        proxy.fence();
+        std::thread::sleep(CUTS.1);
+    }
+    let answers = proxy.unfence();
+    println!("{answers} answers named no broker");
+    assert!(0 < answers, "nobody was told of no broker");
+
+    await_refused(&rate, "after", &all);
+    let took = await_whole(&[&aggregator]);
+    println!("whole {took:?} after the agent was");
+    let http = aggregator.http;
+    until("snapshots are written again", || {
+        let metrics = get_text(http, "/metrics").unwrap_or_default();
+        let mut lines = metrics.lines();
+        let age = lines.find_map(|line| line.strip_prefix("tollgate_snapshot_age_seconds "));
+        age.and_then(|age| age.parse().ok())
+            .is_some_and(|age: f64| age < 5.0)
+    });
+    let anew = "a kafka client had lost every broker";
+    let said = aggregator.said();
+    let whose: Vec<&String> = said.iter().filter(|line| line.contains(anew)).collect();
+    println!("{whose:#?}");
+    assert!(!whose.is_empty(), "nobody lost it: {}", said.join("\n"));
+    assert_eq!(agent.stats().hits_dropped(), 0);
+}
