@@ -10,19 +10,17 @@
 //! Knows nothing of HTTP and of what acts do. What stays true: what is refused here changes nothing;
 //! what was appended is judged by the log alone, whatever was asked first.
 
+mod looks;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tollgate_engine::limits::NotChanged;
-use tollgate_shared::names::{check_name, partition_of_pair, partition_of_resource};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::{Act, Amendment};
-use tollgate_shared::wire::limits_chunk::REASON_BYTES_MAX;
-use tollgate_shared::wire::statement::Cause;
 
 use super::event::{Effect, Now, QueryId};
-use super::limits_book::{Entered, Void, own_of};
+use super::limits_book::{Entered, Void};
 use super::view::Reply;
 use super::{Core, Purpose, draw_u128};
 use crate::log::Stream;
@@ -246,210 +244,6 @@ impl Core {
             reply: Box::new(Reply::Amended(answer)),
         });
     }
-
-    /// Whether it can be done at all, as far as this process sees.
-    fn look_at(&self, proposal: &Proposal) -> Result<(), Refused> {
-        let not_now = |why: &str| Refused::NotNow { why: why.into() };
-        if let Some(down) = &self.log_down {
-            return Err(not_now(down));
-        }
-        if !self.limits.caught_up {
-            return Err(not_now("limits are not read yet"));
-        }
-        if PROPOSALS_MAX <= self.proposals.0.len() {
-            return Err(not_now("too many amendments are on their way"));
-        }
-        let found = self.limits.book.latest_number();
-        if let Some(expected) = proposal.expected.filter(|expected| *expected != found) {
-            return Err(Refused::Conflict { expected, found });
-        }
-        if REASON_BYTES_MAX < proposal.why.len() {
-            return Err(Refused::Name {
-                field: "why",
-                name: format!("{} bytes", proposal.why.len()),
-                fault: format!("expected at most {REASON_BYTES_MAX}"),
-            });
-        }
-        check("who", &proposal.who)?;
-        self.look_at_act(&proposal.act)
-    }
-
-    fn look_at_act(&self, act: &Act) -> Result<(), Refused> {
-        match act {
-            Act::Reset { resource, domain }
-            | Act::Refund {
-                resource, domain, ..
-            } => {
-                self.is_rate(resource)?;
-                check("domain", domain)?;
-                self.is_known(resource, domain)
-            }
-            Act::Pardon { resource, domain } => {
-                self.is_rate(resource)?;
-                check("domain", domain)?;
-                self.can_pardon(resource, domain)
-            }
-            Act::Ban {
-                resource, domain, ..
-            } => {
-                check("domain", domain)?;
-                resource.as_ref().map_or(Ok(()), |of| self.is_limited(of))
-            }
-            Act::Unban { resource, domain } => {
-                check("domain", domain)?;
-                self.is_banned(resource.as_deref(), domain)
-            }
-            Act::ReleaseHold { resource, .. } | Act::ReleaseHolds { resource, .. } => {
-                self.is_copies(resource)?;
-                self.is_held(act)
-            }
-            Act::Switch { namespace, .. } => match &**namespace {
-                super::switches::ALL => Ok(()),
-                name => check("namespace", name),
-            },
-            Act::Set {
-                resource, domain, ..
-            } => {
-                check("domain", domain)?;
-                self.can_set(resource, act)
-            }
-        }
-    }
-
-    /// Whether the change makes limits, as whoever reads it will find.
-    fn can_set(&self, resource: &str, act: &Act) -> Result<(), Refused> {
-        let latest = self.limits.book.latest();
-        let limits = latest.map(|version| &version.limits);
-        let known = limits.is_some_and(|limits| limits.resource(resource).is_some());
-        let (Some(limits), true) = (limits, known) else {
-            return Err(self.unknown(resource, "rate or copies"));
-        };
-        let Some((domain, own)) = own_of(act) else {
-            return Ok(());
-        };
-        match limits.with_own(resource, domain, own.as_ref()) {
-            Ok(_) => Ok(()),
-            Err(why @ NotChanged::Nothing(_)) => Err(Refused::Nothing {
-                what: why.to_string(),
-            }),
-            Err(why) => Err(Refused::Name {
-                field: "domain",
-                name: domain.to_owned(),
-                fault: why.to_string(),
-            }),
-        }
-    }
-
-    fn is_rate(&self, resource: &str) -> Result<(), Refused> {
-        let limits = self.limits.book.latest().map(|version| &version.limits);
-        match limits.and_then(|limits| limits.rate(resource)) {
-            Some(_) => Ok(()),
-            None => Err(self.unknown(resource, "rate")),
-        }
-    }
-
-    fn is_limited(&self, resource: &str) -> Result<(), Refused> {
-        match self.is_rate(resource).is_ok() || self.is_copies(resource).is_ok() {
-            true => Ok(()),
-            false => Err(self.unknown(resource, "rate or copies")),
-        }
-    }
-
-    fn is_copies(&self, resource: &str) -> Result<(), Refused> {
-        let limits = self.limits.book.latest().map(|version| &version.limits);
-        match limits.and_then(|limits| limits.copies(resource)) {
-            Some(_) => Ok(()),
-            None => Err(self.unknown(resource, "copies")),
-        }
-    }
-
-    fn unknown(&self, resource: &str, by: &'static str) -> Refused {
-        Refused::UnknownResource {
-            resource: resource.into(),
-            by,
-            version: self.limits.book.latest_number(),
-        }
-    }
-
-    /// The partition of a pair, if it can be asked here.
-    fn ruled(&self, index: u32) -> Option<&super::Partition> {
-        let partition = self.partitions.get(index as usize)?;
-        (partition.is_ours() && partition.why_not_ready().is_none()).then_some(partition)
-    }
-
-    fn is_known(&self, resource: &str, domain: &str) -> Result<(), Refused> {
-        let index = partition_of_pair(resource, domain, self.settings.partitions);
-        match self.ruled(index) {
-            Some(partition) if partition.ruler.pair(resource, domain).is_none() => {
-                Err(Refused::Nothing {
-                    what: format!("{resource} {domain}: nothing is remembered of this pair"),
-                })
-            }
-            // Another rules it; if there is nothing to change there, nothing changes.
-            _ => Ok(()),
-        }
-    }
-
-    fn can_pardon(&self, resource: &str, domain: &str) -> Result<(), Refused> {
-        let index = partition_of_pair(resource, domain, self.settings.partitions);
-        let Some(partition) = self.ruled(index) else {
-            return Ok(());
-        };
-        let why = match partition.ruler.denial(resource, domain) {
-            None => "it is not denied",
-            Some(denial) if denial.cause == Cause::Banned => "it is banned: see `tollgate unban`",
-            Some(denial) if denial.end == Timestamp::MAX => {
-                "its limits never let it in: see `tollgate limits`"
-            }
-            Some(_) => return Ok(()),
-        };
-        Err(Refused::Nothing {
-            what: format!("{resource} {domain}: {why}"),
-        })
-    }
-
-    fn is_banned(&self, resource: Option<&str>, domain: &str) -> Result<(), Refused> {
-        let count = self.settings.partitions;
-        let asked: Vec<_> = match resource {
-            Some(resource) if self.is_copies(resource).is_ok() => {
-                vec![partition_of_resource(resource, count)]
-            }
-            Some(resource) => vec![partition_of_pair(resource, domain, count)],
-            None => (0..count).collect(),
-        };
-        let asked: Option<Vec<_>> = asked.into_iter().map(|index| self.ruled(index)).collect();
-        let is_banned = asked.is_none_or(|asked| {
-            let mut asked = asked.into_iter();
-            asked.any(|partition| partition.ruler.is_banned(resource, domain))
-        });
-        match is_banned {
-            true => Ok(()),
-            false => Err(Refused::Nothing {
-                what: format!("{} {domain}: it is not banned", resource.unwrap_or("*")),
-            }),
-        }
-    }
-
-    fn is_held(&self, act: &Act) -> Result<(), Refused> {
-        let (Act::ReleaseHold { resource, .. } | Act::ReleaseHolds { resource, .. }) = act else {
-            return Ok(());
-        };
-        let index = partition_of_resource(resource, self.settings.partitions);
-        match self.ruled(index) {
-            Some(partition) if partition.ruler.holds_meant(act) == 0 => Err(Refused::Nothing {
-                what: format!("{resource}: there is no such hold"),
-            }),
-            _ => Ok(()),
-        }
-    }
-}
-
-fn check(field: &'static str, name: &str) -> Result<(), Refused> {
-    check_name(name).map_err(|fault| Refused::Name {
-        field,
-        name: name.into(),
-        fault: fault.to_string(),
-    })
 }
 
 fn view(
