@@ -225,6 +225,16 @@ fn what_was_seized_is_listed_with_its_transfer_and_its_first_stamp() {
     assert_eq!(bench.sent(), [format!("beat list [{number}x4]")]);
     let kept = &bench.keeper.held[&bench.resource.id].holds[&number];
     assert_eq!(kept.seized, None);
+    // A second list was on its way before that one, and is refused as well.
+    bench.say_at(
+        52,
+        VerdictSays::Refused {
+            number,
+            op: None,
+            why: Why::UnknownTransfer,
+        },
+    );
+    assert_eq!(bench.half_second(), [digest(&[(number, 4)])]);
     let (unknown, mut verdict) = bench.seize(10);
     bench.say(VerdictSays::Refused {
         number: unknown,

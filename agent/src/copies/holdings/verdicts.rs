@@ -12,7 +12,7 @@ use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays, Why};
 
 use super::Keeper;
 use super::cargo::{Act, Operation};
-use super::table::{Held, Stands};
+use super::table::{Held, Kept, Stands};
 use crate::clock::Mono;
 use crate::copies::news::{FullScope, HoldChange, HoldNews};
 use crate::copies::told::{Answer, Word};
@@ -190,12 +190,10 @@ impl Keeper {
     fn refused(&mut self, id: ResourceId, number: u64, op: Option<Op>, why: Why, now: Mono) {
         match op {
             // It was granted, and the log that knew what it was taken over from has lost that since: it is in
-            // use all the same, and listed as any other hold it is counted.
-            None if why == Why::UnknownTransfer && self.is_its_own_now(id, number) => {
-                let partition = self.held.get(&id).map(|held| held.partition);
-                if let Some(partition) = partition {
-                    self.beat_by(partition, now);
-                }
+            // use all the same, and listed as any other hold it is counted. Lists that were on their way
+            // before that are refused as well, which says nothing more.
+            None if why == Why::UnknownTransfer && self.is_in_use(id, number) => {
+                self.list_as_its_own(id, number, now);
             }
             // Neither is it counted, nor would it be if it were listed again.
             None | Some(Op::Hold | Op::Reserve | Op::Seize) => {
@@ -213,15 +211,23 @@ impl Keeper {
         }
     }
 
-    /// A hold in use is not taken over from anything any more; whether it was.
-    fn is_its_own_now(&mut self, id: ResourceId, number: u64) -> bool {
+    fn is_in_use(&self, id: ResourceId, number: u64) -> bool {
+        let held = self.held.get(&id);
+        let kept = held.and_then(|held| held.holds.get(&number));
+        kept.is_some_and(Kept::in_use)
+    }
+
+    /// A hold in use is not taken over from anything any more: if it was, it is listed without that.
+    fn list_as_its_own(&mut self, id: ResourceId, number: u64, now: Mono) {
         let Some(held) = self.held.get_mut(&id) else {
-            return false;
+            return;
         };
-        let kept = held.holds.get_mut(&number).filter(|kept| kept.in_use());
-        let was_seized = kept.is_some_and(|kept| kept.seized.take().is_some());
-        held.list_wanted |= was_seized;
-        was_seized
+        let kept = held.holds.get_mut(&number);
+        if kept.is_some_and(|kept| kept.seized.take().is_some()) {
+            held.list_wanted = true;
+            let partition = held.partition;
+            self.beat_by(partition, now);
+        }
     }
 
     fn tell_news(&self, id: ResourceId, number: u64, change: HoldChange) {
