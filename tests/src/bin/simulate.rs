@@ -114,7 +114,7 @@ fn main() -> ExitCode {
         }
     };
     if let (true, Some(seed)) = (arguments.trace, arguments.seed) {
-        return show(seed, arguments.anew);
+        return show(seed, &arguments);
     }
     if let (true, Some(first)) = (arguments.hashes, arguments.seed) {
         return hashes(first, arguments.seeds.unwrap_or(SEEDS));
@@ -161,7 +161,7 @@ fn long(arguments: &Arguments) -> Result<ExitCode, SoFarFault> {
         Format::Json => println!("{}", json(first, &report)),
     }
     if let Some(failed) = &report.failure {
-        tell_failure(failed);
+        tell_failure(failed, arguments);
     }
     Ok(match report.is_good() {
         true => ExitCode::SUCCESS,
@@ -226,9 +226,15 @@ fn seed_of_the_clock() -> u64 {
     since.map_or(1, |since| since.as_secs())
 }
 
-fn show(seed: u64, anew: bool) -> ExitCode {
-    let plan = Plan::draw(seed);
-    let plan = if anew { plan.with_topic_anew() } else { plan };
+fn show(seed: u64, arguments: &Arguments) -> ExitCode {
+    let plan = match arguments.kills {
+        Some(_) => Plan::draw_kills(seed),
+        None => Plan::draw(seed),
+    };
+    let plan = match arguments.anew {
+        true => plan.with_topic_anew(),
+        false => plan,
+    };
     let run = run(plan, true);
     print!("{}", run.trace.unwrap_or_default());
     println!("hash {:016x}", run.hash);
@@ -309,7 +315,7 @@ fn json(first: u64, report: &Report) -> serde_json::Value {
     })
 }
 
-fn tell_failure(failed: &Run) {
+fn tell_failure(failed: &Run, arguments: &Arguments) {
     let Some(violation) = &failed.violation else {
         return;
     };
@@ -337,7 +343,13 @@ fn tell_failure(failed: &Run) {
             episode.from_us, episode.to_us, episode.fault
         );
     }
-    eprintln!("see it with: simulate --seed {seed} --trace");
+    let kills = if arguments.kills.is_some() {
+        "--kills 1 "
+    } else {
+        ""
+    };
+    let anew = if arguments.anew { "--anew " } else { "" };
+    eprintln!("see it with: simulate {kills}{anew}--seed {seed} --trace");
 }
 
 #[cfg(feature = "bugs")]
