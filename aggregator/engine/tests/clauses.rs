@@ -239,6 +239,33 @@ fn the_next_generation_of_a_log_says_again_what_is_in_force() {
 }
 
 #[test]
+fn a_log_has_its_identity_from_its_genesis_and_where_that_is_gone_from_a_tick() {
+    // A tick of the log before it was on its way when the topic was made anew.
+    for (offset, begins) in [(0, true), (7, false)] {
+        let mut play = Play::of(TWO);
+        play.engine = Engine::new(0, 1);
+        play.offset = offset;
+        let stale = match begins {
+            true => Fate::OfAnotherLog,
+            false => Fate::Applied,
+        };
+        assert_eq!(play.tick(0), stale);
+        assert_eq!(play.engine.log(), (!begins).then_some(LOG));
+        let anew = LogId {
+            generation: 1,
+            random: 6,
+        };
+        let genesis = pen().genesis(anew);
+        let begun = match begins {
+            true => Fate::Applied,
+            false => Fate::OfAnotherLog,
+        };
+        assert_eq!(play.apply(&genesis), begun);
+        assert_eq!(play.engine.log(), Some(if begins { anew } else { LOG }));
+    }
+}
+
+#[test]
 fn a_tick_counts_once_a_slot() {
     let mut play = Play::of(TWO);
     assert_eq!(play.tick(0), Fate::Applied);

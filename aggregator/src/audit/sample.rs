@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde::Serialize;
-use tollgate_engine::engine::Said;
+use tollgate_engine::engine::{Fate, Said};
 use tollgate_engine::limits::{Limits, Mode, Resource};
 use tollgate_model::log::{Change, EntryRuling};
 use tollgate_model::{Cause as ModelCause, Denial as ModelDenial, End, PartitionModel};
@@ -125,6 +125,10 @@ impl Sample {
         part: &mut Part,
     ) {
         self.learn(replay.book());
+        // The model knows of no logs: a tick of another one is none to it.
+        if replay.rulings().fates.contains(&Fate::OfAnotherLog) {
+            return;
+        }
         let at = At {
             offset: delivered.offset,
             appended_us: delivered.appended.as_micros(),

@@ -208,6 +208,7 @@ impl Partition {
         let number = self.ticks.number;
         *self = Self {
             stage: Stage::Elsewhere,
+            generation_before: self.generation_met(),
             ticks: Ticks {
                 number,
                 sent: Span::ZERO,

@@ -63,6 +63,10 @@ impl Core {
             return false;
         }
         // Where it went by age, the generation must do: no end was lost since the snapshot was taken.
+        let generation = match self.shared {
+            true => partition.generation_met(),
+            false => generation,
+        };
         let of_this_log = partition
             .log()
             .is_some_and(|log| log.generation == generation);
@@ -88,6 +92,18 @@ impl Core {
         }
         self.proved(index);
         true
+    }
+
+    /// The generation in which a partition is begun. A journal says it itself; in a fleet's log there is no
+    /// other than the first, but where a topic was made anew: above all that was met there, so that
+    /// whatever was said of the one before is void, and older, to everybody.
+    pub(super) fn generation_to_begin(&self, stream: Stream, partition: u32) -> u32 {
+        let first = self.settings.start.generation.max(1);
+        let found = self.partitions.get(partition as usize);
+        match found.map_or(0, Partition::generation_met) {
+            met if self.shared && stream == Stream::Hits => first.max(met.saturating_add(1)),
+            _ => first,
+        }
     }
 
     fn proved(&mut self, index: u32) {

@@ -431,7 +431,7 @@ impl Core {
             .collect();
         for (stream, partition) in due {
             let log = LogId {
-                generation: self.settings.start.generation.max(1),
+                generation: self.generation_to_begin(stream, partition),
                 random: draw_u64(&mut self.random),
             };
             let record = OwnersPen::new(&self.settings.key, partition).genesis(log);

@@ -150,6 +150,8 @@ pub struct Partition {
     pub usage: Usage,
     /// What candidates would have done.
     pub candidates: Candidates,
+    /// The greatest generation of the logs that were met here before the present one; 0: none was.
+    pub generation_before: u32,
     /// The offset of the snapshot that it was restored from.
     pub restored_upto: Option<u64>,
     /// How many snapshots were given up because another came to another state.
@@ -177,6 +179,7 @@ impl Partition {
             testimonies: Testimonies::default(),
             usage: Usage::default(),
             candidates: Candidates::default(),
+            generation_before: 0,
             restored_upto: None,
             given_up: 0,
         }
@@ -203,6 +206,12 @@ impl Partition {
                 .end_of_millisecond()
                 .saturating_add(clock.saturating_sub(sent)),
         )
+    }
+
+    /// The greatest generation of the logs that were met here, the present one among them; 0: none was.
+    pub fn generation_met(&self) -> u32 {
+        let present = self.log().map_or(0, |log| log.generation);
+        present.max(self.generation_before)
     }
 
     /// What the announcer needs; none before it announces.

@@ -139,6 +139,7 @@ impl Core {
             partition_of_resource(resource, count) == index
         });
         if let Some(partition) = self.partitions.get_mut(index as usize) {
+            partition.generation_before = partition.generation_met();
             partition.ruler = Ruler::new(index, count);
             partition.next = 0;
             partition.unproved = false;

@@ -3,6 +3,7 @@
 use tollgate::core::event::Event;
 use tollgate::log::{LogEvent, Stream};
 use tollgate_shared::time::Span;
+use tollgate_shared::wire::record::Record;
 
 use crate::LIMITS;
 use crate::sharing::{State, digests, restore, twin};
@@ -37,6 +38,49 @@ fn what_a_topic_took_before_it_was_made_anew_is_not_awaited() {
     world.held.clear();
     world.run_for(Span::from_secs(3));
     assert_eq!(world.why_not_ready(), Vec::<String>::new());
+    assert_eq!(digests(&mut world), twin(&world.log));
+}
+
+#[test]
+fn a_topic_made_anew_is_of_the_next_generation_whatever_was_on_its_way_to_the_one_before() {
+    let mut world = World::shared(without_hits(), 2);
+    world.step(Event::Assigned((0..PARTITIONS).collect()));
+    world.run_for(Span::from_millis(100));
+    restore(&mut world, &State::new());
+    world.run_for(Span::from_secs(1));
+    let is_tick = |bytes: &[u8]| matches!(Record::decode(bytes), Ok(Record::Tick(_)));
+    let hits = |world: &World, partition| {
+        let records = &world.log.streams[&(Stream::Hits, partition)];
+        records.iter().map(|one| one.bytes.to_vec()).collect()
+    };
+    let ticks: Vec<Vec<u8>> = (0..PARTITIONS)
+        .map(|partition| {
+            let records: Vec<Vec<u8>> = hits(&world, partition);
+            let mut ticks = records.into_iter().filter(|bytes| is_tick(bytes));
+            ticks.next_back().expect("a tick")
+        })
+        .collect();
+    forget_hits(&mut world);
+    for (partition, tick) in (0..).zip(&ticks) {
+        world.put(Stream::Hits, partition, tick.clone());
+    }
+    world.run_for(Span::from_secs(3));
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+    for (partition, tick) in (0..).zip(&ticks) {
+        let records: Vec<Vec<u8>> = hits(&world, partition);
+        assert_eq!(records[0], *tick);
+        let genesis = records
+            .iter()
+            .find_map(|bytes| match Record::decode(bytes) {
+                Ok(Record::Genesis(log)) => Some(log),
+                _ => None,
+            });
+        assert_eq!(genesis.map(|log| log.generation), Some(2));
+        let found = world.digests().partitions;
+        let found = found.iter().find(|one| one.partition == partition);
+        let random = genesis.map(|log| format!("{:016x}", log.random));
+        assert_eq!(found.map(|one| one.log_random.clone()), random);
+    }
     assert_eq!(digests(&mut world), twin(&world.log));
 }
 

@@ -40,6 +40,12 @@ impl Engine {
         tick: &Tick<'_>,
         rulings: &mut Rulings,
     ) -> Fate {
+        // A log that is read from its beginning has its identity from its genesis. A tick before that was on
+        // its way when the topic was made anew, and names the log that is gone: taken for this one's, nobody
+        // could tell the places of the two apart.
+        if self.log.is_none() && self.began {
+            return Fate::OfAnotherLog;
+        }
         match self.identify(offset, tick.log, rulings) {
             Fate::Applied => {}
             other => return other,
