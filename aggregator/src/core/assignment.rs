@@ -102,9 +102,9 @@ impl Core {
             self.begun.remove(&(Stream::Hits, index));
             self.announcer.forget(index);
             self.totals.forget_source(index);
-            self.totals.forget_applied(index, |resource| {
-                partition_of_resource(resource, count) == index
-            });
+            let is_its = |resource: &str| partition_of_resource(resource, count) == index;
+            self.totals.forget_applied(index, is_its);
+            self.bridges.forget(index, is_its);
             self.effects.push(Effect::Unfollow {
                 stream: Stream::Hits,
                 partition: index,

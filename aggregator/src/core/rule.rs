@@ -24,7 +24,7 @@ use tollgate_engine::engine::{AgentChange, AgentNews};
 
 use super::event::{Aside, Effect, Now};
 use super::partition::{Partition, Slot, Stage};
-use super::ruler::Ruled;
+use super::ruler::{Met, Ruled};
 use super::{Core, Purpose};
 use crate::log::{Delivered, Stream};
 
@@ -229,8 +229,18 @@ impl Core {
             let appended = partition.appended;
             partition.candidates.note(appended, &limits, ruled.beside);
         }
-        if let Some((key, source_offset)) = ruled.applied_total {
-            self.totals.applied(key, source_offset);
+        match ruled.total {
+            Some((key, Met::Applied { offset, is_bridge })) => {
+                self.bridges.followed(&key, is_bridge);
+                self.totals.applied(key, offset);
+            }
+            Some((key, Met::Stray { offset })) if announcing => {
+                let target = self.partitions.get(index as usize);
+                let applied =
+                    target.and_then(|target| target.ruler.applied_total(&key.resource, key.source));
+                self.bridges.strayed(now.clock, key, offset, applied);
+            }
+            Some((_, Met::Stray { .. })) | None => {}
         }
     }
 

@@ -39,14 +39,31 @@ pub struct Ruled {
     pub corrections: Vec<Correction>,
     /// Totals to be appended.
     pub totals: Vec<(ChainKey, Due)>,
-    /// The total that was applied: its chain, and its source offset.
-    pub applied_total: Option<(ChainKey, u64)>,
+    /// The total that was met: its chain, and what became of it.
+    pub total: Option<(ChainKey, Met)>,
     /// Why nothing more can be ruled, if so.
     pub stopped: Option<String>,
     /// What was said of resources that have candidates.
     pub beside: RuledBeside,
     /// How many entries of hits there were.
     pub entries: u64,
+}
+
+/// What became of a total.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Met {
+    /// Its chain has gone on.
+    Applied {
+        /// Its source offset.
+        offset: u64,
+        /// It says nothing, and only leads over a gap.
+        is_bridge: bool,
+    },
+    /// It follows nothing.
+    Stray {
+        /// Its source offset.
+        offset: u64,
+    },
 }
 
 /// Rules one partition.
@@ -162,7 +179,7 @@ impl Ruler {
             .begin(offset, appended, record, book, &mut self.rulings);
         let mut ruled = self.ruled(counters);
         if let Record::Totals(totals) = record {
-            ruled.applied_total = applied(&self.rulings.fates, totals);
+            ruled.total = met(&self.rulings.fates, totals);
         }
         ruled
     }
@@ -198,7 +215,7 @@ impl Ruler {
             agents: std::mem::take(&mut self.rulings.agents),
             corrections: std::mem::take(&mut self.rulings.corrections),
             totals: self.rulings.totals_due.drain(..).map(due).collect(),
-            applied_total: None,
+            total: None,
             beside: self.beside(),
             stopped: self.rulings.stopped().map(|stop| stop.to_string()),
             entries: entries(&self.rulings),
@@ -337,21 +354,23 @@ fn due(due: TotalDue) -> (ChainKey, Due) {
     (key, due)
 }
 
-fn applied(fates: &[Fate], totals: &Totals<'_>) -> Option<(ChainKey, u64)> {
-    // Whatever the limits say of it, the chain has gone on.
-    let follows = |fate: &Fate| {
-        matches!(
-            fate,
-            Fate::Applied | Fate::TotalUnlimited | Fate::TotalAtCap
-        )
+fn met(fates: &[Fate], totals: &Totals<'_>) -> Option<(ChainKey, Met)> {
+    let key = ChainKey {
+        source: totals.source_partition,
+        resource: totals.resource.into(),
     };
-    fates.iter().any(follows).then(|| {
-        let key = ChainKey {
-            source: totals.source_partition,
-            resource: totals.resource.into(),
-        };
-        (key, totals.source_offset)
-    })
+    let met = fates.iter().find_map(|fate| match fate {
+        // Whatever the limits say of it, the chain has gone on.
+        Fate::Applied | Fate::TotalUnlimited | Fate::TotalAtCap => Some(Met::Applied {
+            offset: totals.source_offset,
+            is_bridge: totals.granted().next().is_none(),
+        }),
+        Fate::TotalOutOfOrder => Some(Met::Stray {
+            offset: totals.source_offset,
+        }),
+        _ => None,
+    })?;
+    Some((key, met))
 }
 
 /// Entries of hits and operations on holds.

@@ -135,9 +135,9 @@ impl Core {
         let count = self.settings.partitions;
         self.announcer.forget(index);
         self.totals.forget_source(index);
-        self.totals.forget_applied(index, |resource| {
-            partition_of_resource(resource, count) == index
-        });
+        let is_its = |resource: &str| partition_of_resource(resource, count) == index;
+        self.totals.forget_applied(index, is_its);
+        self.bridges.forget(index, is_its);
         if let Some(partition) = self.partitions.get_mut(index as usize) {
             partition.generation_before = partition.generation_met();
             partition.ruler = Ruler::new(index, count);
