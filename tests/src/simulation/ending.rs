@@ -26,6 +26,14 @@ const EARLY_US: u64 = 60_000;
 /// How long a chain of totals may stay broken in the calm: owners catch up first, and wait two seconds.
 const BRIDGED_WITHIN_US: u64 = 7_000_000;
 
+/// How long evidence may be on its way in the calm. Where the log's clock was set back its time may come to
+/// go on at the very end, and then what was held long ago is let go.
+const RECORDED_WITHIN_US: u64 = 200_000;
+
+/// How long an agent may have something to say after it gave copies back: a beat goes behind the last of
+/// them, within half a second, and is on its way for some milliseconds.
+const GIVEN_BACK_WITHIN_US: u64 = 600_000;
+
 /// Totals and evidence on their way are bounded by what is ruled while the log refuses appends.
 const WAITING_MAX: u64 = 100_000;
 
@@ -92,7 +100,7 @@ impl World {
             self.check_testimonies(owner);
         }
         if !self.watch.accounts.records_lost
-            && let Some(missing) = self.watch.unannounced()
+            && let Some(missing) = self.watch.unannounced(self.now_us - RECORDED_WITHIN_US)
         {
             self.violated(5, "the log has all evidence", missing);
         }
@@ -141,8 +149,11 @@ impl World {
                 }
             }
         }
+        let since_us = self.now_us - RECORDED_WITHIN_US;
+        let said = self.watch.ruled.iter().map(|one| one.said_since(since_us));
+        let said: u64 = said.sum();
         if let Some(gauges) = self.gauges(owner)
-            && 0 < gauges.totals_waiting.max(gauges.denials_waiting)
+            && (0 < gauges.totals_waiting || said < gauges.denials_waiting)
         {
             let what = format!(
                 "owner {owner}: {} totals, {} statements",
@@ -181,7 +192,7 @@ impl World {
             let what = format!("agent {agent}: {stats:?}");
             return self.violated(7, "everybody sees at the end", what);
         }
-        if !process.is_idle() {
+        if !process.is_idle() && host.holding.changed_us + GIVEN_BACK_WITHIN_US < self.now_us {
             let what = format!("agent {agent}: {stats:?}");
             return self.violated(7, "everything is acknowledged at the end", what);
         }

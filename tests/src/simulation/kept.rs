@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A seed means what it meant only where plans are drawn in the same way as then, which is the number before
-//! it; [`PLANS`] counts the ways, and stands in the file's first line.
+//! it, and a hundred more where the plan was about kills; [`PLANS`] counts the ways, and stands in the file's
+//! first line.
 
 use super::plan::Plan;
 
@@ -42,8 +43,8 @@ pub enum SeedsFault {
     },
     /// A line does not read.
     #[error(
-        "line {line}: found `{found}`, expected in which way plans are drawn (3 to {PLANS}), a seed, \
-         and its story"
+        "line {line}: found `{found}`, expected in which way plans are drawn (3 to {PLANS}, or 106 for \
+         kills), a seed, and its story"
     )]
     Line {
         /// Its number, from 1.

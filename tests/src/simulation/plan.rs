@@ -127,6 +127,8 @@ impl Plan {
             // Topics were made anew where that was asked for.
             5 => Some(Self::draw_fourth(seed).with_topic_anew()),
             6 => Some(Self::draw(seed)),
+            // A hundred more where they are about kills.
+            106 => Some(Self::draw_kills(seed)),
             _ => None,
         }
     }

@@ -16,6 +16,20 @@ use tollgate_shared::wire::statement::Statement;
 
 use super::watch::{Ruled, TotalName, Watch};
 
+impl Ruled {
+    /// The offset of the first record that the log took at an instant or later.
+    fn first_since(&self, at_us: u64) -> u64 {
+        self.taken
+            .partition_point(|(taken_us, _)| *taken_us < at_us) as u64
+    }
+
+    /// How many statements records have caused that the log took at an instant or later.
+    pub fn said_since(&self, at_us: u64) -> u64 {
+        let caused = self.said.range((self.first_since(at_us), 0)..);
+        caused.map(|(_, said)| said.len() as u64).sum()
+    }
+}
+
 impl Watch {
     /// The partition as it was ruled where this place was given. One that a power cut took stands in the
     /// past alone, though the generation may go on.
@@ -148,10 +162,11 @@ impl Watch {
         ))
     }
 
-    /// Statements whose evidence the log does not have.
-    pub fn unannounced(&self) -> Option<String> {
+    /// Statements caused before an instant whose evidence the log does not have.
+    pub fn unannounced(&self, before_us: u64) -> Option<String> {
         for ruled in &self.ruled {
-            let expected: usize = ruled.said.values().map(Vec::len).sum();
+            let caused = || ruled.said.range(..(ruled.first_since(before_us), 0));
+            let expected: usize = caused().map(|(_, said)| said.len()).sum();
             let found = &self.announced[ruled.index as usize];
             let mut places = BTreeSet::new();
             for bytes in found {
@@ -164,10 +179,8 @@ impl Watch {
                     places.insert((one.statement.place, one.resource, one.statement.scope));
                 }
             }
-            let said: BTreeSet<_> = ruled
-                .said
-                .values()
-                .flatten()
+            let said: BTreeSet<_> = caused()
+                .flat_map(|(_, said)| said)
                 .map(|s| {
                     (
                         s.statement.place,
