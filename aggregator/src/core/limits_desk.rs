@@ -61,7 +61,12 @@ impl LimitsDesk {
     /// Lets go of versions that every partition has left behind. Not in a fleet: a partition that comes
     /// later may have to be ruled from where it used them.
     pub fn forget_unused(&mut self, partitions: &[Partition]) {
-        let oldest = partitions.iter().map(|p| p.ruler.version()).min();
+        let left_behind = |partition: &Partition| match partition.unproved {
+            // Should its snapshot be of another log, it is ruled from the beginning.
+            true => 0,
+            false => partition.ruler.version(),
+        };
+        let oldest = partitions.iter().map(left_behind).min();
         self.book.forget_below(oldest.unwrap_or(0));
     }
 }

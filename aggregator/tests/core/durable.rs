@@ -260,6 +260,56 @@ fn a_snapshot_beyond_the_end_of_the_log_is_dropped_and_the_log_read_from_its_beg
 }
 
 #[test]
+fn a_log_read_from_its_beginning_has_the_limits_that_ruled_then_whatever_snapshots_ruled_by() {
+    let mut world = busy_world();
+    let early = by_partition(&world);
+    world.push(&LIMITS.replace("5/m", "6/m"));
+    world.run_for(Span::from_secs(1));
+    for n in 0..900 {
+        world.hit(["search", "wide"][n % 2], &format!("d{}", n % 41), 2);
+        if n % 5 == 0 {
+            world.run_for(Span::from_millis(50));
+        }
+    }
+    world.run_for(Span::from_secs(1));
+    // One partition was restored under the new limits, and the log has lost its end. The others were
+    // restored before them, and are past them when that is seen.
+    let late = by_partition(&world).remove(&0).expect("a snapshot");
+    let mut log = world.log.clone();
+    cut(&mut log, 40);
+    let lost = log.streams.remove(&(Stream::Hits, 0)).expect("records");
+    let mut log = world.log.clone();
+    log.streams.insert((Stream::Hits, 0), lost);
+    let (whole, _) = state_of(&log, BTreeMap::new());
+    let snapshots = early.into_iter().filter(|(of, _)| *of != 0);
+    let snapshots = snapshots.chain([(0, late)]).collect();
+    let mut again = World::restored(log, 2, snapshots);
+    again.fate = Box::new(|_, _| Fate::Refused);
+    again.held = vec![Stream::Hits];
+    again.settle();
+    for found in again.digests().partitions.iter().skip(1) {
+        let (stream, partition, from) = (Stream::Hits, found.partition, found.offset);
+        again.step(Event::Log(LogEvent::Following {
+            stream,
+            partition,
+            from,
+        }));
+        let records = again.log.streams[&(stream, partition)][from as usize..].to_vec();
+        again.step(Event::Log(LogEvent::Delivered {
+            stream,
+            partition,
+            records,
+        }));
+    }
+    again.held.clear();
+    again.settle();
+    assert_eq!(again.asides, []);
+    let partitions = again.digests().partitions.into_iter();
+    let state: Vec<_> = partitions.map(|p| (p.offset, p.digest)).collect();
+    assert_eq!(state, whole);
+}
+
+#[test]
 fn a_snapshot_of_a_lost_future_is_not_restored_when_the_log_has_grown_past_it() {
     let world = busy_world();
     let lost = world.snapshots.clone();
