@@ -23,6 +23,10 @@ const HEARD_WITHIN_US: u64 = 1_000_000;
 /// How long before its end a denial may be over for an agent: what frames were late, and some.
 const EARLY_US: u64 = 60_000;
 
+/// By how much an owner's reckoning of the log's time may be ahead of a log whose clock was set back: it runs on
+/// from the newest tick, and the log stands still until the next one is taken.
+const TICKED_WITHIN_US: u64 = 300_000;
+
 /// How long a chain of totals may stay broken in the calm: owners catch up first, and wait two seconds.
 const BRIDGED_WITHIN_US: u64 = 7_000_000;
 
@@ -272,7 +276,7 @@ impl World {
         let left_us = end_us(denial.end).saturating_sub(cause.appended.as_micros());
         let log_now_us = self.log_now_us(partition)?;
         let in_force = log_now_us + EARLY_US < end_us(denial.end)
-            && self.now_us + EARLY_US < cause.at_us.saturating_add(left_us);
+            && self.now_us + EARLY_US + TICKED_WITHIN_US < cause.at_us.saturating_add(left_us);
         (stated_in_calm && heard && in_force && place.generation == newest).then_some(place)
     }
 
