@@ -94,6 +94,10 @@ pub const CHILDREN: &[ChildPart] = &[
         run: pairs::child_governor,
     },
     ChildPart {
+        name: "holds-memory",
+        run: holds::child_memory,
+    },
+    ChildPart {
         name: "hit-gone",
         run: hit::child_gone,
     },

@@ -8,8 +8,8 @@
 //!
 //! Domains belong to two groups each fourth, holds have a greatest age, and limits leave room. Times are
 //! of the thread's own running. A freeze shares the memory of holds; the records behind it pay for what
-//! they change. Memory is what the process grew by while the holds were taken, beside
-//! what the tables say of themselves.
+//! they change. Memory is what a process of its own grew by while the holds were taken, beside what the
+//! tables say of themselves.
 
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use tollgate_shared::time::Timestamp;
@@ -18,6 +18,7 @@ use tollgate_shared::wire::hits::Sender;
 use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
 
 use crate::harness::Session;
+use crate::harness::child::{argument, ask, say};
 use crate::harness::clock::took;
 use crate::harness::figure::{Figure, Target};
 use crate::harness::memory::resident_bytes;
@@ -52,9 +53,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     };
     session.step(&format!("taking {holds} holds"));
     let mut fleet = Fleet::new(holds)?;
-    let before = resident_bytes()?;
     fleet.fill()?;
-    let grown = resident_bytes()?.saturating_sub(before);
     let mut rounds = Vec::with_capacity(ROUNDS);
     for round in 0..=ROUNDS {
         session.step(&format!("round {round} of {ROUNDS}"));
@@ -82,23 +81,30 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
         pauses.record_ns as f64 / 1e6
     );
     session.add(figure.target(Target::AtMost(2.0)).note(note));
-    let tables: usize = fleet
-        .partition
-        .engine
-        .copies()
-        .map(|(_, of)| of.heap_bytes())
-        .sum();
-    let note = format!(
-        "what the process grew by; its tables are {:.1} bytes a hold",
-        tables as f64 / holds as f64
-    );
-    let figure = Figure::single(
-        "bytes a live hold, all in",
-        "bytes",
-        grown as f64 / holds as f64,
-    );
+    session.step("what a hold takes");
+    let (grown, tables): (f64, f64) = ask("holds-memory", &[holds.to_string()])?;
+    let note =
+        format!("what a process of its own grew by; its tables are {tables:.1} bytes a hold");
+    let figure = Figure::single("bytes a live hold, all in", "bytes", grown);
     session.add(figure.target(Target::AtMost(96.0)).note(note));
     Ok(())
+}
+
+/// The child that takes holds in memory that nobody used before: says what it grew by and what its tables
+/// say of themselves, in bytes a hold.
+///
+/// # Errors
+///
+/// Where the engine did not apply what it was given.
+pub fn child_memory(args: &[String]) -> anyhow::Result<()> {
+    let holds: usize = argument(args, 0, "holds")?;
+    let mut fleet = Fleet::new(holds)?;
+    let before = resident_bytes()?;
+    fleet.fill()?;
+    let grown = resident_bytes()?.saturating_sub(before);
+    let engine = &fleet.partition.engine;
+    let tables: usize = engine.copies().map(|(_, of)| of.heap_bytes()).sum();
+    say(&(grown as f64 / holds as f64, tables as f64 / holds as f64))
 }
 
 /// The longest times of its thread that something took.
