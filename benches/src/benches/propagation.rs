@@ -6,6 +6,7 @@
 //! delay     the latest entry of all eight − the call
 //! ```
 //!
+//! On the journal, and on a real Kafka where this machine can run one: agents write to it directly then.
 //! The limit is one hit an hour, so that every call fills a window. The stamps are of one clock that
 //! all processes of a machine share, and the second is taken by the thread that entered the denial.
 
@@ -23,6 +24,7 @@ use crate::harness::aggregator::Aggregator;
 use crate::harness::child::{Part, argument, say};
 use crate::harness::clock::monotonic_ns;
 use crate::harness::figure::{Figure, Target};
+use crate::harness::kafka::{LocalKafka, StartError};
 use crate::harness::stats::percentile;
 use crate::load::names::domain;
 
@@ -33,6 +35,8 @@ const USUAL: u32 = 1_000;
 const FULL: u32 = 10_000;
 /// Denials before those that count: connections, caches, the first pages of the journal.
 const WARM_UP: u32 = 50;
+/// The same on Kafka: a broker that was just started interprets its code, and takes twice as long at first.
+const WARM_UP_KAFKA: u32 = 2_000;
 const HEARD_WITHIN: Duration = Duration::from_secs(5);
 
 const RESOURCE: &str = "api.closed";
@@ -57,36 +61,57 @@ struct Seen {
 /// Where the loop does not close.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let denials = if session.is_full() { FULL } else { USUAL };
-    session.step(&format!("starting an aggregator and {AGENTS} agents"));
+    session.step("on the journal");
     let aggregator = Aggregator::start(LIMITS, 16)?;
+    let place = std::slice::from_ref(&aggregator.agents);
+    measure(place, WARM_UP, denials)?.report(session, "", (1.0, 5.0));
+    drop(aggregator);
+    session.step("on Kafka");
+    match LocalKafka::start() {
+        Ok(kafka) => {
+            let prefix = "bench-propagation";
+            let aggregator = Aggregator::start_on(&kafka, prefix, LIMITS, 16)?;
+            let place = [
+                aggregator.agents.clone(),
+                kafka.bootstrap().to_owned(),
+                prefix.to_owned(),
+            ];
+            let delays = measure(&place, WARM_UP_KAFKA, denials)?;
+            delays.report(session, "Kafka, ", (2.0, 10.0));
+        }
+        Err(StartError::Absent { reason }) => {
+            let name = "Kafka, to the slowest agent: p50";
+            session.add(Figure::absent(name, "ms", reason));
+        }
+        Err(error) => return Err(error).context("starting Kafka"),
+    }
+    Ok(())
+}
+
+/// Delays of so many denials behind those to warm up. Agents find their aggregator, and Kafka, by `place`.
+fn measure(place: &[String], warm_up: u32, denials: u32) -> anyhow::Result<Delays> {
     let mut parts = Vec::new();
     for number in 0..AGENTS {
-        let name = format!("bench-{number}");
-        parts.push(Part::start(
-            "propagation-agent",
-            &[name, aggregator.agents.clone()],
-        )?);
+        let args = [&[format!("bench-{number}")], place].concat();
+        parts.push(Part::start("propagation-agent", &args)?);
     }
     for part in &mut parts {
         ensure!(part.hear::<bool>()?, "an agent has heard of no aggregator");
     }
-    session.step(&format!("{denials} denials"));
     let mut due = Instant::now();
-    for number in 0..WARM_UP + denials {
+    for number in 0..warm_up + denials {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         due += EVERY;
         parts[number as usize % AGENTS].tell(&number.to_string())?;
     }
     let mut seen = Vec::new();
     for part in &mut parts {
-        part.tell(&format!("report {}", WARM_UP + denials))?;
+        part.tell(&format!("report {}", warm_up + denials))?;
     }
     for part in &mut parts {
         seen.push(part.hear::<Seen>()?);
     }
-    let delays = Delays::of(&seen, WARM_UP);
-    delays.report(session);
-    Ok(())
+    Ok(Delays::of(&seen, warm_up))
 }
 
 /// Delays in nanoseconds.
@@ -124,13 +149,14 @@ impl Delays {
         delays
     }
 
-    fn report(mut self, session: &mut Session) {
+    fn report(mut self, session: &mut Session, log: &str, (p50_ms, p99_ms): (f64, f64)) {
         let denials = self.slowest.len();
         let mut add =
             |name: &str, values: &mut [u64], share: f64, most: Option<f64>, note: String| {
                 let Some(delay_ns) = percentile(values, share) else {
                     return;
                 };
+                let name = format!("{log}{name}");
                 let figure = Figure::single(name, "ms", delay_ns as f64 / 1e6).note(note);
                 session.add(match most {
                     Some(most) => figure.target(Target::AtMost(most)),
@@ -147,14 +173,14 @@ impl Delays {
             "to the slowest agent: p50",
             &mut self.slowest,
             0.5,
-            Some(1.0),
+            Some(p50_ms),
             note(),
         );
         add(
             "to the slowest agent: p99",
             &mut self.slowest,
             0.99,
-            Some(5.0),
+            Some(p99_ms),
             note(),
         );
         add(
@@ -168,7 +194,7 @@ impl Delays {
         add("to each agent: p99", &mut self.each, 0.99, None, note());
         session.add(
             Figure::single(
-                "denials that an agent never heard of",
+                format!("{log}denials that an agent never heard of"),
                 "",
                 self.unheard as f64,
             )
@@ -219,9 +245,11 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
         (argument(args, 0, "name")?, argument(args, 1, "address")?);
     let heard = Arc::new(Heard::default());
     let hearing = Arc::clone(&heard);
-    let agent = Agent::builder()
-        .name(&name)
-        .aggregator(&address)
+    let mut builder = Agent::builder().name(&name).aggregator(&address);
+    if let [_, _, bootstrap, prefix] = args {
+        builder = builder.kafka(bootstrap).kafka_topic_prefix(prefix);
+    }
+    let agent = builder
         .on_heard(Arc::new(move |news| {
             hearing.take_in(news.domain().unwrap_or_default())
         }))
