@@ -7,7 +7,8 @@
 //! A client that has lost every broker for good, as it does while brokers are fenced and name none
 //! (confluentinc/librdkafka, issue 5301), is made anew, and what it had not delivered is sent again.
 //!
-//! What stays true: nothing is sent later than five minutes after its first sending.
+//! What stays true: nothing is sent later than ten minutes after its first sending, in which the log knows it
+//! again: a courier gives no record to another client after five minutes, and no client tries for as long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +18,9 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
-use rdkafka::producer::{BaseRecord, Producer as _, ProducerContext, ThreadedProducer};
+use rdkafka::producer::{
+    BaseRecord, Producer as _, ProducerContext, PurgeConfig, ThreadedProducer,
+};
 use tokio::sync::mpsc;
 
 use super::{Event, Outcome};
@@ -38,6 +41,9 @@ const LIST_AGAIN: Duration = Duration::from_millis(500);
 
 /// For so long nothing that was sent may be answered before another client is tried.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// How long the hub may take to hear what a client that is let go still had.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
 /// How often that is looked at while nothing is sent.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -294,11 +300,22 @@ impl Producing {
             Ok(fresh) => {
                 if fresh.partitions().is_some() {
                     tracing::debug!("the kafka producer reached nobody; it is made anew");
-                    // The old one answers for what it still had: it is to be sent again.
+                    self.let_go();
                     *self = fresh;
                 }
             }
             Err(error) => tracing::error!(%error, "the kafka producer cannot be made anew"),
+        }
+    }
+
+    /// Has the producer answer for what it still has, so that it is sent again; what its end does not find
+    /// time for would wait for minutes.
+    fn let_go(&self) {
+        self.producer
+            .purge(PurgeConfig::default().queue().inflight());
+        let end = Instant::now() + ANSWERED_WITHIN;
+        while 0 < self.producer.in_flight_count() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 

@@ -13,9 +13,11 @@
 //!
 //! Where another rules the source, what may still come is not known. Then totals that come and follow nothing
 //! show that the chain is broken, and lead to where it goes on. One that the log takes before the bridge makes
-//! that useless, and the next one is tried.
+//! that useless, and the next one is tried: a source that has a total more often than each half second may wait
+//! long for its bridge, and is not counted meanwhile. What comes by itself after more than [`STRAYED_FOR`] is
+//! left out.
 //!
-//! What stays true: nothing is bridged that may still come by itself; nothing is bridged backwards, where it
+//! What stays true: where both ends are ruled here, nothing is bridged that may still come by itself; nothing is bridged backwards, where it
 //! could count twice; a bridge that was not needed follows nothing, and is ignored like any total out of order.
 
 use std::collections::BTreeMap;
@@ -53,7 +55,7 @@ pub struct Bridges {
 /// Totals of one chain that follow nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Strays {
-    /// Since when no other has come.
+    /// Since when none has come that follows.
     since: Span,
     /// The last of them, if one has come since a bridge was tried.
     newest: Option<u64>,

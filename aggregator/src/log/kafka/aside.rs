@@ -280,7 +280,11 @@ impl Thread {
         if self.there && is_time && self.is_doubted.swap(false, Ordering::Relaxed) {
             self.there = false;
             match writing(&self.config, &self.counters, &self.is_doubted) {
-                Ok(producer) => self.producer = producer,
+                Ok(producer) => {
+                    self.producer = producer;
+                    // What the old one had is not this one's fault.
+                    self.is_doubted.store(false, Ordering::Relaxed);
+                }
                 Err(fault) => tracing::warn!(%fault, "refused records are not kept aside"),
             }
         }

@@ -214,7 +214,9 @@ impl Thread {
                 _ => {}
             }
             if silence.goes_on()
-                && let Some(fresh) = reach::afresh(&self.config, "the group's")
+                && let Some(fresh) = reach::afresh(&self.config, "the group's", || {
+                    reach::is_reached_in_the_end(&self.config, probe.client())
+                })
             {
                 probe = fresh;
             }
@@ -231,7 +233,9 @@ impl Thread {
                 if reach::is_reached(&self.config, self.group.client()) {
                     silence.broken();
                 } else if silence.goes_on()
-                    && let Some(fresh) = reach::afresh(&self.config, "the group's")
+                    && let Some(fresh) = reach::afresh(&self.config, "the group's", || {
+                        reach::is_reached_in_the_end(&self.config, self.group.client())
+                    })
                 {
                     drop(fresh);
                     if let Err(error) = self.join_anew() {

@@ -42,6 +42,11 @@ struct Book {
 impl Book {
     fn enter(&mut self, name: &str, member: Option<MemberRecord>, appended_ms: u64) {
         self.newest_ms = self.newest_ms.max(appended_ms);
+        // Whoever reads again from the beginning hears what was true before.
+        let known = self.members.get(name);
+        if known.is_some_and(|(_, said_ms)| appended_ms < *said_ms) {
+            return;
+        }
         match member {
             Some(member) => drop(self.members.insert(name.into(), (member, appended_ms))),
             None => drop(self.members.remove(name)),
@@ -159,7 +164,7 @@ impl Thread {
                 Ok(Command::Leave(_)) | Err(RecvTimeoutError::Disconnected) => return,
             }
             if silence.goes_on()
-                && let Some(fresh) = reach::afresh(&self.config, "the members'")
+                && let Some(fresh) = self.afresh()
             {
                 self.consumer = fresh;
             }
@@ -217,9 +222,18 @@ impl Thread {
         }
     }
 
+    /// Another client, where one of these reaches nobody and others do.
+    fn afresh(&self) -> Option<consumer::Client> {
+        let config = &self.config;
+        reach::afresh(config, "the members'", || {
+            reach::is_reached_in_the_end(config, self.consumer.client())
+                && reach::is_reached_in_the_end(config, self.producer.client())
+        })
+    }
+
     /// Goes on with other clients, if they reach anybody; what is heard twice changes nothing.
     fn begin_again(&mut self) {
-        let Some(consumer) = reach::afresh(&self.config, "the members'") else {
+        let Some(consumer) = self.afresh() else {
             return;
         };
         match quiet(&self.config) {
@@ -288,6 +302,13 @@ mod tests {
         assert_eq!(names(&book), ["agg-1", "agg-2"]);
         book.enter("me", Some(member(9)), 9_500);
         assert_eq!(names(&book), ["agg-2"], "agg-1 has been silent for 8.5 s");
+        book.enter("agg-2", Some(member(7)), 1_500);
+        book.enter("agg-2", None, 1_600);
+        assert_eq!(
+            names(&book),
+            ["agg-2"],
+            "what is heard twice changes nothing"
+        );
         book.enter("agg-2", None, 9_600);
         assert!(names(&book).is_empty());
         book.enter("agg-1", Some(member(3)), 9_700);

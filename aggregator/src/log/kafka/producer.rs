@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
@@ -20,6 +20,12 @@ use tokio::sync::mpsc;
 use super::super::{AppendError, LogEvent, Ticket};
 use super::rights::{self, Unwritable};
 use super::{KafkaConfig, KafkaFault, properties, reach};
+
+/// How long the owner may take to hear what became of the appends of a producer that is let go.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
+
+/// How often that is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The library's log lines, as ours.
 pub(super) struct Quiet;
@@ -234,9 +240,18 @@ impl Shared {
             return Ok(());
         }
         tracing::error!("the kafka producer cannot go on; making it anew");
-        let fresh = create(config, events.clone(), &self.state)?;
+        let fresh = match create(config, events.clone(), &self.state) {
+            Ok(fresh) => fresh,
+            Err(fault) => {
+                self.doubt();
+                return Err(fault);
+            }
+        };
         let old = self.lock().replace(fresh);
-        drop(old);
+        self.state.came_in_time();
+        if let Some(old) = old {
+            let_go(old);
+        }
         Ok(())
     }
 
@@ -255,6 +270,20 @@ impl Shared {
 
     fn lock(&self) -> MutexGuard<'_, Option<Producer>> {
         self.producer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Has everything that a producer had answered before it goes: what its end does not find time for would
+/// never be.
+fn let_go(old: Producer) {
+    old.purge(PurgeConfig::default().queue().inflight());
+    let end = Instant::now() + ANSWERED_WITHIN;
+    while 0 < old.in_flight_count() && Instant::now() < end {
+        std::thread::sleep(LOOK_EVERY);
+    }
+    let left = old.in_flight_count();
+    if 0 < left {
+        tracing::error!(left, "appends are never answered");
     }
 }
 

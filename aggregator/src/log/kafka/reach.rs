@@ -8,8 +8,8 @@
 //!
 //! The client library drops brokers that an answer does not name, those that it was configured with as well
 //! (since 2.10: confluentinc/librdkafka, issue 5301), and a broker that stood still for longer than its
-//! session answers like that until it is taken back. A client that hears one such answer is silent for ever
-//! while Kafka works. Knows nothing of what a client is for. What stays true: while Kafka does not answer
+//! session answers like that until it is taken back. A client that hears one such answer may be silent for
+//! ever while Kafka works. Knows nothing of what a client is for. What stays true: while Kafka does not answer
 //! anybody, no client is made anew for it.
 
 use std::time::{Duration, Instant};
@@ -25,6 +25,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// How long brokers may take to name each other.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+
+/// The same for a client that is to be given up: three times its longest pause between attempts.
+const IN_THE_END: Duration = Duration::from_secs(3);
 
 /// Since when a client has reached nobody.
 #[derive(Debug, Default)]
@@ -50,17 +53,34 @@ impl Silence {
 
 /// Whether a client reaches brokers.
 pub(super) fn is_reached<C: ClientContext>(config: &KafkaConfig, client: &Client<C>) -> bool {
+    reaches(config, client, ANSWER_WITHIN)
+}
+
+/// The same with patience: one that was cut off finds its brokers within its pauses between attempts.
+pub(super) fn is_reached_in_the_end<C: ClientContext>(
+    config: &KafkaConfig,
+    client: &Client<C>,
+) -> bool {
+    reaches(config, client, IN_THE_END)
+}
+
+fn reaches<C: ClientContext>(config: &KafkaConfig, client: &Client<C>, within: Duration) -> bool {
     let hits = topics::name(config, Topic::Hits);
     client
-        .fetch_metadata(Some(&hits), ANSWER_WITHIN)
+        .fetch_metadata(Some(&hits), within)
         .is_ok_and(|found| !found.brokers().is_empty())
 }
 
-/// A client that reaches brokers where another one does not; none where Kafka is away.
-pub(super) fn afresh(config: &KafkaConfig, whose: &'static str) -> Option<consumer::Client> {
+/// A client that reaches brokers where the old ones, asked again, do not; none where Kafka is away, or has
+/// only just come back.
+pub(super) fn afresh(
+    config: &KafkaConfig,
+    whose: &'static str,
+    old_ones_do: impl FnOnce() -> bool,
+) -> Option<consumer::Client> {
     use rdkafka::consumer::Consumer as _;
     let client = consumer::create(config).ok()?;
-    let is_there = is_reached(config, client.client());
+    let is_there = is_reached(config, client.client()) && !old_ones_do();
     if is_there {
         tracing::warn!(
             whose,
@@ -91,6 +111,7 @@ mod tests {
     #[test]
     fn while_kafka_is_away_nothing_is_made_anew() {
         // Nobody listens on port 1.
-        assert!(afresh(&KafkaConfig::new("127.0.0.1:1"), "a test's").is_none());
+        let config = KafkaConfig::new("127.0.0.1:1");
+        assert!(afresh(&config, "a test's", || false).is_none());
     }
 }

@@ -7,13 +7,16 @@
 //! ```
 //!
 //! Clients that knew a topic before it was deleted do not find one that was made in its place, so they are
-//! made anew with it; and so are those that lost every broker for good (`reach`). What stays true: `Down` and `Up` alternate, beginning with `Down`; follows begin in the order in
-//! which they were asked for; `Closed` is the last event but refusals.
+//! made anew with it; and so are those that lost every broker for good (`reach`).
+//!
+//! What stays true: `Down` and `Up` alternate, beginning with `Down`; follows begin in the order in which they
+//! were asked for; `Closed` is the last event but refusals.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
+use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
 use tokio::sync::mpsc;
 
@@ -169,7 +172,7 @@ impl Worker {
                     self.say_down(fault.to_string());
                     if is_silent
                         && self.silence.goes_on()
-                        && let Some(client) = reach::afresh(&self.config, "the log's")
+                        && let Some(client) = self.afresh()
                     {
                         self.begin_again(Ok(client));
                     }
@@ -282,7 +285,7 @@ impl Worker {
                 self.say_down(fault.to_string());
                 if is_silent
                     && self.silence.goes_on()
-                    && let Some(client) = reach::afresh(&self.config, "the log's")
+                    && let Some(client) = self.afresh()
                 {
                     self.begin_again(Ok(client));
                 }
@@ -310,6 +313,14 @@ impl Worker {
         if let Err(fault) = self.shared.revive(&self.config, &self.events) {
             tracing::error!(%fault, "the kafka producer cannot be made anew");
         }
+    }
+
+    /// Another client, where the one that is followed with reaches nobody and others do.
+    fn afresh(&self) -> Option<consumer::Client> {
+        let old = self.follows.client().client();
+        reach::afresh(&self.config, "the log's", || {
+            reach::is_reached_in_the_end(&self.config, old)
+        })
     }
 
     /// Which topic it is that may not be read, the library does not say.
