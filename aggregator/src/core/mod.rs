@@ -362,10 +362,17 @@ impl Core {
         let done = result.is_ok();
         match purpose {
             Purpose::Genesis(stream, partition) => {
-                if done {
-                    self.unbegun.remove(&(stream, partition));
-                } else if let Some(slot) = self.unbegun.get_mut(&(stream, partition)) {
-                    slot.failed(now.clock);
+                let at = (stream, partition);
+                let is_ours = |partition: &Partition| partition.is_ours();
+                let is_ours = self.partitions.get(partition as usize).is_some_and(is_ours);
+                if done && (!is_ours || self.begun.contains_key(&at)) {
+                    self.unbegun.remove(&at);
+                } else if let Some(slot) = self.unbegun.get_mut(&at) {
+                    match done {
+                        // It is of the log before, and the one in its place is still to be begun.
+                        true => *slot = Slot::default(),
+                        false => slot.failed(now.clock),
+                    }
                 }
             }
             Purpose::Tick(index) => {
