@@ -214,9 +214,7 @@ impl Thread {
                 _ => {}
             }
             if silence.goes_on()
-                && let Some(fresh) = reach::afresh(&self.config, "the group's", || {
-                    reach::is_reached_in_the_end(&self.config, probe.client())
-                })
+                && let Some(fresh) = reach::afresh(&self.config, "the group's", probe.client())
             {
                 probe = fresh;
             }
@@ -233,14 +231,10 @@ impl Thread {
                 if reach::is_reached(&self.config, self.group.client()) {
                     silence.broken();
                 } else if silence.goes_on()
-                    && let Some(fresh) = reach::afresh(&self.config, "the group's", || {
-                        reach::is_reached_in_the_end(&self.config, self.group.client())
-                    })
+                    && reach::afresh(&self.config, "the group's", self.group.client()).is_some()
+                    && let Err(error) = self.join_anew()
                 {
-                    drop(fresh);
-                    if let Err(error) = self.join_anew() {
-                        return self.fenced(&error);
-                    }
+                    return self.fenced(&error);
                 }
                 asked_at = Instant::now();
             }

@@ -224,11 +224,9 @@ impl Thread {
 
     /// Another client, where one of these reaches nobody and others do.
     fn afresh(&self) -> Option<consumer::Client> {
-        let config = &self.config;
-        reach::afresh(config, "the members'", || {
-            reach::is_reached_in_the_end(config, self.consumer.client())
-                && reach::is_reached_in_the_end(config, self.producer.client())
-        })
+        let (config, whose) = (&self.config, "the members'");
+        reach::afresh(config, whose, self.consumer.client())
+            .or_else(|| reach::afresh(config, whose, self.producer.client()))
     }
 
     /// Goes on with other clients, if they reach anybody; what is heard twice changes nothing.

@@ -56,14 +56,6 @@ pub(super) fn is_reached<C: ClientContext>(config: &KafkaConfig, client: &Client
     reaches(config, client, ANSWER_WITHIN)
 }
 
-/// The same with patience: one that was cut off finds its brokers within its pauses between attempts.
-pub(super) fn is_reached_in_the_end<C: ClientContext>(
-    config: &KafkaConfig,
-    client: &Client<C>,
-) -> bool {
-    reaches(config, client, IN_THE_END)
-}
-
 fn reaches<C: ClientContext>(config: &KafkaConfig, client: &Client<C>, within: Duration) -> bool {
     let hits = topics::name(config, Topic::Hits);
     client
@@ -71,16 +63,16 @@ fn reaches<C: ClientContext>(config: &KafkaConfig, client: &Client<C>, within: D
         .is_ok_and(|found| !found.brokers().is_empty())
 }
 
-/// A client that reaches brokers where the old ones, asked again, do not; none where Kafka is away, or has
-/// only just come back.
-pub(super) fn afresh(
+/// A client that reaches brokers where the old one, asked again with patience, does not; none where Kafka is
+/// away, or has only just come back.
+pub(super) fn afresh<C: ClientContext>(
     config: &KafkaConfig,
     whose: &'static str,
-    old_ones_do: impl FnOnce() -> bool,
+    old: &Client<C>,
 ) -> Option<consumer::Client> {
     use rdkafka::consumer::Consumer as _;
     let client = consumer::create(config).ok()?;
-    let is_there = is_reached(config, client.client()) && !old_ones_do();
+    let is_there = is_reached(config, client.client()) && !reaches(config, old, IN_THE_END);
     if is_there {
         tracing::warn!(
             whose,
@@ -92,6 +84,8 @@ pub(super) fn afresh(
 
 #[cfg(test)]
 mod tests {
+    use rdkafka::consumer::Consumer as _;
+
     use super::*;
 
     #[test]
@@ -112,6 +106,7 @@ mod tests {
     fn while_kafka_is_away_nothing_is_made_anew() {
         // Nobody listens on port 1.
         let config = KafkaConfig::new("127.0.0.1:1");
-        assert!(afresh(&config, "a test's", || false).is_none());
+        let old = consumer::create(&config).expect("good settings");
+        assert!(afresh(&config, "a test's", old.client()).is_none());
     }
 }

@@ -167,16 +167,7 @@ impl Worker {
                     self.say_up();
                     return;
                 }
-                Err(fault) => {
-                    let is_silent = matches!(fault, KafkaFault::Unreachable { .. });
-                    self.say_down(fault.to_string());
-                    if is_silent
-                        && self.silence.goes_on()
-                        && let Some(client) = self.afresh()
-                    {
-                        self.begin_again(Ok(client));
-                    }
-                }
+                Err(fault) => self.meet(&fault),
             }
             self.take_commands_for(RETRY_EVERY);
         }
@@ -281,15 +272,20 @@ impl Worker {
             }
             Err(fault) => {
                 self.topics_gone |= matches!(fault, KafkaFault::Missing { .. });
-                let is_silent = matches!(fault, KafkaFault::Unreachable { .. });
-                self.say_down(fault.to_string());
-                if is_silent
-                    && self.silence.goes_on()
-                    && let Some(client) = self.afresh()
-                {
-                    self.begin_again(Ok(client));
-                }
+                self.meet(&fault);
             }
+        }
+    }
+
+    /// Says what is wrong; where nobody has been reached for long, another client is tried.
+    fn meet(&mut self, fault: &KafkaFault) {
+        self.say_down(fault.to_string());
+        if matches!(fault, KafkaFault::Unreachable { .. })
+            && self.silence.goes_on()
+            && let Some(client) =
+                reach::afresh(&self.config, "the log's", self.follows.client().client())
+        {
+            self.begin_again(Ok(client));
         }
     }
 
@@ -313,14 +309,6 @@ impl Worker {
         if let Err(fault) = self.shared.revive(&self.config, &self.events) {
             tracing::error!(%fault, "the kafka producer cannot be made anew");
         }
-    }
-
-    /// Another client, where the one that is followed with reaches nobody and others do.
-    fn afresh(&self) -> Option<consumer::Client> {
-        let old = self.follows.client().client();
-        reach::afresh(&self.config, "the log's", || {
-            reach::is_reached_in_the_end(&self.config, old)
-        })
     }
 
     /// Which topic it is that may not be read, the library does not say.
