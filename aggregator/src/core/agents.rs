@@ -34,7 +34,7 @@ impl Core {
     }
 
     fn append_for_agent(&mut self, peer: Peer, id: u64, partition: u32, record: Vec<u8>) {
-        let why = if self.unbegun.contains_key(&(Stream::Hits, partition)) {
+        let why = if self.identities.is_awaited((Stream::Hits, partition)) {
             Some("the partition is being begun")
         } else if APPENDS_MAX <= self.appends_of_agents {
             Some("too many records are on their way to the log")

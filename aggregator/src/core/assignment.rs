@@ -99,7 +99,7 @@ impl Core {
                 continue;
             }
             partition.empty(count);
-            self.begun.remove(&(Stream::Hits, index));
+            self.identities.forget((Stream::Hits, index));
             self.announcer.forget(index);
             self.totals.forget_source(index);
             let is_its = |resource: &str| partition_of_resource(resource, count) == index;

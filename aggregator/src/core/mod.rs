@@ -39,6 +39,7 @@ mod clocks;
 mod following;
 mod giving;
 pub mod holds;
+mod identities;
 mod limits_desk;
 mod queries;
 mod rule;
@@ -58,16 +59,13 @@ use announce::{Announcer, Ready, TOPIC_KEY_UNPROTECTED};
 use bridges::Bridges;
 use counters::Counters;
 use event::{Effect, Event, Now, Peer};
+use identities::Identities;
 use limits_desk::LimitsDesk;
-use partition::{Partition, RETRY_AFTER, Slot, Stage};
+use partition::{Partition, RETRY_AFTER, Stage};
 use snapshots::{Chunks, Policy};
 use tollgate_shared::place::LogId;
 use totals::{ChainKey, Totals};
 use verdicts::Verdicts;
-
-/// How long an identity that the log has taken may be on its way back. One that is stated twice is passed
-/// over the second time.
-const BEGUN_WITHIN: Span = Span::from_secs(2);
 
 /// What a core is started with.
 #[derive(Clone, Debug)]
@@ -151,10 +149,7 @@ pub struct Core {
     appends: HashMap<Ticket, Purpose>,
     appends_of_agents: usize,
     last_ticket: u64,
-    /// Partitions whose identity is still to be stated, each with its attempt.
-    unbegun: BTreeMap<(Stream, u32), Slot>,
-    /// Partitions that this process has given an identity, and when, so that it is not given twice.
-    begun: BTreeMap<(Stream, u32), Span>,
+    identities: Identities,
     next_heartbeat: Span,
     log_down: Option<String>,
     /// Whether partitions are followed: not before the limits have been read.
@@ -203,13 +198,7 @@ impl Core {
             appends: HashMap::new(),
             appends_of_agents: 0,
             last_ticket: 0,
-            unbegun: settings
-                .start
-                .unbegun
-                .iter()
-                .map(|at| (*at, Slot::default()))
-                .collect(),
-            begun: BTreeMap::new(),
+            identities: Identities::default(),
             next_heartbeat: Span::ZERO,
             log_down: None,
             following_hits: false,
@@ -227,6 +216,9 @@ impl Core {
             settings,
         };
         // Identities first: nothing may be appended before them.
+        for at in &core.settings.start.unbegun {
+            core.identities.want(*at);
+        }
         core.begin_partitions(Span::ZERO);
         core.follow(Stream::Limits, 0, 0);
         let effects = std::mem::take(&mut core.effects);
@@ -363,17 +355,7 @@ impl Core {
         match purpose {
             Purpose::Genesis(stream, partition) => {
                 let at = (stream, partition);
-                let is_ours = |partition: &Partition| partition.is_ours();
-                let is_ours = self.partitions.get(partition as usize).is_some_and(is_ours);
-                if done && (!is_ours || self.begun.contains_key(&at)) {
-                    self.unbegun.remove(&at);
-                } else if let Some(slot) = self.unbegun.get_mut(&at) {
-                    match done {
-                        // It is of the log before, and the one in its place is still to be begun.
-                        true => *slot = Slot::default(),
-                        false => slot.failed(now.clock),
-                    }
-                }
+                self.identities.answered(at, ticket, done, now.clock);
             }
             Purpose::Tick(index) => {
                 // One that the log has is on its way until it comes back.
@@ -430,13 +412,7 @@ impl Core {
 
     /// States the identity of partitions that have none of this generation yet.
     fn begin_partitions(&mut self, clock: Span) {
-        let due: Vec<(Stream, u32)> = self
-            .unbegun
-            .iter()
-            .filter(|(_, slot)| slot.is_free(clock))
-            .map(|(at, _)| *at)
-            .collect();
-        for (stream, partition) in due {
+        for (stream, partition) in self.identities.due(clock) {
             let log = LogId {
                 generation: self.generation_to_begin(stream, partition),
                 random: draw_u64(&mut self.random),
@@ -448,40 +424,26 @@ impl Core {
                 record,
                 Purpose::Genesis(stream, partition),
             );
-            self.begun.insert((stream, partition), clock);
-            if let Some(slot) = self.unbegun.get_mut(&(stream, partition)) {
-                slot.ticket = Some(ticket);
-            }
+            self.identities.sent((stream, partition), ticket);
         }
     }
 
     /// Has the identity of a partition stated that has none, once.
     fn begin_if_new(&mut self, clock: Span, stream: Stream, partition: u32) {
-        if self.begun.contains_key(&(stream, partition)) {
-            return;
-        }
-        self.unbegun.entry((stream, partition)).or_default();
+        self.identities.want((stream, partition));
         self.begin_partitions(clock);
     }
 
     /// Begins partitions again of which the log has taken the identity and nothing came back: it went with a
     /// topic that was made anew before anything of it was read, which nobody is told.
     fn begin_lost(&mut self, clock: Span) {
-        let lost = |partition: &&Partition| {
-            let begun = self.begun.get(&(Stream::Hits, partition.index));
-            partition.stage == Stage::Ruling
-                && partition.log().is_none()
-                && begun.is_some_and(|at| at.saturating_add(BEGUN_WITHIN) <= clock)
-        };
-        let lost: Vec<u32> = self
-            .partitions
-            .iter()
-            .filter(lost)
-            .map(|p| p.index)
-            .collect();
-        for index in lost {
-            self.begun.remove(&(Stream::Hits, index));
-            self.begin_if_new(clock, Stream::Hits, index);
+        for partition in &self.partitions {
+            let at = (Stream::Hits, partition.index);
+            let is_without = partition.stage == Stage::Ruling && partition.log().is_none();
+            if is_without && self.identities.is_late(at, clock) {
+                self.identities.forget(at);
+                self.identities.want(at);
+            }
         }
     }
 

@@ -123,7 +123,7 @@ impl Core {
     pub(super) fn begin_anew(&mut self, index: u32) {
         self.forget_ruled(index);
         // What was begun is not there any more: who was the one to begin it is so again.
-        self.begun.remove(&(Stream::Hits, index));
+        self.identities.forget((Stream::Hits, index));
         if let Some(partition) = self.partitions.get_mut(index as usize) {
             partition.stage = Stage::Returning;
             self.follow(Stream::Hits, index, 0);
