@@ -195,6 +195,9 @@ impl Core {
                 "records are gone before they could be read"
             );
         }
+        if stream == Stream::Limits && next < wanted {
+            return self.limits_made_anew();
+        }
         if stream != Stream::Hits {
             return;
         }

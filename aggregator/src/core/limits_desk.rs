@@ -72,7 +72,26 @@ impl LimitsDesk {
 }
 
 impl Core {
+    /// The stream is another one now. Versions are numbered by their place in it, and the log's records name
+    /// those of the one before: who reads the new one would rule otherwise than who has read the old one.
+    pub(super) fn limits_made_anew(&mut self) {
+        let version = self.limits.book.latest_number();
+        let why = format!(
+            "they were made anew, and version {version}, which rules, is not in them; it rules on, and nothing that \
+             is pushed counts until hits, state and limits are begun anew together (see the runbook)"
+        );
+        tracing::error!(why, "limits cannot be read any further");
+        self.limits.broken = Some(why);
+        self.effects.push(Effect::Unfollow {
+            stream: Stream::Limits,
+            partition: 0,
+        });
+    }
+
     pub(super) fn limits_delivered(&mut self, now: Now, records: &[Delivered]) {
+        if self.limits.broken.is_some() {
+            return;
+        }
         for record in records {
             self.limits.next = record.offset + 1;
             match self.limits.book.read(record) {
@@ -188,7 +207,8 @@ impl Core {
     /// Pushes the limits file where it differs from the version in force and is followed, and where
     /// there is no version yet: a new fleet begins with the limits that it was started with.
     fn consider_file(&mut self, now: Now) {
-        if !self.limits.caught_up || self.limits.is_file_bad() {
+        let can_be_read = self.limits.caught_up && self.limits.broken.is_none();
+        if !can_be_read || self.limits.is_file_bad() {
             return;
         }
         let Some(file) = &self.limits.file else {

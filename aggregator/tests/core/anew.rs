@@ -85,6 +85,25 @@ fn a_topic_made_anew_is_of_the_next_generation_whatever_was_on_its_way_to_the_on
 }
 
 #[test]
+fn limits_made_anew_rule_nobody_since_their_numbers_are_other_versions() {
+    let mut world = World::new(LIMITS);
+    world.run_for(Span::from_secs(1));
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+    world.log.streams.remove(&(Stream::Limits, 0));
+    world.push(LIMITS);
+    world.run_for(Span::from_secs(3));
+    let why = world.why_not_ready();
+    assert!(why[0].contains("made anew, and version 1"), "{why:?}");
+    let versions: Vec<u64> = world
+        .digests()
+        .partitions
+        .iter()
+        .map(|of| of.version)
+        .collect();
+    assert_eq!(versions, vec![1; PARTITIONS as usize]);
+}
+
+#[test]
 fn who_is_overtaken_by_age_is_restored_from_a_newer_snapshot() {
     let mut world = World::new(LIMITS);
     let hit = |world: &mut World, records: u64| {

@@ -2,8 +2,10 @@
 //! topic takes.
 
 use rdkafka::admin::{AdminOptions, AlterConfig, ResourceSpecifier};
+use tollgate_tests::http::get;
 use tollgate_tests::kafka::LocalKafka;
 
+use crate::everywhere::ask;
 use crate::fleet::{
     Aggregator, LIMITS, PARTITIONS, WITHIN, await_whole, command, directory, until,
 };
@@ -98,4 +100,71 @@ fn delete(kafka: &LocalKafka, topic: &str) {
     let options = AdminOptions::new().operation_timeout(Some(WITHIN));
     let gone = block_on(admin(kafka).delete_topics(&[topic], &options)).expect("asked");
     assert!(gone.iter().all(Result::is_ok), "{gone:?}");
+}
+
+pub fn members_made_anew_are_heard_and_limits_made_anew_change_nothing(kafka: &LocalKafka) {
+    let (dir, prefix) = (directory(), kafka.fresh_name("others"));
+    let start = |name| Aggregator::start(dir.path(), kafka, &prefix, name, false);
+    let mut one = start("agg-1");
+    await_whole(&[&one]);
+    delete(kafka, &format!("{prefix}.members"));
+    let line = one.line_with("members are not heard");
+    let missing = format!("`{prefix}.members`: it is not there any more");
+    assert!(line.contains(&missing), "{line}");
+    make(kafka, &prefix, "members");
+    let mut two = start("agg-2");
+    await_whole(&[&one, &two]);
+    for of in [&one, &two] {
+        until("each knows where the other is", || {
+            ask(of, &["top"]).0 == Some(0)
+        });
+    }
+    let version =
+        |of: &Aggregator| get(of.http, "/v1/limits").map(|limits| limits["version"].clone());
+    let ruling = version(&one);
+    delete(kafka, &format!("{prefix}.limits"));
+    make(kafka, &prefix, "limits");
+    // The offsets of the new one would be other versions to whoever begins now.
+    let other = dir.path().join("other.toml");
+    std::fs::write(&other, LIMITS.replace("5/m", "6/m")).expect("written");
+    let push = [
+        "limits",
+        "push",
+        &*other.to_string_lossy(),
+        "--reason",
+        "test",
+    ];
+    let (_, said) = command(kafka, &prefix, &push);
+    for of in [&mut one, &mut two] {
+        let line = of.line_with("limits cannot be read any further");
+        assert!(
+            line.contains("they were made anew, and version 1"),
+            "{line}"
+        );
+    }
+    let then = one.rules();
+    until("it is ruled on", || {
+        let now = one.rules();
+        then.iter()
+            .all(|(index, (offset, _))| now.get(index).is_some_and(|(now, _)| offset + 5 < *now))
+    });
+    assert_eq!(
+        (version(&one), version(&two)),
+        (ruling.clone(), ruling),
+        "{said}"
+    );
+    assert!(!one.is_ready() && !two.is_ready());
+    let mut set = vec!["limits", "set", "search", "--domain", "acme"];
+    set.extend(["--rate", "9/m", "--reason", "test"]);
+    let (code, _, said) = ask(&one, &set);
+    assert_ne!(code, Some(0));
+    assert!(said.contains("they were made anew"), "{said}");
+}
+
+/// Has a topic made that is not there.
+fn make(kafka: &LocalKafka, prefix: &str, topic: &str) {
+    let (code, said) = command(kafka, prefix, &["topics", "create"]);
+    assert_eq!(code, Some(0), "{said}");
+    let created = format!("{prefix}.{topic}: created");
+    assert!(said.contains(&created), "{said}");
 }

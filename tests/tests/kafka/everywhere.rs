@@ -10,7 +10,7 @@ use crate::fleet::{Aggregator, PARTITIONS, await_whole, directory, until};
 const DOMAINS: usize = 12;
 
 /// What a command about a fleet says: its code, its lines as JSON, and what it says of itself.
-fn ask(of: &Aggregator, args: &[&str]) -> (Option<i32>, Vec<Value>, String) {
+pub fn ask(of: &Aggregator, args: &[&str]) -> (Option<i32>, Vec<Value>, String) {
     let output = tollgate()
         .args(args)
         .args(["--url", &format!("http://{}", of.http)])

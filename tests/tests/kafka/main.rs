@@ -29,6 +29,7 @@ use amendments::an_operator_may_ask_any_aggregator_of_a_fleet;
 use anew::{
     a_document_longer_than_a_topic_takes_is_refused_with_both_lengths,
     a_topic_that_is_deleted_is_named_and_one_that_is_made_anew_is_ruled,
+    members_made_anew_are_heard_and_limits_made_anew_change_nothing,
 };
 use bad::what_has_no_business_in_a_topic_stops_nothing_and_is_kept_aside;
 use broker::{a_broker_is_gone_once_dropped, records_are_stamped_and_found_by_their_append_time};
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         what_has_no_business_in_a_topic_stops_nothing_and_is_kept_aside,
         a_topic_that_is_deleted_is_named_and_one_that_is_made_anew_is_ruled,
         a_document_longer_than_a_topic_takes_is_refused_with_both_lengths,
+        members_made_anew_are_heard_and_limits_made_anew_change_nothing,
         a_right_that_is_missing_is_named_with_its_topic_and_operation,
         an_operator_may_ask_any_aggregator_of_a_fleet,
         any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach,

@@ -21,6 +21,9 @@ impl Core {
         if let Some(down) = &self.log_down {
             return Err(not_now(down));
         }
+        if let Some(broken) = &self.limits.broken {
+            return Err(not_now(&format!("limits cannot be read: {broken}")));
+        }
         if !self.limits.caught_up {
             return Err(not_now("limits are not read yet"));
         }

@@ -86,6 +86,9 @@ impl Rules {
     }
 }
 
+/// How long the question whether Kafka is there may take.
+const PROBE_WITHIN: Duration = Duration::from_secs(1);
+
 /// Takes the others whenever they change, by name. Called from the registry's thread; may wait.
 pub type Heard = Box<dyn Fn(Vec<(Box<str>, MemberRecord)>) + Send>;
 
@@ -157,7 +160,7 @@ struct Thread {
 impl Thread {
     fn run(mut self) {
         let mut silence = reach::Silence::default();
-        while topics::probe(&self.config, &self.consumer, Duration::from_secs(1)).is_err() {
+        while topics::probe(&self.config, &self.consumer, PROBE_WITHIN).is_err() {
             match self.inbox.recv_timeout(RETRY_EVERY) {
                 Ok(Command::Rules(partitions)) => self.me.partitions = partitions,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -229,11 +232,17 @@ impl Thread {
             .or_else(|| reach::afresh(config, whose, self.producer.client()))
     }
 
-    /// Goes on with other clients, if they reach anybody; what is heard twice changes nothing.
+    /// Goes on with other clients, if they reach anybody, since not even what this member states of itself comes
+    /// back: these have lost every broker, or know a topic that was deleted. What is heard twice changes nothing.
     fn begin_again(&mut self) {
-        let Some(consumer) = self.afresh() else {
+        let Some(consumer) = reach::fresh(&self.config) else {
             return;
         };
+        let found = topics::find(&self.config, &consumer, Topic::Members, PROBE_WITHIN);
+        if let Err(fault) = found {
+            return tracing::error!(%fault, "members are not heard");
+        }
+        tracing::warn!("nothing came back from the topic of members: its clients are made anew");
         match quiet(&self.config) {
             Ok(producer) => (self.consumer, self.producer) = (consumer, producer),
             Err(fault) => return tracing::error!(%fault, "members are not heard"),

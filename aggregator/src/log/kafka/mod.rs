@@ -158,8 +158,8 @@ pub enum KafkaFault {
     },
     /// A topic is missing that was there.
     #[error(
-        "kafka topic `{topic}`: it is not there any more; make it with `tollgate topics create`, and what is in \
-         the new one is ruled from its beginning"
+        "kafka topic `{topic}`: it is not there any more; make it with `tollgate topics create`, and read in the \
+         runbook what was lost with it"
     )]
     Missing {
         /// The topic.

@@ -70,16 +70,22 @@ pub(super) fn afresh<C: ClientContext>(
     whose: &'static str,
     old: &Client<C>,
 ) -> Option<consumer::Client> {
-    use rdkafka::consumer::Consumer as _;
-    let client = consumer::create(config).ok()?;
-    let is_there = is_reached(config, client.client()) && !reaches(config, old, IN_THE_END);
-    if is_there {
+    let client = fresh(config)?;
+    let is_lost = !reaches(config, old, IN_THE_END);
+    if is_lost {
         tracing::warn!(
             whose,
             "a kafka client had lost every broker; it is made anew"
         );
     }
-    is_there.then_some(client)
+    is_lost.then_some(client)
+}
+
+/// A client that reaches brokers; none where Kafka is away.
+pub(super) fn fresh(config: &KafkaConfig) -> Option<consumer::Client> {
+    use rdkafka::consumer::Consumer as _;
+    let client = consumer::create(config).ok()?;
+    is_reached(config, client.client()).then_some(client)
 }
 
 #[cfg(test)]

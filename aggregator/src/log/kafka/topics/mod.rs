@@ -308,17 +308,27 @@ pub(super) fn probe(
     within: Duration,
 ) -> Result<(), KafkaFault> {
     for topic in Topic::ALL.into_iter().filter(|topic| topic.is_required()) {
-        let name = name(config, topic);
-        let metadata = client
-            .fetch_metadata(Some(&name), within)
-            .map_err(|error| cluster::unreachable(config, &error))?;
-        if let Some(error) = metadata.topics().iter().find_map(|found| found.error()) {
-            let code = RDKafkaErrorCode::from(error);
-            if code == RDKafkaErrorCode::UnknownTopicOrPartition {
-                return Err(KafkaFault::Missing { topic: name });
-            }
-            return Err(cluster::refused(&name, "Describe", code));
-        }
+        find(config, client, topic, within)?;
     }
     Ok(())
+}
+
+/// Asks whether the brokers are there and know a topic.
+pub(super) fn find(
+    config: &KafkaConfig,
+    client: &Client,
+    topic: Topic,
+    within: Duration,
+) -> Result<(), KafkaFault> {
+    let name = name(config, topic);
+    let metadata = client
+        .fetch_metadata(Some(&name), within)
+        .map_err(|error| cluster::unreachable(config, &error))?;
+    let Some(error) = metadata.topics().iter().find_map(|found| found.error()) else {
+        return Ok(());
+    };
+    Err(match RDKafkaErrorCode::from(error) {
+        RDKafkaErrorCode::UnknownTopicOrPartition => KafkaFault::Missing { topic: name },
+        code => cluster::refused(&name, "Describe", code),
+    })
 }
