@@ -4,7 +4,7 @@
 //! group  ── Assigned, Revoked ──────────────────────────> core
 //! members topic ── the others, for agents ──────────────> core
 //! core   ── SaveSnapshot ──> writer's thread ── saved ──> core, and a commit to the group
-//!        ── Restore ───────> reader's thread ── Restored ──> core
+//!        ── Restore ───────> readers' threads ── Restored ──> core
 //! ```
 //!
 //! What takes long is done beside the loop: encoding, compressing, reading and rebuilding a state. Knows
@@ -39,6 +39,9 @@ const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// How long leaving the group may take. The process is to be gone within 5 s, and the log closes too.
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Partitions that are restored at once: reading one from Kafka waits while another is decoded.
+const RESTORED_AT_ONCE: usize = 2;
 
 struct Save {
     partition: u32,
@@ -133,11 +136,15 @@ impl Fleet {
             place,
             events: events.clone(),
         };
-        let (reader, partitions) = (state.reader()?, kafka.partitions);
         spawn("snapshots", move || writer.run(saving))?;
-        spawn("restoring", move || {
-            restore_all(reader, partitions, restoring, &events);
-        })?;
+        let restoring = Arc::new(Mutex::new(restoring));
+        for _ in 0..RESTORED_AT_ONCE {
+            let (reader, partitions) = (state.reader()?, kafka.partitions);
+            let (jobs, events) = (Arc::clone(&restoring), events.clone());
+            spawn("restoring", move || {
+                restore_all(reader, partitions, &jobs, &events);
+            })?;
+        }
         Ok(Self {
             member,
             registry,
@@ -266,10 +273,14 @@ impl Saving {
 fn restore_all(
     mut reader: StateReader,
     partitions: u32,
-    jobs: Receiver<Restore>,
+    jobs: &Mutex<Receiver<Restore>>,
     events: &mpsc::Sender<Event>,
 ) {
-    for job in jobs {
+    let next = || {
+        let jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.recv().ok()
+    };
+    while let Some(job) = next() {
         let restored = loop {
             match restore(&reader, partitions, &job) {
                 Ok(restored) => break restored,
