@@ -413,6 +413,10 @@ impl Core {
     /// States the identity of partitions that have none of this generation yet.
     fn begin_partitions(&mut self, clock: Span) {
         for (stream, partition) in self.identities.due(clock) {
+            if self.has_begun(stream, partition) {
+                self.identities.forget((stream, partition));
+                continue;
+            }
             let log = LogId {
                 generation: self.generation_to_begin(stream, partition),
                 random: draw_u64(&mut self.random),
@@ -426,6 +430,13 @@ impl Core {
             );
             self.identities.sent((stream, partition), ticket);
         }
+    }
+
+    /// Whether an identity came back of which the log had said that it does not have it: stated once more, it
+    /// would be of the next generation. A journal's partitions had others before.
+    fn has_begun(&self, stream: Stream, partition: u32) -> bool {
+        let found = self.partitions.get(partition as usize);
+        self.shared && stream == Stream::Hits && found.is_some_and(|of| of.log().is_some())
     }
 
     /// Has the identity of a partition stated that has none, once.
