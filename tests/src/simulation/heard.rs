@@ -14,7 +14,7 @@ use tollgate_shared::place::Place;
 
 use super::compare::end_us;
 use super::documents::{DOMAINS, RESOURCES};
-use super::faults::Fault;
+use super::faults::{Fault, Way};
 use super::world::World;
 
 /// How long a denial has still to last: what is not known of how late a frame was, with room.
@@ -36,7 +36,8 @@ impl World {
             )
         };
         let jumps = self.plan.episodes.iter().any(|one| is_jumping(&one.fault));
-        let is_deaf = HEARD_WITHIN_US < self.now_us - host.heard_us;
+        let is_deaf =
+            HEARD_WITHIN_US < self.now_us - host.heard_us || self.is_feed_cut_for_long(agent);
         let is_frozen = self.now_us < host.frozen_until_us || !host.waiting.is_empty();
         if jumps || is_deaf || is_frozen || host.process.is_none() || host.plan.denials_max < ROOM {
             return;
@@ -51,6 +52,18 @@ impl World {
         if let Some(what) = found {
             self.violated(7, "what was heard is refused by", what);
         }
+    }
+
+    /// Whether an agent has lacked the frames of some owner for so long that leases may run out, whatever it
+    /// hears from others, and by other ways.
+    fn is_feed_cut_for_long(&self, agent: usize) -> bool {
+        let is_its = |fault: &Fault| matches!(fault, Fault::Cut { edge, .. } if edge.agent == agent && edge.way == Way::Feed);
+        // What was held comes when the cut is over, and a feed that was opened anew tells all soon after.
+        let is_on = |from_us: u64, to_us: u64| {
+            from_us + HEARD_WITHIN_US < self.now_us && self.now_us < to_us + HEARD_WITHIN_US
+        };
+        let mut all = self.plan.episodes.iter();
+        all.any(|one| is_its(&one.fault) && is_on(one.from_us, one.to_us))
     }
 
     /// What is wrong with how an agent answers for a pair that it knows to be denied.
