@@ -23,6 +23,7 @@ pub struct AgentBuilder {
     kafka: Option<String>,
     kafka_topic_prefix: String,
     kafka_properties: Vec<(String, String)>,
+    kafka_properties_file: Option<PathBuf>,
     key_file: Option<PathBuf>,
     domain_key_file: Option<PathBuf>,
     kill_switch: bool,
@@ -56,6 +57,7 @@ impl Default for AgentBuilder {
             kafka: None,
             kafka_topic_prefix: "tollgate".to_owned(),
             kafka_properties: Vec::new(),
+            kafka_properties_file: None,
             key_file: None,
             domain_key_file: None,
             kill_switch: false,
@@ -106,6 +108,14 @@ impl AgentBuilder {
     /// A property of the Kafka client, by librdkafka's name.
     pub fn kafka_property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.kafka_properties.push((name.into(), value.into()));
+        self
+    }
+
+    /// A file with properties of the Kafka client, NAME=VALUE on each line: how to reach a Kafka that asks who
+    /// one is, with passwords that stand nowhere else. What [`Self::kafka_property`] says beats it. Read where
+    /// hits go to Kafka, and not otherwise.
+    pub fn kafka_properties_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.kafka_properties_file = Some(path.into());
         self
     }
 
@@ -198,7 +208,7 @@ impl AgentBuilder {
     }
 
     /// Settings from the environment: `TOLLGATE_AGGREGATORS` (with commas), `TOLLGATE_KAFKA`,
-    /// `TOLLGATE_KEY_FILE`, `TOLLGATE_AGENT_NAME`, `TOLLGATE_KILL_SWITCH` (`on` or `off`),
+    /// `TOLLGATE_KAFKA_PROPERTIES_FILE`, `TOLLGATE_KEY_FILE`, `TOLLGATE_AGENT_NAME`, `TOLLGATE_KILL_SWITCH` (`on` or `off`),
     /// `TOLLGATE_EPOCH_FILE`, `TOLLGATE_DOMAIN_KEY_FILE`. What is not set, or empty, keeps its default.
     ///
     /// # Errors
@@ -225,6 +235,9 @@ impl AgentBuilder {
         }
         builder.kafka = text("TOLLGATE_KAFKA")?;
         builder.name = text("TOLLGATE_AGENT_NAME")?;
+        builder.kafka_properties_file = variable("TOLLGATE_KAFKA_PROPERTIES_FILE")
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from);
         builder.key_file = variable("TOLLGATE_KEY_FILE")
             .filter(|path| !path.is_empty())
             .map(PathBuf::from);

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use tollgate_shared::domain_key::DomainKeyFault;
+use tollgate_shared::kafka_properties::PropertiesFault;
 use tollgate_shared::names::NameFault;
 
 /// Why an agent was not built.
@@ -40,6 +41,22 @@ pub enum BuildError {
     /// A property of the Kafka client is not one.
     #[error("kafka: {0}")]
     KafkaProperty(Box<str>),
+    /// The file with properties of the Kafka client cannot be read.
+    #[error("kafka properties {}: {source}", path.display())]
+    KafkaPropertiesFile {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The file with properties of the Kafka client has a line that is none.
+    #[error("kafka properties {}: {fault}", path.display())]
+    KafkaProperties {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: PropertiesFault,
+    },
     /// The key file cannot be read.
     #[error("key file {}: {source}", path.display())]
     KeyFile {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use tollgate_shared::domain_key::DomainKey;
+use tollgate_shared::kafka_properties;
 use tollgate_shared::names::check_name;
 
 use super::{AgentBuilder, Bounds};
@@ -63,6 +64,26 @@ impl AgentBuilder {
                 address: bootstrap.clone(),
             })
         }
+    }
+
+    /// Puts what stands in the file before what was said one by one, which beats it.
+    pub(super) fn read_kafka_properties(&mut self) -> Result<(), BuildError> {
+        let (Some(path), Some(_)) = (&self.kafka_properties_file, &self.kafka) else {
+            return Ok(());
+        };
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|source| BuildError::KafkaPropertiesFile {
+            path: path.clone(),
+            source,
+        })?;
+        let of_file = kafka_properties::parse(&text);
+        let mut properties = of_file.map_err(|fault| BuildError::KafkaProperties {
+            path: path.clone(),
+            fault,
+        })?;
+        properties.append(&mut self.kafka_properties);
+        self.kafka_properties = properties;
+        Ok(())
     }
 
     pub(super) fn check_bounds(&self) -> Result<(), BuildError> {
@@ -255,6 +276,41 @@ mod tests {
             small.to_string(),
             "queue_bytes = 10: expected 65536 to 17179869184"
         );
+    }
+
+    #[test]
+    fn kafka_is_told_what_a_file_says_and_then_what_was_said_one_by_one() {
+        let name = format!("tollgate-properties-{}", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        let of_file = |text: &str| {
+            std::fs::write(&file, text).expect("written");
+            let mut builder = of(&[
+                ("TOLLGATE_KAFKA", "k:9092"),
+                (
+                    "TOLLGATE_KAFKA_PROPERTIES_FILE",
+                    &file.display().to_string(),
+                ),
+            ])
+            .expect("good settings")
+            .kafka_property("client.rack", "b");
+            builder.read_kafka_properties().map(|()| builder)
+        };
+        let builder = of_file("# who\nsasl.password = p=w\nclient.rack=a\n").expect("read");
+        let expected = [
+            ("sasl.password", "p=w"),
+            ("client.rack", "a"),
+            ("client.rack", "b"),
+        ];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(builder.kafka_properties, expected);
+        let fault = of_file("sasl.password p").err().expect("no property");
+        std::fs::remove_file(&file).expect("removed");
+        let fault = fault.to_string();
+        let expected = ": line 1: expected NAME=VALUE, or # and a remark";
+        assert!(fault.ends_with(expected), "{fault}");
+        // Without Kafka nobody needs it.
+        let none = of(&[("TOLLGATE_KAFKA_PROPERTIES_FILE", "/nowhere/file")]);
+        assert!(none.expect("good settings").read_kafka_properties().is_ok());
     }
 
     #[cfg(feature = "kafka")]

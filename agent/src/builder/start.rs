@@ -38,9 +38,10 @@ impl AgentBuilder {
     /// # Errors
     ///
     /// [`BuildError`] for bad settings; the network is never among the reasons.
-    pub fn build(self) -> Result<Agent, BuildError> {
+    pub fn build(mut self) -> Result<Agent, BuildError> {
         let name = self.checked_name()?;
         let aggregators = self.checked_aggregators()?;
+        self.read_kafka_properties()?;
         self.check_kafka(&name)?;
         self.check_bounds()?;
         if let Some(path) = &self.key_file {
@@ -205,8 +206,7 @@ impl AgentBuilder {
                 name,
                 &self.kafka_properties,
                 events.clone(),
-            )
-            .map_err(BuildError::Thread)?;
+            )?;
             return Ok((courier.with_carrier_that_answers(), Carrier::Kafka(kafka)));
         }
         let _ = (name, events);

@@ -10,18 +10,19 @@
 //! What stays true: nothing is sent later than ten minutes after its first sending, in which the log knows it
 //! again: a courier gives no record to another client after five minutes, and no client tries for as long.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdkafka::client::ClientContext;
-use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _};
+use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::DeliveryResult;
+use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::producer::{
     BaseRecord, Producer as _, ProducerContext, PurgeConfig, ThreadedProducer,
 };
 use tokio::sync::mpsc;
+use tollgate_shared::kafka_properties::is_of_connection;
 
 use super::{Event, Outcome};
 use crate::courier::Outgoing;
@@ -47,6 +48,12 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
 /// How often that is looked at while nothing is sent.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What does not mend itself is said again after so long.
+pub(super) const TOLD_EVERY: Duration = Duration::from_secs(30);
+
+/// The first of so many records that are refused is told.
+const REFUSED_TOLD_EVERY: u64 = 1_000;
 
 /// The hub's end.
 #[derive(Debug)]
@@ -85,7 +92,16 @@ pub(crate) fn check_properties(
     config(bootstrap, agent, properties)
         .create_native_config()
         .map(|_| ())
-        .map_err(|error| BuildError::KafkaProperty(error.to_string().into()))
+        .map_err(|error| bad(&error))
+}
+
+/// What the client says of its properties, and what has to be built where it lacks something.
+fn bad(error: &KafkaError) -> BuildError {
+    let mut why = error.to_string();
+    if why.contains("not available at build time") || why.contains("No provider for SASL") {
+        why += ": expected tollgate-agent with the feature kafka-ssl, kafka-ssl-vendored, kafka-gssapi or kafka-zstd";
+    }
+    BuildError::KafkaProperty(why.into())
 }
 
 impl Kafka {
@@ -107,19 +123,8 @@ impl Kafka {
             .set("client.id", agent)
             .set("reconnect.backoff.max.ms", "1000");
         // A consumer takes a producer's properties for mistakes: only those of the connection are its own.
-        let of_connection = |name: &str| {
-            [
-                "sasl.",
-                "ssl.",
-                "security.",
-                "broker.",
-                "socket.",
-                "client.",
-            ]
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
-        };
-        for (name, value) in properties.iter().filter(|(name, _)| of_connection(name)) {
+        let of_connection = properties.iter().filter(|(name, _)| is_of_connection(name));
+        for (name, value) in of_connection {
             config.set(name, value);
         }
         super::members::follow(config, topic, events.downgrade())
@@ -129,19 +134,26 @@ impl Kafka {
     ///
     /// # Errors
     ///
-    /// Where there is no thread to be had.
+    /// Where there is no thread to be had, or the client lacks what a property asks for.
     pub(crate) fn start(
         bootstrap: &str,
         topic: String,
         agent: &str,
         properties: &[(String, String)],
         events: mpsc::Sender<Event>,
-    ) -> std::io::Result<Self> {
+    ) -> Result<Self, BuildError> {
         let (records, receiver) = mpsc::channel(RECORDS_MAX);
         let config = config(bootstrap, agent, properties);
+        let producing = Producing::begin(config, topic, events).map_err(|error| bad(&error))?;
+        // Alone to wait for the next record, for a moment and no longer.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .map_err(BuildError::Thread)?;
         std::thread::Builder::new()
             .name("tollgate-kafka".to_owned())
-            .spawn(move || produce(config, topic, receiver, events))?;
+            .spawn(move || produce(producing, &runtime, receiver))
+            .map_err(BuildError::Thread)?;
         Ok(Self { records })
     }
 }
@@ -151,12 +163,50 @@ struct Reports {
     events: mpsc::Sender<Event>,
     /// How many records were answered for.
     answered: Arc<AtomicU64>,
+    /// How many were refused for want of a right.
+    refused: AtomicU64,
+    /// When it was last said that brokers do not let us in.
+    told_at: Mutex<Option<Instant>>,
+}
+
+/// Whether an error says that brokers do not take who we are, or we not who they are.
+fn is_about_admission(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::Authentication
+            | RDKafkaErrorCode::SaslAuthenticationFailed
+            | RDKafkaErrorCode::UnsupportedSASLMechanism
+            | RDKafkaErrorCode::SSL
+    )
+}
+
+/// What the library logs, for those who look closely: what matters of it is said in our words.
+pub(super) fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
+    tracing::debug!(?level, facility, message, "kafka client");
 }
 
 impl ClientContext for Reports {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log_line(level, facility, message);
+    }
+
     fn error(&self, error: KafkaError, reason: &str) {
-        // Brokers that are away for a while are nothing that a service's log needs each second.
-        tracing::debug!(%error, reason, "kafka");
+        match error.rdkafka_error_code() {
+            // That does not mend itself.
+            Some(code) if is_about_admission(code) => {
+                let mut told_at = self.told_at.lock().unwrap_or_else(PoisonError::into_inner);
+                if told_at.is_some_and(|at| at.elapsed() < TOLD_EVERY) {
+                    return;
+                }
+                *told_at = Some(Instant::now());
+                tracing::warn!(
+                    reason,
+                    "kafka does not let this agent in: expected the properties that its brokers ask for"
+                );
+            }
+            // Brokers that are away for a while are nothing that a service's log needs each second.
+            _ => tracing::debug!(%error, reason, "kafka"),
+        }
     }
 }
 
@@ -174,6 +224,15 @@ impl ProducerContext for Reports {
                 _ => Outcome::GivenUp,
             },
         };
+        if let Err((error, message)) = result
+            && error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed)
+        {
+            let refused = self.refused.fetch_add(1, Ordering::Relaxed);
+            if refused.is_multiple_of(REFUSED_TOLD_EVERY) {
+                let topic = message.topic();
+                tracing::warn!(%error, "kafka topic `{topic}`: Write: this agent may not, and hits are lost");
+            }
+        }
         self.answered.fetch_add(1, Ordering::Relaxed);
         let delivered = Event::Delivered {
             id: id as u64,
@@ -185,24 +244,10 @@ impl ProducerContext for Reports {
 }
 
 fn produce(
-    config: ClientConfig,
-    topic: String,
+    mut producing: Producing,
+    runtime: &tokio::runtime::Runtime,
     mut records: mpsc::Receiver<Outgoing>,
-    events: mpsc::Sender<Event>,
 ) {
-    let begun = Producing::begin(config, topic, events).map_err(|error| error.to_string());
-    // Alone to wait for the next record, for a moment and no longer.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .map_err(|error| error.to_string());
-    let (mut producing, runtime) = match (begun, runtime) {
-        (Ok(producing), Ok(runtime)) => (producing, runtime),
-        (Err(error), _) | (_, Err(error)) => {
-            tracing::error!(%error, "no kafka producer: hits are not recorded");
-            return;
-        }
-    };
     if !producing.find_partitions(&records) {
         return;
     }
@@ -239,6 +284,8 @@ impl Producing {
         let context = Reports {
             events: events.clone(),
             answered: Arc::clone(&answered),
+            refused: AtomicU64::new(0),
+            told_at: Mutex::default(),
         };
         Ok(Self {
             producer: ThreadedProducer::from_config_and_context(&config, context)?,
@@ -250,25 +297,37 @@ impl Producing {
         })
     }
 
-    /// How many partitions the topic has, if it is there and brokers are.
-    fn partitions(&self) -> Option<u32> {
+    /// How many partitions the topic has, if brokers name it; an error where they are not there.
+    fn partitions(&self) -> Result<Option<u32>, KafkaError> {
         // All topics: to ask for one by its name would have some brokers make it, with their defaults.
         let found = self.producer.client().fetch_metadata(None, LIST_WITHIN);
-        let metadata = found.ok().filter(|found| !found.brokers().is_empty())?;
+        let metadata = found?;
+        if metadata.brokers().is_empty() {
+            let none = RDKafkaErrorCode::AllBrokersDown;
+            return Err(KafkaError::MetadataFetch(none));
+        }
         let mut topics = metadata.topics().iter();
-        let topic = topics.find(|one| one.name() == self.topic)?;
-        u32::try_from(topic.partitions().len())
-            .ok()
-            .filter(|partitions| 0 < *partitions)
+        let topic = topics.find(|one| one.name() == self.topic);
+        let count = topic.and_then(|topic| u32::try_from(topic.partitions().len()).ok());
+        Ok(count.filter(|partitions| 0 < *partitions))
     }
 
     /// Waits until the topic is there; false: the agent has ended.
     fn find_partitions(&mut self, records: &mpsc::Receiver<Outgoing>) -> bool {
+        let mut told: Option<Instant> = None;
         while !records.is_closed() && !self.events.is_closed() {
             let asked = Instant::now();
-            if let Some(partitions) = self.partitions() {
+            let partitions = self.partitions();
+            if let Ok(Some(partitions)) = partitions {
                 let told = Event::Partitions(partitions);
                 return self.events.blocking_send(told).is_ok();
+            }
+            if partitions.is_ok() && told.is_none_or(|at| TOLD_EVERY <= at.elapsed()) {
+                told = Some(Instant::now());
+                tracing::warn!(
+                    "kafka topic `{}`: it is not there, or this agent may not see it: expected the right to Write",
+                    self.topic
+                );
             }
             if SILENCE_MAX <= self.heard.1.elapsed() {
                 self.heard.1 = Instant::now();
@@ -298,7 +357,7 @@ impl Producing {
         let (config, topic) = (self.config.clone(), self.topic.clone());
         match Self::begin(config, topic, self.events.clone()) {
             Ok(fresh) => {
-                if fresh.partitions().is_some() {
+                if matches!(fresh.partitions(), Ok(Some(_))) {
                     tracing::debug!("the kafka producer reached nobody; it is made anew");
                     self.let_go();
                     *self = fresh;

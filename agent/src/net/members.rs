@@ -6,14 +6,17 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::ClientContext;
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::mpsc;
 use tollgate_shared::wire::member::{MemberRecord, SILENCE_MAX};
 
 use super::Event;
+use super::kafka::TOLD_EVERY;
 
 /// How long the thread waits for a statement before it looks whether anybody is still there.
 const POLL: Duration = Duration::from_millis(200);
@@ -21,6 +24,9 @@ const POLL: Duration = Duration::from_millis(200);
 /// After so long without a statement it begins again: nobody may be there, or the client has lost every
 /// broker for good (confluentinc/librdkafka, issue 5301). Members state themselves every 2 s.
 const QUIET_MAX: Duration = Duration::from_secs(20);
+
+/// How long brokers may take to say whether the topic may be seen.
+const SEE_WITHIN: Duration = Duration::from_secs(1);
 
 /// How long it waits before it begins again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -44,8 +50,9 @@ pub(super) fn follow(
     std::thread::Builder::new()
         .name("tollgate-members".to_owned())
         .spawn(move || {
+            let mut told_at = None;
             while events.strong_count() != 0 {
-                if let Err(error) = read(&config, &topic, &events) {
+                if let Err(error) = read(&config, &topic, &events, &mut told_at) {
                     tracing::debug!(%error, "members cannot be read");
                     std::thread::sleep(AGAIN_AFTER);
                 }
@@ -54,15 +61,38 @@ pub(super) fn follow(
     Ok(())
 }
 
+/// The library's lines are for those who look closely.
+struct Quiet;
+
+impl ClientContext for Quiet {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        super::kafka::log_line(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        // The producer, which is let in as this is, says what does not mend itself.
+        tracing::debug!(%error, reason, "kafka members");
+    }
+}
+
+impl ConsumerContext for Quiet {}
+
 fn read(
     config: &ClientConfig,
     topic: &str,
     events: &mpsc::WeakSender<Event>,
-) -> Result<(), rdkafka::error::KafkaError> {
-    let consumer: BaseConsumer = config.create()?;
+    told_at: &mut Option<Instant>,
+) -> Result<(), KafkaError> {
+    let consumer: BaseConsumer<Quiet> = config.create_with_context(Quiet)?;
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(topic, 0, Offset::Beginning)?;
     consumer.assign(&list)?;
+    // A topic that may not be seen is no error to the library for half a minute.
+    if let Ok(found) = consumer.fetch_metadata(Some(topic), SEE_WITHIN)
+        && let Some(error) = found.topics().iter().find_map(|found| found.error())
+    {
+        say(&KafkaError::MetadataFetch(error.into()), topic, told_at);
+    }
     let mut book = Book::default();
     let mut heard_at = Instant::now();
     while heard_at.elapsed() < QUIET_MAX {
@@ -75,7 +105,7 @@ fn read(
                 book.enter(&message);
                 heard_at = Instant::now();
             }
-            Some(Err(error)) => tracing::debug!(%error, "kafka members"),
+            Some(Err(error)) => say(&error, topic, told_at),
             // All that there is has been read: now it is known who is silent.
             None => {
                 for address in book.alive() {
@@ -87,6 +117,18 @@ fn read(
         }
     }
     Ok(())
+}
+
+/// What does not mend itself, a service's log has now and then.
+fn say(error: &KafkaError, topic: &str, told_at: &mut Option<Instant>) {
+    let is_about_rights =
+        error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed);
+    if is_about_rights && told_at.is_none_or(|at| TOLD_EVERY <= at.elapsed()) {
+        *told_at = Some(Instant::now());
+        tracing::warn!(%error, "kafka topic `{topic}`: Read: this agent may not, and finds no aggregator");
+    } else {
+        tracing::debug!(%error, "kafka members");
+    }
 }
 
 /// Who stated what last, and when.

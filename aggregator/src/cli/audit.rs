@@ -69,7 +69,7 @@ pub fn run(global: &Global, args: &AuditArgs) -> Result<Exit, Failure> {
     if let Some(Verb::Export { log, range }) = &args.verb {
         return run_export(global, log, range);
     }
-    let source = args.log.open()?;
+    let source = args.log.open(global)?;
     let task = Task {
         model: args.model,
         ..task(global, &args.log, &args.range)?
@@ -135,7 +135,7 @@ fn run_export(global: &Global, log: &LogArgs, range: &RangeArgs) -> Result<Exit,
     };
     let name = target.display().to_string();
     let task = task(global, log, range)?;
-    let source = log.open()?;
+    let source = log.open(global)?;
     let directory = match target.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),

@@ -134,7 +134,7 @@ fn share(text: &str) -> Result<ShareE9, &'static str> {
 pub fn run(global: &Global, args: &BacktestArgs) -> Result<Exit, Failure> {
     let range = args.range.range()?;
     let reading = reading(global, args, &range)?;
-    let source = Source::of(args)?;
+    let source = Source::of(global, args)?;
     let limits = limits(global, args)?;
     if let (true, Source::Log(log)) = (args.follow, &source) {
         return follow::follow(global, args, &**log, range, &reading, &limits);
@@ -248,7 +248,7 @@ enum Source {
 }
 
 impl Source {
-    fn of(args: &BacktestArgs) -> Result<Self, Failure> {
+    fn of(global: &Global, args: &BacktestArgs) -> Result<Self, Failure> {
         let LogArgs {
             journal,
             kafka,
@@ -256,7 +256,7 @@ impl Source {
             ..
         } = &args.log;
         if journal.is_some() || kafka.is_some() || export.is_some() {
-            return Ok(Self::Log(args.log.open()?));
+            return Ok(Self::Log(args.log.open(global)?));
         }
         let of_kind = |paths: &[PathBuf], kind| -> Vec<Input> {
             let input = |path: &PathBuf| Input {

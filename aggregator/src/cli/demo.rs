@@ -1,6 +1,7 @@
 //! `tollgate demo`: reads the command line and makes a plan of it; and `demo-agent`, the process of one
 //! agent of it.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
@@ -8,7 +9,8 @@ use tollgate_engine::limits::Limits;
 
 use super::exit::{Exit, Failure};
 use super::output::Format;
-use super::{Global, input_name, read_input};
+use super::{Global, input_name, kafka_args, read_input, serve};
+use crate::config::Given;
 use crate::demo::holder::{HolderPart, hold};
 use crate::demo::part::{AgentPart, KafkaPart};
 use crate::demo::player::{Part, play};
@@ -62,6 +64,9 @@ struct AgentArgs {
     /// The prefix of Kafka's topics
     #[arg(long, default_value = "tollgate")]
     topic_prefix: String,
+    /// The file with the properties of Kafka's clients
+    #[arg(long)]
+    kafka_properties: Option<PathBuf>,
 }
 
 impl AgentArgs {
@@ -72,6 +77,7 @@ impl AgentArgs {
             kafka: self.kafka.as_ref().map(|bootstrap| KafkaPart {
                 bootstrap: bootstrap.clone(),
                 prefix: self.topic_prefix.clone(),
+                properties: self.kafka_properties.clone(),
             }),
         }
     }
@@ -197,9 +203,28 @@ fn failed(error: anyhow::Error) -> Result<Exit, Failure> {
     Err(Failure::Demo(format!("{error:#}")))
 }
 
+/// How to reach the Kafka of a fleet that runs already, should it have one.
+fn of_attached(global: &Global) -> Result<BTreeMap<String, String>, Failure> {
+    let kafka = Given {
+        path: "log.kind",
+        origin: "--attach".to_owned(),
+        text: "kafka".to_owned(),
+    };
+    let given = cfg!(feature = "kafka").then_some(kafka);
+    let config = serve::load_with(global, given.into_iter().collect())?;
+    Ok(config.kafka.properties)
+}
+
 fn plan(global: &Global, args: &DemoArgs) -> Result<Plan, Failure> {
+    // Where there is no Kafka there is nothing to say of one.
+    let kafka_properties = match (&args.kafka, &args.attach) {
+        (Some(bootstrap), _) => kafka_args::load(global, bootstrap, None)?.kafka.properties,
+        (None, Some(_)) => of_attached(global)?,
+        (None, None) => Default::default(),
+    };
     let base = |log, source, limits_text, limits| Plan {
         log,
+        kafka_properties,
         source,
         limits_text,
         limits,

@@ -155,7 +155,9 @@ impl From<crate::log::kafka::KafkaFault> for Failure {
         use crate::log::kafka::KafkaFault;
         let exit = match fault {
             KafkaFault::Unreachable { .. } => Exit::Unavailable,
-            KafkaFault::NotAuthorised { .. } => Exit::NotAuthorised,
+            KafkaFault::NotAuthorised { .. } | KafkaFault::NotAuthenticated { .. } => {
+                Exit::NotAuthorised
+            }
             _ => Exit::Config,
         };
         Self::Log {

@@ -49,7 +49,7 @@ pub struct ExplainArgs {
 pub fn run(global: &Global, args: &ExplainArgs) -> Result<Exit, Failure> {
     let question = question(global, args)?;
     if args.log.is_named() {
-        let source = args.log.open()?;
+        let source = args.log.open(global)?;
         let explanation = match explain(&*source, &question, &args.log.key(global)) {
             Ok(explanation) => explanation,
             Err(ExplainError::Replay(error)) => return Err(replay_failure(error)),

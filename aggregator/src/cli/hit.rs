@@ -9,15 +9,17 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
-use tollgate_agent::{Agent, Allowed, Denied, Scope};
+use tollgate_agent::{Agent, Allowed, BuildError, Denied, Scope};
 use tollgate_engine::limits::{Rate, print_span};
+use tollgate_shared::kafka_properties::is_of_connection;
 use tollgate_shared::names::check_name;
 use tollgate_shared::time::Span;
 
-use super::Global;
 use super::exit::{Exit, Failure};
 use super::output::{Format, Output};
-use super::values;
+use super::{Global, kafka_args, serve, values};
+use crate::config::{LogFormat, Telemetry};
+use crate::telemetry;
 
 /// Time between hits where no rate is given: far more than a denial takes to come on one machine.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -72,6 +74,12 @@ pub fn run(global: &Global, args: &HitArgs) -> Result<Exit, Failure> {
         check_name(name)
             .map_err(|fault| Failure::Usage(format!("hit: {what} {name:?} {fault}")))?;
     }
+    // What keeps the agent from Kafka, it says by its log alone.
+    let telemetry = Telemetry {
+        log: "warn".to_owned(),
+        log_format: LogFormat::Text,
+    };
+    telemetry::start(&telemetry, global.quiet, global.verbose)?;
     let agent = agent(global, args)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -97,7 +105,17 @@ pub fn run(global: &Global, args: &HitArgs) -> Result<Exit, Failure> {
 }
 
 fn agent(global: &Global, args: &HitArgs) -> Result<Agent, Failure> {
-    let failed = |error: tollgate_agent::BuildError| Failure::Usage(format!("hit: {error}"));
+    let failed = |error: BuildError| match error {
+        BuildError::KafkaProperty(_) | BuildError::KafkaProperties { .. } => Failure::Log {
+            exit: Exit::Config,
+            text: format!("hit: {error}"),
+        },
+        BuildError::KafkaPropertiesFile { path, source } => Failure::Input {
+            name: path.display().to_string(),
+            source,
+        },
+        error => Failure::Usage(format!("hit: {error}")),
+    };
     let mut builder = match args.aggregator.is_empty() {
         true => tollgate_agent::AgentBuilder::from_env().map_err(failed)?,
         false => Agent::builder(),
@@ -113,6 +131,17 @@ fn agent(global: &Global, args: &HitArgs) -> Result<Agent, Failure> {
     }
     if let Some(prefix) = &args.topic_prefix {
         builder = builder.kafka_topic_prefix(prefix);
+    }
+    // The file that the environment names is among them.
+    let properties = match (&args.kafka, &global.config) {
+        (Some(bootstrap), _) => kafka_args::load(global, bootstrap, None)?.kafka.properties,
+        (None, Some(_)) => serve::load_with(global, Vec::new())?.kafka.properties,
+        (None, None) => Default::default(),
+    };
+    for (name, value) in properties {
+        if is_of_connection(&name) {
+            builder = builder.kafka_property(name, value);
+        }
     }
     builder.build().map_err(failed)
 }

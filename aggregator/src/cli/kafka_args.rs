@@ -21,6 +21,20 @@ pub struct KafkaArgs {
     partitions: Option<String>,
 }
 
+/// The configuration of a command that is told of brokers, and may be of the topics' prefix, by flags of its own.
+///
+/// # Errors
+///
+/// As [`KafkaArgs::load`].
+pub fn load(global: &Global, bootstrap: &str, prefix: Option<&str>) -> Result<Config, Failure> {
+    let args = KafkaArgs {
+        kafka: Some(bootstrap.to_owned()),
+        topic_prefix: prefix.map(str::to_owned),
+        partitions: None,
+    };
+    args.load(global, "--kafka")
+}
+
 impl KafkaArgs {
     /// The configuration of a command, which has Kafka as its log.
     ///

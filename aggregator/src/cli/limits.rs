@@ -438,7 +438,7 @@ mod kafka {
                         }
                     }
                 }
-                LogEvent::Down { why } => return Err(Failure::Unavailable(why.clone())),
+                LogEvent::Down { why } => return Err(no_answer(why.clone())),
                 LogEvent::Appended {
                     result: Err(AppendError::Never(why)),
                     ..
@@ -446,7 +446,7 @@ mod kafka {
                 LogEvent::Appended {
                     result: Err(error), ..
                 } => {
-                    return Err(Failure::Unavailable(format!(
+                    return Err(no_answer(format!(
                         "{error}: what was not appended whole is void; push again"
                     )));
                 }
@@ -460,6 +460,17 @@ mod kafka {
             }
         }
         Err(Failure::Unavailable("the log has ended".to_owned()))
+    }
+
+    /// How a command ends whose records are not taken: where a right is missing, the log names it.
+    fn no_answer(why: String) -> Failure {
+        match why.contains("AuthorizationFailed") {
+            true => Failure::Log {
+                exit: Exit::NotAuthorised,
+                text: why,
+            },
+            false => Failure::Unavailable(why),
+        }
     }
 
     fn told(

@@ -1,5 +1,6 @@
 //! Which log a command is about: a journal, a Kafka, or an export. Never locked, never written.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -59,7 +60,7 @@ impl LogArgs {
     /// # Errors
     ///
     /// Where none is named, it is missing, or it cannot be read by this build.
-    pub fn open(&self) -> Result<Arc<dyn Source>, Failure> {
+    pub fn open(&self, global: &Global) -> Result<Arc<dyn Source>, Failure> {
         if let Some(dir) = &self.journal {
             return Ok(Arc::new(JournalSource::open(dir).map_err(failure)?));
         }
@@ -67,7 +68,8 @@ impl LogArgs {
             return Ok(Arc::new(ExportSource::open(file).map_err(failure)?));
         }
         if let Some(bootstrap) = &self.kafka {
-            return open_kafka(bootstrap, &self.topic_prefix);
+            let config = super::kafka_args::load(global, bootstrap, Some(&self.topic_prefix))?;
+            return open_kafka(bootstrap, &self.topic_prefix, config.kafka.properties);
         }
         Err(Failure::Usage(
             "expected a log: --journal DIR, --kafka HOST:PORT or --export FILE".to_owned(),
@@ -81,15 +83,19 @@ impl LogArgs {
 }
 
 #[cfg(feature = "kafka")]
-fn open_kafka(bootstrap: &str, prefix: &str) -> Result<Arc<dyn Source>, Failure> {
+fn open_kafka(
+    bootstrap: &str,
+    prefix: &str,
+    properties: BTreeMap<String, String>,
+) -> Result<Arc<dyn Source>, Failure> {
     use crate::audit::source::kafka::KafkaSource;
 
-    let source = KafkaSource::open(bootstrap, prefix, Default::default());
+    let source = KafkaSource::open(bootstrap, prefix, properties);
     Ok(Arc::new(source.map_err(failure)?))
 }
 
 #[cfg(not(feature = "kafka"))]
-fn open_kafka(_: &str, _: &str) -> Result<Arc<dyn Source>, Failure> {
+fn open_kafka(_: &str, _: &str, _: BTreeMap<String, String>) -> Result<Arc<dyn Source>, Failure> {
     let text = "--kafka: built without the feature `kafka`";
     Err(Failure::Usage(text.to_owned()))
 }
@@ -121,6 +127,8 @@ pub fn failure(error: SourceError) -> Failure {
         SourceError::Missing(_) => Exit::NoInput,
         SourceError::Bad(_) => Exit::Data,
         SourceError::Unreachable(_) => Exit::Unavailable,
+        SourceError::NotAuthorised(_) => Exit::NotAuthorised,
+        SourceError::Settings(_) => Exit::Config,
     };
     Failure::Log {
         exit,

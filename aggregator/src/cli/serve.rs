@@ -4,9 +4,11 @@
 
 use std::path::PathBuf;
 
+use tollgate_shared::kafka_properties;
+
 use super::exit::{Exit, Failure};
-use super::{Global, read_input};
-use crate::config::{Config, Given, from_environment};
+use super::{Global, input_name, read_input};
+use crate::config::{Config, Given, LogKind, from_environment};
 use crate::domains::Domains;
 use crate::{serve, telemetry};
 
@@ -81,7 +83,14 @@ pub fn load_with(global: &Global, flags: Vec<Given>) -> Result<Config, Failure> 
     };
     let mut given = from_environment(|variable| std::env::var(variable).ok());
     given.extend(flags);
-    Ok(Config::read(&file, &text, given, &host_name())?)
+    let mut config = Config::read(&file, &text, given, &host_name())?;
+    if let (LogKind::Kafka, Some(path)) = (config.log, &config.kafka.properties_file) {
+        let of_file = kafka_properties::parse(&read_input(path)?).map_err(|fault| {
+            Failure::Data(format!("kafka properties {}: {fault}", input_name(path)))
+        })?;
+        config.kafka.properties.extend(of_file);
+    }
+    Ok(config)
 }
 
 fn flags(global: &Global, args: &ServeArgs) -> Vec<Given> {

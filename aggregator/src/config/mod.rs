@@ -96,6 +96,8 @@ pub struct Kafka {
     pub group: String,
     /// How many partitions the topics have.
     pub partitions: u32,
+    /// A file with more of what is passed through to the client; it beats `properties`.
+    pub properties_file: Option<PathBuf>,
     /// What is passed through to the client.
     pub properties: BTreeMap<String, String>,
 }
@@ -293,6 +295,12 @@ impl Kafka {
                 topic_word,
             ),
             partitions: read_partitions(source, "kafka.partitions"),
+            properties_file: source.text(
+                "kafka.properties_file",
+                "the name of a file",
+                None,
+                |text| Some((!text.is_empty()).then(|| PathBuf::from(text))),
+            ),
             properties: source.properties(),
         }
     }

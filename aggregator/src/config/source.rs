@@ -11,7 +11,7 @@ use toml::Value;
 use super::fault::{Fault, FaultKind, most_like};
 
 /// All options, by path. `kafka.properties` takes anything below it.
-pub const OPTIONS: [&str; 29] = [
+pub const OPTIONS: [&str; 30] = [
     "name",
     "log.kind",
     "journal.dir",
@@ -23,6 +23,7 @@ pub const OPTIONS: [&str; 29] = [
     "kafka.topic_prefix",
     "kafka.group",
     "kafka.partitions",
+    "kafka.properties_file",
     "kafka.properties",
     "limits.file",
     "limits.follow_file",

@@ -10,6 +10,7 @@
 //! What stays true: nothing is told as back without the aggregators' word; and both processes are gone in
 //! the end, the one killed and the other ended, having given all back.
 
+use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -94,6 +95,8 @@ pub struct Scene<'a> {
     pub sender: &'a Sender<News>,
     /// The log.
     pub log: &'a Log,
+    /// The file with the properties of its Kafka's clients.
+    pub kafka_properties: &'a Path,
     /// The aggregator's address for agents.
     pub aggregator: &'a str,
     /// Shows what happens.
@@ -172,9 +175,7 @@ impl Scene<'_> {
         if subject.strict {
             args.push("--strict".to_owned());
         }
-        if let Log::Kafka { bootstrap, prefix } = self.log {
-            args.extend(["--kafka", bootstrap, "--topic-prefix", prefix].map(str::to_owned));
-        }
+        args.extend(self.log.agent_args(self.kafka_properties));
         Kept::holder(holder, &args, self.sender.clone()).context("cannot start a holder")
     }
 

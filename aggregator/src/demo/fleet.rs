@@ -4,6 +4,7 @@
 //! and stop. What stays true: dropping a child's handle ends the child.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
@@ -230,7 +231,12 @@ impl Drop for Kept {
 ///
 /// Where it cannot be made.
 pub fn place() -> io::Result<tempfile::TempDir> {
-    tempfile::Builder::new().prefix("tollgate-demo-").tempdir()
+    // There may be passwords of a Kafka in it.
+    let ours_alone = std::fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new()
+        .prefix("tollgate-demo-")
+        .permissions(ours_alone)
+        .tempdir()
 }
 
 /// A path as an argument.

@@ -2,6 +2,7 @@
 //!
 //! Limits come first, since records of partitions point at them. Knows nothing of verdicts.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -95,6 +96,7 @@ pub fn kafka(
     _bootstrap: &str,
     _prefix: &str,
     _partitions: u32,
+    _properties: BTreeMap<String, String>,
 ) -> anyhow::Result<Box<dyn LogSource>> {
     anyhow::bail!("this build has no Kafka (feature `kafka`)")
 }
@@ -105,12 +107,18 @@ pub fn kafka(
 ///
 /// Where its settings are wrong.
 #[cfg(feature = "kafka")]
-pub fn kafka(bootstrap: &str, prefix: &str, partitions: u32) -> anyhow::Result<Box<dyn LogSource>> {
+pub fn kafka(
+    bootstrap: &str,
+    prefix: &str,
+    partitions: u32,
+    properties: BTreeMap<String, String>,
+) -> anyhow::Result<Box<dyn LogSource>> {
     use crate::log::kafka::{KafkaConfig, KafkaLog};
 
     let config = KafkaConfig {
         topic_prefix: prefix.to_owned(),
         partitions,
+        properties,
         group: format!("{prefix}-reader"),
         ..KafkaConfig::new(bootstrap)
     };

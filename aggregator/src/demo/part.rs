@@ -2,6 +2,8 @@
 //!
 //! Knows nothing of what the process does with it. What stays true: all of them build it alike.
 
+use std::path::PathBuf;
+
 use tollgate_agent::{Agent, AgentBuilder};
 
 /// The agent of a process.
@@ -22,6 +24,8 @@ pub struct KafkaPart {
     pub bootstrap: String,
     /// The prefix of its topics.
     pub prefix: String,
+    /// The file with the properties of its clients.
+    pub properties: Option<PathBuf>,
 }
 
 impl AgentPart {
@@ -33,8 +37,12 @@ impl AgentPart {
         let Some(kafka) = &self.kafka else {
             return builder;
         };
-        builder
+        let builder = builder
             .kafka(&kafka.bootstrap)
-            .kafka_topic_prefix(&kafka.prefix)
+            .kafka_topic_prefix(&kafka.prefix);
+        match &kafka.properties {
+            Some(file) => builder.kafka_properties_file(file),
+            None => builder,
+        }
     }
 }

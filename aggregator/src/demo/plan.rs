@@ -2,7 +2,8 @@
 //!
 //! Plain data: made from the command line, carried out elsewhere.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use tollgate_engine::limits::Limits;
 
@@ -43,6 +44,20 @@ pub enum AttachedLog {
     },
 }
 
+impl Log {
+    /// What a process with an agent is told of the log; `properties` is the file that has them.
+    pub fn agent_args(&self, properties: &Path) -> Vec<String> {
+        let Self::Kafka { bootstrap, prefix } = self else {
+            return Vec::new();
+        };
+        let properties = properties.display().to_string();
+        let args = ["--kafka", bootstrap, "--topic-prefix", prefix];
+        let mut args = args.map(str::to_owned).to_vec();
+        args.extend(["--kafka-properties".to_owned(), properties]);
+        args
+    }
+}
+
 /// Where the traffic comes from.
 #[derive(Clone, Debug)]
 pub enum Source {
@@ -71,6 +86,8 @@ pub enum Source {
 pub struct Plan {
     /// The log.
     pub log: Log,
+    /// What clients of its Kafka are told beside the address.
+    pub kafka_properties: BTreeMap<String, String>,
     /// The traffic.
     pub source: Source,
     /// The limits as text, already scaled where traffic is.

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use tollgate_shared::kafka_properties::is_of_connection;
 use tollgate_shared::mac::MacKey;
 
 use super::clock::wall_us;
@@ -108,6 +109,7 @@ impl Stage {
                 stretch.skipped
             ));
         }
+        self.write_kafka_properties()?;
         let attached = matches!(self.plan.log, Log::Attached { .. });
         if let Log::Attached { agents, .. } = &self.plan.log {
             self.addresses.agents = agents.clone();
@@ -197,9 +199,12 @@ impl Stage {
             Log::Kafka { bootstrap, prefix } => {
                 // On Kafka limits are pushed by operators, unless a file says otherwise. A static
                 // member that comes back finds its partitions at once.
+                let mut properties = self.plan.kafka_properties.clone();
+                properties.insert("group.instance.id".to_owned(), "demo".to_owned());
                 let config = format!(
                     "[limits]\nfollow_file = true\n[kafka]\npartitions = {KAFKA_PARTITIONS}\n\
-                     [kafka.properties]\n\"group.instance.id\" = \"demo\"\n"
+                     [kafka.properties]\n{}",
+                    toml::to_string(&properties)?
                 );
                 let file = self.place.path().join("tollgate.toml");
                 std::fs::write(&file, config)?;
@@ -246,6 +251,27 @@ impl Stage {
         }
     }
 
+    /// The file that agents are told the properties of Kafka's clients by.
+    fn kafka_properties(&self) -> PathBuf {
+        self.place.path().join("kafka.properties")
+    }
+
+    /// Nobody else may look into the directory.
+    fn write_kafka_properties(&self) -> anyhow::Result<()> {
+        let mut text = String::new();
+        for (name, value) in &self.plan.kafka_properties {
+            if value.contains('\n') {
+                bail!(
+                    "kafka property `{name}`: has several lines, expected one: name a file instead"
+                );
+            }
+            if is_of_connection(name) {
+                text += &format!("{name}={value}\n");
+            }
+        }
+        Ok(std::fs::write(self.kafka_properties(), text)?)
+    }
+
     fn journal(&self) -> PathBuf {
         self.place.path().join("journal")
     }
@@ -271,9 +297,7 @@ impl Stage {
                 "--seen".to_owned(),
                 arg(&self.seen_file(index)),
             ]);
-            if let Log::Kafka { bootstrap, prefix } = &self.plan.log {
-                args.extend(["--kafka", bootstrap, "--topic-prefix", prefix].map(str::to_owned));
-            }
+            args.extend(self.plan.log.agent_args(&self.kafka_properties()));
             agents.push(
                 Kept::agent(index, &args, self.sender.clone()).context("cannot start an agent")?,
             );
@@ -351,10 +375,12 @@ impl Stage {
         let Some(subject) = Subject::choose(&self.plan.limits, &run, attached) else {
             return Ok(None);
         };
+        let kafka_properties = self.kafka_properties();
         let mut scene = Scene {
             inbox: &mut self.inbox,
             sender: &self.sender,
             log: &self.plan.log,
+            kafka_properties: &kafka_properties,
             aggregator: &self.addresses.agents,
             say: &|line| self.view.say(line),
         };
@@ -449,7 +475,8 @@ impl Stage {
                 ..
             } => journal(dir),
             Log::Kafka { bootstrap, prefix } => {
-                super::log_source::kafka(bootstrap, prefix, KAFKA_PARTITIONS)
+                let properties = self.plan.kafka_properties.clone();
+                super::log_source::kafka(bootstrap, prefix, KAFKA_PARTITIONS, properties)
             }
             Log::Attached {
                 log:
@@ -459,7 +486,10 @@ impl Stage {
                         partitions,
                     },
                 ..
-            } => super::log_source::kafka(bootstrap, prefix, *partitions),
+            } => {
+                let properties = self.plan.kafka_properties.clone();
+                super::log_source::kafka(bootstrap, prefix, *partitions, properties)
+            }
         }
     }
 }

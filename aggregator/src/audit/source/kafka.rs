@@ -128,6 +128,10 @@ fn fault(fault: KafkaFault) -> SourceError {
     let text = fault.to_string();
     match fault {
         KafkaFault::Unreachable { .. } => SourceError::Unreachable(text),
+        KafkaFault::NotAuthorised { .. } | KafkaFault::NotAuthenticated { .. } => {
+            SourceError::NotAuthorised(text)
+        }
+        KafkaFault::Property { .. } | KafkaFault::Reserved { .. } => SourceError::Settings(text),
         _ => SourceError::Missing(text),
     }
 }

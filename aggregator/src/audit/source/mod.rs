@@ -22,7 +22,7 @@ use crate::log::{Delivered, Stream};
 /// Why a log cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
-    /// There is none, or it does not let us.
+    /// There is none, or it cannot be opened.
     #[error("{0}")]
     Missing(String),
     /// What is there is not what was written, or a later build wrote it.
@@ -31,6 +31,12 @@ pub enum SourceError {
     /// Nobody answers.
     #[error("{0}")]
     Unreachable(String),
+    /// It does not let us.
+    #[error("{0}")]
+    NotAuthorised(String),
+    /// What we were told about the way there is wrong.
+    #[error("{0}")]
+    Settings(String),
 }
 
 /// What reading on came to.

@@ -30,6 +30,7 @@ mod producer;
 mod properties;
 mod reach;
 pub mod reader;
+mod reason;
 mod rights;
 mod state;
 #[cfg(test)]
@@ -173,6 +174,17 @@ pub enum KafkaFault {
         /// What the broker says.
         why: String,
     },
+    /// The brokers do not take who we say we are.
+    #[error(
+        "kafka at {bootstrap}: {why}: expected security.protocol, sasl.mechanism, sasl.username and sasl.password \
+         as the brokers know them (kafka.properties, kafka.properties_file)"
+    )]
+    NotAuthenticated {
+        /// The brokers that were asked.
+        bootstrap: String,
+        /// What they, or the library, said.
+        why: String,
+    },
     /// Nobody answers. Later somebody may.
     #[error("kafka at {bootstrap}: {why}")]
     Unreachable {
@@ -210,7 +222,8 @@ fn beside<T: Send>(
     ask: impl FnOnce(&consumer::Client) -> Result<T, KafkaFault> + Send,
 ) -> Result<T, KafkaFault> {
     let client = consumer::create(config)?;
-    let asking = std::thread::scope(|scope| scope.spawn(|| ask(&client)).join());
+    let asking = || ask(&client).map_err(|fault| reason::of(config, fault, reason::PATIENCE));
+    let asking = std::thread::scope(|scope| scope.spawn(asking).join());
     asking.unwrap_or_else(|_| {
         Err(KafkaFault::Client {
             why: "asking panicked".to_owned(),

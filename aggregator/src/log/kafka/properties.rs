@@ -189,9 +189,37 @@ fn means(found: &str, needed: &str) -> bool {
 /// What the client library says of a configuration, as a fault.
 pub(super) fn fault_of(error: KafkaError) -> KafkaFault {
     match error {
-        KafkaError::ClientConfig(_, why, name, value) => KafkaFault::Property { name, value, why },
+        KafkaError::ClientConfig(_, why, name, value) => KafkaFault::Property {
+            why: with_build(why),
+            value: match is_secret(&name) {
+                true => "…".to_owned(),
+                false => value,
+            },
+            name,
+        },
         other => KafkaFault::Client {
-            why: other.to_string(),
+            why: with_build(other.to_string()),
         },
     }
+}
+
+/// What the library says, and what has to be built where it lacks something.
+fn with_build(why: String) -> String {
+    let build = match () {
+        () if why.contains("OpenSSL not available") => "kafka-ssl or kafka-ssl-vendored",
+        () if why.contains("No provider for SASL mechanism GSSAPI") => "kafka-gssapi",
+        () if why.contains("No provider for SASL mechanism") => "kafka-ssl or kafka-ssl-vendored",
+        () if why.contains("libzstd not available") => "kafka-zstd",
+        () => return why,
+    };
+    format!(
+        "{why}: expected a build with the feature {build} (tollgate --version lists what this one has)"
+    )
+}
+
+/// Whether the value of a property is nobody's business.
+fn is_secret(name: &str) -> bool {
+    ["password", "secret", ".pem", "jaas"]
+        .iter()
+        .any(|word| name.contains(word))
 }

@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::Consumer;
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
 use tollgate_shared::time::Timestamp;
@@ -13,10 +14,13 @@ use tollgate_shared::time::Timestamp;
 use super::super::{Delivered, Stream};
 use super::state::StateTopic;
 use super::topics::{self, Names, Topic};
-use super::{KafkaConfig, KafkaFault, consumer};
+use super::{KafkaConfig, KafkaFault, consumer, reason, rights};
 
 /// How long brokers may take to answer, and how long nothing may come although there is something.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long they take as a rule, and more.
+const SOME_ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// How many records are given at once, at most, and how many bytes, about.
 const BATCH_RECORDS: usize = 1024;
@@ -56,10 +60,14 @@ pub enum Read {
 pub fn partitions(config: &KafkaConfig) -> Result<u32, KafkaFault> {
     let client = consumer::create(config)?;
     let topic = Names::of(config).of_stream(Stream::Hits).to_owned();
-    let metadata = client
-        .fetch_metadata(Some(&topic), ANSWER_WITHIN)
-        .map_err(|error| unreachable(config, error))?;
+    let metadata = patiently(config, |within| client.fetch_metadata(Some(&topic), within))?
+        .map_err(|error| unreached(config, &error))?;
     let found = metadata.topics().iter().find(|t| t.name() == topic);
+    if let Some(error) = found.and_then(|found| found.error())
+        && RDKafkaErrorCode::from(error) == RDKafkaErrorCode::TopicAuthorizationFailed
+    {
+        return Err(rights::missing(&topic, "Describe"));
+    }
     match found.map_or(0, |topic| topic.partitions().len()) {
         0 => Err(KafkaFault::Client {
             why: format!("no topic `{topic}`"),
@@ -123,10 +131,12 @@ impl KafkaReader {
     /// Where Kafka does not answer.
     pub fn read(&mut self) -> Result<Read, KafkaFault> {
         if self.end <= self.next {
-            let ends = self
-                .client
-                .fetch_watermarks(&self.topic, self.number, ANSWER_WITHIN);
-            let (first, end) = ends.map_err(|error| unreachable(&self.config, error))?;
+            let ends = |within| {
+                let client = &self.client;
+                client.fetch_watermarks(&self.topic, self.number, within)
+            };
+            let ends = patiently(&self.config, ends)?;
+            let (first, end) = ends.map_err(|error| self.fault(&error, "Describe"))?;
             let unsigned = |offset| u64::try_from(offset).unwrap_or(0);
             self.end = unsigned(end);
             let first = unsigned(first);
@@ -168,6 +178,10 @@ impl KafkaReader {
                         bytes: payload,
                     });
                 }
+                // That does not mend itself.
+                Some(Err(error)) if rights::is_about_a_topic(&error) => {
+                    return Err(self.fault(&error, "Read"));
+                }
                 Some(Err(error)) if records.is_empty() && deadline <= Instant::now() => {
                     return Err(unreachable(&self.config, error));
                 }
@@ -185,6 +199,40 @@ impl KafkaReader {
         }
         Ok(records)
     }
+
+    /// What an error is; `operation` is what was tried.
+    fn fault(&self, error: &KafkaError, operation: &'static str) -> KafkaFault {
+        if rights::is_about_a_topic(error) {
+            return rights::missing(&self.topic, operation);
+        }
+        // What may not be seen has no partitions that the library knows of.
+        if consumer::is_about_an_unknown_topic(error)
+            && let Ok(found) = self.client.fetch_metadata(Some(&self.topic), ANSWER_WITHIN)
+            && let Some(error) = found.topics().iter().find_map(|found| found.error())
+        {
+            return topics::refused(&self.topic, "Describe", RDKafkaErrorCode::from(error));
+        }
+        unreached(&self.config, error)
+    }
+}
+
+/// What is asked has time, unless brokers say who we are not: waiting does not mend that.
+fn patiently<T>(
+    config: &KafkaConfig,
+    ask: impl Fn(Duration) -> KafkaResult<T>,
+) -> Result<KafkaResult<T>, KafkaFault> {
+    match ask(SOME_ANSWER_WITHIN) {
+        Err(error) if consumer::is_about_the_network(&error) => match unreached(config, &error) {
+            fault @ KafkaFault::NotAuthenticated { .. } => Err(fault),
+            _ => Ok(ask(ANSWER_WITHIN)),
+        },
+        answer => Ok(answer),
+    }
+}
+
+/// That brokers are not reached, and why.
+fn unreached(config: &KafkaConfig, error: &KafkaError) -> KafkaFault {
+    reason::of(config, topics::unreachable(config, error), reason::PATIENCE)
 }
 
 fn unreachable(config: &KafkaConfig, why: impl ToString) -> KafkaFault {

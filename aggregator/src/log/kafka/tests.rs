@@ -67,6 +67,39 @@ fn a_property_that_the_library_does_not_know_is_named() {
 }
 
 #[test]
+fn what_a_build_lacks_is_said_with_the_feature_that_has_it() {
+    if cfg!(any(
+        feature = "kafka-ssl",
+        feature = "kafka-ssl-vendored",
+        feature = "kafka-gssapi"
+    )) {
+        return;
+    }
+    let opened = |properties: &[(&str, &str)]| {
+        let mut config = config();
+        let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+        config.properties.extend(properties.iter().map(owned));
+        let (events, _inbox) = mpsc::channel(8);
+        KafkaLog::open(config, events)
+            .err()
+            .map(|fault| fault.to_string())
+    };
+    for properties in [
+        &[("security.protocol", "SASL_SSL")][..],
+        &[
+            ("security.protocol", "SASL_PLAINTEXT"),
+            ("sasl.mechanism", "SCRAM-SHA-512"),
+            ("sasl.username", "somebody"),
+            ("sasl.password", "secret"),
+        ],
+    ] {
+        let said = opened(properties).expect("a fault");
+        assert!(said.contains("the feature kafka-ssl or"), "{said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
+}
+
+#[test]
 fn without_kafka_it_is_down_once_appends_are_refused_and_close_ends() {
     let (events, mut inbox) = mpsc::channel(64);
     let mut log = KafkaLog::open(config(), events).expect("opens");

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use super::super::{AppendError, LogEvent, Stream, Ticket};
 use super::consumer::{self, Follows, Wanted};
 use super::producer::Shared;
-use super::{KafkaConfig, KafkaFault, reach, rights, topics};
+use super::{KafkaConfig, KafkaFault, reach, reason, rights, topics};
 
 /// How long the thread waits for records before it looks at its commands again. A command is a follow
 /// or a refusal, neither of which anybody is in a hurry for.
@@ -279,7 +279,10 @@ impl Worker {
 
     /// Says what is wrong; where nobody has been reached for long, another client is tried.
     fn meet(&mut self, fault: &KafkaFault) {
-        self.say_down(fault.to_string());
+        if !self.down {
+            let told = reason::of(&self.config, fault.clone(), reason::HASTE);
+            self.say_down(told.to_string());
+        }
         if matches!(fault, KafkaFault::Unreachable { .. })
             && self.silence.goes_on()
             && let Some(client) =

@@ -11,7 +11,7 @@ use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::super::consumer::{self, Logging};
-use super::super::{KafkaFault, properties};
+use super::super::{KafkaFault, properties, rights};
 use super::catalogue::{Candidate, Catalogue};
 use super::wire::{Key, Manifest};
 use super::{SILENCE_MAX, StateError, StateTopic, unsigned};
@@ -134,7 +134,10 @@ impl StateReader {
         from: Offset,
         mut take: impl FnMut(&BorrowedMessage<'_>) -> bool,
     ) -> Result<(), StateError> {
-        let kafka = |error: KafkaError| self.state.kafka(error);
+        let kafka = |error: KafkaError| match rights::is_about_a_topic(&error) {
+            true => self.state.kafka(format!("Read: {error}")),
+            false => self.state.kafka(error),
+        };
         let mut list = TopicPartitionList::new();
         let number = i32::try_from(partition).unwrap_or(i32::MAX);
         list.add_partition_offset(&self.state.topic, number, from)

@@ -14,7 +14,7 @@ use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 use tollgate_shared::place::LogId;
 
-use super::super::{KafkaConfig, KafkaFault, producer, properties};
+use super::super::{KafkaConfig, KafkaFault, producer, properties, rights};
 use super::wire::{Key, Manifest, SnapshotId};
 use super::{SILENCE_MAX, StateError, StateTopic, unsigned};
 
@@ -65,7 +65,10 @@ impl ProducerContext for Counting {
             }
             Err((error, _)) => {
                 let mut failed = self.0.failed.lock().unwrap_or_else(PoisonError::into_inner);
-                failed.get_or_insert_with(|| error.to_string());
+                failed.get_or_insert_with(|| match rights::is_about_a_topic(error) {
+                    true => format!("Write: {error}"),
+                    false => error.to_string(),
+                });
             }
         }
     }

@@ -176,7 +176,11 @@ fn is_about_rights(code: RDKafkaErrorCode) -> bool {
 }
 
 /// What a broker refused, about a topic; `operation` is the ACLs' word for what was tried.
-pub(super) fn refused(topic: &str, operation: &'static str, code: RDKafkaErrorCode) -> KafkaFault {
+pub(in super::super) fn refused(
+    topic: &str,
+    operation: &'static str,
+    code: RDKafkaErrorCode,
+) -> KafkaFault {
     let (topic, why) = (topic.to_owned(), code.to_string());
     if is_about_rights(code) {
         KafkaFault::NotAuthorised {
@@ -189,7 +193,7 @@ pub(super) fn refused(topic: &str, operation: &'static str, code: RDKafkaErrorCo
     }
 }
 
-pub(super) fn unreachable(config: &KafkaConfig, error: &KafkaError) -> KafkaFault {
+pub(in super::super) fn unreachable(config: &KafkaConfig, error: &KafkaError) -> KafkaFault {
     let why = match error.rdkafka_error_code() {
         // The library's word for "nobody could be connected to" says less than this.
         Some(RDKafkaErrorCode::BrokerTransportFailure | RDKafkaErrorCode::AllBrokersDown) => {

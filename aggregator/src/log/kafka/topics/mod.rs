@@ -21,6 +21,7 @@ use super::super::Stream;
 use super::consumer::Client;
 use super::{KafkaConfig, KafkaFault};
 use cluster::{Cluster, Shape};
+pub(super) use cluster::{refused, unreachable};
 pub(super) use needs::MESSAGE_MAX_BYTES;
 pub use needs::{Expected, Setting, Weight};
 

@@ -1,0 +1,188 @@
+//! Why nobody can be reached, in the words of a client that tries.
+//!
+//! A question that fails says no more than that no broker came; what broke the connections stands in a client's
+//! events, which come to whoever polls it, among records. So another client, which has none, tries the same way.
+//! What stays true: it is asked where nobody was reached, and not for longer than it may take.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+use super::{KafkaConfig, KafkaFault, producer, properties};
+
+/// How long the attempt may take where somebody waits for the reason alone.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The same in the log's thread, for which closing waits.
+pub(super) const HASTE: Duration = Duration::from_secs(1);
+
+/// How long a broken connection is waited for to turn out to be more than that.
+const MORE_WITHIN: Duration = Duration::from_millis(500);
+
+/// How often events are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What the client said, the weightiest of it.
+#[derive(Default)]
+struct Hearing(Mutex<Heard>);
+
+#[derive(Clone, Default)]
+struct Heard {
+    weight: Weight,
+    reason: String,
+}
+
+/// What is said of brokers in the order in which it answers why none is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Weight {
+    #[default]
+    Nothing,
+    /// A connection was refused, or broke.
+    Broken,
+    /// Broker and client do not trust each other's certificates, or one speaks no TLS.
+    Tls,
+    /// The broker does not take who we say we are.
+    Identity,
+}
+
+impl Weight {
+    fn of(code: RDKafkaErrorCode) -> Self {
+        match code {
+            RDKafkaErrorCode::Authentication
+            | RDKafkaErrorCode::SaslAuthenticationFailed
+            | RDKafkaErrorCode::UnsupportedSASLMechanism
+            | RDKafkaErrorCode::IllegalSASLState => Self::Identity,
+            RDKafkaErrorCode::SSL => Self::Tls,
+            // That is known, or is about what was not asked: neither says why.
+            RDKafkaErrorCode::AllBrokersDown
+            | RDKafkaErrorCode::GroupAuthorizationFailed
+            | RDKafkaErrorCode::TopicAuthorizationFailed => Self::Nothing,
+            _ => Self::Broken,
+        }
+    }
+}
+
+impl Hearing {
+    fn heard(&self) -> Heard {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn hear(&self, weight: Weight, reason: &str) {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if heard.weight < weight {
+            *heard = Heard {
+                weight,
+                reason: reason.to_owned(),
+            };
+        }
+    }
+}
+
+impl ClientContext for Hearing {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        producer::log_line(level, facility, message);
+        // That a broker hangs up at once, as one does that expects TLS or SASL, is no error to the library.
+        if facility == "FAIL" {
+            let reason = message.split_once("]: ").map_or(message, |(_, said)| said);
+            self.hear(Weight::Broken, reason);
+        }
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        let weight = error
+            .rdkafka_error_code()
+            .map_or(Weight::Broken, Weight::of);
+        self.hear(weight, reason);
+    }
+}
+
+impl ConsumerContext for Hearing {}
+
+/// The fault with its reason, where it is that nobody was reached.
+pub(super) fn of(config: &KafkaConfig, fault: KafkaFault, within: Duration) -> KafkaFault {
+    let KafkaFault::Unreachable { bootstrap, why } = fault else {
+        return fault;
+    };
+    let heard = try_it(config, within).unwrap_or_default();
+    let reason = heard.reason;
+    match heard.weight {
+        Weight::Nothing => KafkaFault::Unreachable { bootstrap, why },
+        // Listeners that expect TLS or SASL hang up on who speaks otherwise.
+        Weight::Broken if reason.contains("Disconnected") => KafkaFault::Unreachable {
+            bootstrap,
+            why: format!("{why}: {reason}: expected security.protocol to be the listener's"),
+        },
+        Weight::Broken => KafkaFault::Unreachable {
+            bootstrap,
+            why: format!("{why}: {reason}"),
+        },
+        Weight::Tls => KafkaFault::Unreachable {
+            bootstrap,
+            why: format!(
+                "{why}: {reason}: expected security.protocol to be the listener's, and ssl.ca.location to name \
+                 the authority of its certificate"
+            ),
+        },
+        Weight::Identity => KafkaFault::NotAuthenticated {
+            bootstrap,
+            why: reason,
+        },
+    }
+}
+
+fn try_it(config: &KafkaConfig, within: Duration) -> Option<Heard> {
+    let mut trying = properties::client(config).ok()?;
+    trying.set("log.connection.close", "true");
+    trying.set_log_level(RDKafkaLogLevel::Info);
+    let client: BaseConsumer<Hearing> = trying.create_with_context(Hearing::default()).ok()?;
+    let hearing = client.client().context();
+    let mut end = Instant::now() + within;
+    let mut has_begun = false;
+    // One broker of several may be refused where another tells more.
+    while hearing.heard().weight < Weight::Tls && Instant::now() < end {
+        // It follows nothing, so that there are no records to lose.
+        let _ = client.poll(LOOK_EVERY);
+        if !has_begun && hearing.heard().weight == Weight::Broken {
+            has_begun = true;
+            end = end.min(Instant::now() + MORE_WITHIN);
+        }
+    }
+    Some(hearing.heard())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_listens_to_nobody_is_said_to() {
+        // Nobody listens on port 1.
+        let config = KafkaConfig::new("127.0.0.1:1");
+        let fault = KafkaFault::Unreachable {
+            bootstrap: "127.0.0.1:1".to_owned(),
+            why: "no broker can be reached".to_owned(),
+        };
+        let said = of(&config, fault, PATIENCE).to_string();
+        let expected = "kafka at 127.0.0.1:1: no broker can be reached: ";
+        assert!(said.starts_with(expected), "{said}");
+        assert!(said.contains("refused"), "{said}");
+    }
+
+    #[test]
+    fn another_fault_has_its_own_reason() {
+        let fault = KafkaFault::Missing {
+            topic: "t.hits".to_owned(),
+        };
+        let begun = Instant::now();
+        let config = KafkaConfig::new("127.0.0.1:1");
+        assert_eq!(of(&config, fault.clone(), PATIENCE), fault);
+        assert!(begun.elapsed() < HASTE, "nothing is tried");
+    }
+}

@@ -1,0 +1,86 @@
+//! Properties of the Kafka client in a file of their own, which passwords are given by.
+//!
+//! ```text
+//! # as kcat and Kafka's own tools have them
+//! security.protocol = SASL_SSL
+//! sasl.password=a = b
+//! ```
+//!
+//! One a line, NAME=VALUE; what follows the first `=` is the value, without the blanks around it. Knows no
+//! name of a property and no file. What stays true: no message has a value in it.
+
+/// Why a text has no properties.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: expected NAME=VALUE, or # and a remark")]
+pub struct PropertiesFault {
+    /// The line, counted from 1.
+    pub line: usize,
+}
+
+/// Reads the properties of a text, in its order.
+///
+/// # Errors
+///
+/// The first line that is none.
+pub fn parse(text: &str) -> Result<Vec<(String, String)>, PropertiesFault> {
+    let lines = text
+        .lines()
+        .zip(1..)
+        .map(|(text, line)| (text.trim(), line));
+    let stated = lines.filter(|(text, _)| !text.is_empty() && !text.starts_with('#'));
+    let property = |(text, line): (&str, usize)| {
+        let parts = text.split_once('=');
+        let parts = parts.map(|(name, value)| (name.trim(), value.trim()));
+        match parts {
+            Some((name, value)) if !name.is_empty() && !name.contains(char::is_whitespace) => {
+                Ok((name.to_owned(), value.to_owned()))
+            }
+            _ => Err(PropertiesFault { line }),
+        }
+    };
+    stated.map(property).collect()
+}
+
+/// Whether a property is about the way to the brokers, so that it is anybody's who goes there: the others are
+/// a producer's, a consumer's or a group's.
+pub fn is_of_connection(name: &str) -> bool {
+    let beginnings = [
+        "sasl.",
+        "ssl.",
+        "enable.ssl.",
+        "security.",
+        "broker.",
+        "socket.",
+        "client.",
+    ];
+    beginnings
+        .iter()
+        .any(|beginning| name.starts_with(beginning))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_all_behind_the_first_sign() {
+        let text = "# a remark\n\n security.protocol = SASL_SSL\r\nsasl.password=a = #b\nssl.crl.location=\n";
+        let expected = [
+            ("security.protocol", "SASL_SSL"),
+            ("sasl.password", "a = #b"),
+            ("ssl.crl.location", ""),
+        ];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(parse(text), Ok(expected.to_vec()));
+        assert_eq!(parse(""), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_line_that_is_none_is_named_and_not_shown() {
+        for line in ["sasl.password secret", "=secret", "a secret=b"] {
+            let fault = parse(&format!("a=b\n{line}\n")).unwrap_err();
+            assert_eq!(fault, PropertiesFault { line: 2 });
+            assert!(!fault.to_string().contains("secret"));
+        }
+    }
+}
