@@ -303,7 +303,9 @@ mod tests {
         ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(builder.kafka_properties, expected);
-        let fault = of_file("sasl.password p").err().expect("no property");
+        let fault = of_file("sasl.password p")
+            .map(|_| ())
+            .expect_err("no property");
         std::fs::remove_file(&file).expect("removed");
         let fault = fault.to_string();
         let expected = ": line 1: expected NAME=VALUE, or # and a remark";

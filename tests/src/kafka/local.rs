@@ -115,6 +115,39 @@ impl LocalKafka {
         Ok((kafka, own))
     }
 
+    /// Starts a broker that asks who one is, by SASL/PLAIN, and lets these users do what an ACL allows them and
+    /// nothing else; each has its name for a password. Says at which address nobody is asked, and all is allowed.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::start`].
+    pub fn start_guarded(users: &[String]) -> Result<(Self, String), StartError> {
+        // One that the system chooses is found out of the open listener alone.
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let guarded = format!("127.0.0.1:{port}");
+        let known = users.iter().map(|user| format!(" user_{user}=\"{user}\""));
+        let known: String = known.collect();
+        let mut command = Command::new(SCRIPT);
+        command.arg("--with-stdin");
+        for property in [
+            format!("listeners=CLIENTS://127.0.0.1:0,GUARDED://{guarded},CONTROLLER://127.0.0.1:0"),
+            "listener.security.protocol.map=CLIENTS:PLAINTEXT,GUARDED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
+                .to_owned(),
+            "sasl.enabled.mechanisms=PLAIN".to_owned(),
+            format!(
+                "listener.name.guarded.plain.sasl.jaas.config=\
+                 org.apache.kafka.common.security.plain.PlainLoginModule required{known};"
+            ),
+            "super.users=User:ANONYMOUS".to_owned(),
+            "allow.everyone.if.no.acl.found=false".to_owned(),
+        ] {
+            command.args(["--set", &property]);
+        }
+        let mut kafka = Self::start_by(command)?;
+        let open = std::mem::replace(&mut kafka.bootstrap, guarded);
+        Ok((kafka, open))
+    }
+
     /// The one broker that this process's tests share, started by the first that asks. It ends with
     /// the process. Tests stay apart by [`Self::fresh_name`].
     ///

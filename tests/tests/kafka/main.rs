@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use tollgate_tests::{kafka, trials};
 
+mod acls;
 mod amendments;
 mod anew;
 mod bad;
@@ -22,6 +23,7 @@ mod limits;
 mod log;
 mod pairs;
 mod rights;
+mod roles;
 mod state;
 mod topics;
 
@@ -55,6 +57,10 @@ use pairs::{
     of_two_groups_either_may_be_killed_and_nothing_more_is_let_through,
 };
 use rights::a_right_that_is_missing_is_named_with_its_topic_and_operation;
+use roles::{
+    each_role_works_with_the_rights_of_the_table_and_names_the_one_it_lacks,
+    whoever_has_a_wrong_password_is_told_so,
+};
 use state::snapshots_are_read_whole_or_passed_over;
 use topics::the_command_makes_topics_and_says_what_differs;
 
@@ -76,6 +82,8 @@ fn main() -> ExitCode {
         a_document_longer_than_a_topic_takes_is_refused_with_both_lengths,
         members_made_anew_are_heard_and_limits_made_anew_change_nothing,
         a_right_that_is_missing_is_named_with_its_topic_and_operation,
+        each_role_works_with_the_rights_of_the_table_and_names_the_one_it_lacks,
+        whoever_has_a_wrong_password_is_told_so,
         an_operator_may_ask_any_aggregator_of_a_fleet,
         any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach,
         the_command_makes_topics_and_says_what_differs,
