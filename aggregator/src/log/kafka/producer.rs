@@ -80,8 +80,6 @@ struct State {
     closed: AtomicBool,
     /// The producer cannot go on and has to be made anew.
     fatal: AtomicBool,
-    /// That is because it may write to no topic at all: Kafka gives such a producer no identity.
-    may_write_nothing: AtomicBool,
     /// Something failed that may be because Kafka is gone.
     suspect: AtomicBool,
     /// Topics that may not be written to.
@@ -99,20 +97,6 @@ impl State {
             self.late.store(false, Ordering::Relaxed);
             self.silence().broken();
         }
-    }
-
-    /// Whether a record failed because its producer may write nothing.
-    fn is_refused(&self, error: &KafkaError) -> bool {
-        // What it had when it was let go for that is purged.
-        let is_lost = matches!(
-            error.rdkafka_error_code(),
-            Some(
-                RDKafkaErrorCode::Fatal
-                    | RDKafkaErrorCode::PurgeQueue
-                    | RDKafkaErrorCode::PurgeInflight
-            )
-        );
-        is_lost && self.may_write_nothing.load(Ordering::Relaxed)
     }
 
     fn silence(&self) -> MutexGuard<'_, reach::Silence> {
@@ -136,10 +120,6 @@ impl ClientContext for Answering {
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(%error, reason, "kafka producer");
         if error.rdkafka_error_code() == Some(RDKafkaErrorCode::Fatal) {
-            let is_about_rights = reason.contains("authorization failed");
-            self.state
-                .may_write_nothing
-                .store(is_about_rights, Ordering::Relaxed);
             self.state.fatal.store(true, Ordering::Relaxed);
         }
         self.state.suspect.store(true, Ordering::Relaxed);
@@ -161,14 +141,10 @@ impl ProducerContext for Answering {
                 if error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageTimedOut) {
                     self.state.late.store(true, Ordering::Relaxed);
                 }
-                let is_refused = rights::is_about_a_topic(error) || self.state.is_refused(error);
-                if is_refused {
+                if rights::is_about_a_topic(error) {
                     self.state.unwritable.refused(message.topic());
                 }
-                Err(match is_refused {
-                    true => may_not_write(message.topic()),
-                    false => append_error(error, message.topic(), message.payload_len()),
-                })
+                Err(append_error(error, message.topic(), message.payload_len()))
             }
         };
         // While the owner does not take its events, nothing else is answered either; the queue of
@@ -219,10 +195,7 @@ impl Shared {
                 .payload(record);
         producer
             .send(to_send)
-            .map_err(|(error, _)| match self.state.is_refused(&error) {
-                true => may_not_write(topic),
-                false => append_error(&error, topic, record.len()),
-            })
+            .map_err(|(error, _)| append_error(&error, topic, record.len()))
     }
 
     pub fn refuse_from_now_on(&self) {
@@ -328,10 +301,6 @@ fn create(
         .map_err(properties::fault_of)
 }
 
-fn may_not_write(topic: &str) -> AppendError {
-    AppendError::NotNow(rights::missing(topic, "Write").to_string())
-}
-
 fn append_error(error: &KafkaError, topic: &str, bytes: usize) -> AppendError {
     let why = format!("kafka topic `{topic}`: {error}");
     match error.rdkafka_error_code() {
@@ -343,7 +312,9 @@ fn append_error(error: &KafkaError, topic: &str, bytes: usize) -> AppendError {
             ))
         }
         Some(RDKafkaErrorCode::UnknownPartition) => AppendError::Never(why),
-        Some(RDKafkaErrorCode::TopicAuthorizationFailed) => may_not_write(topic),
+        Some(RDKafkaErrorCode::TopicAuthorizationFailed) => {
+            AppendError::NotNow(rights::missing(topic, "Write").to_string())
+        }
         _ => AppendError::NotNow(why),
     }
 }
