@@ -70,10 +70,11 @@ fn look(rate: &Rate, within: Duration) -> u64 {
 }
 
 /// Hits until it is refused: from then on there are denials.
-fn await_refused(rate: &Rate) {
+fn await_refused(agent: &Agent, rate: &Rate) {
     let begun = Instant::now();
     while rate.hit("acme").is_ok() {
-        assert!(begun.elapsed() < WITHIN, "nobody refuses");
+        let stats = || agent.stats();
+        assert!(begun.elapsed() < WITHIN, "nobody refuses: {:?}", stats());
         std::thread::sleep(PACE);
     }
 }
@@ -105,7 +106,7 @@ pub fn of_two_groups_either_may_be_killed_and_nothing_more_is_let_through(kafka:
     await_whole(&[&first]);
     let agent = agent(kafka, &prefix, &first);
     let rate = agent.rate("hot");
-    await_refused(&rate);
+    await_refused(&agent, &rate);
     await_metric(&first, &rate, "tollgate_snapshots_saved_total");
 
     // The second group begins with what the first has written. It may use the same names.
@@ -137,7 +138,7 @@ pub fn of_two_groups_either_may_be_killed_and_nothing_more_is_let_through(kafka:
     // With one group another has to take over.
     let third = start("a", "agg-2");
     await_whole(&[&first, &third]);
-    await_refused(&rate);
+    await_refused(&agent, &rate);
     let partition = partition_of_pair("hot", "acme", PARTITIONS);
     let is_owner = first.rules().contains_key(&partition);
     let (owner, other) = match is_owner {
@@ -147,7 +148,7 @@ pub fn of_two_groups_either_may_be_killed_and_nothing_more_is_let_through(kafka:
     drop(owner.kill());
     let alone_killed = look(&rate, LOOK);
     await_whole(&[&other]);
-    await_refused(&rate);
+    await_refused(&agent, &rate);
     assert_eq!(differing(&other), 0);
 
     let least = quiet.iter().min().copied().unwrap_or(0);
@@ -184,7 +185,7 @@ pub fn a_wrong_aggregator_is_found_out_by_the_other_group(kafka: &LocalKafka) {
     await_whole(&[&wrong]);
     let agent = agent(kafka, &prefix, &right);
     let rate = agent.rate("hot");
-    await_refused(&rate);
+    await_refused(&agent, &rate);
     for one in [&mut right, &mut wrong] {
         await_metric(one, &rate, "tollgate_states_differing_total");
         let line = one.line_with("came to different states");
