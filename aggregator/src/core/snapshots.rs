@@ -62,6 +62,10 @@ pub struct Snapshots {
     /// Taken, and waiting for what it caused to be acknowledged.
     frozen: Option<(u64, Moment)>,
     saving: bool,
+    /// When that began.
+    saving_since: Span,
+    /// How long the last one took, that was saved.
+    took: Span,
     /// When the last one was saved.
     saved_at: Option<Span>,
 }
@@ -158,7 +162,7 @@ impl Core {
             return;
         };
         for index in 0..self.partitions.len() {
-            self.save_if_acknowledged(index);
+            self.save_if_acknowledged(now, index);
             let count = self.settings.partitions;
             let Some(partition) = self.partitions.get_mut(index) else {
                 return;
@@ -169,7 +173,7 @@ impl Core {
         }
     }
 
-    fn save_if_acknowledged(&mut self, index: usize) {
+    fn save_if_acknowledged(&mut self, now: Now, index: usize) {
         let Some(partition) = self.partitions.get_mut(index) else {
             return;
         };
@@ -184,6 +188,7 @@ impl Core {
         }
         if let Some((upto, moment)) = partition.snapshots.frozen.take() {
             partition.snapshots.saving = true;
+            partition.snapshots.saving_since = now.clock;
             self.effects.push(Effect::SaveSnapshot {
                 partition: partition.index,
                 upto,
@@ -197,6 +202,8 @@ impl Core {
             partition.snapshots.saving = false;
             if saved {
                 partition.snapshots.saved_at = Some(now.clock);
+                let took = now.clock.saturating_sub(partition.snapshots.saving_since);
+                partition.snapshots.took = took;
             }
         }
         if saved {
@@ -211,6 +218,11 @@ impl Snapshots {
     /// Lets go of the one that waits for the log.
     pub fn drop_waiting(&mut self) {
         self.frozen = None;
+    }
+
+    /// How long saving the last one took.
+    pub fn took(&self) -> Span {
+        self.took
     }
 
     /// How long ago the last one was saved, or this process started.

@@ -14,6 +14,7 @@ mod guard;
 
 pub use guard::Guard;
 
+use std::collections::HashSet;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +23,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tollgate_shared::wire::frame::Topic;
-use zeromq::{PubSocket, Socket as _, SocketSend as _, ZmqMessage};
+use zeromq::{PubSocket, Socket as _, SocketEvent, SocketSend as _, ZmqMessage};
 
 /// How long a connection may take nothing before the operating system ends it.
 pub const STALL_MAX: Duration = Duration::from_secs(3);
@@ -30,6 +31,9 @@ pub const STALL_MAX: Duration = Duration::from_secs(3);
 /// Frames that may wait for the socket's task. It only hands them on, so that few ever wait; the
 /// crate's own ring takes 100,000.
 const FRAMES_MAX: usize = 16_384;
+
+/// How often it is looked who has come and gone while nothing is published.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What the feed counts.
 #[derive(Debug, Default)]
@@ -40,6 +44,8 @@ pub struct FeedCounters {
     pub bytes: AtomicU64,
     /// Frames left out at the bound.
     pub dropped: AtomicU64,
+    /// Connections that are open.
+    pub subscribers: AtomicU64,
 }
 
 /// Where frames go.
@@ -123,7 +129,24 @@ async fn publish(
 ) {
     let mut guard = Guard::new(bytes_max);
     let start = tokio::time::Instant::now();
-    while let Some((topic, frame)) = frames.recv().await {
+    let mut events = socket.monitor();
+    let mut open = HashSet::new();
+    loop {
+        let next = tokio::time::timeout(LOOK_EVERY, frames.recv()).await;
+        while let Ok(event) = events.try_recv() {
+            match event {
+                SocketEvent::Accepted(_, peer) => drop(open.insert(peer)),
+                SocketEvent::Disconnected(peer) => drop(open.remove(&peer)),
+                _ => {}
+            }
+        }
+        let count = u64::try_from(open.len()).unwrap_or(u64::MAX);
+        counters.subscribers.store(count, Ordering::Relaxed);
+        let (topic, frame) = match next {
+            Ok(Some(next)) => next,
+            Ok(None) => return,
+            Err(_) => continue,
+        };
         if !guard.admit(start.elapsed(), frame.len()) {
             counters.dropped.fetch_add(1, Ordering::Relaxed);
             continue;
@@ -186,5 +209,28 @@ mod tests {
         assert!(heard.expect("in time").is_ok());
         drop(over);
         publishing.join().expect("no panic");
+    }
+
+    #[tokio::test]
+    async fn those_who_listen_are_counted_until_they_leave() {
+        let listener = listen("127.0.0.1:0".parse().expect("an address")).expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let counters = Arc::<FeedCounters>::default();
+        let publisher = serve(listener, 1 << 20, Arc::clone(&counters)).await;
+        let publisher = publisher.expect("serves");
+        let until = async |count: u64| {
+            let begun = tokio::time::Instant::now();
+            while counters.subscribers.load(Ordering::Relaxed) != count {
+                assert!(begun.elapsed() < SOON, "never {count}");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let mut three = vec![subscriber(address).await];
+        three.push(subscriber(address).await);
+        three.push(subscriber(address).await);
+        until(3).await;
+        three.truncate(1);
+        until(1).await;
+        drop(publisher);
     }
 }

@@ -117,10 +117,21 @@ impl Metrics {
                 "How old the newest snapshot of a partition is; the greatest.",
                 gauges.snapshot_age_us,
             ),
+            (
+                "tollgate_snapshot_seconds",
+                "How long saving the last snapshot of a partition took, beside ruling; the greatest.",
+                gauges.snapshot_took_us,
+            ),
         ];
         for (name, help, us) in seconds {
             self.gauge(name, help, us as f64 / 1e6, Vec::new());
         }
+        self.gauge(
+            "tollgate_feed_subscribers",
+            "Connections to the feed that are open: agents that hear of denials.",
+            self.feed.subscribers.load(Ordering::Relaxed) as f64,
+            Vec::new(),
+        );
         self.gauge(
             "tollgate_aggregator_info",
             "1; who this is: its name, its consumer group (empty: a journal), its version.",

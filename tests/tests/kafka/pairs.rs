@@ -132,6 +132,8 @@ pub fn of_two_groups_either_may_be_killed_and_nothing_more_is_let_through(kafka:
     let first = start("a", "agg");
     await_whole(&[&first]);
     await_metric(&first, &rate, "tollgate_states_compared_total");
+    // Only the other one can tell the agent where the new one is.
+    await_metric(&first, &rate, "tollgate_feed_subscribers");
     drop(second.kill());
     let second_killed = look(&rate, LOOK);
 
