@@ -58,6 +58,14 @@ pub fn is_of_connection(name: &str) -> bool {
         .any(|beginning| name.starts_with(beginning))
 }
 
+/// Whether the value of a property may stand in a message: not of one that says who one is, and not where the
+/// client knows no such property, which may be a misspelt password.
+pub fn may_be_shown(name: &str, why: &str) -> bool {
+    let is_harmless = matches!(name, "sasl.mechanism" | "sasl.mechanisms");
+    let is_ours = name.starts_with("sasl.") || name.starts_with("ssl.");
+    is_harmless || !(is_ours || why.contains("No such configuration property"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,6 +81,16 @@ mod tests {
         let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(parse(text), Ok(expected.to_vec()));
         assert_eq!(parse(""), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_may_be_a_password_is_not_shown() {
+        let unknown = "No such configuration property: \"sasl.pasword\"";
+        assert!(!may_be_shown("sasl.pasword", unknown));
+        assert!(!may_be_shown("pasword", unknown));
+        assert!(!may_be_shown("ssl.key.pem", "not supported in this build"));
+        assert!(may_be_shown("sasl.mechanism", "No provider"));
+        assert!(may_be_shown("linger.ms", "Invalid value"));
     }
 
     #[test]

@@ -67,9 +67,21 @@ fn every_link_in_the_readme_leads_somewhere() {
         .filter_map(|rest| rest.split(')').next())
         .collect();
     assert!(3 <= links.len(), "the readme links to rooms");
+    let is_there = |link: &str| {
+        let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+        let Ok(text) = fs::read_to_string(root().join(file)) else {
+            return heading.is_empty() && root().join(file).exists();
+        };
+        let headings = text.lines().filter(|line| line.starts_with('#'));
+        let mut anchors = headings.map(|line| {
+            let words = line.trim_start_matches('#').trim().to_lowercase();
+            words.replace(' ', "-")
+        });
+        heading.is_empty() || anchors.any(|anchor| anchor == heading)
+    };
     let missing: Vec<&&str> = links
         .iter()
-        .filter(|link| !link.starts_with("http") && !root().join(link).exists())
+        .filter(|link| !link.starts_with("http") && !is_there(link))
         .collect();
     assert!(
         missing.is_empty(),

@@ -22,7 +22,7 @@ use rdkafka::producer::{
     BaseRecord, Producer as _, ProducerContext, PurgeConfig, ThreadedProducer,
 };
 use tokio::sync::mpsc;
-use tollgate_shared::kafka_properties::is_of_connection;
+use tollgate_shared::kafka_properties::{is_of_connection, may_be_shown};
 
 use super::{Event, Outcome};
 use crate::courier::Outgoing;
@@ -52,9 +52,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// What does not mend itself is said again after so long.
 pub(super) const TOLD_EVERY: Duration = Duration::from_secs(30);
 
-/// The first of so many records that are refused is told.
-const REFUSED_TOLD_EVERY: u64 = 1_000;
-
 /// The hub's end.
 #[derive(Debug)]
 pub(crate) struct Kafka {
@@ -76,6 +73,8 @@ fn config(bootstrap: &str, agent: &str, properties: &[(String, String)]) -> Clie
     for (name, value) in properties {
         config.set(name, value);
     }
+    // A topic that brokers make by themselves has none of the settings that it needs.
+    config.set("allow.auto.create.topics", "false");
     config
 }
 
@@ -97,7 +96,13 @@ pub(crate) fn check_properties(
 
 /// What the client says of its properties, and what has to be built where it lacks something.
 fn bad(error: &KafkaError) -> BuildError {
-    let mut why = error.to_string();
+    let mut why = match error {
+        KafkaError::ClientConfig(_, why, name, value) if may_be_shown(name, why) => {
+            format!("property `{name}` = {value:?}: {why}")
+        }
+        KafkaError::ClientConfig(_, why, name, _) => format!("property `{name}`: {why}"),
+        other => other.to_string(),
+    };
     if why.contains("not available at build time") || why.contains("No provider for SASL") {
         why += ": expected tollgate-agent with the feature kafka-ssl, kafka-ssl-vendored, kafka-gssapi or kafka-zstd";
     }
@@ -144,7 +149,8 @@ impl Kafka {
     ) -> Result<Self, BuildError> {
         let (records, receiver) = mpsc::channel(RECORDS_MAX);
         let config = config(bootstrap, agent, properties);
-        let producing = Producing::begin(config, topic, events).map_err(|error| bad(&error))?;
+        let producing = Producing::begin(config, topic, events, Told::default());
+        let producing = producing.map_err(|error| bad(&error))?;
         // Alone to wait for the next record, for a moment and no longer.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -163,10 +169,23 @@ struct Reports {
     events: mpsc::Sender<Event>,
     /// How many records were answered for.
     answered: Arc<AtomicU64>,
-    /// How many were refused for want of a right.
-    refused: AtomicU64,
-    /// When it was last said that brokers do not let us in.
-    told_at: Mutex<Option<Instant>>,
+    told: Told,
+}
+
+/// When it was last said that brokers do not let us in, or not write. Whatever client says it.
+#[derive(Clone, Debug, Default)]
+struct Told(Arc<Mutex<Option<Instant>>>);
+
+impl Told {
+    /// Whether it is time to say it again.
+    fn is_due(&self) -> bool {
+        let mut at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = at.is_none_or(|at| TOLD_EVERY <= at.elapsed());
+        if is_due {
+            *at = Some(Instant::now());
+        }
+        is_due
+    }
 }
 
 /// Whether an error says that brokers do not take who we are, or we not who they are.
@@ -194,15 +213,12 @@ impl ClientContext for Reports {
         match error.rdkafka_error_code() {
             // That does not mend itself.
             Some(code) if is_about_admission(code) => {
-                let mut told_at = self.told_at.lock().unwrap_or_else(PoisonError::into_inner);
-                if told_at.is_some_and(|at| at.elapsed() < TOLD_EVERY) {
-                    return;
+                if self.told.is_due() {
+                    tracing::warn!(
+                        reason,
+                        "kafka does not let this agent in: expected the properties that its brokers ask for"
+                    );
                 }
-                *told_at = Some(Instant::now());
-                tracing::warn!(
-                    reason,
-                    "kafka does not let this agent in: expected the properties that its brokers ask for"
-                );
             }
             // Brokers that are away for a while are nothing that a service's log needs each second.
             _ => tracing::debug!(%error, reason, "kafka"),
@@ -226,12 +242,10 @@ impl ProducerContext for Reports {
         };
         if let Err((error, message)) = result
             && error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed)
+            && self.told.is_due()
         {
-            let refused = self.refused.fetch_add(1, Ordering::Relaxed);
-            if refused.is_multiple_of(REFUSED_TOLD_EVERY) {
-                let topic = message.topic();
-                tracing::warn!(%error, "kafka topic `{topic}`: Write: this agent may not, and hits are lost");
-            }
+            let topic = message.topic();
+            tracing::warn!(%error, "kafka topic `{topic}`: Write: this agent may not, and hits are lost");
         }
         self.answered.fetch_add(1, Ordering::Relaxed);
         let delivered = Event::Delivered {
@@ -270,6 +284,7 @@ struct Producing {
     events: mpsc::Sender<Event>,
     producer: ThreadedProducer<Reports>,
     answered: Arc<AtomicU64>,
+    told: Told,
     /// How many had been answered for, and since when it is these.
     heard: (u64, Instant),
 }
@@ -279,13 +294,13 @@ impl Producing {
         config: ClientConfig,
         topic: String,
         events: mpsc::Sender<Event>,
+        told: Told,
     ) -> Result<Self, KafkaError> {
         let answered = Arc::<AtomicU64>::default();
         let context = Reports {
             events: events.clone(),
             answered: Arc::clone(&answered),
-            refused: AtomicU64::new(0),
-            told_at: Mutex::default(),
+            told: told.clone(),
         };
         Ok(Self {
             producer: ThreadedProducer::from_config_and_context(&config, context)?,
@@ -293,6 +308,7 @@ impl Producing {
             topic,
             events,
             answered,
+            told,
             heard: (0, Instant::now()),
         })
     }
@@ -355,7 +371,7 @@ impl Producing {
     /// Goes on with another client, if that one reaches the topic.
     fn begin_again(&mut self) {
         let (config, topic) = (self.config.clone(), self.topic.clone());
-        match Self::begin(config, topic, self.events.clone()) {
+        match Self::begin(config, topic, self.events.clone(), self.told.clone()) {
             Ok(fresh) => {
                 if matches!(fresh.partitions(), Ok(Some(_))) {
                     tracing::debug!("the kafka producer reached nobody; it is made anew");

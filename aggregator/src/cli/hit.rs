@@ -129,19 +129,23 @@ fn agent(global: &Global, args: &HitArgs) -> Result<Agent, Failure> {
     if let Some(key) = &global.domain_key {
         builder = builder.domain_key_file(key);
     }
-    if let Some(prefix) = &args.topic_prefix {
-        builder = builder.kafka_topic_prefix(prefix);
-    }
-    // The file that the environment names is among them.
-    let properties = match (&args.kafka, &global.config) {
-        (Some(bootstrap), _) => kafka_args::load(global, bootstrap, None)?.kafka.properties,
-        (None, Some(_)) => serve::load_with(global, Vec::new())?.kafka.properties,
-        (None, None) => Default::default(),
+    // What the environment says is among it.
+    let prefix = args.topic_prefix.as_deref();
+    let config = match (&args.kafka, &global.config) {
+        (Some(bootstrap), _) => Some(kafka_args::load(global, bootstrap, prefix)?),
+        (None, Some(_)) => Some(serve::load_with(global, Vec::new())?),
+        (None, None) => None,
     };
-    for (name, value) in properties {
-        if is_of_connection(&name) {
-            builder = builder.kafka_property(name, value);
+    if let Some(config) = config {
+        builder = builder.kafka_topic_prefix(&config.kafka.topic_prefix);
+        for (name, value) in config.kafka.properties {
+            if is_of_connection(&name) {
+                builder = builder.kafka_property(name, value);
+            }
         }
+    }
+    if let Some(prefix) = prefix {
+        builder = builder.kafka_topic_prefix(prefix);
     }
     builder.build().map_err(failed)
 }

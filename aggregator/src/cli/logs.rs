@@ -24,14 +24,9 @@ pub struct LogArgs {
     /// A Kafka's brokers
     #[arg(long, value_name = "HOST:PORT", group = "log")]
     pub kafka: Option<String>,
-    /// What the names of Kafka's topics begin with
-    #[arg(
-        long,
-        value_name = "PREFIX",
-        default_value = "tollgate",
-        requires = "kafka"
-    )]
-    pub topic_prefix: String,
+    /// What the names of Kafka's topics begin with (kafka.topic_prefix)
+    #[arg(long, value_name = "PREFIX", requires = "kafka")]
+    pub topic_prefix: Option<String>,
     /// An export, as `audit export` writes it
     #[arg(long, value_name = "FILE", group = "log")]
     pub export: Option<PathBuf>,
@@ -68,8 +63,9 @@ impl LogArgs {
             return Ok(Arc::new(ExportSource::open(file).map_err(failure)?));
         }
         if let Some(bootstrap) = &self.kafka {
-            let config = super::kafka_args::load(global, bootstrap, Some(&self.topic_prefix))?;
-            return open_kafka(bootstrap, &self.topic_prefix, config.kafka.properties);
+            let prefix = self.topic_prefix.as_deref();
+            let kafka = super::kafka_args::load(global, bootstrap, prefix)?.kafka;
+            return open_kafka(bootstrap, &kafka.topic_prefix, kafka.properties);
         }
         Err(Failure::Usage(
             "expected a log: --journal DIR, --kafka HOST:PORT or --export FILE".to_owned(),

@@ -63,7 +63,7 @@ pub struct Snapshots {
     frozen: Option<(u64, Moment)>,
     saving: bool,
     /// When that began.
-    saving_since: Span,
+    saving_since: Option<Span>,
     /// How long the last one took, that was saved.
     took: Span,
     /// When the last one was saved.
@@ -188,7 +188,7 @@ impl Core {
         }
         if let Some((upto, moment)) = partition.snapshots.frozen.take() {
             partition.snapshots.saving = true;
-            partition.snapshots.saving_since = now.clock;
+            partition.snapshots.saving_since = Some(now.clock);
             self.effects.push(Effect::SaveSnapshot {
                 partition: partition.index,
                 upto,
@@ -202,8 +202,10 @@ impl Core {
             partition.snapshots.saving = false;
             if saved {
                 partition.snapshots.saved_at = Some(now.clock);
-                let took = now.clock.saturating_sub(partition.snapshots.saving_since);
-                partition.snapshots.took = took;
+                // One of before the partition was let go is nobody's.
+                if let Some(since) = partition.snapshots.saving_since.take() {
+                    partition.snapshots.took = now.clock.saturating_sub(since);
+                }
             }
         }
         if saved {

@@ -119,7 +119,7 @@ impl Metrics {
             ),
             (
                 "tollgate_snapshot_seconds",
-                "How long saving the last snapshot of a partition took, beside ruling; the greatest.",
+                "How long the last snapshot of a partition took to be saved, beside ruling and behind those of others; the greatest.",
                 gauges.snapshot_took_us,
             ),
         ];

@@ -178,19 +178,20 @@ impl Thread {
             return;
         }
         let (mut book, mut known) = (Book::default(), Vec::new());
-        let mut state_at = Instant::now();
+        let (mut state_at, mut has_heard) = (Instant::now(), false);
         loop {
             if state_at <= Instant::now() {
                 self.state(Some(&self.me.encode()));
                 state_at = Instant::now() + STATE_EVERY;
-                if silence.goes_on() {
-                    self.begin_again();
+                if silence.goes_on() && self.begin_again(has_heard) {
+                    has_heard = false;
                 }
             }
             match self.consumer.poll(POLL) {
                 Some(Ok(message)) => {
                     enter(&mut book, &message);
                     silence.broken();
+                    has_heard = true;
                 }
                 Some(Err(error)) if rights::is_about_a_topic(&error) => {
                     let fault = rights::missing(&self.topic, "Read");
@@ -234,22 +235,33 @@ impl Thread {
 
     /// Goes on with other clients, if they reach anybody, since not even what this member states of itself comes
     /// back: these have lost every broker, or know a topic that was deleted. What is heard twice changes nothing.
-    fn begin_again(&mut self) {
-        let Some(consumer) = reach::fresh(&self.config) else {
-            return;
+    /// Clients that have heard nothing yet are kept as long as they reach brokers: it may be a right that is missing.
+    /// Says whether they are new.
+    fn begin_again(&mut self, has_heard: bool) -> bool {
+        let consumer = match has_heard {
+            true => reach::fresh(&self.config),
+            false => self.afresh(),
+        };
+        let Some(consumer) = consumer else {
+            return false;
         };
         let found = topics::find(&self.config, &consumer, Topic::Members, PROBE_WITHIN);
         if let Err(fault) = found {
-            return tracing::error!(%fault, "members are not heard");
+            tracing::error!(%fault, "members are not heard");
+            return false;
         }
         tracing::warn!("nothing came back from the topic of members: its clients are made anew");
         match quiet(&self.config) {
             Ok(producer) => (self.consumer, self.producer) = (consumer, producer),
-            Err(fault) => return tracing::error!(%fault, "members are not heard"),
+            Err(fault) => {
+                tracing::error!(%fault, "members are not heard");
+                return false;
+            }
         }
         if let Err(error) = self.follow() {
             tracing::error!(%error, "other members cannot be followed");
         }
+        true
     }
 
     fn follow(&self) -> Result<(), KafkaError> {

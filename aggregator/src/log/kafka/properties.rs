@@ -5,6 +5,7 @@
 
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
+use tollgate_shared::kafka_properties::may_be_shown;
 
 use super::{KafkaConfig, KafkaFault};
 
@@ -190,11 +191,11 @@ fn means(found: &str, needed: &str) -> bool {
 pub(super) fn fault_of(error: KafkaError) -> KafkaFault {
     match error {
         KafkaError::ClientConfig(_, why, name, value) => KafkaFault::Property {
-            why: with_build(why),
-            value: match is_secret(&name) {
-                true => "…".to_owned(),
-                false => value,
+            value: match may_be_shown(&name, &why) {
+                true => value,
+                false => "…".to_owned(),
             },
+            why: with_build(why),
             name,
         },
         other => KafkaFault::Client {
@@ -215,11 +216,4 @@ fn with_build(why: String) -> String {
     format!(
         "{why}: expected a build with the feature {build} (tollgate --version lists what this one has)"
     )
-}
-
-/// Whether the value of a property is nobody's business.
-fn is_secret(name: &str) -> bool {
-    ["password", "secret", ".pem", "jaas"]
-        .iter()
-        .any(|word| name.contains(word))
 }
