@@ -2,9 +2,8 @@
 //! is said at the desk of holds.
 //!
 //! Calls wake nobody, so it comes by: every 100 µs (with what a sleep takes longer, up to 200) while
-//! calls are made, and while none are after a fortieth of the silence so far, up to a millisecond: so a
-//! service with some calls a second is heard as soon as a busy one, and one without costs little. A
-//! thread of its own and no task, because nothing may hold it up: the clock of every call is its clock.
+//! calls are made, and in steps up to a millisecond while none are. A thread of its own and no task,
+//! because nothing may hold it up: the clock of every call is its clock.
 //!
 //! What stays true: it never waits for the network; what the network does not take waits in the packer,
 //! which is bounded.
@@ -18,7 +17,6 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
-use tollgate_shared::time::Span;
 
 pub(crate) use packer::Packer;
 pub(crate) use parcel::Parcel;
@@ -34,10 +32,6 @@ const PAUSE_MIN: Duration = Duration::from_micros(100);
 /// The pause while none are made: the bound on how far the cached clock is behind, and on what a hit
 /// after silence waits.
 const PAUSE_MAX: Duration = Duration::from_millis(1);
-
-/// What part of the silence so far the pause is. One that doubled up to its greatest at once had a hit after
-/// 10 ms wait for half a millisecond: a third of what a denial took to be heard.
-const SILENCE_PARTS: u32 = 40;
 
 /// How a flusher is told to end.
 #[derive(Debug, Default)]
@@ -110,7 +104,7 @@ pub(crate) fn run(
 ) {
     let mut flusher = Flusher::new(packer);
     let mut told = Vec::new();
-    let mut spoken_at = shared.clock.cached();
+    let mut pause = PAUSE_MIN;
     loop {
         // Asked before the drain, so that what was recorded before the telling is drained below.
         let last = ending.flush.load(Ordering::Acquire);
@@ -130,18 +124,14 @@ pub(crate) fn run(
         if ending.now.load(Ordering::Acquire) || (last && all_gone) {
             break;
         }
-        let now = shared.clock.cached();
-        if 0 < flushed.events + said {
-            spoken_at = now;
-        }
-        std::thread::sleep(pause_after(now.since(spoken_at)));
+        pause = if flushed.events + said == 0 {
+            (pause * 2).min(PAUSE_MAX)
+        } else {
+            PAUSE_MIN
+        };
+        std::thread::sleep(pause);
     }
     flusher.give_up(shared);
-}
-
-/// How long it stays away after such a silence.
-fn pause_after(silence: Span) -> Duration {
-    (silence.to_std() / SILENCE_PARTS).clamp(PAUSE_MIN, PAUSE_MAX)
 }
 
 /// Hands over what is due; whether nothing is left of what is.
@@ -193,19 +183,4 @@ pub(crate) fn start(
         .name("tollgate-flush".to_owned())
         .spawn(move || run(&shared, packer, &channels, &ending))
         .map(|_| ())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_longer_the_silence_the_longer_the_pause_between_its_bounds() {
-        let after = |millis| pause_after(Span::from_millis(millis));
-        assert_eq!(after(0), PAUSE_MIN);
-        assert_eq!(after(4), PAUSE_MIN);
-        assert_eq!(after(10), Duration::from_micros(250));
-        assert_eq!(after(40), PAUSE_MAX);
-        assert_eq!(after(60_000), PAUSE_MAX);
-    }
 }
