@@ -6,8 +6,8 @@
 //! sasl.password=a = b
 //! ```
 //!
-//! One a line, NAME=VALUE; what follows the first `=` is the value, without the blanks around it. Knows no
-//! name of a property and no file. What stays true: no message has a value in it.
+//! One a line, NAME=VALUE; what follows the first `=` is the value, without the blanks around it. Also which of
+//! them are anybody's, and which may be shown. Knows no file. What stays true: no fault has a value in it.
 
 /// Why a text has no properties.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

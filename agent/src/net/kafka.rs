@@ -50,7 +50,7 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What does not mend itself is said again after so long.
-pub(super) const TOLD_EVERY: Duration = Duration::from_secs(30);
+const TOLD_EVERY: Duration = Duration::from_secs(30);
 
 /// The hub's end.
 #[derive(Debug)]
@@ -169,16 +169,17 @@ struct Reports {
     events: mpsc::Sender<Event>,
     /// How many records were answered for.
     answered: Arc<AtomicU64>,
+    /// That brokers do not let us in, or not write.
     told: Told,
 }
 
-/// When it was last said that brokers do not let us in, or not write. Whatever client says it.
+/// When something was last said that does not mend itself, whatever client says it.
 #[derive(Clone, Debug, Default)]
-struct Told(Arc<Mutex<Option<Instant>>>);
+pub(super) struct Told(Arc<Mutex<Option<Instant>>>);
 
 impl Told {
     /// Whether it is time to say it again.
-    fn is_due(&self) -> bool {
+    pub(super) fn is_due(&self) -> bool {
         let mut at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = at.is_none_or(|at| TOLD_EVERY <= at.elapsed());
         if is_due {
@@ -330,7 +331,7 @@ impl Producing {
 
     /// Waits until the topic is there; false: the agent has ended.
     fn find_partitions(&mut self, records: &mpsc::Receiver<Outgoing>) -> bool {
-        let mut told: Option<Instant> = None;
+        let told = Told::default();
         while !records.is_closed() && !self.events.is_closed() {
             let asked = Instant::now();
             let partitions = self.partitions();
@@ -338,8 +339,7 @@ impl Producing {
                 let told = Event::Partitions(partitions);
                 return self.events.blocking_send(told).is_ok();
             }
-            if partitions.is_ok() && told.is_none_or(|at| TOLD_EVERY <= at.elapsed()) {
-                told = Some(Instant::now());
+            if partitions.is_ok() && told.is_due() {
                 tracing::warn!(
                     "kafka topic `{}`: it is not there, or this agent may not see it: expected the right to Write",
                     self.topic

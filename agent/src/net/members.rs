@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tollgate_shared::wire::member::{MemberRecord, SILENCE_MAX};
 
 use super::Event;
-use super::kafka::TOLD_EVERY;
+use super::kafka::Told;
 
 /// How long the thread waits for a statement before it looks whether anybody is still there.
 const POLL: Duration = Duration::from_millis(200);
@@ -50,9 +50,9 @@ pub(super) fn follow(
     std::thread::Builder::new()
         .name("tollgate-members".to_owned())
         .spawn(move || {
-            let mut told_at = None;
+            let told = Told::default();
             while events.strong_count() != 0 {
-                if let Err(error) = read(&config, &topic, &events, &mut told_at) {
+                if let Err(error) = read(&config, &topic, &events, &told) {
                     tracing::debug!(%error, "members cannot be read");
                     std::thread::sleep(AGAIN_AFTER);
                 }
@@ -81,7 +81,7 @@ fn read(
     config: &ClientConfig,
     topic: &str,
     events: &mpsc::WeakSender<Event>,
-    told_at: &mut Option<Instant>,
+    told: &Told,
 ) -> Result<(), KafkaError> {
     let consumer: BaseConsumer<Quiet> = config.create_with_context(Quiet)?;
     let mut list = TopicPartitionList::new();
@@ -91,7 +91,7 @@ fn read(
     if let Ok(found) = consumer.fetch_metadata(Some(topic), SEE_WITHIN)
         && let Some(error) = found.topics().iter().find_map(|found| found.error())
     {
-        say(&KafkaError::MetadataFetch(error.into()), topic, told_at);
+        say(&KafkaError::MetadataFetch(error.into()), topic, told);
     }
     let mut book = Book::default();
     let mut heard_at = Instant::now();
@@ -105,7 +105,7 @@ fn read(
                 book.enter(&message);
                 heard_at = Instant::now();
             }
-            Some(Err(error)) => say(&error, topic, told_at),
+            Some(Err(error)) => say(&error, topic, told),
             // All that there is has been read: now it is known who is silent.
             None => {
                 for address in book.alive() {
@@ -120,11 +120,10 @@ fn read(
 }
 
 /// What does not mend itself, a service's log has now and then.
-fn say(error: &KafkaError, topic: &str, told_at: &mut Option<Instant>) {
+fn say(error: &KafkaError, topic: &str, told: &Told) {
     let is_about_rights =
         error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed);
-    if is_about_rights && told_at.is_none_or(|at| TOLD_EVERY <= at.elapsed()) {
-        *told_at = Some(Instant::now());
+    if is_about_rights && told.is_due() {
         tracing::warn!(%error, "kafka topic `{topic}`: Read: this agent may not, and finds no aggregator");
     } else {
         tracing::debug!(%error, "kafka members");

@@ -144,9 +144,6 @@ fn agent(global: &Global, args: &HitArgs) -> Result<Agent, Failure> {
             }
         }
     }
-    if let Some(prefix) = prefix {
-        builder = builder.kafka_topic_prefix(prefix);
-    }
     builder.build().map_err(failed)
 }
 

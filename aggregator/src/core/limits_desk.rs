@@ -53,6 +53,14 @@ impl LimitsDesk {
         (self.caught_up && in_force).then_some(latest)
     }
 
+    /// Why no version can be relied on to be the newest, if so.
+    pub fn why_unread(&self) -> Option<String> {
+        match &self.broken {
+            Some(why) => Some(format!("limits cannot be read: {why}")),
+            None => (!self.caught_up).then(|| "limits are not read yet".to_owned()),
+        }
+    }
+
     /// Whether the limits file has faults.
     pub fn is_file_bad(&self) -> bool {
         self.file_bad.is_some()
@@ -207,8 +215,7 @@ impl Core {
     /// Pushes the limits file where it differs from the version in force and is followed, and where
     /// there is no version yet: a new fleet begins with the limits that it was started with.
     fn consider_file(&mut self, now: Now) {
-        let can_be_read = self.limits.caught_up && self.limits.broken.is_none();
-        if !can_be_read || self.limits.is_file_bad() {
+        if self.limits.why_unread().is_some() || self.limits.is_file_bad() {
             return;
         }
         let Some(file) = &self.limits.file else {

@@ -81,8 +81,8 @@ impl Core {
         if let Some(down) = &self.log_down {
             why.push(format!("the log takes nothing: {down}"));
         }
-        if let Some(broken) = &self.limits.broken {
-            why.push(format!("limits cannot be read: {broken}"));
+        if let Some(unread) = self.limits.why_unread() {
+            why.push(unread);
         } else if !self.started {
             why.extend(self.limits_not_in_force());
         }

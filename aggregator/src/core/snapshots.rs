@@ -61,9 +61,8 @@ pub struct Snapshots {
     due_at: Option<Span>,
     /// Taken, and waiting for what it caused to be acknowledged.
     frozen: Option<(u64, Moment)>,
-    saving: bool,
-    /// When that began.
-    saving_since: Option<Span>,
+    /// Since when one is being saved, if one is.
+    saving: Option<Span>,
     /// How long the last one took, that was saved.
     took: Span,
     /// When the last one was saved.
@@ -187,8 +186,7 @@ impl Core {
             return;
         }
         if let Some((upto, moment)) = partition.snapshots.frozen.take() {
-            partition.snapshots.saving = true;
-            partition.snapshots.saving_since = Some(now.clock);
+            partition.snapshots.saving = Some(now.clock);
             self.effects.push(Effect::SaveSnapshot {
                 partition: partition.index,
                 upto,
@@ -199,11 +197,11 @@ impl Core {
 
     pub(super) fn snapshot_saved(&mut self, now: Now, index: u32, saved: bool) {
         if let Some(partition) = self.partitions.get_mut(index as usize) {
-            partition.snapshots.saving = false;
+            let since = partition.snapshots.saving.take();
             if saved {
                 partition.snapshots.saved_at = Some(now.clock);
                 // One of before the partition was let go is nobody's.
-                if let Some(since) = partition.snapshots.saving_since.take() {
+                if let Some(since) = since {
                     partition.snapshots.took = now.clock.saturating_sub(since);
                 }
             }
@@ -246,7 +244,7 @@ impl Partition {
         self.announcing
             && !self.ruler.has_more()
             && snapshots.frozen.is_none()
-            && !snapshots.saving
+            && snapshots.saving.is_none()
             && !self.testimonies.are_doubted(self.appended)
             && worth_it
             && (due_at <= clock || policy.entries_max <= snapshots.entries)

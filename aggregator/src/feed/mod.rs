@@ -139,9 +139,9 @@ async fn publish(
                 SocketEvent::Disconnected(peer) => drop(open.remove(&peer)),
                 _ => {}
             }
+            let count = u64::try_from(open.len()).unwrap_or(u64::MAX);
+            counters.subscribers.store(count, Ordering::Relaxed);
         }
-        let count = u64::try_from(open.len()).unwrap_or(u64::MAX);
-        counters.subscribers.store(count, Ordering::Relaxed);
         let (topic, frame) = match next {
             Ok(Some(next)) => next,
             Ok(None) => return,

@@ -73,8 +73,11 @@ fn look(rate: &Rate, within: Duration) -> u64 {
 fn await_refused(agent: &Agent, rate: &Rate) {
     let begun = Instant::now();
     while rate.hit("acme").is_ok() {
-        let stats = || agent.stats();
-        assert!(begun.elapsed() < WITHIN, "nobody refuses: {:?}", stats());
+        assert!(
+            begun.elapsed() < WITHIN,
+            "nobody refuses: {:?}",
+            agent.stats()
+        );
         std::thread::sleep(PACE);
     }
 }

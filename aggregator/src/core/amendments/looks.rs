@@ -21,11 +21,8 @@ impl Core {
         if let Some(down) = &self.log_down {
             return Err(not_now(down));
         }
-        if let Some(broken) = &self.limits.broken {
-            return Err(not_now(&format!("limits cannot be read: {broken}")));
-        }
-        if !self.limits.caught_up {
-            return Err(not_now("limits are not read yet"));
+        if let Some(why) = self.limits.why_unread() {
+            return Err(not_now(&why));
         }
         if PROPOSALS_MAX <= self.proposals.0.len() {
             return Err(not_now("too many amendments are on their way"));

@@ -206,7 +206,7 @@ impl Thread {
     fn run(mut self, mut probe: consumer::Client) {
         let mut silence = reach::Silence::default();
         // To subscribe to a topic that is not there yet is to wait for the next look at all topics.
-        while topics::probe(&self.config, &probe, Duration::from_secs(1)).is_err() {
+        while topics::probe(&self.config, &probe).is_err() {
             match self.inbox.recv_timeout(RETRY_EVERY) {
                 Ok(Command::Leave(_)) | Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
                     return;

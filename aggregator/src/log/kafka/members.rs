@@ -86,9 +86,6 @@ impl Rules {
     }
 }
 
-/// How long the question whether Kafka is there may take.
-const PROBE_WITHIN: Duration = Duration::from_secs(1);
-
 /// Takes the others whenever they change, by name. Called from the registry's thread; may wait.
 pub type Heard = Box<dyn Fn(Vec<(Box<str>, MemberRecord)>) + Send>;
 
@@ -160,7 +157,7 @@ struct Thread {
 impl Thread {
     fn run(mut self) {
         let mut silence = reach::Silence::default();
-        while topics::probe(&self.config, &self.consumer, PROBE_WITHIN).is_err() {
+        while topics::probe(&self.config, &self.consumer).is_err() {
             match self.inbox.recv_timeout(RETRY_EVERY) {
                 Ok(Command::Rules(partitions)) => self.me.partitions = partitions,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -245,7 +242,7 @@ impl Thread {
         let Some(consumer) = consumer else {
             return false;
         };
-        let found = topics::find(&self.config, &consumer, Topic::Members, PROBE_WITHIN);
+        let found = topics::find(&self.config, &consumer, Topic::Members);
         if let Err(fault) = found {
             tracing::error!(%fault, "members are not heard");
             return false;

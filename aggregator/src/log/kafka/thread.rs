@@ -32,9 +32,6 @@ const DELIVER_WAIT: Duration = Duration::from_millis(10);
 /// How often something that failed is tried again.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 
-/// How long the question whether Kafka is there may take.
-const PROBE_WITHIN: Duration = Duration::from_secs(1);
-
 /// For so long a broker may know nothing of a topic that is there: brokers learn of a new one, or of their
 /// own part in it, one after the other.
 const UNKNOWN_MAX: Duration = Duration::from_secs(3);
@@ -253,7 +250,7 @@ impl Worker {
 
     /// Asks whether Kafka is there.
     fn probe(&mut self) {
-        let asked = topics::probe(&self.config, self.follows.client(), PROBE_WITHIN)
+        let asked = topics::probe(&self.config, self.follows.client())
             .and_then(|()| self.shared.may_write())
             .and_then(|()| self.may_read());
         self.heard_at = Instant::now();

@@ -302,28 +302,22 @@ fn judge(report: TopicReport) -> Result<(), KafkaFault> {
     Ok(())
 }
 
+/// How long the question whether a topic is there may take.
+const FOUND_WITHIN: Duration = Duration::from_secs(1);
+
 /// Asks whether the brokers are there and know the topics.
-pub(super) fn probe(
-    config: &KafkaConfig,
-    client: &Client,
-    within: Duration,
-) -> Result<(), KafkaFault> {
+pub(super) fn probe(config: &KafkaConfig, client: &Client) -> Result<(), KafkaFault> {
     for topic in Topic::ALL.into_iter().filter(|topic| topic.is_required()) {
-        find(config, client, topic, within)?;
+        find(config, client, topic)?;
     }
     Ok(())
 }
 
 /// Asks whether the brokers are there and know a topic.
-pub(super) fn find(
-    config: &KafkaConfig,
-    client: &Client,
-    topic: Topic,
-    within: Duration,
-) -> Result<(), KafkaFault> {
+pub(super) fn find(config: &KafkaConfig, client: &Client, topic: Topic) -> Result<(), KafkaFault> {
     let name = name(config, topic);
     let metadata = client
-        .fetch_metadata(Some(&name), within)
+        .fetch_metadata(Some(&name), FOUND_WITHIN)
         .map_err(|error| cluster::unreachable(config, &error))?;
     let Some(error) = metadata.topics().iter().find_map(|found| found.error()) else {
         return Ok(());
