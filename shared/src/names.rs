@@ -115,16 +115,30 @@ pub const PAIR_SEPARATOR: u8 = 0xFF;
 ///
 /// `partitions` must not be zero; zero is read as one.
 pub fn partition_of_pair(resource: &str, domain: &str, partitions: u32) -> u32 {
-    // The key is put together on the stack; names above the bound cannot get here, and if one did
-    // its tail would only not take part in the choice of a partition.
-    let mut key = [0u8; 2 * NAME_BYTES_MAX + 1];
+    // Names above the bound cannot get here, and if one did its tail would only not take part in the
+    // choice of a partition.
     let resource = &resource.as_bytes()[..resource.len().min(NAME_BYTES_MAX)];
     let domain = &domain.as_bytes()[..domain.len().min(NAME_BYTES_MAX)];
+    // To clear room for the longest names would cost more than all the rest does for usual ones.
+    let hash = if resource.len() + domain.len() < USUAL_KEY_BYTES {
+        hash_of_pair::<USUAL_KEY_BYTES>(resource, domain)
+    } else {
+        hash_of_pair::<{ 2 * NAME_BYTES_MAX + 1 }>(resource, domain)
+    };
+    to_partition(hash, partitions)
+}
+
+/// Most pairs' keys are no longer.
+const USUAL_KEY_BYTES: usize = 64;
+
+/// The hash of a pair whose key has at most `N` bytes, put together on the stack.
+fn hash_of_pair<const N: usize>(resource: &[u8], domain: &[u8]) -> u32 {
+    let mut key = [0u8; N];
     let len = resource.len() + 1 + domain.len();
     key[..resource.len()].copy_from_slice(resource);
     key[resource.len()] = PAIR_SEPARATOR;
     key[resource.len() + 1..len].copy_from_slice(domain);
-    to_partition(murmur2(&key[..len]), partitions)
+    murmur2(&key[..len])
 }
 
 /// The partition that rules what belongs to a whole resource: its global limit, its holds.
@@ -224,6 +238,14 @@ mod tests {
             .map(|n| partition_of_pair("api.search", &format!("t{n}"), 16))
             .collect();
         assert_eq!(spread.len(), 16);
+        // Keys of every length, on both sides of what is usual.
+        for resource in [1, 30, NAME_BYTES_MAX].map(|len| "r".repeat(len)) {
+            for domain in (0..=NAME_BYTES_MAX).map(|len| "d".repeat(len)) {
+                let key = [resource.as_bytes(), &[0xff], domain.as_bytes()].concat();
+                let partition = partition_of_pair(&resource, &domain, 1 << 20);
+                assert_eq!(partition, to_partition(murmur2(&key), 1 << 20));
+            }
+        }
         assert_eq!(namespace("api.search"), "api");
         assert_eq!(namespace("plain"), "plain");
     }

@@ -2,7 +2,9 @@
 //! is said at the desk of holds.
 //!
 //! Calls wake nobody, so it comes by: every 100 µs (with what a sleep takes longer, up to 200) while
-//! calls are made, and in steps up to a millisecond while none are. A thread of its own and no task,
+//! calls are made, in steps up to a millisecond while none are, and every millisecond while there are
+//! more than a thousand in one: calls of one pair between two comings become one entry of the log, so
+//! that a busy agent costs everybody less a call. A thread of its own and no task,
 //! because nothing may hold it up: the clock of every call is its clock.
 //!
 //! What stays true: it never waits for the network; what the network does not take waits in the packer,
@@ -21,6 +23,8 @@ use tokio::sync::mpsc::error::TrySendError;
 pub(crate) use packer::Packer;
 pub(crate) use parcel::Parcel;
 
+use tollgate_shared::time::Span;
+
 use crate::copies::Told;
 use crate::recorder::Drain;
 use crate::shared::Shared;
@@ -29,9 +33,12 @@ use crate::stats::Counters;
 /// The pause while calls are made.
 const PAUSE_MIN: Duration = Duration::from_micros(100);
 
-/// The pause while none are made: the bound on how far the cached clock is behind, and on what a hit
+/// The pause while none are made, and while very many are: the bound on how far the cached clock is behind, and on what a hit
 /// after silence waits.
 const PAUSE_MAX: Duration = Duration::from_millis(1);
+
+/// Calls a millisecond from which on there are very many.
+const MANY_A_MS: u64 = 1_000;
 
 /// How a flusher is told to end.
 #[derive(Debug, Default)]
@@ -105,6 +112,7 @@ pub(crate) fn run(
     let mut flusher = Flusher::new(packer);
     let mut told = Vec::new();
     let mut pause = PAUSE_MIN;
+    let mut came = shared.clock.cached();
     loop {
         // Asked before the drain, so that what was recorded before the telling is drained below.
         let last = ending.flush.load(Ordering::Acquire);
@@ -124,14 +132,25 @@ pub(crate) fn run(
         if ending.now.load(Ordering::Acquire) || (last && all_gone) {
             break;
         }
-        pause = if flushed.events + said == 0 {
-            (pause * 2).min(PAUSE_MAX)
-        } else {
-            PAUSE_MIN
-        };
+        let now = shared.clock.cached();
+        pause = pause_after(pause, flushed.events + said, now.since(came));
+        came = now;
         std::thread::sleep(pause);
     }
     flusher.give_up(shared);
+}
+
+/// How long to pause after one of `before` and a coming that found so many events, of so long.
+fn pause_after(before: Duration, events: usize, gathered: Span) -> Duration {
+    if events == 0 {
+        return (before * 2).min(PAUSE_MAX);
+    }
+    let many = MANY_A_MS * gathered.as_micros() <= 1_000 * events as u64;
+    if many && MANY_A_MS / 10 <= events as u64 {
+        PAUSE_MAX
+    } else {
+        PAUSE_MIN
+    }
 }
 
 /// Hands over what is due; whether nothing is left of what is.
@@ -183,4 +202,28 @@ pub(crate) fn start(
         .name("tollgate-flush".to_owned())
         .spawn(move || run(&shared, packer, &channels, &ending))
         .map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_comes_by_often_unless_there_is_nothing_or_very_much() {
+        let after = |before, events, us| {
+            pause_after(Duration::from_micros(before), events, Span::from_micros(us)).as_micros()
+        };
+        // Nothing: in steps up to a millisecond.
+        assert_eq!(after(100, 0, 150), 200);
+        assert_eq!(after(800, 0, 900), 1_000);
+        // Some, whenever the last were.
+        assert_eq!(after(1_000, 1, 1_100), 100);
+        assert_eq!(after(100, 149, 150), 100);
+        assert_eq!(after(1_000, 1_099, 1_100), 100);
+        // A million a second and more.
+        assert_eq!(after(100, 150, 150), 1_000);
+        assert_eq!(after(1_000, 1_100, 1_100), 1_000);
+        // A few at once, after no time at all, are not many.
+        assert_eq!(after(100, 99, 0), 100);
+    }
 }

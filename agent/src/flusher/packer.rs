@@ -25,7 +25,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use super::parcel::{Loads, Parcel, RefusedSum};
 use crate::clock::Mono;
 use crate::recorder::{Event, Happened};
-use crate::resource::{NO_RESOURCE, ResourceId, Resources};
+use crate::resource::{NO_RESOURCE, Resource, ResourceId, Resources};
 
 /// Parcels under way with which a lane still hands over at once.
 const EAGER: u32 = 2;
@@ -63,6 +63,8 @@ struct Lane {
 #[derive(Debug)]
 pub(crate) struct Packer {
     resources: Arc<Resources>,
+    /// Those that were met, by their number: to ask for one takes a lock.
+    met: Vec<Arc<Resource>>,
     /// None: not known yet, all entries wait in one lane.
     partitions: Option<u32>,
     lanes: Vec<Lane>,
@@ -81,6 +83,7 @@ impl Packer {
     pub(crate) fn new(resources: Arc<Resources>, bytes_max: usize) -> Self {
         let mut packer = Self {
             resources,
+            met: Vec::new(),
             partitions: None,
             lanes: Vec::new(),
             next_lane: 0,
@@ -162,7 +165,8 @@ impl Packer {
         now: Mono,
     ) {
         let hash = self.hash_of(resource, domain, at);
-        let Some(lane) = self.lane_of(resource, domain) else {
+        let index = self.lane_index(resource, domain);
+        let Some(lane) = self.lanes.get_mut(index) else {
             self.dropped.hits += calls;
             return;
         };
@@ -181,7 +185,7 @@ impl Packer {
         if min.is_none() {
             lane.index.insert(hash, number);
         }
-        self.close_if_full(resource, domain);
+        self.close_if_full(index);
     }
 
     fn take_refused(&mut self, resource: ResourceId, domain: &str, sum: RefusedSum, now: Mono) {
@@ -205,14 +209,18 @@ impl Packer {
         let mut sums: Vec<_> = std::mem::take(&mut self.refused).into_iter().collect();
         sums.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         for ((resource, domain), sum) in sums {
-            let Some(lane) = self.lane_of(resource, &domain) else {
-                continue;
-            };
+            self.put_sum(resource, &domain, sum, now);
+        }
+    }
+
+    fn put_sum(&mut self, resource: ResourceId, domain: &str, sum: RefusedSum, now: Mono) {
+        let index = self.lane_index(resource, domain);
+        if let Some(lane) = self.lanes.get_mut(index) {
             if lane.open.is_empty() {
                 lane.opened = now;
             }
-            lane.open.push_refused(resource, &domain, sum);
-            self.close_if_full(resource, &domain);
+            lane.open.push_refused(resource, domain, sum);
+            self.close_if_full(index);
         }
     }
 
@@ -224,32 +232,27 @@ impl Packer {
         hasher.finish()
     }
 
-    fn lane_index(&self, resource: ResourceId, domain: &str) -> usize {
+    fn lane_index(&mut self, resource: ResourceId, domain: &str) -> usize {
         let Some(partitions) = self.partitions else {
             return 0;
         };
-        let resource = self.resources.by_id(resource);
-        let name = resource.as_ref().map_or("", |one| &*one.name);
-        if resource.as_ref().is_some_and(|one| one.is_of_copies()) {
+        if self.met.len() <= resource.0 as usize {
+            self.met = self.resources.all();
+        }
+        let resource = self.met.get(resource.0 as usize);
+        let name = resource.map_or("", |one| &*one.name);
+        if resource.is_some_and(|one| one.is_of_copies()) {
             return partition_of_resource(name, partitions) as usize;
         }
         partition_of_pair(name, domain, partitions) as usize
     }
 
-    fn lane_of(&mut self, resource: ResourceId, domain: &str) -> Option<&mut Lane> {
-        let index = self.lane_index(resource, domain);
-        self.lanes.get_mut(index)
-    }
-
-    fn close_if_full(&mut self, resource: ResourceId, domain: &str) {
+    fn close_if_full(&mut self, index: usize) {
         // Without partitions there is nowhere to go: the one lane grows up to the bound.
         if self.partitions.is_none() {
             return;
         }
-        let Some(lane) = self
-            .lane_of(resource, domain)
-            .filter(|lane| lane.open.is_full())
-        else {
+        let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.open.is_full()) else {
             return;
         };
         let parcel = lane.close();
@@ -290,13 +293,7 @@ impl Packer {
             );
         }
         for (resource, domain, sum) in parcel.refused() {
-            if let Some(lane) = self.lane_of(resource, domain) {
-                if lane.open.is_empty() {
-                    lane.opened = now;
-                }
-                lane.open.push_refused(resource, domain, sum);
-            }
-            self.close_if_full(resource, domain);
+            self.put_sum(resource, domain, sum, now);
         }
     }
 
@@ -372,8 +369,8 @@ impl Packer {
 impl Lane {
     fn close(&mut self) -> Parcel {
         self.index.clear();
-        let partition = self.open.partition;
-        std::mem::replace(&mut self.open, Parcel::new(partition))
+        let next = self.open.next();
+        std::mem::replace(&mut self.open, next)
     }
 
     fn next(&mut self, now: Mono, last: bool) -> Option<Parcel> {

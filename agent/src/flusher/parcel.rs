@@ -10,13 +10,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use foldhash::fast::RandomState;
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, RESOURCES_MAX, Refused, Sender, write_hits};
 use tollgate_shared::wire::statement::Cause;
 
-use crate::resource::{ResourceId, Resources};
+use crate::resource::{NO_RESOURCE, ResourceId, Resources};
 
 /// Bytes of a parcel at which it is full. Larger ones save nothing more a hit, and this leaves more
 /// than ten times the room in a record.
@@ -58,7 +59,8 @@ struct Name {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    resource: ResourceId,
+    /// Its index in the record.
+    resource: u32,
     domain: Name,
     at: Timestamp,
     copies: u32,
@@ -67,7 +69,8 @@ struct Entry {
 
 #[derive(Clone, Copy, Debug)]
 struct RefusedEntry {
-    resource: ResourceId,
+    /// Its index in the record.
+    resource: u32,
     domain: Name,
     sum: RefusedSum,
 }
@@ -94,8 +97,11 @@ pub(crate) struct Parcel {
     text: String,
     entries: Vec<Entry>,
     refused: Vec<RefusedEntry>,
-    /// Index of each resource in the record.
-    resources: HashMap<ResourceId, u32>,
+    /// The resources, by their index in the record.
+    resources: Vec<ResourceId>,
+    indices: HashMap<ResourceId, u32, RandomState>,
+    /// The index that was asked for last: most parcels are of few resources.
+    last_index: u32,
     names_bytes: usize,
     load: Option<Load>,
 }
@@ -105,6 +111,17 @@ impl Parcel {
         Self {
             partition,
             ..Self::default()
+        }
+    }
+
+    /// An empty one for the same partition, with room for as much, within bounds: what comes next is
+    /// much like it.
+    pub(super) fn next(&self) -> Self {
+        const ENTRIES_MAX: usize = 256;
+        Self {
+            text: String::with_capacity(self.text.len().min(16 * ENTRIES_MAX)),
+            entries: Vec::with_capacity(self.entries.len().min(ENTRIES_MAX)),
+            ..Self::new(self.partition)
         }
     }
 
@@ -133,7 +150,7 @@ impl Parcel {
         copies: u32,
         min: Option<u32>,
     ) -> u32 {
-        self.count_resource(resource);
+        let resource = self.index_of(resource);
         let domain = self.name(domain);
         self.entries.push(Entry {
             resource,
@@ -154,11 +171,11 @@ impl Parcel {
         at: Timestamp,
         copies: u32,
     ) -> bool {
-        let text = &self.text;
+        let (text, resources) = (&self.text, &self.resources);
         let Some(entry) = self.entries.get_mut(number as usize) else {
             return false;
         };
-        let same = entry.resource == resource
+        let same = resources.get(entry.resource as usize) == Some(&resource)
             && entry.at == at
             && entry.min.is_none()
             && text_of(text, entry.domain) == domain;
@@ -171,7 +188,7 @@ impl Parcel {
 
     /// Adds refused calls of one pair.
     pub(super) fn push_refused(&mut self, resource: ResourceId, domain: &str, sum: RefusedSum) {
-        self.count_resource(resource);
+        let resource = self.index_of(resource);
         let domain = self.name(domain);
         self.refused_calls += sum.calls;
         self.refused.push(RefusedEntry {
@@ -181,13 +198,28 @@ impl Parcel {
         });
     }
 
-    fn count_resource(&mut self, resource: ResourceId) {
-        // A record names each resource once, with at most 256 bytes and a head.
+    /// The index of a resource in the record, which names each once.
+    fn index_of(&mut self, resource: ResourceId) -> u32 {
+        // With at most 256 bytes and a head.
         const NAME_BYTES: usize = 260;
+        if self.resources.get(self.last_index as usize) == Some(&resource) {
+            return self.last_index;
+        }
         let next = u32::try_from(self.resources.len()).unwrap_or(u32::MAX);
-        if *self.resources.entry(resource).or_insert(next) == next {
+        let index = *self.indices.entry(resource).or_insert(next);
+        if index == next {
+            self.resources.push(resource);
             self.names_bytes += NAME_BYTES;
         }
+        self.last_index = index;
+        index
+    }
+
+    fn resource(&self, index: u32) -> ResourceId {
+        self.resources
+            .get(index as usize)
+            .copied()
+            .unwrap_or(NO_RESOURCE)
     }
 
     fn name(&mut self, name: &str) -> Name {
@@ -205,7 +237,7 @@ impl Parcel {
     ) -> impl Iterator<Item = (ResourceId, &str, Timestamp, u32, Option<u32>)> {
         self.entries.iter().map(|one| {
             (
-                one.resource,
+                self.resource(one.resource),
                 text_of(&self.text, one.domain),
                 one.at,
                 one.copies,
@@ -216,9 +248,13 @@ impl Parcel {
 
     /// Every entry of refused calls.
     pub(super) fn refused(&self) -> impl Iterator<Item = (ResourceId, &str, RefusedSum)> {
-        self.refused
-            .iter()
-            .map(|one| (one.resource, text_of(&self.text, one.domain), one.sum))
+        self.refused.iter().map(|one| {
+            (
+                self.resource(one.resource),
+                text_of(&self.text, one.domain),
+                one.sum,
+            )
+        })
     }
 
     /// From here on it counts among those handed over.
@@ -239,31 +275,25 @@ impl Parcel {
 
     /// Writes the record.
     pub(crate) fn encode(&self, writer: &mut Writer, sender: &Sender<'_>, resources: &Resources) {
-        let mut by_index: Vec<(u32, ResourceId)> = self
+        let known: Vec<_> = self
             .resources
             .iter()
-            .map(|(id, index)| (*index, *id))
-            .collect();
-        by_index.sort_unstable();
-        let known: Vec<_> = by_index
-            .iter()
-            .map(|(_, id)| resources.by_id(*id))
+            .map(|id| resources.by_id(*id))
             .collect();
         // A number always has its resource; if one had not, its entries would stand under `(gone)`.
         let names: Vec<&str> = known
             .iter()
             .map(|one| one.as_ref().map_or("(gone)", |one| &*one.name))
             .collect();
-        let index = |id: &ResourceId| self.resources.get(id).copied().unwrap_or_default();
         let hits = self.entries.iter().map(|one| Hit {
-            resource: index(&one.resource),
+            resource: one.resource,
             domain: text_of(&self.text, one.domain),
             at: one.at,
             copies: one.copies,
             min: one.min,
         });
         let refused = self.refused.iter().map(|one| Refused {
-            resource: index(&one.resource),
+            resource: one.resource,
             domain: text_of(&self.text, one.domain),
             calls: one.sum.calls,
             copies: one.sum.copies,
