@@ -35,6 +35,12 @@ const OPEN: &str = "version = 1\nrules = 1\n[rate.\"api.search\"]\nrate = \"1000
 /// Pairs stay for an hour.
 const LONG: &str = "version = 1\nrules = 1\n[rate.\"api.search\"]\nrate = \"1000/h\"\n";
 
+/// Hits a second that are offered to what is to take three million of them.
+const OFFERED: u64 = 3_300_000;
+
+/// For how long they are offered before that counts.
+const WARM_S: u64 = 20;
+
 /// What an agent has done.
 #[derive(Debug, Serialize, Deserialize)]
 struct Done {
@@ -86,30 +92,44 @@ fn push_through(
     let owner = Owner::start(kafka, &prefix, "agg-1", OPEN, PARTITIONS, &[])?;
     owner.await_ready(PARTITIONS, READY_WITHIN)?;
     let mut agent = agent_part(&owner, kafka, &prefix)?;
+    // A broker compiles itself while it begins to work, which takes more of the processor than its work.
+    agent.tell(&format!("{how} 100000 {OFFERED} {WARM_S}"))?;
+    let warm: Done = agent.hear()?;
+    // All that the log has taken, to the last. Where a hit waits long on its way its agent's stamps are moved,
+    // as by a wrong clock, and some are late then.
+    let ruled = |owner: &Owner| -> anyhow::Result<f64> {
+        let of = |what: &str| owner.metric(&format!("tollgate_hits_{what}_total"));
+        Ok(of("granted")? + of("excess")? + of("late")?)
+    };
+    let await_all = |done: &Done| -> anyhow::Result<()> {
+        let end = Instant::now() + RULED_WITHIN;
+        while ruled(&owner)? < done.acknowledged as f64 {
+            ensure!(Instant::now() < end, "{} of {done:?}", ruled(&owner)?);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    };
+    await_all(&warm)?;
+    let entries_before = owner.metric("tollgate_entries_total")?;
     let all_before = descendants_cpu_s(std::process::id());
     let (agent_before, owner_before) = (cpu_s(agent.id()), cpu_s(owner.id()));
     let begun = Instant::now();
-    agent.tell(&format!("{how} 100000 0 {seconds}"))?;
+    agent.tell(&format!("{how} 100000 {OFFERED} {seconds}"))?;
     let done: Done = agent.hear()?;
-    // All that the log has taken, to the last.
-    let ruled = |owner: &Owner| owner.metric("tollgate_hits_granted_total");
-    let end = Instant::now() + RULED_WITHIN;
-    while ruled(&owner)? < done.acknowledged as f64 {
-        ensure!(Instant::now() < end, "{} of {done:?}", ruled(&owner)?);
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    await_all(&done)?;
     let took = begun.elapsed().as_secs_f64();
-    let (hits, entries) = (ruled(&owner)?, owner.metric("tollgate_entries_total")?);
+    let hits = ruled(&owner)? - warm.acknowledged as f64;
+    let entries = owner.metric("tollgate_entries_total")? - entries_before;
     let agents_s = cpu_s(agent.id()) - agent_before;
     let owner_s = cpu_s(owner.id()) - owner_before;
     let broker_s = descendants_cpu_s(std::process::id()) - all_before - agents_s - owner_s;
     let bytes = owner.bytes_of_partition_0(kafka, &prefix, PARTITIONS)?;
     let figure = Figure::single(format!("hits ruled, {what}"), "hits/s", hits / took).note(format!(
-        "{hits} hits in {took:.1} s, of them {:.1} s of hitting by one agent; {} more were dropped at its \
-         bounds and counted; {:.0} entries/s; {:.2} hits an entry; {:.1} bytes a hit; CPU seconds per million \
+        "{hits} hits in {took:.1} s, of them {:.1} s of hitting by one agent at {OFFERED} a second, after \
+         {WARM_S} s as warming; {} more were dropped at its bounds and counted; {:.0} entries/s; {:.2} hits an entry; {:.1} bytes a hit; CPU seconds per million \
          hits: agent {:.3}, broker {:.3}, aggregator {:.3}",
         done.seconds,
-        done.dropped,
+        done.dropped - warm.dropped,
         entries / took,
         hits / entries.max(1.0),
         bytes,
@@ -270,6 +290,8 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
         .kafka(argument::<String>(args, 1, "Kafka")?)
         .kafka_topic_prefix(argument::<String>(args, 2, "prefix")?)
         .queue_bytes(256 << 20)
+        // One thread makes all calls, and shares two processors with everything else.
+        .recorder_bytes(2 << 20)
         .build()?;
     let rate = agent.rate(RESOURCE);
     say(&block_on(agent.ready(Duration::from_secs(20)))?)?;
