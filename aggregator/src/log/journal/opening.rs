@@ -131,9 +131,12 @@ pub(super) fn open(
     if acknowledged_may_be_lost {
         begin_generation(&**disk, dir, &mut description, &mut partitions)?;
     }
-    if last_stop == LastStop::Killed && left_ack == Ack::Written && config.ack == Ack::Synced {
-        // From here on the marker promises that all is synced; what the last writer left must be.
-        for partition in &mut partitions {
+    if last_stop == LastStop::Killed {
+        // What is read from here on is ruled by, and what pointers are written for; where it is promised
+        // to survive a power cut it must, whether or not whoever wrote it came to sync it.
+        let promised =
+            |one: &&mut Partition| config.ack == Ack::Synced || one.stream == Stream::Limits;
+        for partition in partitions.iter_mut().filter(promised) {
             partition.sync().map_err(OpenError::io(&partition.dir))?;
         }
     }

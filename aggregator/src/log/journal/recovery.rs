@@ -52,7 +52,7 @@ impl Recovery<'_> {
         // was killed had begun must not go with it.
         let has_files = partition.active.is_some() || !partition.closed.is_empty();
         partition.dir_unsynced |=
-            torn_before < self.torn.len() || has_files && self.left_unsynced();
+            torn_before < self.torn.len() || has_files && self.last_stop == LastStop::Killed;
         Ok(partition)
     }
 
@@ -106,7 +106,7 @@ impl Recovery<'_> {
                     base,
                     floor_ms: looked.floor_ms,
                     bytes: looked.whole_bytes,
-                    unsynced: self.left_unsynced(),
+                    unsynced: self.left_unsynced(stream),
                 });
                 continue;
             }
@@ -119,8 +119,10 @@ impl Recovery<'_> {
         Ok(partition)
     }
 
-    fn left_unsynced(&self) -> bool {
-        self.last_stop == LastStop::Killed && self.left_ack == Ack::Written
+    /// Whether a closed segment may not have been synced.
+    fn left_unsynced(&self, stream: Stream) -> bool {
+        let written = self.left_ack == Ack::Written && stream != Stream::Limits;
+        self.last_stop == LastStop::Killed && written
     }
 
     /// Takes a last segment away whose header was not wholly written: it has no records.
@@ -160,7 +162,7 @@ impl Recovery<'_> {
             base,
             floor_ms: reader.header().floor_ms,
             bytes: reader.size()?,
-            unsynced: self.left_unsynced(),
+            unsynced: self.left_unsynced(partition.stream),
         })
     }
 
@@ -238,7 +240,8 @@ impl Recovery<'_> {
             first_ms: looked.first_ms,
             bytes: looked.whole_bytes,
             spoiled: false,
-            unsynced: 0 < cut_bytes || self.left_unsynced(),
+            // Who was killed between writing and syncing has left what nobody was answered for.
+            unsynced: 0 < cut_bytes || self.last_stop == LastStop::Killed,
         });
         Ok(())
     }

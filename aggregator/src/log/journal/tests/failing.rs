@@ -253,3 +253,30 @@ fn who_begins_to_sync_syncs_what_was_only_written_before() {
     assert_eq!(disk.counts().syncs - before, 2, "both partitions");
     open.close();
 }
+
+#[test]
+fn what_was_written_and_not_synced_before_a_kill_is_synced_before_it_is_read() {
+    for (ack, synced) in [(Ack::Written, 1), (Ack::Synced, 2)] {
+        let disk = FaultyDisk::default();
+        let mut kit = kit_on(&disk);
+        kit.config.ack = ack;
+        let mut open = kit.open();
+        open.append(Stream::Hits, 0, b"x").expect("appended");
+        open.append(Stream::Limits, 0, b"x").expect("appended");
+        open.close();
+        kit.leave_as_if_killed();
+        let before = disk.counts().syncs;
+        let open = kit.open();
+        assert_eq!(
+            disk.counts().syncs - before,
+            synced,
+            "{ack:?}: limits in both"
+        );
+        open.close();
+        // After an orderly end there is nothing to do.
+        let before = disk.counts().syncs;
+        let open = kit.open();
+        assert_eq!(disk.counts().syncs - before, 0, "{ack:?}");
+        open.close();
+    }
+}
