@@ -3,8 +3,8 @@
 //!
 //! Calls wake nobody, so it comes by: every 100 µs (with what a sleep takes longer, up to 200) while
 //! calls are made, in steps up to a millisecond while none are, and every millisecond while there are
-//! more than a thousand in one: calls of one pair between two comings become one entry of the log, so
-//! that a busy agent costs everybody less a call. A thread of its own and no task,
+//! more than a thousand in one and room for twice as many: calls of one pair between two comings become
+//! one entry of the log, so that a busy agent costs everybody less a call. A thread of its own and no task,
 //! because nothing may hold it up: the clock of every call is its clock.
 //!
 //! What stays true: it never waits for the network; what the network does not take waits in the packer,
@@ -61,6 +61,8 @@ pub(crate) struct Flusher {
 pub(crate) struct Flushed {
     /// Events that were drained.
     pub(crate) events: usize,
+    /// How full the fullest buffer was, in thousandths.
+    filled: usize,
     /// Whether nothing is left of what is due.
     pub(crate) all_gone: bool,
 }
@@ -90,7 +92,11 @@ impl Flusher {
         packer.set_partitions(shared.log_partitions.load(Ordering::Relaxed), now);
         let all_gone = hand_over_due(packer, hand_over, now, last);
         count_dropped(packer, shared);
-        Flushed { events, all_gone }
+        Flushed {
+            events,
+            filled: self.drain.filled(&shared.recorder),
+            all_gone,
+        }
     }
 
     /// Ends the recorder, gives up everything that could not be handed over, and counts it.
@@ -133,20 +139,28 @@ pub(crate) fn run(
             break;
         }
         let now = shared.clock.cached();
-        pause = pause_after(pause, flushed.events + said, now.since(came));
+        // Words about holds have no large buffers, and somebody waits for them.
+        pause = match said {
+            0 => pause_after(pause, &flushed, now.since(came)),
+            _ => PAUSE_MIN,
+        };
         came = now;
         std::thread::sleep(pause);
     }
     flusher.give_up(shared);
 }
 
-/// How long to pause after one of `before` and a coming that found so many events, of so long.
-fn pause_after(before: Duration, events: usize, gathered: Span) -> Duration {
-    if events == 0 {
+/// How long to pause after one of `before` and a coming that found what had gathered for so long.
+fn pause_after(before: Duration, flushed: &Flushed, gathered: Span) -> Duration {
+    if flushed.events == 0 {
         return (before * 2).min(PAUSE_MAX);
     }
-    let many = MANY_A_MS * gathered.as_micros() <= 1_000 * events as u64;
-    if many && MANY_A_MS / 10 <= events as u64 {
+    let (events, filled) = (flushed.events as u64, flushed.filled as u64);
+    let gathered_us = gathered.as_micros();
+    let many = MANY_A_MS * gathered_us <= 1_000 * events && MANY_A_MS / 10 <= events;
+    // What comes in the longest pause fills no buffer by more than half.
+    let have_room = 1_000 * filled <= 500 * gathered_us;
+    if many && have_room {
         PAUSE_MAX
     } else {
         PAUSE_MIN
@@ -210,20 +224,29 @@ mod tests {
 
     #[test]
     fn it_comes_by_often_unless_there_is_nothing_or_very_much() {
-        let after = |before, events, us| {
-            pause_after(Duration::from_micros(before), events, Span::from_micros(us)).as_micros()
+        let after = |before, events, filled, us| {
+            let flushed = Flushed {
+                events,
+                filled,
+                all_gone: true,
+            };
+            let before = Duration::from_micros(before);
+            pause_after(before, &flushed, Span::from_micros(us)).as_micros()
         };
         // Nothing: in steps up to a millisecond.
-        assert_eq!(after(100, 0, 150), 200);
-        assert_eq!(after(800, 0, 900), 1_000);
+        assert_eq!(after(100, 0, 0, 150), 200);
+        assert_eq!(after(800, 0, 0, 900), 1_000);
         // Some, whenever the last were.
-        assert_eq!(after(1_000, 1, 1_100), 100);
-        assert_eq!(after(100, 149, 150), 100);
-        assert_eq!(after(1_000, 1_099, 1_100), 100);
+        assert_eq!(after(1_000, 1, 0, 1_100), 100);
+        assert_eq!(after(100, 149, 5, 150), 100);
+        assert_eq!(after(1_000, 1_099, 40, 1_100), 100);
         // A million a second and more.
-        assert_eq!(after(100, 150, 150), 1_000);
-        assert_eq!(after(1_000, 1_100, 1_100), 1_000);
+        assert_eq!(after(100, 150, 5, 150), 1_000);
+        assert_eq!(after(1_000, 1_100, 40, 1_100), 1_000);
+        // So many that in a millisecond a buffer would be more than half full.
+        assert_eq!(after(100, 1_500, 75, 150), 1_000);
+        assert_eq!(after(100, 1_500, 76, 150), 100);
         // A few at once, after no time at all, are not many.
-        assert_eq!(after(100, 99, 0), 100);
+        assert_eq!(after(100, 99, 0, 0), 100);
     }
 }

@@ -215,6 +215,8 @@ pub(crate) struct Drain {
     rings: Vec<(Consumer<u64>, Arc<RingCounts>)>,
     words: Vec<u64>,
     room: Vec<u8>,
+    /// The most words that a ring had at the last drain.
+    words_most: usize,
     hits: u64,
     refused: u64,
 }
@@ -225,6 +227,7 @@ impl Drain {
         self.rings.append(&mut recorder.registry().fresh);
         let mut events = 0;
         let mut ended = false;
+        self.words_most = 0;
         for (ring, _) in &mut self.rings {
             // Asked before it is emptied: what a thread wrote before it ended is read below.
             ended |= ring.is_abandoned();
@@ -236,6 +239,7 @@ impl Drain {
             self.words.extend_from_slice(first);
             self.words.extend_from_slice(second);
             chunk.commit_all();
+            self.words_most = self.words_most.max(self.words.len());
             let mut reader = Reader::new(&self.words);
             while let Some(event) = reader.next(&mut self.room) {
                 match event.happened {
@@ -250,6 +254,11 @@ impl Drain {
             self.retire(recorder);
         }
         events
+    }
+
+    /// How full the fullest ring was at the last drain, in thousandths.
+    pub(crate) fn filled(&self, recorder: &Recorder) -> usize {
+        1_000 * self.words_most / recorder.ring_words
     }
 
     /// Nobody drains any more: what was not drained counts as dropped from here on.
