@@ -159,7 +159,8 @@ fn pause_after(before: Duration, flushed: &Flushed, gathered: Span) -> Duration 
     let gathered_us = gathered.as_micros();
     let many = MANY_A_MS * gathered_us <= 1_000 * events && MANY_A_MS / 10 <= events;
     // What comes in the longest pause fills no buffer by more than half.
-    let have_room = 1_000 * filled <= 500 * gathered_us;
+    // One that was so full by now may have been full for long.
+    let have_room = filled <= 500 && 1_000 * filled <= 500 * gathered_us;
     if many && have_room {
         PAUSE_MAX
     } else {
@@ -246,6 +247,7 @@ mod tests {
         // So many that in a millisecond a buffer would be more than half full.
         assert_eq!(after(100, 1_500, 75, 150), 1_000);
         assert_eq!(after(100, 1_500, 76, 150), 100);
+        assert_eq!(after(100, 50_000, 1_000, 5_000), 100);
         // A few at once, after no time at all, are not many.
         assert_eq!(after(100, 99, 0, 0), 100);
     }

@@ -138,7 +138,8 @@ pub fn of_two_groups_either_may_be_killed_and_nothing_more_is_let_through(kafka:
     // Three looks are few to know a spread by, and others use this machine: a quarter is granted.
     let spread = (most - least).max(most / 4);
     // They may also hold it up just then: one kill after which more was let through wants three after which
-    // it was not. Without the other group it is more after each.
+    // it was not. Without the other group it is more after each; what would go wrong at the first kill
+    // alone, each time, is not seen by this.
     let mut killed = Vec::new();
     let (mut alive, mut next) = ((first, "a"), (second, "b"));
     loop {
