@@ -26,9 +26,6 @@ const LIMITS: &str = "version = 1\nrules = 1\n[rate.hot]\nrate = \"200/s\"\n";
 /// Looks without a kill, from which the spread is taken.
 const QUIET: usize = 3;
 
-/// Kills after which enough of them must have let no more through.
-const KILLS_MAX: usize = 5;
-
 /// One of a group that rules all partitions.
 fn start(
     dir: &std::path::Path,
@@ -106,6 +103,47 @@ fn metric(aggregator: &Aggregator, name: &str) -> u64 {
 }
 
 pub fn of_two_groups_either_may_be_killed_and_nothing_more_is_let_through(kafka: &LocalKafka) {
+    // Others use this machine, and may hold it up just after a kill: where more was let through all is done
+    // once more, from the start. What is wrong each time is seen both times.
+    let let_through = match of_one_fleet(kafka) {
+        looks if looks.is_no_more_after_a_kill() => looks,
+        looks => {
+            println!("once more, since with a kill it was more: {looks:?}");
+            of_one_fleet(kafka)
+        }
+    };
+    assert!(let_through.is_no_more_after_a_kill(), "{let_through:?}");
+    assert!(
+        let_through.bound() < let_through.alone_killed,
+        "a kill can be seen"
+    );
+}
+
+/// What was let through in 10 s.
+#[derive(Debug)]
+struct Looks {
+    /// Without a kill.
+    quiet: Vec<u64>,
+    /// Of two groups one was killed.
+    killed: [u64; 2],
+    /// Of one group's two the owner was killed.
+    alone_killed: u64,
+}
+
+impl Looks {
+    fn bound(&self) -> u64 {
+        let least = self.quiet.iter().min().copied().unwrap_or(0);
+        let most = self.quiet.iter().max().copied().unwrap_or(0);
+        // Three looks are few to know a spread by, and others use this machine: a quarter is granted.
+        most + (most - least).max(most / 4)
+    }
+
+    fn is_no_more_after_a_kill(&self) -> bool {
+        self.killed.iter().all(|killed| *killed <= self.bound())
+    }
+}
+
+fn of_one_fleet(kafka: &LocalKafka) -> Looks {
     let (dir, prefix) = (directory(), kafka.fresh_name("pairs"));
     let start = |group, name| start(dir.path(), kafka, &prefix, (group, name), None);
     let first = start("a", "agg");
@@ -133,40 +171,18 @@ pub fn of_two_groups_either_may_be_killed_and_nothing_more_is_let_through(kafka:
     let differing = |one: &Aggregator| metric(one, "tollgate_states_differing_total");
     assert_eq!((differing(&first), differing(&second)), (0, 0));
 
-    let least = quiet.iter().min().copied().unwrap_or(0);
-    let most = quiet.iter().max().copied().unwrap_or(0);
-    // Three looks are few to know a spread by, and others use this machine: a quarter is granted.
-    let spread = (most - least).max(most / 4);
-    // They may also hold it up just then: one kill after which more was let through wants three after which
-    // it was not. Without the other group it is more after each; what would go wrong at the first kill
-    // alone, each time, is not seen by this.
-    let mut killed = Vec::new();
-    let (mut alive, mut next) = ((first, "a"), (second, "b"));
-    loop {
-        // Only the other one can tell the agent where this one is.
-        await_metric(&next.0, &rate, "tollgate_feed_subscribers");
-        let (victim, group) = std::mem::replace(&mut alive, next);
-        drop(victim.kill());
-        killed.push(look(&rate, LOOK));
-        let within = killed
-            .iter()
-            .filter(|let_through| **let_through <= most + spread);
-        let within = within.count();
-        if 2 + (killed.len() - within) <= within {
-            break;
-        }
-        assert!(
-            killed.len() < KILLS_MAX,
-            "{killed:?} with a kill, {quiet:?} without"
-        );
-        next = (start(group, "agg"), group);
-        await_whole(&[&next.0]);
-        await_metric(&next.0, &rate, "tollgate_states_compared_total");
-    }
+    drop(first.kill());
+    let first_killed = look(&rate, LOOK);
+    let first = start("a", "agg");
+    await_whole(&[&first]);
+    await_metric(&first, &rate, "tollgate_states_compared_total");
+    // Only the other one can tell the agent where the new one is.
+    await_metric(&first, &rate, "tollgate_feed_subscribers");
+    drop(second.kill());
+    let second_killed = look(&rate, LOOK);
 
     // With one group another has to take over.
-    let (first, group) = alive;
-    let third = start(group, "agg-2");
+    let third = start("a", "agg-2");
     await_whole(&[&first, &third]);
     await_refused(&agent, &rate);
     let partition = partition_of_pair("hot", "acme", PARTITIONS);
@@ -181,12 +197,14 @@ pub fn of_two_groups_either_may_be_killed_and_nothing_more_is_let_through(kafka:
     await_refused(&agent, &rate);
     assert_eq!(differing(&other), 0);
 
-    println!(
-        "let through in 10 s of 20,000 at 200/s: no kill {quiet:?}; of two groups one killed {killed:?}; \
-         of one group's two the owner killed {alone_killed}"
-    );
-    assert!(most + spread < alone_killed, "a kill can be seen");
     assert_eq!(agent.stats().hits_dropped(), 0);
+    let looks = Looks {
+        quiet,
+        killed: [first_killed, second_killed],
+        alone_killed,
+    };
+    println!("let through in 10 s of 20,000 at 200/s: {looks:?}");
+    looks
 }
 
 /// Whether the binary can be told to be wrong: `cargo build -p tollgate --features wrong-engine`.
