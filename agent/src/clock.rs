@@ -2,8 +2,8 @@
 //!
 //! Reading the machine's clock costs as much as a whole call, so calls read two cached numbers, which
 //! the flusher moves on every 100 to 200 µs while calls are made, and every millisecond while very many
-//! are. Only where a call is about to be
-//! refused the real clock is read: a process that was suspended wakes up with a cache from before.
+//! are. Only where a call is about to be refused the real clock is read: a process that was suspended
+//! wakes up with a cache from before.
 //!
 //! Knows nothing of denials. What stays true: neither cached number is ever ahead of its clock.
 

@@ -368,6 +368,12 @@ impl Resources {
         all.by_id.get(id.0 as usize).cloned()
     }
 
+    /// Adds those that came after `known`, which are all that there were, by their number.
+    pub(crate) fn add_newer(&self, known: &mut Vec<Arc<Resource>>) {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        known.extend_from_slice(all.by_id.get(known.len()..).unwrap_or_default());
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.all
             .read()

@@ -19,11 +19,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
+use tollgate_shared::time::Span;
 
 pub(crate) use packer::Packer;
 pub(crate) use parcel::Parcel;
-
-use tollgate_shared::time::Span;
 
 use crate::copies::Told;
 use crate::recorder::Drain;
@@ -33,8 +32,8 @@ use crate::stats::Counters;
 /// The pause while calls are made.
 const PAUSE_MIN: Duration = Duration::from_micros(100);
 
-/// The pause while none are made, and while very many are: the bound on how far the cached clock is behind, and on what a hit
-/// after silence waits.
+/// The pause while none are made, and while very many are: the bound on how far the cached clock is
+/// behind, and on what a hit after silence waits.
 const PAUSE_MAX: Duration = Duration::from_millis(1);
 
 /// Calls a millisecond from which on there are very many.
@@ -158,8 +157,8 @@ fn pause_after(before: Duration, flushed: &Flushed, gathered: Span) -> Duration 
     let (events, filled) = (flushed.events as u64, flushed.filled as u64);
     let gathered_us = gathered.as_micros();
     let many = MANY_A_MS * gathered_us <= 1_000 * events && MANY_A_MS / 10 <= events;
-    // What comes in the longest pause fills no buffer by more than half.
-    // One that was so full by now may have been full for long.
+    // What comes in the longest pause fills no buffer by more than half. Of one that is so full already
+    // nobody knows for how long it has been.
     let have_room = filled <= 500 && 1_000 * filled <= 500 * gathered_us;
     if many && have_room {
         PAUSE_MAX

@@ -237,7 +237,7 @@ impl Packer {
             return 0;
         };
         if self.met.len() <= resource.0 as usize {
-            self.met = self.resources.all();
+            self.resources.add_newer(&mut self.met);
         }
         let resource = self.met.get(resource.0 as usize);
         let name = resource.map_or("", |one| &*one.name);

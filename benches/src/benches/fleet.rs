@@ -110,6 +110,7 @@ fn push_through(
         Ok(())
     };
     await_all(&warm)?;
+    let ruled_before = ruled(&owner)?;
     let entries_before = owner.metric("tollgate_entries_total")?;
     let all_before = descendants_cpu_s(std::process::id());
     let (agent_before, owner_before) = (cpu_s(agent.id()), cpu_s(owner.id()));
@@ -118,7 +119,7 @@ fn push_through(
     let done: Done = agent.hear()?;
     await_all(&done)?;
     let took = begun.elapsed().as_secs_f64();
-    let hits = ruled(&owner)? - warm.acknowledged as f64;
+    let hits = ruled(&owner)? - ruled_before;
     let entries = owner.metric("tollgate_entries_total")? - entries_before;
     let agents_s = cpu_s(agent.id()) - agent_before;
     let owner_s = cpu_s(owner.id()) - owner_before;
@@ -126,8 +127,8 @@ fn push_through(
     let bytes = owner.bytes_of_partition_0(kafka, &prefix, PARTITIONS)?;
     let figure = Figure::single(format!("hits ruled, {what}"), "hits/s", hits / took).note(format!(
         "{hits} hits in {took:.1} s, of them {:.1} s of hitting by one agent at {OFFERED} a second, after \
-         {WARM_S} s as warming; {} more were dropped at its bounds and counted; {:.0} entries/s; {:.2} hits an entry; {:.1} bytes a hit; CPU seconds per million \
-         hits: agent {:.3}, broker {:.3}, aggregator {:.3}",
+         {WARM_S} s as warming; {} more were dropped at its bounds and counted; {:.0} entries/s; {:.2} hits an \
+         entry; {:.1} bytes a hit, the warming's too; CPU seconds per million hits: agent {:.3}, broker {:.3}, aggregator {:.3}",
         done.seconds,
         done.dropped - warm.dropped,
         entries / took,
