@@ -176,6 +176,14 @@ fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), 
         .collect();
     match epochs.as_slice() {
         [epoch] => Ok((agent.to_owned(), number, (*epoch).to_owned())),
+        // What was not looked at may have it.
+        [] if !answer.partitions_missing.is_empty() => Err(Failure::Unavailable(format!(
+            "{resource} {hold}: not found, and nobody answered for partitions {:?}: try again",
+            answer.partitions_missing
+        ))),
+        [] if answer.more => Err(Failure::Unavailable(format!(
+            "{resource} {hold}: not among the oldest holds that were looked at; release by --domain, with --agent"
+        ))),
         [] => Err(Failure::Log {
             exit: Exit::No,
             text: format!("{resource} {hold}: there is no such hold"),

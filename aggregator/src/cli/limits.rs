@@ -67,7 +67,7 @@ enum Verb {
         #[arg(long, requires = "domain", conflicts_with_all = ["rate", "hard", "limit"])]
         remove: bool,
         /// Any aggregator, which is asked to write the record: it knows the document, so that nobody has to
-        /// read it first. Where a limits file is followed, it is pushed again: change the file instead
+        /// read it first. Where a limits file is followed, it is pushed again at the next start: change the file, too
         #[arg(long, value_name = "URL", requires = "domain", value_parser = super::values::url)]
         url: Option<String>,
         #[command(flatten)]
@@ -173,7 +173,7 @@ mod kafka {
     use super::{Act, Exit, Failure, Global, Verb};
     use crate::cli::limits_candidates::promoted;
     use crate::cli::limits_edit;
-    use crate::cli::limits_history::{History, list, read};
+    use crate::cli::limits_history::{History, list, read, read_if_there};
     use crate::cli::output::Format;
     use crate::cli::{input_name, read_input, serve::host_name};
     use crate::config::Config;
@@ -334,15 +334,10 @@ mod kafka {
         act: &Act,
         wanted: impl FnOnce(&History) -> Result<Wanted, Failure>,
     ) -> Result<Exit, Failure> {
-        // Says what is wrong with topics and rights; an append would only be refused.
-        check(kafka)?;
-        let (events, mut inbox) = mpsc::channel(EVENTS_MAX);
-        let mut log = KafkaLog::open(kafka.clone(), events)?;
-        log.follow(Stream::Limits, 0, 0);
-        let mut history = History::default();
-        until(&mut inbox, &mut history, |event, _| {
-            Ok(matches!(event, LogEvent::CaughtUp { .. }).then_some(()))
-        })?;
+        // Looking makes no topics: what is refused, and what is only tried, leaves nothing behind.
+        let found = read_if_there(kafka)?;
+        let is_there = found.is_ok();
+        let mut history = found.unwrap_or_default();
         let wanted = wanted(&history)?;
         let in_force = history.book.latest_number();
         let expected = act.expect_version.unwrap_or(in_force);
@@ -356,13 +351,22 @@ mod kafka {
             Wanted::Change(_) => false,
         });
         if same || act.dry_run {
-            let what = if same {
-                "in force already"
-            } else {
-                "would be pushed"
+            let what = match (same, is_there) {
+                (true, _) => "in force already",
+                (false, true) => "would be pushed",
+                (false, false) => "would be pushed, and the topics made, which are not there",
             };
             return told(global, in_force, in_force, false, what);
         }
+        // Makes topics that are missing; says what is wrong with them and with rights, where an append would
+        // only be refused.
+        check(kafka)?;
+        let (events, mut inbox) = mpsc::channel(EVENTS_MAX);
+        let mut log = KafkaLog::open(kafka.clone(), events)?;
+        log.follow(Stream::Limits, 0, history.next);
+        until(&mut inbox, &mut history, |event, _| {
+            Ok(matches!(event, LogEvent::CaughtUp { .. }).then_some(()))
+        })?;
         let push = rand::random();
         let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
         let who = format!("{user}@{}", host_name());

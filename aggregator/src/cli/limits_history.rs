@@ -13,8 +13,8 @@ use super::output::Format;
 use crate::core::amendments::told;
 use crate::core::limits_book::{Entered, LimitsBook, Version};
 use crate::core::view::hex;
-use crate::log::kafka::KafkaConfig;
 use crate::log::kafka::reader::{KafkaReader, Read};
+use crate::log::kafka::{KafkaConfig, KafkaFault};
 use crate::log::{Delivered, Stream};
 
 /// A version, and who pushed it.
@@ -101,10 +101,19 @@ impl History {
 
 /// Reads the stream as far as it goes now, and writes nothing.
 pub(super) fn read(kafka: &KafkaConfig) -> Result<History, Failure> {
+    Ok(read_if_there(kafka)??)
+}
+
+/// Reads the stream, if its topic is there; else says that it is missing.
+pub(super) fn read_if_there(kafka: &KafkaConfig) -> Result<Result<History, KafkaFault>, Failure> {
     let mut reader = KafkaReader::open(kafka, Stream::Limits, 0, 0)?;
     let mut history = History::default();
     loop {
-        match reader.read()? {
+        let read = match reader.read() {
+            Err(fault @ KafkaFault::Missing { .. }) => return Ok(Err(fault)),
+            read => read?,
+        };
+        match read {
             Read::Records(records) => {
                 for record in &records {
                     history.enter(record);
@@ -115,7 +124,7 @@ pub(super) fn read(kafka: &KafkaConfig) -> Result<History, Failure> {
                     "limits from offset {wanted} to {first} are gone, and are to be kept for ever"
                 )));
             }
-            Read::End => return Ok(history),
+            Read::End => return Ok(Ok(history)),
         }
     }
 }

@@ -64,8 +64,10 @@ impl Core {
             let Some(partition) = self.partitions.get_mut(index as usize) else {
                 tracing::error!(
                     partition = index,
-                    "assigned, and there is no such partition"
+                    expected = count,
+                    "the topic of hits has more partitions than it was made with; this one nobody rules"
                 );
+                self.surplus.insert(index);
                 continue;
             };
             if partition.stage != Stage::Elsewhere {
@@ -93,6 +95,7 @@ impl Core {
         for &index in partitions {
             let count = self.settings.partitions;
             let Some(partition) = self.partitions.get_mut(index as usize) else {
+                self.surplus.remove(&index);
                 continue;
             };
             if partition.stage == Stage::Elsewhere {

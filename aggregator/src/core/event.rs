@@ -3,6 +3,8 @@
 //! The core does no I/O: whoever runs it hands it one [`Event`] after the other and does what the
 //! [`Effect`]s say. So a simulation runs the code that ships.
 
+use std::collections::BTreeSet;
+
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::Member;
@@ -51,6 +53,8 @@ pub enum Event {
     },
     /// These others belong to this process's fleet.
     Members(Vec<Member>),
+    /// These partitions are ruled by members of other groups, too.
+    RuledToo(BTreeSet<u32>),
     /// This process is to rule these partitions. Only for one made by [`super::Core::shared`].
     Assigned(Vec<u32>),
     /// Another rules these partitions from now on.

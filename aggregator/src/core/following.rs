@@ -11,11 +11,15 @@
 //! snapshot before the log was seen to have its last record, unless that is gone by age.
 
 use tollgate_shared::bugs::{Bug, planted};
+use tollgate_shared::time::Span;
 
 use super::Core;
 use super::event::{Effect, Now};
 use super::partition::{Partition, Stage};
 use crate::log::{Delivered, Stream};
+
+/// How often snapshots are looked for that another group may have taken meanwhile.
+const LOOK_AGAIN_AFTER: Span = Span::from_secs(5);
 
 /// What a record is known again by: its bytes, and when the log took it.
 pub fn mark_of(delivered: &Delivered) -> u128 {
@@ -178,12 +182,15 @@ impl Core {
         }
     }
 
-    pub(super) fn gap(&mut self, stream: Stream, partition: u32, wanted: u64, next: u64) {
+    pub(super) fn gap(&mut self, now: Now, stream: Stream, partition: u32, wanted: u64, next: u64) {
         if stream == Stream::Hits && self.gap_before_proof(partition, next) {
             return;
         }
-        // Following from 0 a log whose beginning has been removed is how every old log is read.
-        if wanted == 0 && 0 < next {
+        if stream == Stream::Hits && wanted == 0 && self.is_headless(now, partition, next) {
+            return;
+        }
+        // Hits are read from 0 where no snapshot is of use: then what is gone is missing in every window.
+        if stream != Stream::Hits && wanted == 0 && 0 < next {
             tracing::info!(?stream, partition, next, "the log begins here");
         } else {
             self.counters.gaps += 1;
@@ -215,6 +222,49 @@ impl Core {
             return self.restore_newer(partition);
         }
         found.next = next;
+    }
+
+    /// Whether a partition whose beginning is gone waits for what another group knows of it.
+    fn is_headless(&mut self, now: Now, index: u32, first: u64) -> bool {
+        if !self.shared || !self.ruled_too.contains(&index) {
+            return false;
+        }
+        let Some(partition) = self.partitions.get_mut(index as usize) else {
+            return false;
+        };
+        if !partition.takes() {
+            return false;
+        }
+        tracing::warn!(
+            partition = index,
+            first,
+            "the log's beginning is gone and no snapshot is of use; another group rules it: waits for a snapshot of that"
+        );
+        partition.stage = Stage::Headless {
+            first,
+            again: now.clock.saturating_add(LOOK_AGAIN_AFTER),
+        };
+        self.effects.push(Effect::Unfollow {
+            stream: Stream::Hits,
+            partition: index,
+        });
+        true
+    }
+
+    /// Looks again for snapshots of partitions that wait for one. Where none is left who rules them, they
+    /// are ruled from what there is.
+    pub(super) fn headless_turn(&mut self, clock: Span) {
+        let is_due =
+            |stage: &Stage| matches!(stage, Stage::Headless { again, .. } if *again <= clock);
+        let due: Vec<u32> = self
+            .partitions
+            .iter()
+            .filter(|partition| is_due(&partition.stage))
+            .map(|partition| partition.index)
+            .collect();
+        for index in due {
+            self.restore_again(index);
+        }
     }
 
     /// Records went by age before they were ruled: in a fleet another may have ruled them, and its snapshot

@@ -31,7 +31,9 @@ pub(super) struct LimitsDesk {
     file: Option<GoodFile>,
     /// What is wrong with the limits file, if something is, and whether it could not even be read.
     file_bad: Option<(String, bool)>,
-    /// Whether the file differs from the version in force and is not followed.
+    /// Whether the file was read and has not been pushed since, nor found to be in force.
+    file_due: bool,
+    /// Whether the file differs from the version in force, and will not be pushed before it is read again.
     pub file_differs: bool,
     /// The push that is on its way.
     push: Option<u128>,
@@ -137,6 +139,7 @@ impl Core {
                 }
                 if self.is_own(push) {
                     self.limits.push = None;
+                    self.limits.file_due = false;
                 }
                 self.consider_file(now);
             }
@@ -195,6 +198,7 @@ impl Core {
                         digest: digest(text.as_bytes()),
                         text,
                     });
+                    self.limits.file_due = true;
                     None
                 }
             },
@@ -212,8 +216,12 @@ impl Core {
         self.consider_file(now);
     }
 
-    /// Pushes the limits file where it differs from the version in force and is followed, and where
-    /// there is no version yet: a new fleet begins with the limits that it was started with.
+    /// Pushes the limits file, once each time that it was read: where it differs from the version in
+    /// force and is followed, and where there is no version yet, since a new fleet begins with the limits
+    /// that it was started with.
+    ///
+    /// What others push later stays: two aggregators that follow different files would otherwise push
+    /// against each other without end, and an operator's version would be undone as soon as it rules.
     fn consider_file(&mut self, now: Now) {
         if self.limits.why_unread().is_some() || self.limits.is_file_bad() {
             return;
@@ -223,21 +231,24 @@ impl Core {
         };
         let in_force = self.limits.book.latest();
         let differs = in_force.is_none_or(|version| !version.text.is_cheaply(&file.digest));
+        self.limits.file_due &= differs;
         let is_followed = self.settings.follow_file || in_force.is_none();
-        let was = std::mem::replace(&mut self.limits.file_differs, differs && !is_followed);
-        if differs && !is_followed {
-            if !was {
-                let version = self.limits.book.latest_number();
-                tracing::warn!(
-                    version,
-                    "{} differs from the limits version in force and is not followed: set \
-                     limits.follow_file = true to push it; compare with GET /v1/limits",
-                    file.name
-                );
-            }
-            return;
+        let is_left = differs && !(is_followed && self.limits.file_due);
+        if is_left && !self.limits.file_differs {
+            let (version, file) = (self.limits.book.latest_number(), &file.name);
+            let then = match self.settings.follow_file {
+                true => "it is pushed at the next start, or when it is read again (SIGHUP)",
+                false => "it is not followed (limits.follow_file = false)",
+            };
+            tracing::warn!(
+                version,
+                "{file} differs from the limits version in force, and {then}; to see how: \
+                 tollgate limits show {version} | diff - {file} (of a journal: GET /v1/limits)"
+            );
         }
-        if differs && self.limits.push.is_none() && self.limits.push_not_before <= now.clock {
+        self.limits.file_differs = is_left;
+        let may_push = self.limits.push.is_none() && self.limits.push_not_before <= now.clock;
+        if differs && !is_left && may_push {
             self.push_file(now);
         }
     }

@@ -47,7 +47,7 @@ mod turn;
 #[cfg(feature = "wrong-engine")]
 mod wrong;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Span;
@@ -162,6 +162,10 @@ pub struct Core {
     joined: bool,
     /// The others of the fleet.
     members: Vec<Member>,
+    /// Partitions that other groups rule, too.
+    ruled_too: BTreeSet<u32>,
+    /// Partitions that were shared out to this process and are beyond those that there should be.
+    surplus: BTreeSet<u32>,
     /// How many times restoring a partition began.
     attempts: u64,
     /// Whether it is wrong on purpose.
@@ -206,6 +210,8 @@ impl Core {
             shared: false,
             joined: false,
             members: Vec::new(),
+            ruled_too: BTreeSet::new(),
+            surplus: BTreeSet::new(),
             attempts: 0,
             #[cfg(feature = "wrong-engine")]
             wrong: false,
@@ -234,6 +240,7 @@ impl Core {
             Event::LimitsFile(file) => self.limits_file_read(now, file),
             Event::SnapshotSaved { partition, saved } => self.snapshot_saved(now, partition, saved),
             Event::Members(members) => self.members = members,
+            Event::RuledToo(partitions) => self.ruled_too = partitions,
             Event::Assigned(partitions) => self.assigned(&partitions),
             Event::Revoked(partitions) => self.revoked(now, &partitions),
             Event::Restored {
@@ -288,7 +295,7 @@ impl Core {
                 partition,
                 wanted,
                 next,
-            } => self.gap(stream, partition, wanted, next),
+            } => self.gap(now, stream, partition, wanted, next),
             LogEvent::Broken {
                 stream,
                 partition,

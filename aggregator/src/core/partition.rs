@@ -64,6 +64,14 @@ pub enum Stage {
     /// It follows again from where it stood; until the log says that this begins, what is delivered is
     /// of the old following.
     Returning,
+    /// The log's beginning is gone, no snapshot has what stood there, and another group rules it: a
+    /// snapshot of that one is waited for, because what is ruled from the rest alone may be too little.
+    Headless {
+        /// The first offset that the log has.
+        first: u64,
+        /// When snapshots are looked at again.
+        again: Span,
+    },
     /// It cannot go on.
     Stopped {
         /// Why, for people.
@@ -256,6 +264,10 @@ impl Partition {
             Stage::Elsewhere => None,
             Stage::Ruling | Stage::RulingAgain if self.announcing => None,
             Stage::Restoring { .. } => Some(format!("partition {index}: being restored")),
+            Stage::Headless { first, .. } => Some(format!(
+                "partition {index}: the log begins at offset {first}, and no snapshot has what came before: waits for \
+                 one of the other group that rules it"
+            )),
             Stage::Ruling => Some(format!("partition {index}: waits for its first tick")),
             Stage::CatchingUp | Stage::Returning => Some(format!(
                 "partition {index}: catching up, at offset {}",

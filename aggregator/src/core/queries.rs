@@ -90,6 +90,13 @@ impl Core {
             why.push("partitions have not been shared out yet".to_owned());
         }
         why.extend(self.partitions.iter().filter_map(|p| p.why_not_ready()));
+        if let Some(last) = self.surplus.last() {
+            why.push(format!(
+                "the topic of hits has at least {} partitions, expected {}: what agents put beyond that is not ruled",
+                last + 1,
+                self.settings.partitions
+            ));
+        }
         Readiness {
             schema: "tollgate.ready/1",
             ready: why.is_empty(),
@@ -255,6 +262,13 @@ impl Core {
                     _ if partition.unproved => ("restoring", None),
                     Stage::Elsewhere => ("elsewhere", None),
                     Stage::Restoring { .. } => ("restoring", None),
+                    Stage::Headless { .. } => (
+                        "headless",
+                        Some(
+                            "for a snapshot of another group: the log's beginning is gone"
+                                .to_owned(),
+                        ),
+                    ),
                     Stage::CatchingUp | Stage::Returning => ("catching_up", None),
                     Stage::Ruling => ("ruling", None),
                     Stage::RulingAgain => ("ruling_again", None),

@@ -14,6 +14,7 @@ impl Core {
     pub(super) fn turn(&mut self, now: Now) {
         self.begin_lost(now.clock);
         self.begin_partitions(now.clock);
+        self.headless_turn(now.clock);
         self.slices_turn(now);
         let ready = self.ready(now.clock);
         if planted(Bug::EvidenceFirst) {

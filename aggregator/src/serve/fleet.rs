@@ -193,6 +193,7 @@ fn register(
         http: found.http.into(),
         partitions: Vec::new(),
     };
+    let group = me.group.clone();
     let heard = move |others: Vec<(Box<str>, MemberRecord)>| {
         for (name, member) in &others {
             let MemberRecord {
@@ -205,12 +206,17 @@ fn register(
             partitions: member.partitions.clone(),
         });
         known.set(asked.collect());
+        let too = others.iter().filter(|(_, member)| member.group != group);
+        let too = too.flat_map(|(_, member)| member.partitions.iter().copied());
+        let too = too.collect();
         let members = others.into_iter().map(|(_, member)| Other {
             instance: member.instance,
             address: member.agents,
         });
-        // Whoever is gone does not hear of it.
-        let _ = events.blocking_send(Event::Members(members.collect()));
+        for event in [Event::RuledToo(too), Event::Members(members.collect())] {
+            // Whoever is gone does not hear of it.
+            let _ = events.blocking_send(event);
+        }
     };
     let registry = Registry::join(place.kafka.clone(), &place.name, me, Box::new(heard))?;
     Ok(registry)

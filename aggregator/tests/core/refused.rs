@@ -44,21 +44,41 @@ fn a_partition_waits_for_limits_that_it_is_pointed_at_and_loses_nothing() {
     assert_eq!(world.told(), 1);
 }
 
+/// What somebody else would append who follows another file.
+fn push_of_a_rival(world: &World, limits: &str) -> Vec<u8> {
+    let mut rival = World::on(world.log.clone(), 2);
+    rival.clock = world.clock;
+    rival.settle();
+    rival.read_limits_file(limits);
+    rival.settle();
+    let pushed = rival.log.streams[&(Stream::Limits, 0)].last().unwrap();
+    pushed.bytes.to_vec()
+}
+
+#[test]
+fn a_file_is_pushed_once_and_what_others_push_later_stays() {
+    let mut world = World::new(LIMITS);
+    let pushes = world.counters().pushes;
+    let theirs = push_of_a_rival(&world, &LIMITS.replace("5/m", "3/m"));
+    world.put(Stream::Limits, 0, theirs);
+    world.run_for(Span::from_secs(3));
+    assert_eq!(world.counters().pushes, pushes, "it was not read again");
+    world.hit("search", "acme", 3);
+    world.settle();
+    assert_eq!(world.pair("search", "acme").state.unwrap().tier_limit, 3);
+    // As SIGHUP does it.
+    world.push(LIMITS);
+    assert_eq!(world.counters().pushes, pushes + 1);
+    world.hit("search", "acme", 5);
+    world.settle();
+    assert_eq!(world.pair("search", "acme").state.unwrap().tier_limit, 5);
+}
+
 #[test]
 fn limits_that_lose_a_race_are_pushed_again() {
     let mut world = World::new(LIMITS);
     // Somebody else pushes at the same time: his chunk is in the log before ours.
-    let other = LIMITS.replace("5/m", "3/m");
-    let mut rival = World::on(world.log.clone(), 2);
-    rival.clock = world.clock;
-    rival.settle();
-    rival.read_limits_file(&other);
-    rival.settle();
-    let theirs = rival.log.streams[&(Stream::Limits, 0)]
-        .last()
-        .unwrap()
-        .bytes
-        .to_vec();
+    let theirs = push_of_a_rival(&world, &LIMITS.replace("5/m", "3/m"));
     world.held = vec![Stream::Limits];
     world.put(Stream::Limits, 0, theirs);
     world.read_limits_file(&LIMITS.replace("5/m", "4/m"));

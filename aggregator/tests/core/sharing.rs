@@ -196,6 +196,82 @@ fn whoever_rules_a_partition_after_whomever_it_ends_in_the_same_state() {
 }
 
 #[test]
+fn a_partition_beyond_those_that_there_should_be_is_named_until_it_goes() {
+    let mut world = World::shared(World::new(LIMITS).log, 2);
+    world.step(Event::Assigned((0..=PARTITIONS).collect()));
+    world.run_for(Span::from_secs(1));
+    restore(&mut world, &State::new());
+    world.run_for(Span::from_secs(1));
+    let why = world.why_not_ready();
+    assert_eq!(why.len(), 1, "{why:?}");
+    assert!(why[0].contains(&format!("at least {} partitions", PARTITIONS + 1)));
+    world.step(Event::Revoked(vec![PARTITIONS]));
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+}
+
+/// Has partition 0 read without a snapshot on a log that begins at offset 7.
+fn headless(world: &mut World) {
+    world.held = vec![Stream::Hits];
+    world.step(Event::Assigned(vec![0]));
+    world.settle();
+    restore(world, &State::new());
+    begins_at_7(world);
+}
+
+fn assert_waits(world: &mut World, what: &str) {
+    let why = world.why_not_ready();
+    let what = format!("partition 0: {what}");
+    assert!(why.iter().any(|why| why.starts_with(&what)), "{why:?}");
+}
+
+fn begins_at_7(world: &mut World) {
+    let (stream, partition) = (Stream::Hits, 0);
+    world.step(Event::Log(LogEvent::Following {
+        stream,
+        partition,
+        from: 0,
+    }));
+    world.step(Event::Log(LogEvent::Gap {
+        stream,
+        partition,
+        wanted: 0,
+        next: 7,
+    }));
+}
+
+#[test]
+fn what_another_group_knows_is_waited_for_where_the_logs_beginning_is_gone() {
+    let mut world = World::shared(World::new(LIMITS).log, 2);
+    world.step(Event::RuledToo([0, 2].into()));
+    headless(&mut world);
+    assert_waits(&mut world, "the log begins at offset 7");
+    assert_eq!(world.counters().gaps, 0);
+    // It looks again and again, and rules nothing meanwhile.
+    world.run_for(Span::from_secs(4));
+    assert!(world.restores.is_empty());
+    world.run_for(Span::from_secs(2));
+    assert_eq!(world.restores.len(), 1);
+    restore(&mut world, &State::new());
+    begins_at_7(&mut world);
+    assert_waits(&mut world, "the log begins at offset 7");
+    // The other group has gone: what there is must do, and it is said.
+    world.step(Event::RuledToo([2].into()));
+    world.run_for(Span::from_secs(6));
+    restore(&mut world, &State::new());
+    begins_at_7(&mut world);
+    assert_waits(&mut world, "catching up, at offset 7");
+    assert_eq!(world.counters().gaps, 1);
+}
+
+#[test]
+fn a_beginning_that_is_gone_is_a_gap_for_who_is_alone() {
+    let mut world = World::shared(World::new(LIMITS).log, 2);
+    headless(&mut world);
+    assert_waits(&mut world, "catching up, at offset 7");
+    assert_eq!(world.counters().gaps, 1);
+}
+
+#[test]
 fn what_is_revoked_is_neither_told_nor_restored_by_an_old_answer() {
     let mut world = World::shared(World::new(LIMITS).log, 2);
     world.step(Event::Assigned((0..PARTITIONS).collect()));

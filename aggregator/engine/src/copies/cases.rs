@@ -171,9 +171,11 @@ impl<'a> Played<'a> {
                 copies,
             } => {
                 let ask = self.ask(at, hold, agent, (domain, *copies));
-                answer(self.copies.hold(ask, &mut self.out), |taken| {
-                    vec![("excess", taken.excess.into())]
-                })
+                let taken = self.copies.hold(ask, &mut self.out);
+                if taken.is_ok() {
+                    self.holders.insert(hold, agent);
+                }
+                answer(taken, |taken| vec![("excess", taken.excess.into())])
             }
             Op::Release {
                 hold,
@@ -229,6 +231,10 @@ impl<'a> Played<'a> {
             Err(Refused::MinAboveCopies { .. }) => Ok(0),
             granted => granted.map(|grant| grant.granted),
         };
+        // Who was given nothing holds nothing: the name stays that of whoever holds under it.
+        if granted.is_ok_and(|granted| 0 < granted) {
+            self.holders.insert(hold, agent);
+        }
         answer(granted, |granted| vec![("granted", granted.into())])
     }
 
@@ -258,7 +264,6 @@ impl<'a> Played<'a> {
         agent: &'a str,
         (domain, copies): (&'a str, u32),
     ) -> Ask<'a> {
-        self.holders.insert(hold, agent);
         Ask {
             id: self.hold_id(hold, agent),
             at,

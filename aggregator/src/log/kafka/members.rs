@@ -6,7 +6,7 @@
 //! does for long, the clients are made anew (`reach`). Knows nothing of agents. What stays true: the list
 //! is told again whenever it changes, and never contains oneself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,10 @@ const RETRY_EVERY: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 struct Book {
     members: BTreeMap<Box<str>, (MemberRecord, u64)>,
+    /// Who stated itself under a name before who does now.
+    before: BTreeMap<Box<str>, u128>,
+    /// Names that two aggregators have.
+    twins: BTreeSet<Box<str>>,
     /// The append time of the newest statement.
     newest_ms: u64,
 }
@@ -46,6 +50,18 @@ impl Book {
         let known = self.members.get(name);
         if known.is_some_and(|(_, said_ms)| appended_ms < *said_ms) {
             return;
+        }
+        if let (Some(member), Some((known, _))) = (&member, known)
+            && member.instance != known.instance
+        {
+            let before = self.before.insert(name.into(), known.instance);
+            // A successor's predecessor does not come back.
+            if before == Some(member.instance) && self.twins.insert(name.into()) {
+                tracing::error!(
+                    name,
+                    "two aggregators have this name, and each hides the other: give each its own (`name`, --name)"
+                );
+            }
         }
         match member {
             Some(member) => drop(self.members.insert(name.into(), (member, appended_ms))),
@@ -303,6 +319,20 @@ mod tests {
             http: "127.0.0.1:7400".into(),
             partitions: vec![0, 7, 1_023],
         }
+    }
+
+    #[test]
+    fn two_of_one_name_are_told_from_one_that_was_started_again() {
+        let mut book = Book::default();
+        for (instance, ms) in [(1, 1_000), (2, 2_000), (2, 4_000), (3, 6_000)] {
+            book.enter("a/agg", Some(member(instance)), ms);
+        }
+        assert!(book.twins.is_empty(), "started again, twice");
+        book.enter("a/agg", Some(member(2)), 7_000);
+        assert_eq!(
+            book.twins.iter().map(|n| &**n).collect::<Vec<_>>(),
+            ["a/agg"]
+        );
     }
 
     #[test]

@@ -157,10 +157,10 @@ pub enum KafkaFault {
         /// What the broker says.
         why: String,
     },
-    /// A topic is missing that was there.
+    /// A topic is missing.
     #[error(
-        "kafka topic `{topic}`: it is not there any more; make it with `tollgate topics create`, and read in the \
-         runbook what was lost with it"
+        "kafka topic `{topic}`: it is not there; make it with `tollgate topics create`, and if it was there, read \
+         in the runbook what was lost with it"
     )]
     Missing {
         /// The topic.

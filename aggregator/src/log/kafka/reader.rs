@@ -210,7 +210,7 @@ impl KafkaReader {
             && let Ok(found) = self.client.fetch_metadata(Some(&self.topic), ANSWER_WITHIN)
             && let Some(error) = found.topics().iter().find_map(|found| found.error())
         {
-            return topics::refused(&self.topic, "Describe", RDKafkaErrorCode::from(error));
+            return topics::not_found(&self.topic, RDKafkaErrorCode::from(error));
         }
         unreached(&self.config, error)
     }

@@ -20,8 +20,8 @@ use rdkafka::error::RDKafkaErrorCode;
 use super::super::Stream;
 use super::consumer::Client;
 use super::{KafkaConfig, KafkaFault};
+pub(super) use cluster::unreachable;
 use cluster::{Cluster, Shape};
-pub(super) use cluster::{refused, unreachable};
 pub(super) use needs::MESSAGE_MAX_BYTES;
 pub use needs::{Expected, Setting, Weight};
 
@@ -305,25 +305,46 @@ fn judge(report: TopicReport) -> Result<(), KafkaFault> {
 /// How long the question whether a topic is there may take.
 const FOUND_WITHIN: Duration = Duration::from_secs(1);
 
-/// Asks whether the brokers are there and know the topics.
+/// Asks whether the brokers are there and know the topics, each with its partitions.
 pub(super) fn probe(config: &KafkaConfig, client: &Client) -> Result<(), KafkaFault> {
     for topic in Topic::ALL.into_iter().filter(|topic| topic.is_required()) {
-        find(config, client, topic)?;
+        let found = find(config, client, topic)?;
+        // Where an operator adds some, agents begin to deal pairs out otherwise than they are ruled.
+        let [partitions, _] = needs::shape(topic, config.partitions, 1);
+        judge(TopicReport {
+            name: name(config, topic),
+            exists: true,
+            required: true,
+            created: false,
+            settings: vec![partitions.judge(found.to_string())],
+        })?;
     }
     Ok(())
 }
 
-/// Asks whether the brokers are there and know a topic.
-pub(super) fn find(config: &KafkaConfig, client: &Client, topic: Topic) -> Result<(), KafkaFault> {
+/// Asks whether the brokers are there and know a topic; says how many partitions it has.
+pub(super) fn find(
+    config: &KafkaConfig,
+    client: &Client,
+    topic: Topic,
+) -> Result<usize, KafkaFault> {
     let name = name(config, topic);
     let metadata = client
         .fetch_metadata(Some(&name), FOUND_WITHIN)
         .map_err(|error| cluster::unreachable(config, &error))?;
     let Some(error) = metadata.topics().iter().find_map(|found| found.error()) else {
-        return Ok(());
+        let found = metadata.topics().iter();
+        return Ok(found.map(|topic| topic.partitions().len()).sum());
     };
-    Err(match RDKafkaErrorCode::from(error) {
-        RDKafkaErrorCode::UnknownTopicOrPartition => KafkaFault::Missing { topic: name },
-        code => cluster::refused(&name, "Describe", code),
-    })
+    Err(not_found(&name, RDKafkaErrorCode::from(error)))
+}
+
+/// What it means that brokers say this where they are asked for a topic.
+pub(super) fn not_found(topic: &str, code: RDKafkaErrorCode) -> KafkaFault {
+    match code {
+        RDKafkaErrorCode::UnknownTopicOrPartition => KafkaFault::Missing {
+            topic: topic.to_owned(),
+        },
+        code => cluster::refused(topic, "Describe", code),
+    }
 }

@@ -196,22 +196,32 @@ pub(super) fn properties(topic: Topic, copies: usize, hits_kept_ms: Option<&str>
         weight: Weight::Should,
         why,
     };
+    // A bound on bytes takes records however young they are.
+    let unbounded = |why| Need {
+        setting: "retention.bytes",
+        expected: Expected::Is("-1"),
+        weight: Weight::Should,
+        why,
+    };
     match topic {
         Topic::Limits => needs.extend([
             must("retention.ms", "-1", "limits are kept for ever"),
             must("retention.bytes", "-1", "limits are kept for ever"),
         ]),
-        Topic::Hits => needs.push(kept(
-            RETENTION_MIN_MS,
-            "recovery begins at a snapshot, and goes on with hits",
-        )),
+        Topic::Hits => {
+            let why = "recovery begins at a snapshot, and goes on with hits";
+            needs.push(kept(RETENTION_MIN_MS, why));
+            needs.push(unbounded(why));
+        }
         Topic::Denials => {
             let least = match hits_kept_ms {
                 Some("-1") => u64::MAX,
                 Some(text) => text.parse().unwrap_or(RETENTION_MIN_MS),
                 None => RETENTION_MIN_MS,
             };
-            needs.push(kept(least, "denials are kept at least as long as hits"));
+            let why = "denials are kept at least as long as hits";
+            needs.push(kept(least, why));
+            needs.push(unbounded(why));
         }
         Topic::State | Topic::Members | Topic::Aside => {}
     }
@@ -293,6 +303,17 @@ mod tests {
         assert!(!Expected::AtLeast(5).is_met_by(""));
         assert!(!Expected::Is("delete").is_met_by("compact,delete"));
         assert!(!Expected::Exactly(4).is_met_by("5"));
+    }
+
+    #[test]
+    fn what_is_kept_by_age_has_no_bound_of_bytes() {
+        for topic in [Topic::Hits, Topic::Denials, Topic::Limits] {
+            let mut needs = properties(topic, 1, None).into_iter();
+            let bytes = needs
+                .find(|need| need.setting == "retention.bytes")
+                .unwrap();
+            assert!(!bytes.judge("1073741824".to_owned()).fits, "{topic:?}");
+        }
     }
 
     #[test]
