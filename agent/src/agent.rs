@@ -182,10 +182,14 @@ impl Agent {
 
     /// Takes copies of several resources, and makes at most one hit, all or none: everything is looked at
     /// first, copies are taken in their order, and the hit, which cannot be given back, comes last.
+    /// Everything that is refused is recorded as refused, and nothing is taken then; only what others take
+    /// between the look and the taking can end it in the middle.
     ///
     /// # Errors
     ///
-    /// The first refusal; what was taken before it is given back.
+    /// The first refusal, of the hit or else of the copies in their order; what was taken before it is
+    /// given back. [`ReserveError::Misuse`] of any of them comes before all refusals, and nothing is taken
+    /// or recorded.
     pub fn reserve_all(
         &self,
         copies: &[(&Copies, &str, u32)],

@@ -18,7 +18,7 @@ use tollgate_shared::time::Span;
 use crate::answer::{Allowed, Cause, Denied, HitError};
 use crate::copies::Misuse;
 use crate::recorder::{Event, Happened};
-use crate::resource::{GUARDED, IGNORED, OF_RATE, REFUSED, Resource, WHOLE};
+use crate::resource::{Asking, GUARDED, IGNORED, OF_RATE, REFUSED, Resource, WHOLE};
 use crate::shared::Shared;
 use crate::sight;
 use crate::stats::Counters;
@@ -37,13 +37,6 @@ struct Want {
     max: u32,
     /// The least that is of use.
     min: u32,
-}
-
-/// Whether what a local blind rate lets through is taken of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asking {
-    Take,
-    Look,
 }
 
 const ONE: Want = Want { max: 1, min: 1 };
@@ -264,6 +257,18 @@ impl Rate {
         }
     }
 
+    /// [`Rate::peek`] for a call that wants more than this hit, and that a refusal of it ends: that is
+    /// recorded.
+    pub(crate) fn look(&self, domain: &str) -> Result<Allowed, Denied> {
+        let domain = self.shared.admit(domain);
+        let fingerprint = self.resource.fingerprint(&domain);
+        let looked = self.ask(fingerprint, &domain, ONE, Asking::Look);
+        if let Err(denied) = &looked {
+            self.record_refused(&domain, 1, denied);
+        }
+        looked
+    }
+
     /// Asks, and records nothing.
     fn ask(
         &self,
@@ -295,14 +300,9 @@ impl Rate {
         }
         if self.is_blind(domain) {
             let least = want.least();
-            let granted = match asking {
-                Asking::Take => self
-                    .resource
-                    .passes_blind(fingerprint, least, &shared.clock),
-                Asking::Look => self
-                    .resource
-                    .would_pass_blind(fingerprint, least, &shared.clock),
-            };
+            let granted = self
+                .resource
+                .passes_blind(fingerprint, least, asking, &shared.clock);
             return match granted {
                 Ok(()) => Ok(Allowed::new(least, true, policy)),
                 Err(wait) => {
@@ -383,16 +383,13 @@ pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
     let mut worst: Option<Denied> = None;
     let (mut blind, mut guarded) = (false, false);
     for (rate, domain) in pairs {
-        let domain = rate.shared.admit(domain);
-        let fingerprint = rate.resource.fingerprint(&domain);
         // Only looked at: of a call that is refused nothing is taken, for however short a time.
-        match rate.ask(fingerprint, &domain, ONE, Asking::Look) {
+        match rate.look(domain) {
             Ok(allowed) => {
                 blind |= allowed.blind();
                 guarded |= allowed.blind() && rate.resource.flags() & GUARDED != 0;
             }
             Err(denied) => {
-                rate.record_refused(&domain, 1, &denied);
                 let longest = worst.is_none_or(|worst| worst.remaining() < denied.remaining());
                 worst = if longest { Some(denied) } else { worst };
             }
@@ -427,7 +424,8 @@ fn take_all(pairs: &[(&Rate, &str)]) -> Result<(), Denied> {
             continue;
         }
         let clock = &rate.shared.clock;
-        match rate.resource.passes_blind(fingerprint, 1, clock) {
+        let taking = Asking::Take;
+        match rate.resource.passes_blind(fingerprint, 1, taking, clock) {
             Ok(()) => taken.push((rate, fingerprint)),
             Err(_) if rate.lets_all_through(rate.resource.flags()) => {}
             Err(wait) => {

@@ -41,6 +41,13 @@ pub(crate) const STRICT: u32 = 64;
 /// It is used as one that is limited by copies: everything about it belongs to one partition.
 pub(crate) const OF_COPIES: u32 = 128;
 
+/// Whether what a local blind rate lets through is taken of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asking {
+    Take,
+    Look,
+}
+
 /// One resource.
 pub(crate) struct Resource {
     pub(crate) id: ResourceId,
@@ -208,8 +215,8 @@ impl Resource {
         }
     }
 
-    /// Whether a blind call of a domain may pass, or how long until it may. What it may is taken of a
-    /// local rate.
+    /// Whether a blind call of a domain may pass, or how long until it may. Who asks to take takes it of
+    /// a local rate.
     ///
     /// Asks the cached clock first, and before it refuses the clock itself, as all refusals do: a
     /// process that was suspended has a cache from before, and an agent that has ended one for ever.
@@ -217,39 +224,26 @@ impl Resource {
         &self,
         fingerprint: u64,
         copies: u32,
+        asking: Asking,
         clock: &Clock,
     ) -> Result<(), Span> {
-        self.ask_blind(clock, |local, now| local.take(fingerprint, copies, now))
-    }
-
-    /// What [`Resource::passes_blind`] would say; nothing is taken.
-    pub(crate) fn would_pass_blind(
-        &self,
-        fingerprint: u64,
-        copies: u32,
-        clock: &Clock,
-    ) -> Result<(), Span> {
-        self.ask_blind(clock, |local, now| local.look(fingerprint, copies, now))
-    }
-
-    /// Takes back what was taken for a blind call that was not made after all.
-    pub(crate) fn give_back_blind(&self, fingerprint: u64, copies: u32) {
-        if let Some(local) = self.local() {
-            local.give_back(fingerprint, copies);
-        }
-    }
-
-    fn ask_blind(
-        &self,
-        clock: &Clock,
-        ask: impl Fn(&Local, Mono) -> Result<(), Span>,
-    ) -> Result<(), Span> {
+        let ask = |local: &Local, now: Mono| match asking {
+            Asking::Take => local.take(fingerprint, copies, now),
+            Asking::Look => local.look(fingerprint, copies, now),
+        };
         match self.public().blind {
             BlindPolicy::Open => Ok(()),
             BlindPolicy::Closed | BlindPolicy::Local { limit: 0, .. } => Err(Span::MAX),
             BlindPolicy::Local { .. } => self.local().map_or(Ok(()), |local| {
                 ask(&local, clock.cached()).or_else(|_| ask(&local, clock.read()))
             }),
+        }
+    }
+
+    /// Takes back what was taken for a blind call that was not made after all.
+    pub(crate) fn give_back_blind(&self, fingerprint: u64, copies: u32) {
+        if let Some(local) = self.local() {
+            local.give_back(fingerprint, copies);
         }
     }
 

@@ -106,6 +106,17 @@ pub(crate) struct Wanted<'a> {
     pub(crate) at: Timestamp,
 }
 
+impl Wanted<'_> {
+    /// As much of it as there is where so many copies are held; none: less than is of use.
+    #[inline]
+    pub(crate) fn fits_beside(&self, held: u64) -> Option<u32> {
+        let limit = self.limit.unwrap_or(u64::MAX);
+        let room = u32::try_from(limit.saturating_sub(held)).unwrap_or(u32::MAX);
+        let copies = self.max.min(room);
+        (self.min.max(1) <= copies).then_some(copies)
+    }
+}
+
 impl Desk {
     pub(crate) fn new(holds_max: usize) -> Self {
         Self {
@@ -125,14 +136,11 @@ impl Desk {
             return Taken::Full;
         };
         let mut table = shard.lock();
-        let limit = wanted.limit.unwrap_or(u64::MAX);
         let known = table.pair(resource, wanted, self.pairs_max);
         let held = known.as_ref().map_or(0, |pair| pair.held);
-        let room = u32::try_from(limit.saturating_sub(held)).unwrap_or(u32::MAX);
-        let copies = wanted.max.min(room);
-        if copies < wanted.min.max(1) {
+        let Some(copies) = wanted.fits_beside(held) else {
             return Taken::Full;
-        }
+        };
         let mut ticket = Ticket {
             resource: resource.id,
             fingerprint: wanted.fingerprint,

@@ -22,7 +22,9 @@ use super::hold::Hold;
 use crate::answer::{Cause, Denied};
 use crate::deny::Refusal;
 use crate::recorder::{Event, Happened};
-use crate::resource::{GROUPS, GUARDED, IGNORED, OF_RATE, REFUSED, Resource, STRICT, WHOLE};
+use crate::resource::{
+    Asking, GROUPS, GUARDED, IGNORED, OF_RATE, REFUSED, Resource, STRICT, WHOLE,
+};
 use crate::shared::Shared;
 use crate::sight;
 use crate::stats::Counters;
@@ -48,6 +50,23 @@ pub(super) struct Inner {
 struct Want {
     max: u32,
     min: u32,
+}
+
+impl Want {
+    const fn all_of(copies: u32) -> Self {
+        Self {
+            max: copies,
+            min: copies,
+        }
+    }
+}
+
+/// What a call that nothing is known against may take.
+#[derive(Clone, Copy, Debug)]
+struct Leave {
+    want: Want,
+    /// What the domain may have in this process.
+    limit: Option<u64>,
 }
 
 impl fmt::Debug for Copies {
@@ -82,18 +101,14 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`ReserveError::Denied`] while a limit is reached; [`ReserveError::Misuse`] for no copies, and
-    /// of a resource that is strict or limited by rate.
+    /// [`ReserveError::Denied`] while a limit is reached, or where the blind policy says so;
+    /// [`ReserveError::Misuse`] for no copies, and of a resource that is strict or limited by rate.
     #[inline]
     pub fn reserve(&self, domain: &str, copies: u32) -> Result<Hold, ReserveError> {
         if copies == 0 {
             return Err(Misuse::NoCopies.into());
         }
-        let want = Want {
-            max: copies,
-            min: copies,
-        };
-        self.take_and_record(domain, want)
+        self.take_and_record(domain, Want::all_of(copies))
     }
 
     /// Takes as many copies as may be, at least the start of `copies`; see [`Copies::reserve`]. While
@@ -133,10 +148,7 @@ impl Copies {
         if copies == 0 {
             return Err(Misuse::NoCopies.into());
         }
-        let want = Want {
-            max: copies,
-            min: copies,
-        };
+        let want = Want::all_of(copies);
         let shared = &self.inner.shared;
         let domain = shared.admit(domain);
         let until = shared.clock.read().plus(Span::from_std(max_wait));
@@ -163,33 +175,62 @@ impl Copies {
 
     /// Copies that this process holds for a domain.
     pub fn held(&self, domain: &str) -> u64 {
-        self.held_as(&self.inner.shared.admit(domain))
-    }
-
-    fn held_as(&self, domain: &str) -> u64 {
         let Inner { resource, shared } = &*self.inner;
-        let fingerprint = resource.fingerprint(domain);
-        shared.desk.held(resource, fingerprint, domain)
+        let domain = shared.admit(domain);
+        let fingerprint = resource.fingerprint(&domain);
+        shared.desk.held(resource, fingerprint, &domain)
     }
 
-    /// What [`Copies::reserve`] of one copy would be refused for now. Takes and records nothing.
+    /// What [`Copies::reserve`] of one copy would be refused for now. Takes and records nothing, of a
+    /// local blind rate neither.
     ///
     /// # Errors
     ///
     /// As [`Copies::reserve`].
     pub fn peek(&self, domain: &str) -> Result<(), ReserveError> {
-        let domain = self.inner.shared.admit(domain);
-        let resource = &self.inner.resource;
-        let fingerprint = resource.fingerprint(&domain);
-        let refused = self.look(fingerprint, &domain)?;
-        let full = resource
-            .copies_limit()
-            .is_some_and(|limit| limit <= self.held_as(&domain));
-        match refused {
-            Some(denied) => Err(denied.into()),
-            None if full && !self.lets_all_through() => Err(self.full().into()),
-            None => Ok(()),
+        self.would_take(&self.inner.shared.admit(domain), Want::all_of(1))
+    }
+
+    /// Refuses what makes no sense, whatever is held: no copies, or a resource of another kind.
+    pub(super) fn check(&self, copies: u32) -> Result<(), Misuse> {
+        if copies == 0 {
+            return Err(Misuse::NoCopies);
         }
+        self.check_kind()
+    }
+
+    /// Whether `copies` could be taken beside so many `more` that the same call wants for the domain, all
+    /// or none; a refusal ends that call, and is recorded.
+    pub(super) fn look_beside(
+        &self,
+        domain: &str,
+        more: u32,
+        copies: u32,
+    ) -> Result<(), ReserveError> {
+        let domain = self.inner.shared.admit(domain);
+        let looked = self.would_take(&domain, Want::all_of(copies.saturating_add(more)));
+        if let Err(ReserveError::Denied(denied)) = &looked {
+            self.record_refused(&domain, copies, denied);
+        }
+        looked
+    }
+
+    /// Whether both are of one resource.
+    pub(super) fn is_of_resource(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner.resource, &other.inner.resource)
+    }
+
+    /// What [`Copies::take`] would say.
+    fn would_take(&self, domain: &str, want: Want) -> Result<(), ReserveError> {
+        let Inner { resource, shared } = &*self.inner;
+        let fingerprint = resource.fingerprint(domain);
+        let leave = self.judge(fingerprint, domain, want, Asking::Look)?;
+        let wanted = self.wanted(fingerprint, domain, leave);
+        let held = shared.desk.held(resource, fingerprint, domain);
+        if wanted.fits_beside(held).is_some() || self.lets_all_through() {
+            return Ok(());
+        }
+        Err(self.full().into())
     }
 
     #[inline]
@@ -229,7 +270,8 @@ impl Copies {
         {
             return self.take_attentively(fingerprint, domain, want);
         }
-        self.take_up_to(fingerprint, domain, want, resource.copies_limit())
+        let limit = resource.copies_limit();
+        self.take_up_to(fingerprint, domain, Leave { want, limit })
     }
 
     #[inline]
@@ -237,27 +279,32 @@ impl Copies {
         &self,
         fingerprint: u64,
         domain: &str,
-        want: Want,
-        limit: Option<u64>,
+        leave: Leave,
     ) -> Result<Hold, ReserveError> {
         let Inner { resource, shared } = &*self.inner;
-        let wanted = Wanted {
-            fingerprint,
-            domain,
-            max: want.max,
-            min: want.min,
-            limit,
-            at: shared.clock.cached_wall(),
-        };
+        let wanted = self.wanted(fingerprint, domain, leave);
         match shared.desk.take(resource, &wanted) {
             Taken::Copies(ticket, copies) => {
                 Ok(Hold::new(Arc::clone(&self.inner), ticket, copies, false))
             }
-            Taken::Full if limit.is_some() && self.lets_all_through() => {
+            Taken::Full if leave.limit.is_some() && self.lets_all_through() => {
                 Counters::add(&shared.counters.kill_switch_grants, 1);
-                self.take_up_to(fingerprint, domain, want, None)
+                let limit = None;
+                self.take_up_to(fingerprint, domain, Leave { limit, ..leave })
             }
             Taken::Full => Err(self.full().into()),
+        }
+    }
+
+    #[inline]
+    fn wanted<'a>(&self, fingerprint: u64, domain: &'a str, leave: Leave) -> Wanted<'a> {
+        Wanted {
+            fingerprint,
+            domain,
+            max: leave.want.max,
+            min: leave.want.min,
+            limit: leave.limit,
+            at: self.inner.shared.clock.cached_wall(),
         }
     }
 
@@ -268,34 +315,64 @@ impl Copies {
         domain: &str,
         want: Want,
     ) -> Result<Hold, ReserveError> {
-        let Inner { resource, shared } = &*self.inner;
-        if resource.flags() & STRICT != 0 {
-            return Err(Misuse::Strict.into());
-        }
-        if let Some(denied) = self.look(fingerprint, domain)? {
+        let leave = self.judge(fingerprint, domain, want, Asking::Take)?;
+        self.take_up_to(fingerprint, domain, leave)
+    }
+
+    /// What a call may take, of what is known of limits and by the blind policy. Who only looks takes
+    /// nothing of a local blind rate, and is not counted as let through.
+    fn judge(
+        &self,
+        fingerprint: u64,
+        domain: &str,
+        want: Want,
+        asking: Asking,
+    ) -> Result<Leave, ReserveError> {
+        self.check_kind()?;
+        if let Some(denied) = self.look(fingerprint, domain) {
             if !self.lets_all_through() {
                 return Err(denied.into());
             }
-            Counters::add(&shared.counters.kill_switch_grants, 1);
+            if asking == Asking::Take {
+                Counters::add(&self.inner.shared.counters.kill_switch_grants, 1);
+            }
         }
         if !self.is_blind() {
-            return self.take_up_to(fingerprint, domain, want, resource.copies_limit());
+            let limit = self.inner.resource.copies_limit();
+            return Ok(Leave { want, limit });
         }
         let least = Want {
             max: want.min.max(1).min(want.max),
             min: want.min,
         };
-        self.pass_blind(fingerprint, least.max)?;
-        self.take_up_to(fingerprint, domain, least, None)
+        self.pass_blind(fingerprint, least.max, asking)?;
+        Ok(Leave {
+            want: least,
+            limit: None,
+        })
+    }
+
+    /// Refuses calls of resources whose copies are had in another way, or that have none.
+    fn check_kind(&self) -> Result<(), Misuse> {
+        match self.inner.resource.flags() {
+            flags if flags & STRICT != 0 => Err(Misuse::Strict),
+            flags if flags & OF_RATE != 0 => Err(Misuse::NotCopies),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the blind policy lets copies through.
-    pub(super) fn pass_blind(&self, fingerprint: u64, copies: u32) -> Result<(), Denied> {
+    pub(super) fn pass_blind(
+        &self,
+        fingerprint: u64,
+        copies: u32,
+        asking: Asking,
+    ) -> Result<(), Denied> {
         let Inner { resource, shared } = &*self.inner;
         if resource.flags() & GUARDED == 0 {
             return Ok(());
         }
-        match resource.passes_blind(fingerprint, copies, &shared.clock) {
+        match resource.passes_blind(fingerprint, copies, asking, &shared.clock) {
             Err(wait) if !self.lets_all_through() => Err(Denied::by_policy(Cause::Blind, wait)),
             Ok(()) | Err(_) => Ok(()),
         }
@@ -303,20 +380,17 @@ impl Copies {
 
     /// Takes copies whatever the limits say, for whom a blind policy let through.
     pub(super) fn take_anyhow(&self, fingerprint: u64, domain: &str, copies: u32) -> Option<Hold> {
-        let want = Want {
-            max: copies,
-            min: copies,
+        let leave = Leave {
+            want: Want::all_of(copies),
+            limit: None,
         };
-        self.take_up_to(fingerprint, domain, want, None).ok()
+        self.take_up_to(fingerprint, domain, leave).ok()
     }
 
     /// What is known against a domain's use.
-    pub(super) fn look(&self, fingerprint: u64, domain: &str) -> Result<Option<Denied>, Misuse> {
+    pub(super) fn look(&self, fingerprint: u64, domain: &str) -> Option<Denied> {
         let Inner { resource, shared } = &*self.inner;
         let flags = resource.flags();
-        if flags & OF_RATE != 0 {
-            return Err(Misuse::NotCopies);
-        }
         let clock = || shared.clock.read();
         let mut refusal: Option<Refusal> =
             shared.view.refusal(resource, fingerprint, domain, clock);
@@ -330,10 +404,10 @@ impl Copies {
             refusal = shared.view.whole(resource, clock);
         }
         if let Some(refusal) = refusal {
-            return Ok(Some(Denied::of_refusal(&refusal)));
+            return Some(Denied::of_refusal(&refusal));
         }
         let unconfigured = flags & REFUSED != 0 && !self.is_blind();
-        Ok(unconfigured.then(|| Denied::by_policy(Cause::Unconfigured, Span::MAX)))
+        unconfigured.then(|| Denied::by_policy(Cause::Unconfigured, Span::MAX))
     }
 
     /// Refused by what this process holds itself.

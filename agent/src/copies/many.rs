@@ -16,18 +16,28 @@ pub struct Together {
     pub allowed: Option<Allowed>,
 }
 
+/// What is wanted of one resource for one domain.
+type Wish<'a> = (&'a Copies, &'a str, u32);
+
 /// Looks at everything first, so that nothing is taken in vain but in a race; then takes copies, which
 /// can be given back, and the hit last, which cannot.
 pub(crate) fn take_together(
-    copies: &[(&Copies, &str, u32)],
+    copies: &[Wish<'_>],
     rate: Option<(&Rate, &str)>,
 ) -> Result<Together, ReserveError> {
+    for (handle, _, copies) in copies {
+        handle.check(*copies)?;
+    }
+    let mut looked = Ok(());
     if let Some((rate, domain)) = rate {
-        let _ = rate.peek(domain)?;
+        looked = rate.look(domain).map(|_| ()).map_err(ReserveError::from);
     }
-    for (handle, domain, _) in copies {
-        handle.peek(domain)?;
+    for (at, wish) in copies.iter().enumerate() {
+        let earlier = copies.get(..at).unwrap_or_default();
+        // All are looked at, whatever became of the first, so that each refusal is on record.
+        looked = looked.and(look_beside(earlier, wish));
     }
+    looked?;
     // What was taken before a refusal is given back by its drop.
     let holds = copies
         .iter()
@@ -35,4 +45,15 @@ pub(crate) fn take_together(
         .collect::<Result<Vec<Hold>, _>>()?;
     let allowed = rate.map(|(rate, domain)| rate.hit(domain)).transpose()?;
     Ok(Together { holds, allowed })
+}
+
+/// Looks at one wish beside those before it: together they may be too many for a domain that has room for
+/// each of them.
+fn look_beside(earlier: &[Wish<'_>], wish: &Wish<'_>) -> Result<(), ReserveError> {
+    let (handle, domain, copies) = *wish;
+    let more = earlier
+        .iter()
+        .filter(|(other, of, _)| *of == domain && handle.is_of_resource(other))
+        .fold(0_u32, |sum, (_, _, copies)| sum.saturating_add(*copies));
+    handle.look_beside(domain, more, copies)
 }

@@ -21,7 +21,7 @@ use super::hold::{Hold, Pending};
 use super::told::{Answer, Seldom};
 use crate::answer::{Cause, Denied, Scope};
 use crate::clock::Mono;
-use crate::resource::{OF_RATE, STRICT};
+use crate::resource::{Asking, OF_RATE, STRICT};
 use crate::stats::Counters;
 
 /// How long a seize waits at most, unless it is told otherwise.
@@ -61,7 +61,7 @@ impl Copies {
         let domain = shared.admit(domain);
         let fingerprint = resource.fingerprint(&domain);
         self.check_strict()?;
-        if let Some(denied) = self.look(fingerprint, &domain)?
+        if let Some(denied) = self.look(fingerprint, &domain)
             && !self.lets_all_through()
         {
             self.record_refused(&domain, copies, &denied);
@@ -121,7 +121,7 @@ impl Copies {
         // What is not known to be otherwise is closed.
         let known = resource.is_known_as_copies();
         let passes = if known || self.lets_all_through() {
-            self.pass_blind(fingerprint, copies)
+            self.pass_blind(fingerprint, copies, Asking::Take)
         } else {
             Err(Denied::by_policy(Cause::Blind, Span::MAX))
         };
