@@ -29,8 +29,9 @@ use tollgate_shared::wire::statement::Denial;
 
 use crate::agent::{Agent, Inner};
 use crate::answer::Cause;
+use crate::builder::AgentBuilder;
 use crate::clock::{Clock, Mono};
-use crate::copies::{Keeper, Origin};
+use crate::copies::{HoldNews, Keeper, Origin};
 use crate::deny::{DenyList, Lease, Said, Word};
 use crate::flusher::Ending;
 use crate::recorder::{Drain, Happened};
@@ -41,6 +42,9 @@ pub use copies::{Held, Ruling};
 
 /// Partitions of the log that is not there.
 const PARTITIONS: u32 = 16;
+
+/// Denials that there is room for.
+const DENIALS_MAX: usize = 4_096;
 
 /// When it is in the beginning: 2026-01-01.
 const BEGINNING: Timestamp = Timestamp::from_millis(1_767_225_600_000);
@@ -121,16 +125,23 @@ impl Default for TestAgent {
 impl TestAgent {
     /// One that hears of every partition, and of no denial.
     pub fn new() -> Self {
-        Self::with_denials(4_096)
+        Self::with_denials(DENIALS_MAX)
     }
 
     /// One with room for so many denials.
     pub fn with_denials(denials_max: usize) -> Self {
+        Self::built(Agent::builder(), denials_max)
+    }
+
+    /// One that calls back when something becomes of a hold: see [`AgentBuilder::on_hold`].
+    pub fn with_on_hold(on_hold: Arc<dyn Fn(&HoldNews<'_>) + Send + Sync>) -> Self {
+        Self::built(Agent::builder().on_hold(on_hold), DENIALS_MAX)
+    }
+
+    fn built(builder: AgentBuilder, denials_max: usize) -> Self {
         let moved = Arc::new(Notify::new());
         let clock = Arc::new(Clock::by_hand(BEGINNING));
-        let builder = Agent::builder()
-            .denials_max(denials_max)
-            .recorder_bytes(1 << 20);
+        let builder = builder.denials_max(denials_max).recorder_bytes(1 << 20);
         let shared =
             Arc::new(builder.shared(clock, rand::random(), Timer::Hand(Arc::clone(&moved))));
         let deny = DenyList::new(Arc::clone(&shared.view), denials_max);
@@ -146,8 +157,7 @@ impl TestAgent {
             epoch: copies::EPOCH,
             replaces: None,
         };
-        let resources = Arc::clone(&shared.resources);
-        let mut keeper = Keeper::new(origin, resources, Arc::clone(&shared.counters), None);
+        let mut keeper = builder.keeper(&shared, origin);
         keeper.set_partitions(PARTITIONS, shared.clock.read());
         let agent = Agent::of(Inner::new(
             shared,

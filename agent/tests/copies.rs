@@ -9,13 +9,14 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tollgate_agent::testing::{Outcome, Ruling, TestAgent, WhenBlind};
 use tollgate_agent::{
-    Cause, Confirmation, Copies, Denied, FullScope, Hold, HoldFault, KillSwitch, Misuse,
-    ReserveError, Revoked, Scope, SeizeError,
+    Cause, Confirmation, Copies, Denied, EndedBy, FullScope, Hold, HoldChange, HoldFault, HoldNews,
+    KillSwitch, Misuse, ReserveError, Revoked, Scope, SeizeError, Why,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -226,6 +227,35 @@ fn a_hold_hears_the_aggregators_word() {
     kit.rule("sandbox", number, Ruling::Ended);
     assert!(matches!(poll(revoked.as_mut()), Poll::Ready(_)));
     assert_eq!((held(&kit), kit.agent().stats().holds_ended), (vec![], 1));
+}
+
+#[test]
+fn whoever_asked_for_it_is_called_back_with_all_that_becomes_of_holds() {
+    let heard: Arc<Mutex<Vec<(String, u64, HoldChange)>>> = Arc::default();
+    let hear = Arc::clone(&heard);
+    let kit = TestAgent::with_on_hold(Arc::new(move |news: &HoldNews<'_>| {
+        let (resource, change) = (news.resource().to_owned(), news.change().clone());
+        hear.lock().unwrap().push((resource, news.number(), change));
+    }));
+    let sandbox = kit.agent().copies("sandbox");
+    let told = |ruling| {
+        let hold = sandbox.reserve("acme", 2).unwrap();
+        let number = hold.number().unwrap();
+        kit.rule("sandbox", number, ruling);
+        let heard = std::mem::take(&mut *heard.lock().unwrap());
+        let changes = heard.into_iter().map(|(resource, of, change)| {
+            assert_eq!((resource.as_str(), of), ("sandbox", number));
+            change
+        });
+        changes.collect::<Vec<_>>()
+    };
+    assert_eq!(told(Ruling::Confirmed), []);
+    let excess = HoldChange::Excess(1, Some(FullScope::Resource));
+    assert_eq!(told(Ruling::Excess(1, Scope::Resource)), [excess]);
+    assert_eq!(told(Ruling::Ended), [HoldChange::Ended(EndedBy::Operator)]);
+    assert_eq!(told(Ruling::EndedByAge), [HoldChange::Ended(EndedBy::Age)]);
+    let uncounted = HoldChange::Uncounted(Why::AtCapacity);
+    assert_eq!(told(Ruling::Uncounted), [uncounted]);
 }
 
 #[test]

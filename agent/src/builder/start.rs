@@ -153,13 +153,17 @@ impl AgentBuilder {
         let deny = DenyList::new(Arc::clone(&shared.view), self.bounds.denials);
         let listener = Listener::new(around, deny, aggregators, nonce);
         let courier = Courier::new(name, epoch, Arc::clone(&shared.resources));
-        let keeper = Keeper::new(
+        (listener, courier, self.keeper(shared, origin))
+    }
+
+    /// The keeper of an agent's holdings.
+    pub(crate) fn keeper(&self, shared: &Shared, origin: Origin) -> Keeper {
+        Keeper::new(
             origin,
             Arc::clone(&shared.resources),
             Arc::clone(&shared.counters),
             self.on_hold.clone(),
-        );
-        (listener, courier, keeper)
+        )
     }
 
     pub(crate) fn shared(&self, clock: Arc<Clock>, seed: u64, timer: Timer) -> Shared {

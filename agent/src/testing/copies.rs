@@ -20,6 +20,7 @@
 use tollgate_shared::names::{EVERYBODY, partition_of_resource};
 use tollgate_shared::place::Place;
 use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::holds::Op;
 use tollgate_shared::wire::public::{Kind, OnExcess, Public, PublicCopies, PublicGroup, Reserving};
 use tollgate_shared::wire::statement::{self, Denial};
 use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays, Why};
@@ -64,6 +65,10 @@ pub enum Ruling {
     NothingStaged,
     /// It is over: an operator ended it.
     Ended,
+    /// It is over: it was held for as long as may be.
+    EndedByAge,
+    /// It does not count: as many holds are kept as may be.
+    Uncounted,
     /// It was never ruled.
     NotHeld,
 }
@@ -229,12 +234,21 @@ fn says(number: u64, ruling: Ruling, now: Timestamp) -> VerdictSays {
         },
         Ruling::NothingStaged => VerdictSays::Refused {
             number,
-            op: Some(tollgate_shared::wire::holds::Op::Seize),
+            op: Some(Op::Seize),
             why: Why::UnknownTransfer,
         },
         Ruling::Ended => VerdictSays::Ended {
             number,
             by: EndedBy::Operator,
+        },
+        Ruling::EndedByAge => VerdictSays::Ended {
+            number,
+            by: EndedBy::Age,
+        },
+        Ruling::Uncounted => VerdictSays::Refused {
+            number,
+            op: Some(Op::Hold),
+            why: Why::AtCapacity,
         },
         Ruling::NotHeld => VerdictSays::NotHeld { number },
     }
