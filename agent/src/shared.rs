@@ -8,7 +8,7 @@ use tollgate_shared::domain_key::DomainKey;
 use tollgate_shared::holdings::TransferId;
 
 use crate::clock::Clock;
-use crate::copies::Desk;
+use crate::copies::{Desk, Struck};
 use crate::deny::DenyView;
 use crate::recorder::Recorder;
 use crate::resource::Resources;
@@ -25,6 +25,7 @@ pub(crate) struct Shared {
     pub(crate) resources: Arc<Resources>,
     pub(crate) recorder: Recorder,
     pub(crate) desk: Desk,
+    pub(crate) struck: Arc<Struck>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) kill_switch: AtomicBool,
     /// Under which domains are hashed; none: they stand in the log by their names.

@@ -259,6 +259,58 @@ fn whoever_asked_for_it_is_called_back_with_all_that_becomes_of_holds() {
 }
 
 #[test]
+fn a_hold_that_counts_no_more_is_not_given_back_in_parts_nor_passed_on() {
+    let (kit, sandbox) = kit();
+    let by = |by| (HoldFault::Ended(by), Revoked::Ended(by));
+    let why = Why::AtCapacity;
+    for (ruling, (fault, revoked)) in [
+        (Ruling::Ended, by(EndedBy::Operator)),
+        (Ruling::EndedByAge, by(EndedBy::Age)),
+        (
+            Ruling::Uncounted,
+            (HoldFault::Uncounted(why), Revoked::Uncounted(why)),
+        ),
+    ] {
+        let mut hold = sandbox.reserve("acme", 4).unwrap();
+        hold.release(1).unwrap();
+        kit.rule("sandbox", hold.number().unwrap(), ruling);
+        let operations = kit.agent().stats().hold_operations;
+        assert_eq!(hold.release(1), Err(fault));
+        assert_eq!(hold.transfer(3, SECOND), Err(fault));
+        assert_eq!(hold.release(0), Err(HoldFault::NoCopies));
+        let too_many = HoldFault::TooMany { asked: 4, held: 3 };
+        assert_eq!(hold.release(4), Err(too_many));
+        assert_eq!((hold.copies(), sandbox.held("acme")), (3, 3));
+        assert!(held(&kit).is_empty());
+        assert_eq!(kit.agent().stats().hold_operations, operations);
+        // Whoever asks only now hears it, too.
+        {
+            let mut asked = pin!(hold.revoked());
+            assert_eq!(poll(asked.as_mut()), Poll::Pending);
+            kit.held();
+            assert_eq!(poll(asked.as_mut()), Poll::Ready(revoked));
+        }
+        drop(hold);
+        assert_eq!(sandbox.held("acme"), 0);
+    }
+    let aged = HoldFault::Ended(EndedBy::Age).to_string();
+    assert_eq!(
+        aged,
+        "a hold that was ended (Age): expected one that counts"
+    );
+}
+
+#[test]
+fn an_agent_that_has_ended_passes_nothing_on() {
+    let (kit, sandbox) = kit();
+    let mut hold = sandbox.reserve("acme", 2).unwrap();
+    drop(kit);
+    assert_eq!(hold.transfer(1, SECOND), Err(HoldFault::Unrecorded));
+    hold.release(1).unwrap();
+    assert_eq!((hold.copies(), sandbox.held("acme")), (1, 1));
+}
+
+#[test]
 fn copies_go_from_hand_to_hand_by_an_id() {
     let (kit, sandbox) = kit();
     let mut giver = sandbox.reserve("acme", 3).unwrap();

@@ -162,6 +162,7 @@ impl AgentBuilder {
             origin,
             Arc::clone(&shared.resources),
             Arc::clone(&shared.counters),
+            Arc::clone(&shared.struck),
             self.on_hold.clone(),
         )
     }
@@ -173,6 +174,7 @@ impl AgentBuilder {
             resources: Arc::new(Resources::new(seed, self.bounds.resources)),
             recorder: Recorder::new(self.bounds.ring_bytes, self.bounds.threads),
             desk: Desk::new(self.bounds.holds),
+            struck: Arc::default(),
             counters: Arc::new(Counters::default()),
             kill_switch: AtomicBool::new(self.kill_switch),
             domain_key: None,

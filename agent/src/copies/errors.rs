@@ -1,7 +1,7 @@
 //! What calls about copies can be told, beside being let through.
 
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::verdict::Why;
+use tollgate_shared::wire::verdict::{EndedBy, Why};
 
 use crate::answer::{Cause, Denied};
 
@@ -65,6 +65,14 @@ pub enum HoldFault {
     /// The hold is not on record, so that nobody else can have its copies.
     #[error("the hold is not on record")]
     Unrecorded,
+    /// The hold was ended, by its age or an operator: its copies count no more, and nobody else can have
+    /// them. Dropping it is all that is left to do.
+    #[error("a hold that was ended ({0:?}): expected one that counts")]
+    Ended(EndedBy),
+    /// The aggregators do not count the hold, so that there is nothing to give back or to pass on but by
+    /// dropping it.
+    #[error("a hold that is not counted ({0}): expected one that counts")]
+    Uncounted(Why),
 }
 
 /// Why nothing was seized.

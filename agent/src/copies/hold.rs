@@ -110,9 +110,11 @@ impl Hold {
     ///
     /// # Errors
     ///
-    /// [`HoldFault`], and nothing has changed, for none and for more than it has.
+    /// [`HoldFault`], and nothing has changed, for none, for more than it has, and of a hold that is known
+    /// to count no more: it was ended, or is not counted. Drop that.
     pub fn release(&mut self, copies: u32) -> Result<(), HoldFault> {
-        self.lessen(copies)?;
+        self.check(copies)?;
+        self.copies -= copies;
         self.tell(copies, self.copies == 0, || What::Release { copies });
         Ok(())
     }
@@ -122,13 +124,14 @@ impl Hold {
     ///
     /// # Errors
     ///
-    /// [`HoldFault`], and nothing has changed, for none, for more than it has, and of a hold that is
-    /// not on record.
+    /// As [`Hold::release`]; and [`HoldFault::Unrecorded`] of a hold that is not on record, or not any
+    /// more because the agent has ended.
     pub fn transfer(&mut self, copies: u32, ttl: Duration) -> Result<TransferId, HoldFault> {
-        if self.ticket.number == 0 && copies != 0 && copies <= self.copies {
+        self.check(copies)?;
+        if self.ticket.number == 0 || self.inner.shared.has_ended() {
             return Err(HoldFault::Unrecorded);
         }
-        self.lessen(copies)?;
+        self.copies -= copies;
         let to = self.inner.shared.transfers.draw();
         let ttl = Span::from_std(ttl);
         self.tell(copies, self.copies == 0, || {
@@ -137,16 +140,23 @@ impl Hold {
         Ok(to)
     }
 
-    fn lessen(&mut self, by: u32) -> Result<(), HoldFault> {
-        if by == 0 {
+    /// Whether so many of its copies can be given away.
+    fn check(&self, copies: u32) -> Result<(), HoldFault> {
+        let held = self.copies;
+        if copies == 0 {
             return Err(HoldFault::NoCopies);
         }
-        let too_many = HoldFault::TooMany {
-            asked: by,
-            held: self.copies,
-        };
-        self.copies = self.copies.checked_sub(by).ok_or(too_many)?;
-        Ok(())
+        if held < copies {
+            return Err(HoldFault::TooMany {
+                asked: copies,
+                held,
+            });
+        }
+        match self.inner.shared.struck.why(self.ticket.number) {
+            Some(Word::Ended(by)) => Err(HoldFault::Ended(by)),
+            Some(Word::Uncounted(_, why)) => Err(HoldFault::Uncounted(why)),
+            Some(Word::Confirmed | Word::Excess(..)) | None => Ok(()),
+        }
     }
 
     /// Waits for the aggregators' word on it; for as long as it takes while nobody is heard. Needs no

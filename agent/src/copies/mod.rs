@@ -17,6 +17,7 @@ mod holdings;
 mod many;
 mod news;
 mod strict;
+mod struck;
 mod told;
 
 pub(crate) use desk::{Desk, HOLDS_MAX};
@@ -28,4 +29,5 @@ pub use many::Together;
 pub(crate) use many::take_together;
 pub(crate) use news::OnHold;
 pub use news::{FullScope, HoldChange, HoldNews};
+pub(crate) use struck::Struck;
 pub(crate) use told::Told;

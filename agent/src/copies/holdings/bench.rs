@@ -40,7 +40,7 @@ impl Bench {
             epoch: EPOCH,
             replaces,
         };
-        let mut keeper = Keeper::new(origin, resources, Arc::default(), None);
+        let mut keeper = Keeper::new(origin, resources, Arc::default(), Arc::default(), None);
         keeper.set_partitions(4, NOW);
         let bench = Self {
             keeper,

@@ -35,6 +35,7 @@ pub(crate) use cargo::{BeatCargo, HoldsCargo};
 use table::{Held, Kept, Stands};
 
 use super::news::OnHold;
+use super::struck::Struck;
 use super::told::{Answer, Seldom, Told, What, Word};
 use crate::clock::Mono;
 use crate::courier::Cargo;
@@ -67,6 +68,7 @@ pub(crate) struct Keeper {
     origin: Origin,
     resources: Arc<Resources>,
     counters: Arc<Counters>,
+    struck: Arc<Struck>,
     on_hold: Option<OnHold>,
     /// 0: not known yet.
     partitions: u32,
@@ -95,12 +97,14 @@ impl Keeper {
         origin: Origin,
         resources: Arc<Resources>,
         counters: Arc<Counters>,
+        struck: Arc<Struck>,
         on_hold: Option<OnHold>,
     ) -> Self {
         Self {
             origin,
             resources,
             counters,
+            struck,
             on_hold,
             partitions: 0,
             held: BTreeMap::new(),
@@ -126,11 +130,14 @@ impl Keeper {
     }
 
     fn take_one(&mut self, word: Told, now: Mono) {
+        let number = word.number;
+        let Some(what) = self.struck.take(number, word.what) else {
+            return;
+        };
         let Some(held) = self.held(word.resource, now) else {
             return;
         };
-        let number = word.number;
-        let act = match word.what {
+        let act = match what {
             What::Hold { domain, copies } => {
                 let kept = Kept {
                     domain: Arc::clone(&domain),
@@ -141,7 +148,7 @@ impl Keeper {
                 held.put(number, kept);
                 Act::Hold { domain, copies }
             }
-            // What was ended, or never counted, has nothing to give back.
+            // What was never granted has nothing to give back.
             What::Release { copies } if !held.lessen(number, copies) => return,
             What::Release { copies } => Act::Release { copies },
             What::Cancel if held.remove(number).is_none() => return,

@@ -292,7 +292,7 @@ fn a_hold_hears_whether_it_counts_and_whether_it_was_too_much() {
 #[test]
 fn an_ended_hold_is_listed_no_more_and_its_release_is_told_to_nobody() {
     let mut bench = Bench::new();
-    let one = bench.hold("acme", 1);
+    let one = bench.hold("acme", 2);
     let two = bench.hold("acme", 1);
     bench.sent();
     let mut watch = bench.watch(one);
@@ -303,6 +303,12 @@ fn an_ended_hold_is_listed_no_more_and_its_release_is_told_to_nobody() {
     assert_eq!(watch.try_recv(), Ok(Word::Ended(EndedBy::Operator)));
     bench.say(counted(two));
     assert_eq!(bench.half_second(), ["beat list [2x1]"]);
+    bench.release(one, 1);
+    assert_eq!(bench.sent(), [] as [String; 0]);
+    // Its holder has some of it still, and hears why that counts no more.
+    let ended = Word::Ended(EndedBy::Operator);
+    assert_eq!(bench.confirm(one).try_recv(), Ok(ended.clone()));
+    assert_eq!(bench.watch(one).try_recv(), Ok(ended));
     bench.release(one, 1);
     assert_eq!(bench.sent(), [] as [String; 0]);
     // Nobody will answer whoever asks about it now.
@@ -391,7 +397,7 @@ fn before_partitions_are_known_operations_wait_and_keep_their_order() {
         replaces: None,
     };
     let mut bench = Bench::new();
-    bench.keeper = Keeper::new(origin, resources, Arc::default(), None);
+    bench.keeper = Keeper::new(origin, resources, Arc::default(), Arc::default(), None);
     bench.resource = resource;
     let one = bench.hold("acme", 1);
     bench.release(one, 1);

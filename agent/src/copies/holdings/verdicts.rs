@@ -181,6 +181,10 @@ impl Keeper {
         let Some(mut kept) = self.held.get_mut(&id).and_then(|held| held.remove(number)) else {
             return;
         };
+        if kept.in_use() {
+            // Before anybody hears of it, and asks.
+            self.struck.put(number, kept.copies, word.clone());
+        }
         kept.tell(word, true);
         if let Stands::Awaited(answer) = kept.stands {
             let _ = answer.send(otherwise);
