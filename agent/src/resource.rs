@@ -56,7 +56,7 @@ pub(crate) struct Resource {
     shared_seed: SharedSeed,
     flags: AtomicU32,
     policy: AtomicU64,
-    /// Copies of one domain; [`u64::MAX`]: not known, or not the same for all.
+    /// Copies that no domain may have more of; [`u64::MAX`]: not known.
     copies_limit: AtomicU64,
     joined: AtomicBool,
     public: RwLock<Arc<Public>>,
@@ -107,7 +107,7 @@ impl Resource {
         hasher.finish()
     }
 
-    /// Copies that every domain may have, where that is known.
+    /// Copies that no domain may have more of, where that is known.
     #[inline]
     pub(crate) fn copies_limit(&self) -> Option<u64> {
         Some(self.copies_limit.load(Ordering::Relaxed)).filter(|limit| *limit != u64::MAX)
@@ -200,11 +200,14 @@ impl Resource {
         if public.kind != Kind::Unconfigured {
             self.set_flag(OF_COPIES, public.kind == Kind::Copies);
         }
-        // Where some domain has a limit of its own, this one may not be everybody's.
-        let limit = copies.filter(|_| !public.has_overrides && !public.ignored);
-        let limit = limit.map(|one| one.limit.min(one.global.unwrap_or(u64::MAX)));
+        // Where some domain has a limit of its own, the default may not be everybody's. The global limit
+        // is: aggregators lower every other one to it.
+        let limit = copies.filter(|_| !public.ignored).map(|one| {
+            let default = Some(one.limit).filter(|_| !public.has_overrides);
+            default.into_iter().chain(one.global).min()
+        });
         self.copies_limit
-            .store(limit.unwrap_or(u64::MAX), Ordering::Relaxed);
+            .store(limit.flatten().unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// What is known rules on, and public limits of any version are news.
@@ -388,7 +391,7 @@ impl Resources {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_shared::wire::public::PublicTier;
+    use tollgate_shared::wire::public::{PublicCopies, PublicTier};
 
     #[test]
     fn a_name_has_one_resource_and_numbers_have_a_bound() {
@@ -425,6 +428,31 @@ mod tests {
         public.has_overrides = true;
         assert_eq!(Policy::of(&public).get(), None);
         assert_eq!(whole_seconds(Span::from_millis(1_500)), 0);
+    }
+
+    #[test]
+    fn no_domain_has_more_than_all_together_whatever_overrides_say() {
+        let resource = Resource::new(ResourceId(0), "a", 1);
+        let limit = |version, global, has_overrides, ignored| {
+            resource.learn(&Public {
+                version,
+                kind: Kind::Copies,
+                has_overrides,
+                ignored,
+                copies: Some(PublicCopies {
+                    limit: 10,
+                    global,
+                    ..PublicCopies::default()
+                }),
+                ..Public::default()
+            });
+            resource.copies_limit()
+        };
+        assert_eq!(limit(1, None, false, false), Some(10));
+        assert_eq!(limit(2, Some(8), false, false), Some(8));
+        assert_eq!(limit(3, Some(40), true, false), Some(40), "not the default");
+        assert_eq!(limit(4, None, true, false), None);
+        assert_eq!(limit(5, Some(40), true, true), None, "denials are grants");
     }
 
     #[test]

@@ -91,7 +91,10 @@ impl Copies {
 
     /// Takes `copies` for `domain` now, if no limit is known to be reached: none that the aggregators
     /// said is full (of the domain, a group of it, or the resource), and not the domain's own by what
-    /// this process holds of it alone.
+    /// this process holds of it alone, as far as that one is known here: the limit that the resource
+    /// gives to all domains, or, where some domain has another (an override), the global one, which
+    /// nobody's is above. What a group or all domains hold together is summed up by the aggregators
+    /// alone. While nobody is heard of the resource the blind policy decides instead.
     ///
     /// Two short looks into memory: takes no lock that a network could hold, makes no system call,
     /// allocates nothing once the pair is known, and never waits. What was taken is counted in the
