@@ -39,7 +39,9 @@ pub enum Misuse {
     #[error("the resource is limited by rate, not by copies")]
     NotCopies,
     /// Copies of the resource are used only once they are granted: see
-    /// [`Copies::reserve_confirmed`](crate::Copies::reserve_confirmed).
+    /// [`Copies::reserve_confirmed`](crate::Copies::reserve_confirmed). Told once the resource has been
+    /// joined ([`Agent::ready`](crate::Agent::ready)); before, nobody here knows that it is strict, and
+    /// [`Copies::reserve`](crate::Copies::reserve) lets through.
     #[error("the resource is strict: its copies are had by `reserve_confirmed`")]
     Strict,
     /// The resource is not strict: nobody would wait with the copies.

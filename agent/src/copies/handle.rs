@@ -96,6 +96,11 @@ impl Copies {
     /// nobody's is above. What a group or all domains hold together is summed up by the aggregators
     /// alone. While nobody is heard of the resource the blind policy decides instead.
     ///
+    /// What a resource is like is known once it has been joined ([`Agent::ready`](crate::Agent::ready)
+    /// waits for that). Before, nothing is known against a call, not even that the resource is strict:
+    /// its copies are let through, as all calls are while nobody is heard, and the aggregators count
+    /// them apart from those that were granted before their use.
+    ///
     /// Two short looks into memory: takes no lock that a network could hold, makes no system call,
     /// allocates nothing once the pair is known, and never waits. What was taken is counted in the
     /// background, and given back when the hold is dropped, on whatever thread. It may turn out to
@@ -105,7 +110,8 @@ impl Copies {
     /// # Errors
     ///
     /// [`ReserveError::Denied`] while a limit is reached, or where the blind policy says so;
-    /// [`ReserveError::Misuse`] for no copies, and of a resource that is strict or limited by rate.
+    /// [`ReserveError::Misuse`] for no copies, and of a resource that is known to be strict or limited
+    /// by rate.
     #[inline]
     pub fn reserve(&self, domain: &str, copies: u32) -> Result<Hold, ReserveError> {
         if copies == 0 {
