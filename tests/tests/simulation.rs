@@ -1,48 +1,99 @@
-//! The simulation's part of the ordinary test run: kept seeds, some seconds of new ones, and that a run is
-//! a function of its seed.
+//! The simulation's part of the ordinary test run: kept seeds, some seconds of new ones, that a run is a function
+//! of its seed, and what the program `simulate` takes and refuses.
 
+use std::env::VarError;
+use std::io::Write as _;
 use std::num::NonZeroUsize;
+use std::process::{Command, Output};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tollgate_tests::simulation::held::BACK_WITHIN_US;
 use tollgate_tests::simulation::kept;
 use tollgate_tests::simulation::plan::Plan;
 use tollgate_tests::simulation::run;
 use tollgate_tests::simulation::swarm::{Order, Report, swarm};
 
-/// How long new seeds are tried.
+/// How long new seeds are tried, after those that are kept.
 const SOME_SECONDS: Duration = Duration::from_secs(8);
 
 /// It and the ones after it are short.
 const SHORT_SEED: u64 = 1;
 
-/// The seed to begin with: `TOLLGATE_SIMULATION_SEED`, or the clock's.
-fn first_seed() -> u64 {
-    let asked = std::env::var("TOLLGATE_SIMULATION_SEED").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or_else(|| {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        since.map_or(1, |since| since.as_secs())
-    })
+/// Where the seed to begin with is asked for.
+const SEED_VARIABLE: &str = "TOLLGATE_SIMULATION_SEED";
+
+/// The seed to begin with: what was asked for, or the clock's.
+fn first_seed(asked: Result<String, VarError>) -> Result<u64, String> {
+    let text = match asked {
+        Err(VarError::NotPresent) => {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH);
+            return Ok(since.map_or(1, |since| since.as_secs()));
+        }
+        Err(VarError::NotUnicode(found)) => found.to_string_lossy().into_owned(),
+        Ok(text) => text,
+    };
+    text.parse()
+        .map_err(|_| format!("{SEED_VARIABLE}: found `{text}`, expected a whole number"))
+}
+
+/// Says something in the output of tests that pass, too: what is printed, the harness keeps to itself.
+fn say(what: &str) {
+    // A seed that nobody reads is no reason to fail.
+    let _ = writeln!(std::io::stderr(), "simulation: {what}");
+}
+
+fn assert_none_failed(report: &Report) {
+    if let Some(failed) = report.failed.first() {
+        let (seed, way) = (failed.seed, failed.way);
+        panic!(
+            "seed {seed}: {}; see it with: simulate --way {way} --seed {seed} --trace",
+            failed.violation
+        );
+    }
 }
 
 #[test]
 fn some_seconds_of_seeds_violate_no_law() {
-    let first = first_seed();
-    println!("seeds from {first}: again with TOLLGATE_SIMULATION_SEED={first}");
+    let first = first_seed(std::env::var(SEED_VARIABLE)).unwrap_or_else(|fault| panic!("{fault}"));
+    say(&format!(
+        "seeds from {first}: again with {SEED_VARIABLE}={first}"
+    ));
     let order = Order {
         time: Some(SOME_SECONDS),
         kept: kept::in_the_tree(),
+        workers: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
         ..Order::of(first, None)
     };
     let report = swarm(&order, |_| {}).expect("nothing is written");
-    if let Some(failed) = &report.failure {
-        let violation = failed.violation.as_ref().expect("it failed");
-        panic!("seed {}: {violation}", failed.plan.seed);
-    }
+    assert_none_failed(&report);
     assert!(
-        0 < report.refusals,
+        report.proves_something(),
         "nobody was refused: that proves nothing"
     );
-    println!("{} seeds, {} decisions", report.seeds, report.decisions);
+    assert_eq!(
+        report.kept,
+        order.kept.len() as u64,
+        "all that are kept run"
+    );
+    assert!(report.kept < report.seeds, "no new seed was run");
+    say(&format!(
+        "{} kept seeds, {} new ones, {} decisions",
+        report.kept,
+        report.seeds - report.kept,
+        report.decisions
+    ));
+}
+
+#[test]
+fn a_seed_that_is_no_number_is_refused() {
+    assert_eq!(first_seed(Ok("17".to_owned())), Ok(17));
+    for bad in ["abc", "", "-1", "1 "] {
+        let fault = first_seed(Ok(bad.to_owned())).expect_err("no number");
+        assert_eq!(
+            fault,
+            format!("TOLLGATE_SIMULATION_SEED: found `{bad}`, expected a whole number")
+        );
+    }
 }
 
 #[test]
@@ -83,7 +134,7 @@ fn a_swarm_that_was_left_goes_on_and_comes_to_the_same() {
             report.seeds,
             report.decisions,
             report.refusals,
-            report.faults,
+            report.faults.clone(),
             cover,
         )
     };
@@ -110,16 +161,75 @@ fn what_agents_held_that_died_is_back_within_the_stated_time() {
         ..Order::of(2, None)
     };
     let report = swarm(&order, |_| {}).expect("nothing is written");
-    if let Some(failed) = &report.failure {
-        let violation = failed.violation.as_ref().expect("it failed");
-        panic!("seed {}: {violation}", failed.plan.seed);
-    }
+    assert_none_failed(&report);
     assert!(0 < report.returns.kills, "nobody died holding anything");
-    // The timeout of 2 s, a tick's slot, and how often it is looked at.
+    assert!(0 < report.returns.longest_us, "nothing came back");
+    assert!(report.returns.longest_us <= BACK_WITHIN_US);
+}
+
+fn simulate(args: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_simulate"));
+    let command = command.args(args.split_whitespace());
+    command.output().expect("it runs")
+}
+
+fn printed(args: &str) -> String {
+    let output = simulate(args);
+    assert_eq!(output.status.code(), Some(0), "{args}: {output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn options_of_which_one_would_be_ignored_are_refused() {
+    for args in [
+        "--hashes --seed 1 --minutes 1",
+        "--hashes --seed 1 --decisions 1",
+        "--hashes --seed 1 --go-on",
+        "--hashes --seed 1 --format text",
+        "--trace --seed 1 --seeds 2",
+        "--trace --seed 1 --minutes 1",
+        "--trace --seed 1 --go-on",
+        "--trace --seed 1 --format json",
+        "--trace --seed 1 --hashes",
+        "--until-failure --seeds 1",
+        "--until-failure --decisions 1",
+        "--until-failure --kills 1",
+        "--way 3 --kills 1",
+    ] {
+        let output = simulate(args);
+        assert_eq!(output.status.code(), Some(64), "{args}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("cannot be used with"), "{args}: {said}");
+    }
+}
+
+#[test]
+fn a_plan_is_drawn_in_the_way_that_is_asked_for() {
+    let hashes = |way: &str| printed(&format!("{way} --seed {SHORT_SEED} --seeds 1 --hashes"));
+    assert_eq!(hashes("--way 6"), hashes(""));
+    let third = run(Plan::draw_as(3, SHORT_SEED).expect("it is known"), false);
+    assert_eq!(
+        hashes("--way 3"),
+        format!("{SHORT_SEED} {:016x}\n", third.hash)
+    );
+    let trace = printed(&format!("--way 3 --seed {SHORT_SEED} --trace"));
+    assert!(trace.ends_with(&format!("hash {:016x}\n", third.hash)));
+    let short_fleet = |seed: &u64| {
+        let plan = Plan::draw(*seed);
+        plan.fleet && plan.length_us < 20_000_000
+    };
+    let seed = (1..).find(short_fleet).expect("there are some");
+    let anew = run(Plan::draw(seed).with_topic_anew(), false);
+    assert_eq!(
+        printed(&format!("--anew --seed {seed} --seeds 1 --hashes")),
+        format!("{seed} {:016x}\n", anew.hash)
+    );
+    let output = simulate("--way 7 --seed 1 --trace");
+    assert_eq!(output.status.code(), Some(64));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        report.returns.longest_us <= 3_200_000,
-        "{:?}",
-        report.returns
+        said.contains("'7'") && said.contains("one of 3, 4, 5, 6, 106"),
+        "{said}"
     );
 }
 

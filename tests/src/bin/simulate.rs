@@ -8,13 +8,15 @@
 //!                                       on all cores; ended at any time and begun again with the same words it
 //!                                       goes on where it was
 //! simulate --seed 118 --trace           one seed, event by event
+//! simulate --way 3 --seed 118 --trace   the same, of a plan as it was drawn in an earlier way: kept seeds are of such
 //! simulate --seed 1 --seeds 50 --hashes each seed's number that stands for all that happened: every build
 //!                                       of one commit prints the same
 //! simulate --seed 118 --seeds 1         one seed; where it fails, the shortest history that does
 //! simulate --bugs --seeds 10000         bugs put in by hand, and the seeds that find each (feature `bugs`)
 //! ```
 //!
-//! Exit codes: 0 nothing found; 1 a law is violated, or something was never met; 64 usage.
+//! Exit codes: 0 nothing found; 1 a law is violated, the program panicked, something was never met, or nobody was
+//! refused; 64 usage: options of which one would be ignored are refused, too.
 
 use std::io::IsTerminal as _;
 use std::num::NonZeroUsize;
@@ -24,11 +26,12 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use tollgate_tests::simulation::kept;
-use tollgate_tests::simulation::plan::Plan;
+use tollgate_tests::simulation::plan::{PLAN_WAYS, Plan};
 use tollgate_tests::simulation::shrink::shrink;
 use tollgate_tests::simulation::so_far::{self, SoFarFault};
-use tollgate_tests::simulation::swarm::{Order, Report, swarm};
-use tollgate_tests::simulation::{Run, run};
+use tollgate_tests::simulation::swarm::{Failed, Order, swarm};
+use tollgate_tests::simulation::trace::Violation;
+use tollgate_tests::simulation::{run, told};
 
 /// The seeds of a run that says nothing else.
 const SEEDS: u64 = 100;
@@ -56,7 +59,7 @@ struct Arguments {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     minutes: Option<u64>,
     /// Go on until a seed fails.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["seeds", "decisions", "kills"])]
     until_failure: bool,
     /// Go on after a seed that fails, and name all of them in the end.
     #[arg(long, conflicts_with = "until_failure")]
@@ -68,8 +71,12 @@ struct Arguments {
     #[arg(long)]
     workers: Option<NonZeroUsize>,
     /// A file that says how far it is, written every ten seconds: where there is one, it is gone on with.
-    #[arg(long, conflicts_with_all = ["trace", "hashes"])]
+    #[arg(long)]
     state: Option<PathBuf>,
+    /// Draw plans in this way: those of kept seeds, and of failures that are told, are of one each; default: the
+    /// present one.
+    #[arg(long, value_parser = way, conflicts_with = "kills")]
+    way: Option<u32>,
     /// Make the topic anew once, in seeds that have a fleet.
     #[arg(long)]
     anew: bool,
@@ -77,18 +84,25 @@ struct Arguments {
     #[arg(long, conflicts_with = "seeds", value_parser = clap::value_parser!(u64).range(1..))]
     kills: Option<u64>,
     /// Show one seed's run as a log of events.
-    #[arg(long, requires = "seed")]
+    #[arg(long, requires = "seed", conflicts_with_all = [
+        "seeds", "minutes", "until_failure", "go_on", "decisions", "workers", "state", "format",
+    ])]
     trace: bool,
     /// Put bugs in by hand, one at a time, and print how many seeds it takes to find each.
     #[cfg(feature = "bugs")]
-    #[arg(long, conflicts_with_all = ["trace", "minutes", "until_failure"])]
+    #[arg(long, conflicts_with_all = [
+        "trace", "hashes", "minutes", "until_failure", "go_on", "decisions", "workers", "state", "way", "anew",
+        "kills", "format",
+    ])]
     bugs: bool,
     /// Of all bugs only this one.
     #[cfg(feature = "bugs")]
     #[arg(long, requires = "bugs")]
     bug: Option<String>,
     /// Print each seed's number that stands for everything that happened.
-    #[arg(long, requires = "seed", conflicts_with_all = ["trace", "kills", "until_failure"])]
+    #[arg(long, requires = "seed", conflicts_with_all = [
+        "trace", "minutes", "until_failure", "go_on", "decisions", "workers", "state", "kills", "format",
+    ])]
     hashes: bool,
     /// How the report is written.
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -117,7 +131,7 @@ fn main() -> ExitCode {
         return show(seed, &arguments);
     }
     if let (true, Some(first)) = (arguments.hashes, arguments.seed) {
-        return hashes(first, arguments.seeds.unwrap_or(SEEDS));
+        return hashes(first, &arguments);
     }
     #[cfg(feature = "bugs")]
     if arguments.bugs {
@@ -150,18 +164,22 @@ fn long(arguments: &Arguments) -> Result<ExitCode, SoFarFault> {
                 report.elapsed.as_secs(),
                 report.seeds,
                 report.decisions,
-                per_second(report),
+                told::per_second(report),
                 report.returns.kills,
-                report.failed,
+                report
+                    .failed
+                    .iter()
+                    .map(|failed| failed.seed)
+                    .collect::<Vec<_>>(),
             );
         }
     })?;
     match arguments.format {
-        Format::Text => tell(first, &report),
-        Format::Json => println!("{}", json(first, &report)),
+        Format::Text => print!("{}", told::text(first, &report)),
+        Format::Json => println!("{}", told::json(first, &report)),
     }
-    if let Some(failed) = &report.failure {
-        tell_failure(failed, arguments);
+    if let Some(failed) = report.failed.first() {
+        tell_failure(failed, &order);
     }
     Ok(match report.is_good() {
         true => ExitCode::SUCCESS,
@@ -199,6 +217,7 @@ fn order(arguments: &Arguments) -> Result<Order, SoFarFault> {
         kills: arguments.kills,
         go_on: arguments.go_on,
         anew: arguments.anew,
+        way: arguments.way,
         workers: arguments
             .workers
             .unwrap_or_else(|| std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)),
@@ -208,10 +227,12 @@ fn order(arguments: &Arguments) -> Result<Order, SoFarFault> {
 }
 
 /// A seed that violates a law prints its number too, and says so.
-fn hashes(first: u64, seeds: u64) -> ExitCode {
+fn hashes(first: u64, arguments: &Arguments) -> ExitCode {
+    let seeds = arguments.seeds.unwrap_or(SEEDS);
+    let order = looked_at(first, arguments);
     let mut good = true;
     for seed in (first..).take(usize::try_from(seeds).unwrap_or(usize::MAX)) {
-        let run = run(Plan::draw(seed), false);
+        let run = run(order.plan_of(order.way(), seed), false);
         println!("{seed} {:016x}", run.hash);
         if let Some(violation) = run.violation {
             eprintln!("seed {seed}: {violation}");
@@ -221,21 +242,32 @@ fn hashes(first: u64, seeds: u64) -> ExitCode {
     ExitCode::from(u8::from(!good))
 }
 
+/// What says which plans seeds that are looked at alone stand for.
+fn looked_at(first: u64, arguments: &Arguments) -> Order {
+    Order {
+        kills: arguments.kills,
+        anew: arguments.anew,
+        way: arguments.way,
+        ..Order::of(first, None)
+    }
+}
+
+fn way(text: &str) -> Result<u32, String> {
+    let found = text.parse().ok().filter(|way| PLAN_WAYS.contains(way));
+    found.ok_or_else(|| {
+        let known: Vec<_> = PLAN_WAYS.iter().map(u32::to_string).collect();
+        format!("expected one of {}", known.join(", "))
+    })
+}
+
 fn seed_of_the_clock() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(1, |since| since.as_secs())
 }
 
 fn show(seed: u64, arguments: &Arguments) -> ExitCode {
-    let plan = match arguments.kills {
-        Some(_) => Plan::draw_kills(seed),
-        None => Plan::draw(seed),
-    };
-    let plan = match arguments.anew {
-        true => plan.with_topic_anew(),
-        false => plan,
-    };
-    let run = run(plan, true);
+    let order = looked_at(seed, arguments);
+    let run = run(order.plan_of(order.way(), seed), true);
     print!("{}", run.trace.unwrap_or_default());
     println!("hash {:016x}", run.hash);
     match run.violation {
@@ -247,86 +279,32 @@ fn show(seed: u64, arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn per_second(report: &Report) -> u64 {
-    (report.decisions as f64 / report.worked.as_secs_f64().max(1e-9)) as u64
+/// The first seed that failed, by the shortest history that does the same: found now, or by an earlier part.
+fn tell_failure(failed: &Failed, order: &Order) {
+    let (seed, way) = (failed.seed, failed.way);
+    let plan = order.plan_of(way, seed);
+    eprintln!("seed {seed}: {}", failed.violation);
+    // Where the program panics has been said; it does so many times now.
+    std::panic::set_hook(Box::new(|_| {}));
+    let found = run(plan.clone(), false).violation;
+    if found.is_none_or(|found| found.check != failed.violation.check) {
+        // An earlier part of the swarm was by another build.
+        eprintln!("seed {seed}: this build does not find it");
+    } else {
+        tell_shortest(&plan, &failed.violation);
+    }
+    let anew = if order.anew { "--anew " } else { "" };
+    eprintln!("see it with: simulate --way {way} {anew}--seed {seed} --trace");
 }
 
-fn tell(first: u64, report: &Report) {
-    println!("seeds           {} from {first}", report.seeds);
-    println!(
-        "decisions       {} ({} a second of one core)",
-        report.decisions,
-        per_second(report)
-    );
-    println!(
-        "took            {} s, of which {} s at work",
-        report.elapsed.as_secs(),
-        report.worked.as_secs()
-    );
-    println!("refused         {}", report.refusals);
-    println!("faults          {}", report.faults);
-    println!(
-        "violations      {} {:?}",
-        report.failed.len(),
-        report.failed
-    );
-    println!("died holding    {}", report.returns.kills);
-    if report.only_kills {
-        println!("back within     {} us", report.returns.longest_us);
-    }
-    for (what, times) in report.cover.all() {
-        println!("  {times:>12}  {what}");
-    }
-    for missing in report.missing() {
-        println!("never met       {missing}");
-    }
-}
-
-fn json(first: u64, report: &Report) -> serde_json::Value {
-    let cover: serde_json::Map<String, serde_json::Value> = report
-        .cover
-        .all()
-        .map(|(what, times)| (what.to_owned(), times.into()))
-        .collect();
-    serde_json::json!({
-        "schema": "tollgate.simulation/1",
-        "first_seed": first,
-        "seeds": report.seeds,
-        "decisions": report.decisions,
-        "decisions_per_s": per_second(report),
-        "refusals": report.refusals,
-        "faults": report.faults,
-        "died_holding": report.returns.kills,
-        "back_within_us": report.only_kills.then_some(report.returns.longest_us),
-        "elapsed_us": report.elapsed.as_micros() as u64,
-        "worked_us": report.worked.as_micros() as u64,
-        "coverage": cover,
-        "never_met": report.missing(),
-        "failed_seeds": report.failed,
-        "violation": report.failure.as_ref().and_then(|run| run.violation.as_ref()).map(|violation| {
-            serde_json::json!({
-                "seed": report.failure.as_ref().map(|run| run.plan.seed),
-                "law": violation.law,
-                "check": violation.check,
-                "at_us": violation.at_us,
-                "what": violation.what,
-            })
-        }),
-    })
-}
-
-fn tell_failure(failed: &Run, arguments: &Arguments) {
-    let Some(violation) = &failed.violation else {
-        return;
-    };
-    let seed = failed.plan.seed;
-    eprintln!("seed {seed}: {violation}");
+fn tell_shortest(plan: &Plan, violation: &Violation) {
     eprintln!("looking for the shortest history that does the same ...");
-    let shrunk = shrink(&failed.plan, violation, PATIENCE);
+    let shrunk = shrink(plan, violation, PATIENCE);
     eprintln!(
-        "seed {seed} with {} of {} faults ({} runs): {}",
+        "seed {} with {} of {} faults ({} runs): {}",
+        plan.seed,
         shrunk.plan.episodes.len(),
-        failed.plan.episodes.len(),
+        plan.episodes.len(),
         shrunk.runs,
         shrunk.violation
     );
@@ -343,13 +321,6 @@ fn tell_failure(failed: &Run, arguments: &Arguments) {
             episode.from_us, episode.to_us, episode.fault
         );
     }
-    let kills = if arguments.kills.is_some() {
-        "--kills 1 "
-    } else {
-        ""
-    };
-    let anew = if arguments.anew { "--anew " } else { "" };
-    eprintln!("see it with: simulate {kills}{anew}--seed {seed} --trace");
 }
 
 #[cfg(feature = "bugs")]
@@ -360,6 +331,7 @@ mod hunts {
 
     use tollgate_shared::bugs::Bug;
     use tollgate_tests::simulation::bugs::hunt;
+    use tollgate_tests::simulation::trace::NO_LAW;
 
     use super::Arguments;
 
@@ -386,7 +358,7 @@ mod hunts {
                 Some(found) => (
                     found.seeds.to_string(),
                     match found.law {
-                        0 => found.check,
+                        NO_LAW => found.check,
                         law => format!("law {law}, {}", found.check),
                     },
                 ),

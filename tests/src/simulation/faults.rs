@@ -141,6 +141,60 @@ pub enum Fault {
     },
 }
 
+impl Fault {
+    /// What kinds there are, by name.
+    pub const KINDS: [&str; 21] = [
+        "messages lost",
+        "messages doubled",
+        "messages reordered",
+        "messages delayed",
+        "cut",
+        "owner stalled",
+        "owner crashed",
+        "agent died",
+        "agent froze",
+        "clock of an agent off",
+        "clock of the log off",
+        "disk full",
+        "appends refused",
+        "no snapshots",
+        "log slow",
+        "appends slow",
+        "retention",
+        "topic made anew",
+        "limits pushed",
+        "partition moved",
+        "burst of calls",
+    ];
+
+    /// Of which kind it is: one of [`Self::KINDS`].
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Loss(..) => "messages lost",
+            Self::Duplication(..) => "messages doubled",
+            Self::Reordering(..) => "messages reordered",
+            Self::Delay(..) => "messages delayed",
+            Self::Cut { .. } => "cut",
+            Self::Stall { .. } => "owner stalled",
+            Self::Crash { .. } => "owner crashed",
+            Self::Die { .. } => "agent died",
+            Self::Freeze { .. } => "agent froze",
+            Self::AgentClock { .. } => "clock of an agent off",
+            Self::LogClock { .. } => "clock of the log off",
+            Self::DiskFull { .. } => "disk full",
+            Self::Appends { .. } => "appends refused",
+            Self::NoSnapshots => "no snapshots",
+            Self::SlowLog { .. } => "log slow",
+            Self::SlowAppends { .. } => "appends slow",
+            Self::Retention { .. } => "retention",
+            Self::TopicAnew => "topic made anew",
+            Self::Push { .. } => "limits pushed",
+            Self::Move { .. } => "partition moved",
+            Self::Burst { .. } => "burst of calls",
+        }
+    }
+}
+
 /// A fault and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Episode {

@@ -7,9 +7,9 @@
 //!
 //! A seed means what it meant only where plans are drawn in the same way as then, which is the number before
 //! it, and a hundred more where the plan was about kills; [`PLANS`] counts the ways, and stands in the file's
-//! first line.
+//! first line. `simulate --way` draws plans in any of them.
 
-use super::plan::Plan;
+use super::plan::{PLAN_WAYS, Plan};
 
 /// In how many ways plans have been drawn so far. To be raised when [`super::plan`] draws otherwise.
 pub const PLANS: u32 = 6;
@@ -43,8 +43,8 @@ pub enum SeedsFault {
     },
     /// A line does not read.
     #[error(
-        "line {line}: found `{found}`, expected in which way plans are drawn (3 to {PLANS}, or 106 for \
-         kills), a seed, and its story"
+        "line {line}: found `{found}`, expected in which way plans are drawn (one of {PLAN_WAYS:?}), a seed, \
+         and its story"
     )]
     Line {
         /// Its number, from 1.

@@ -11,10 +11,12 @@
 //! watch        the log ruled beside the owners: by a second engine, and by the independent model
 //! agent_holds  services that hold copies
 //! refusals, heard, accounts, held, ending    what is checked
+//! swarm, told  many seeds, and what is told of them; `so_far` how far they are, `built` by which builds
 //! bugs         whether it would be found: bugs put in by hand (with the feature of that name)
 //! ```
 //!
-//! What stays true: a run is a function of its seed, on any build of one commit.
+//! What stays true: a run is a function of its seed, on any build of one commit; where the shipped code panics, that
+//! is what its run came to.
 
 pub mod accounts;
 pub mod agent_calls;
@@ -23,6 +25,7 @@ pub mod agent_host;
 pub mod agent_wires;
 #[cfg(feature = "bugs")]
 pub mod bugs;
+pub mod built;
 pub mod clock;
 pub mod compare;
 pub mod copy_limits;
@@ -50,13 +53,17 @@ pub mod shared_log;
 pub mod shrink;
 pub mod so_far;
 pub mod swarm;
+pub mod told;
 pub mod trace;
 pub mod watch;
 pub mod world;
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use coverage::Coverage;
 use plan::Plan;
-use trace::Violation;
+use trace::{NO_LAW, PANICKED, Violation};
 use world::World;
 
 /// What a run came to.
@@ -80,10 +87,13 @@ pub struct Run {
     pub trace: Option<String>,
 }
 
-/// Runs a plan.
+/// Runs a plan. A panic is a failure of it as a broken law is.
 pub fn run(plan: Plan, trace: bool) -> Run {
     let mut world = World::new(plan, trace);
-    world.run();
+    // What the panic left is counted and told, and never gone on with.
+    if let Err(why) = catch_unwind(AssertUnwindSafe(|| world.run())) {
+        world.violated(NO_LAW, PANICKED, message_of(&*why));
+    }
     Run {
         violation: world.violation,
         decisions: world.decisions,
@@ -94,4 +104,10 @@ pub fn run(plan: Plan, trace: bool) -> Run {
         trace: world.trace.into_text(),
         plan: world.plan,
     }
+}
+
+fn message_of(why: &(dyn Any + Send)) -> String {
+    let text = why.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| why.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "without a message".to_owned())
 }

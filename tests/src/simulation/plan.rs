@@ -7,6 +7,7 @@ use super::copy_limits::CopyLimits;
 use super::documents::{DOMAINS, Document, RESOURCES};
 pub use super::faults::{Edge, Episode, Fault, WAYS, Way};
 use super::faults::{episodes, latest_episodes, more_episodes};
+use super::kept::PLANS;
 use super::random::Random;
 use tollgate::log::journal::Ack;
 
@@ -58,11 +59,19 @@ pub struct AgentPlan {
     pub hold_max_us: u64,
 }
 
+/// In which ways plans can be drawn, by the numbers that [`Plan::draw_as`] takes; the last but one is the present one.
+pub const PLAN_WAYS: [u32; 5] = [3, 4, 5, PLANS, KILLS_WAY];
+
+/// The way in which plans about kills are drawn: a hundred more than the ordinary one.
+pub const KILLS_WAY: u32 = 100 + PLANS;
+
 /// All of it.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The seed.
     pub seed: u64,
+    /// In which way it was drawn, of [`PLAN_WAYS`]: with the seed it is the plan.
+    pub way: u32,
     /// The log.
     pub log: LogPlan,
     /// Owners.
@@ -98,6 +107,7 @@ impl Plan {
     /// What a seed stands for.
     pub fn draw(seed: u64) -> Self {
         let mut plan = Self::draw_fourth(seed);
+        plan.way = PLANS;
         let mut random = Random::of(seed, "most", 0);
         plan.thin();
         let uses_copies = 0 < plan.agents[0].holds_per_s;
@@ -113,6 +123,7 @@ impl Plan {
 
     fn draw_fourth(seed: u64) -> Self {
         let mut plan = Self::draw_third(seed);
+        plan.way = 4;
         let mut random = Random::of(seed, "more", 0);
         plan.shorten(&mut random);
         more_episodes(&mut plan, &mut random);
@@ -121,16 +132,16 @@ impl Plan {
 
     /// What it stood for when plans were drawn in a certain way; none: in no such way.
     pub fn draw_as(plans: u32, seed: u64) -> Option<Self> {
-        match plans {
-            3 => Some(Self::draw_third(seed)),
-            4 => Some(Self::draw_fourth(seed)),
+        let plan = match plans {
+            3 => Self::draw_third(seed),
+            4 => Self::draw_fourth(seed),
             // Topics were made anew where that was asked for.
-            5 => Some(Self::draw_fourth(seed).with_topic_anew()),
-            6 => Some(Self::draw(seed)),
-            // A hundred more where they are about kills.
-            106 => Some(Self::draw_kills(seed)),
-            _ => None,
-        }
+            5 => Self::draw_fourth(seed).with_topic_anew(),
+            PLANS => Self::draw(seed),
+            KILLS_WAY => Self::draw_kills(seed),
+            _ => return None,
+        };
+        Some(Self { way: plans, ..plan })
     }
 
     /// The same with the topic made anew once more, where a fleet has one.
@@ -238,6 +249,7 @@ impl Plan {
         let delay_low = random.spread(20, 2_000);
         let mut plan = Self {
             seed,
+            way: 3,
             log,
             owners,
             fleet: log == LogPlan::Shared && random.one_in(2),
@@ -263,11 +275,12 @@ impl Plan {
     /// again and again. Of two such seeds one has no other faults.
     pub fn draw_kills(seed: u64) -> Self {
         let mut plan = Self::draw(seed);
+        plan.way = KILLS_WAY;
         let mut random = Random::of(seed, "kills", 0);
         if plan.agents.iter().all(|agent| agent.holds_per_s == 0) {
             plan.use_copies(&mut random);
         }
-        if plan.only_kills() {
+        if seed.is_multiple_of(2) {
             plan.episodes.clear();
         }
         plan.length_us = plan.length_us.min(CALM_US + 60_000_000);
@@ -277,9 +290,10 @@ impl Plan {
         plan
     }
 
-    /// Of plans about kills: whether there are no other faults.
-    pub fn only_kills(&self) -> bool {
-        self.seed.is_multiple_of(2)
+    /// Whether nothing goes wrong but that agents die.
+    pub fn only_deaths(&self) -> bool {
+        let mut all = self.episodes.iter();
+        all.all(|one| matches!(one.fault, Fault::Die { .. }))
     }
 
     fn use_copies(&mut self, random: &mut Random) {
@@ -339,7 +353,24 @@ pub fn draw_pair(random: &mut Random) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    #[test]
+    fn every_way_draws_plans_that_bear_its_number_and_no_other_does() {
+        let drawn = |way| Plan::draw_as(way, 7).map(|plan| plan.way);
+        let known: Vec<u32> = (0..200).filter(|way| drawn(*way) == Some(*way)).collect();
+        assert_eq!(known, PLAN_WAYS);
+        assert_eq!(Plan::draw(7).way, PLANS);
+    }
+
+    #[test]
+    fn every_kind_of_fault_is_listed_and_drawn() {
+        let drawn = |seed| Plan::draw(seed).episodes.into_iter();
+        let kinds: BTreeSet<_> = (0..300).flat_map(drawn).map(|e| e.fault.kind()).collect();
+        assert_eq!(kinds, BTreeSet::from(Fault::KINDS));
+    }
 
     #[test]
     fn every_fault_is_over_when_the_calm_begins() {

@@ -1,11 +1,12 @@
 //! How far a swarm came, in a file, so that it can be left at any time and gone on with.
 //!
 //! ```text
-//! {"schema": "tollgate.simulation-state/1", "plans": 6, "first": 1, "next": 4711, "left": [[4709, null]], ...}
+//! {"schema": "tollgate.simulation-state/2", "plans": 6, "first": 1, "next": 4711, "left": [[4709, null]], ...}
 //! ```
 //!
 //! Knows nothing of how seeds are run. What stays true: a file is written whole or not at all; each seed
-//! counts once, however often a swarm was left; what belongs to another order is not gone on with.
+//! counts once, however often a swarm was left; what belongs to another order, or is drawn in another way, is not
+//! gone on with. What another build began is: the file names all builds that took part, and so does the report.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,12 +15,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::built;
 use super::coverage::{Coverage, WANTED};
+use super::faults::Fault;
 use super::held::Returns;
 use super::kept::PLANS;
-use super::swarm::{Order, Report, Task};
+use super::swarm::{Failed, Order, Report, Task};
 
-const SCHEMA: &str = "tollgate.simulation-state/1";
+const SCHEMA: &str = "tollgate.simulation-state/2";
 
 /// What is wrong with such a file.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +43,7 @@ pub enum SoFarFault {
         /// Why.
         why: serde_json::Error,
     },
-    /// It is of another order, or another build.
+    /// It is of another order, or was written in another way.
     #[error("{path}: found {what} {found}, expected {expected}")]
     Other {
         /// The file.
@@ -65,25 +68,34 @@ pub struct SoFar {
     pub left: Vec<Task>,
 }
 
+/// What every version of such a file has.
+#[derive(Debug, Deserialize)]
+struct Version {
+    schema: String,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
     schema: String,
     plans: u32,
+    way: u32,
+    builds: Vec<String>,
     first: u64,
     only_kills: bool,
     anew: bool,
     next: u64,
     left: Vec<(u64, Option<u32>)>,
     seeds: u64,
+    kept: u64,
     decisions: u64,
     refusals: u64,
-    faults: u64,
+    faults: BTreeMap<String, u64>,
     elapsed_us: u64,
     worked_us: u64,
     died_holding: u64,
     back_within_us: u64,
-    failed: Vec<u64>,
+    failed: Vec<Failed>,
     coverage: BTreeMap<String, u64>,
 }
 
@@ -102,6 +114,8 @@ pub fn write(
     let written = Written {
         schema: SCHEMA.to_owned(),
         plans: PLANS,
+        way: order.way(),
+        builds: report.builds.clone(),
         first: order.first,
         only_kills: order.kills.is_some(),
         anew: order.anew,
@@ -111,9 +125,14 @@ pub fn write(
             .map(|task| (task.seed, task.plans))
             .collect(),
         seeds: report.seeds,
+        kept: report.kept,
         decisions: report.decisions,
         refusals: report.refusals,
-        faults: report.faults,
+        faults: report
+            .faults
+            .iter()
+            .map(|(kind, times)| ((*kind).to_owned(), *times))
+            .collect(),
         elapsed_us: report.elapsed.as_micros() as u64,
         worked_us: report.worked.as_micros() as u64,
         died_holding: report.returns.kills,
@@ -144,16 +163,7 @@ pub fn read(path: &Path, order: &Order) -> Result<Option<SoFar>, SoFarFault> {
     let Some(written) = read_any(path)? else {
         return Ok(None);
     };
-    let same = |what, found: String, expected: String| match found == expected {
-        true => Ok(()),
-        false => Err(SoFarFault::Other {
-            path: path.to_owned(),
-            what,
-            found,
-            expected,
-        }),
-    };
-    same("schema", written.schema, SCHEMA.to_owned())?;
+    let same = |what, found: String, expected: String| same(path, what, found, expected);
     same(
         "a way of drawing plans",
         written.plans.to_string(),
@@ -164,32 +174,40 @@ pub fn read(path: &Path, order: &Order) -> Result<Option<SoFar>, SoFarFault> {
         written.first.to_string(),
         order.first.to_string(),
     )?;
-    let kinds = |kills: bool, anew: bool| format!("kills: {kills}, topics made anew: {anew}");
+    let kinds = |kills: bool, anew: bool, way: u32| {
+        format!("kills: {kills}, topics made anew: {anew}, way of drawing plans: {way}")
+    };
     same(
         "a swarm of",
-        kinds(written.only_kills, written.anew),
-        kinds(order.kills.is_some(), order.anew),
+        kinds(written.only_kills, written.anew, written.way),
+        kinds(order.kills.is_some(), order.anew, order.way()),
     )?;
     let mut cover = Coverage::default();
     for what in WANTED {
         cover.add(what, written.coverage.get(what).copied().unwrap_or(0));
     }
+    let of_kind = |kind: &'static str| Some((kind, *written.faults.get(kind)?));
+    let faults = Fault::KINDS.into_iter().filter_map(of_kind).collect();
+    let mut builds = written.builds;
+    builds.retain(|build| build != built::this());
+    builds.push(built::this().to_owned());
     Ok(Some(SoFar {
         report: Report {
             seeds: written.seeds,
+            kept: written.kept,
             decisions: written.decisions,
             refusals: written.refusals,
             elapsed: Duration::from_micros(written.elapsed_us),
             worked: Duration::from_micros(written.worked_us),
             cover,
-            faults: written.faults,
+            faults,
             returns: Returns {
                 kills: written.died_holding,
                 longest_us: written.back_within_us,
             },
             only_kills: written.only_kills,
-            failure: None,
             failed: written.failed,
+            builds,
         },
         next: written.next,
         left: written
@@ -220,9 +238,114 @@ fn read_any(path: &Path) -> Result<Option<Written>, SoFarFault> {
             });
         }
     };
-    let written = serde_json::from_slice(&text).map_err(|why| SoFarFault::Unreadable {
+    let unreadable = |why| SoFarFault::Unreadable {
         path: path.to_owned(),
         why,
-    });
-    written.map(Some)
+    };
+    // Of another version the fields are others, too: it says first what it is.
+    let version: Version = serde_json::from_slice(&text).map_err(unreadable)?;
+    same(path, "schema", version.schema, SCHEMA.to_owned())?;
+    serde_json::from_slice(&text).map(Some).map_err(unreadable)
+}
+
+fn same(
+    path: &Path,
+    what: &'static str,
+    found: String,
+    expected: String,
+) -> Result<(), SoFarFault> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(SoFarFault::Other {
+            path: path.to_owned(),
+            what,
+            found,
+            expected,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::trace::Violation;
+    use super::*;
+
+    fn failed() -> Failed {
+        Failed {
+            seed: 7,
+            way: PLANS,
+            violation: Violation {
+                law: 3,
+                at_us: 5,
+                check: "a check".into(),
+                what: "what".to_owned(),
+            },
+        }
+    }
+
+    /// Writes one, changes its text, and reads it.
+    fn changed(from: &str, to: &str) -> Result<Option<SoFar>, SoFarFault> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("state.json");
+        let order = Order::of(1, None);
+        let report = Report {
+            seeds: 9,
+            kept: 2,
+            faults: BTreeMap::from([("cut", 4), ("agent died", 5)]),
+            failed: vec![failed()],
+            builds: vec![built::this().to_owned()],
+            ..Report::default()
+        };
+        write(&path, &order, &report, 10, Vec::new()).expect("it is written");
+        let text = std::fs::read_to_string(&path).expect("it is there");
+        assert!(text.contains(from), "{text}");
+        std::fs::write(&path, text.replace(from, to)).expect("it is written");
+        assert_eq!(
+            first_seed(&path).err().map(|fault| fault.to_string()),
+            changed_version(from).then(|| {
+                let place = path.display();
+                format!("{place}: found schema tollgate.simulation-state/9, expected {SCHEMA}")
+            })
+        );
+        read(&path, &order)
+    }
+
+    /// Whether that is the version, which is looked at first of all.
+    fn changed_version(from: &str) -> bool {
+        from.contains("schema")
+    }
+
+    #[test]
+    fn of_another_version_it_says_so_whatever_else_it_has() {
+        let from = format!(r#""schema":"{SCHEMA}""#);
+        let to = r#""schema":"tollgate.simulation-state/9","nobody_knows":1"#;
+        let fault = changed(&from, to).expect_err("another version").to_string();
+        let expected = format!("found schema tollgate.simulation-state/9, expected {SCHEMA}");
+        assert!(fault.ends_with(&expected), "{fault}");
+    }
+
+    #[test]
+    fn of_plans_that_are_drawn_otherwise_it_says_so() {
+        let (from, to) = (format!(r#""plans":{PLANS}"#), r#""plans":99"#);
+        let fault = changed(&from, to).expect_err("other plans").to_string();
+        assert!(
+            fault.ends_with(&format!(
+                "found a way of drawing plans 99, expected {PLANS}"
+            )),
+            "{fault}"
+        );
+    }
+
+    #[test]
+    fn of_another_build_it_is_gone_on_with_and_both_are_named() {
+        let so_far = changed(built::this(), "another").expect("it is read");
+        let report = so_far.expect("it is there").report;
+        assert_eq!(report.builds, ["another", built::this()]);
+        assert_eq!((report.seeds, report.kept), (9, 2));
+        assert_eq!(
+            report.faults,
+            BTreeMap::from([("cut", 4), ("agent died", 5)])
+        );
+        assert_eq!(report.failed, [failed()]);
+    }
 }

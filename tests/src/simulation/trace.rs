@@ -3,7 +3,16 @@
 //! Two runs of one seed give the same text byte for byte, on any build. What is costly to write down is
 //! written only where somebody reads it; the number is always there.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
+
+use serde::{Deserialize, Serialize};
+
+/// The law that a panic is against: design has no number for it.
+pub const NO_LAW: u8 = 0;
+
+/// What is checked where the program gives up by itself.
+pub const PANICKED: &str = "the program panicked";
 
 /// The trace of one run.
 #[derive(Debug)]
@@ -66,28 +75,25 @@ pub fn hash_of(bytes: &[u8]) -> u64 {
 }
 
 /// What was found to be against a law.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
-    /// Which law, as design numbers them.
+    /// Which law, as design numbers them; [`NO_LAW`]: the program panicked.
     pub law: u8,
     /// When, in microseconds of true time.
     pub at_us: u64,
     /// What was checked: the same for all findings of one kind.
-    pub check: &'static str,
+    pub check: Cow<'static, str>,
     /// Where, expected and found.
     pub what: String,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "law {}, {} at {}.{:06} s: {}",
-            self.law,
-            self.check,
-            self.at_us / 1_000_000,
-            self.at_us % 1_000_000,
-            self.what
-        )
+        let (check, what) = (&self.check, &self.what);
+        let (seconds, micros) = (self.at_us / 1_000_000, self.at_us % 1_000_000);
+        match self.law {
+            NO_LAW => write!(f, "{check}: {what} (at {seconds}.{micros:06} s)"),
+            law => write!(f, "law {law}, {check} at {seconds}.{micros:06} s: {what}"),
+        }
     }
 }

@@ -186,11 +186,11 @@ impl Watch {
         kept: Kept,
     ) -> Result<(), Violation> {
         let at_us = kept.at_us;
-        let violation = |check, what| {
+        let violation = |check: &'static str, what| {
             Err(Violation {
                 law: 5,
                 at_us,
-                check,
+                check: check.into(),
                 what,
             })
         };
@@ -265,7 +265,7 @@ impl Watch {
             Err(Violation {
                 law: 4,
                 at_us: kept.at_us,
-                check: "evidence is what a second engine says",
+                check: "evidence is what a second engine says".into(),
                 what,
             })
         };
@@ -289,7 +289,7 @@ impl Watch {
         let record = Record::decode(&kept.bytes).map_err(|error| Violation {
             law: 4,
             at_us,
-            check: "what is appended can be read",
+            check: "what is appended can be read".into(),
             what: format!("partition {partition}, offset {offset}: {error}"),
         })?;
         let pairs_before = ruled.engine.pairs();
@@ -357,7 +357,7 @@ impl Watch {
             return Err(Violation {
                 law: 4,
                 at_us,
-                check: "the second engine goes on",
+                check: "the second engine goes on".into(),
                 what: format!("partition {partition}: {stop}"),
             });
         }
@@ -365,7 +365,7 @@ impl Watch {
             compare::rulings(&record, &ruled.rulings, outcome).map_err(|what| Violation {
                 law: 3,
                 at_us,
-                check: "engine and model say the same",
+                check: "engine and model say the same".into(),
                 what: format!("partition {partition}, offset {offset}: {what}"),
             })?;
             compare::cover(
@@ -382,7 +382,7 @@ impl Watch {
         ruled.look_at_copies().map_err(|what| Violation {
             law: 6,
             at_us,
-            check: "every count is the sum of its holds",
+            check: "every count is the sum of its holds".into(),
             what: format!("partition {partition}, offset {offset}: {what}"),
         })?;
         self.cover_copies(partition, &record);
@@ -402,7 +402,7 @@ impl Watch {
                 .map_err(|what| Violation {
                     law: 5,
                     at_us,
-                    check: "each entry counts once",
+                    check: "each entry counts once".into(),
                     what: format!("partition {partition}, offset {offset}: {what}"),
                 })?;
         }

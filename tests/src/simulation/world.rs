@@ -191,7 +191,7 @@ impl World {
         self.violated_by(Violation {
             law,
             at_us,
-            check,
+            check: check.into(),
             what,
         });
     }
