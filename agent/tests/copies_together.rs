@@ -88,8 +88,18 @@ fn a_look_says_what_a_reserve_would_while_nobody_is_heard() {
         "nothing was taken by looks"
     );
     assert_eq!(cause(sandbox.peek("acme")), Cause::Blind);
+}
+
+#[test]
+fn a_look_at_a_strict_resource_says_what_is_known_against_a_domain() {
+    let (kit, sandbox, _) = kit();
     kit.strict("sandbox");
-    assert_eq!(misuse(sandbox.peek("acme")), Misuse::Strict);
+    sandbox.peek("acme").unwrap();
+    kit.full("sandbox", "acme");
+    assert_eq!(cause(sandbox.peek("acme")), Cause::Full);
+    sandbox.peek("beta").unwrap();
+    kit.agent().kill_switch(KillSwitch::On);
+    sandbox.peek("acme").unwrap();
 }
 
 #[test]

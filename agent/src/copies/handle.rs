@@ -190,14 +190,25 @@ impl Copies {
         shared.desk.held(resource, fingerprint, &domain)
     }
 
-    /// What [`Copies::reserve`] of one copy would be refused for now. Takes and records nothing, of a
-    /// local blind rate neither.
+    /// What [`Copies::reserve`] of one copy would be refused for now; of a strict resource, what
+    /// [`Copies::reserve_confirmed`] would be refused for at once. Takes and records nothing, of a local
+    /// blind rate neither.
     ///
     /// # Errors
     ///
-    /// As [`Copies::reserve`].
+    /// As [`Copies::reserve`], but for [`Misuse::Strict`].
     pub fn peek(&self, domain: &str) -> Result<(), ReserveError> {
-        self.would_take(&self.inner.shared.admit(domain), Want::all_of(1))
+        let Inner { resource, shared } = &*self.inner;
+        let domain = shared.admit(domain);
+        if resource.flags() & STRICT == 0 {
+            return self.would_take(&domain, Want::all_of(1));
+        }
+        // Whoever waits for the aggregators' word needs no more than that nothing is known against it.
+        let known = self.look(resource.fingerprint(&domain), &domain);
+        match known.filter(|_| !self.lets_all_through()) {
+            Some(denied) => Err(denied.into()),
+            None => Ok(()),
+        }
     }
 
     /// Refuses what makes no sense, whatever is held: no copies, or a resource of another kind.
