@@ -1,8 +1,66 @@
 //! The demonstration on a real Kafka.
 
+use std::process::Stdio;
+use std::time::Duration;
+
 use serde_json::Value;
 use tollgate_tests::binary::tollgate;
 use tollgate_tests::kafka::LocalKafka;
+use tollgate_tests::twin::text;
+
+use crate::fleet::{await_whole, directory};
+use crate::pairs;
+
+/// When the aggregator is killed after the demonstration began, and how long it stays away.
+const KILLED_AFTER: Duration = Duration::from_secs(4);
+const AWAY: Duration = Duration::from_secs(2);
+
+/// The drill of the runbook, in small: of two groups one aggregator is killed and started again.
+pub fn agents_that_are_attached_to_two_groups_hear_nothing_of_a_kill(kafka: &LocalKafka) {
+    let (dir, prefix) = (directory(), kafka.fresh_name("attached"));
+    let start = |group| pairs::start(dir.path(), kafka, &prefix, (group, "agg"), None);
+    let (killed, other) = (start("a"), start("b"));
+    for one in [&killed, &other] {
+        await_whole(&[one]);
+    }
+    let attached = format!("http://{}", other.http);
+    let demo = tollgate()
+        .args(["demo", "--seconds", "12", "--seed", "7", "--format", "json"])
+        .args(["-q", "--attach", &attached])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    // In the middle of its calls, whenever exactly.
+    std::thread::sleep(KILLED_AFTER);
+    killed.kill();
+    std::thread::sleep(AWAY);
+    let again = start("a");
+    let report = report_of(&demo.wait_with_output().expect("ends"));
+    assert_eq!(report["unjustified_refusals"], 0, "{report}");
+    for at_least_one in ["refused", "denials"] {
+        assert!(0 < number(&report[at_least_one]), "{report}");
+    }
+    for one in [&again, &other] {
+        let metrics = text(one.http, "/metrics").expect("metrics");
+        let differing = "tollgate_states_differing_total 0";
+        assert!(metrics.contains(differing), "{metrics}");
+    }
+}
+
+/// The one document that it printed, having ended well.
+fn report_of(output: &std::process::Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let report: Value = serde_json::from_str(text.trim())
+        .unwrap_or_else(|error| panic!("{error}: {text}\n{errors}"));
+    assert_eq!(output.status.code(), Some(0), "{report}\n{errors}");
+    report
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().expect("a number")
+}
 
 /// Agents write to Kafka, an aggregator rules it and is killed for a while; every refusal is justified.
 pub fn the_demonstration_runs_on_a_real_kafka(kafka: &LocalKafka) {
@@ -19,11 +77,7 @@ pub fn the_demonstration_runs_on_a_real_kafka(kafka: &LocalKafka) {
         ])
         .output()
         .expect("runs");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let report: Value = serde_json::from_str(text.trim())
-        .unwrap_or_else(|error| panic!("{error}: {text}\n{errors}"));
-    assert_eq!(output.status.code(), Some(0), "{report}\n{errors}");
+    let report = report_of(&output);
     assert_eq!(report["unjustified_refusals"], 0, "{report}");
     assert!(
         report["refused"]
@@ -76,7 +130,6 @@ fn its_traffic_is_played_under_its_limits(bootstrap: &str, demo: &Value) {
     let report: Value = serde_json::from_str(text.trim())
         .unwrap_or_else(|error| panic!("{error}: {text}\n{errors}"));
     let (seen, result) = (&report["inputs"]["seen"], &report["results"][0]);
-    let number = |value: &Value| value.as_u64().expect("a number");
     assert!(0 < number(&seen["hits"]), "{report:#}");
     // Those of the probes that it makes on its own are recorded as well.
     let refused = number(&seen["refused_calls"]);
@@ -97,16 +150,12 @@ fn what_was_announced_is_what_the_log_says(bootstrap: &str, demo: &Value) {
         .args(log)
         .output()
         .expect("runs");
-    let text = String::from_utf8_lossy(&audit.stdout);
-    let errors = String::from_utf8_lossy(&audit.stderr);
-    let report: Value = serde_json::from_str(text.trim())
-        .unwrap_or_else(|error| panic!("{error}: {text}\n{errors}"));
-    assert_eq!(audit.status.code(), Some(0), "{report:#}\n{errors}");
+    let report = report_of(&audit);
     assert_eq!(report["equal"], true, "{report:#}");
-    let number = |field: &str| report[field].as_u64().expect("a number");
-    assert!(0 < number("announced_equal"), "{report:#}");
+    let of = |field: &str| number(&report[field]);
+    assert!(0 < of("announced_equal"), "{report:#}");
     assert!(
-        number("announced_equal") <= number("denials") + number("lifts"),
+        of("announced_equal") <= of("denials") + of("lifts"),
         "{report:#}"
     );
     println!("{report:#}");

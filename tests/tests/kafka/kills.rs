@@ -1,17 +1,20 @@
-//! Aggregators are killed, stopped and started at random under load; at whatever offset any of them was
-//! seen, its state was that of a twin that nobody interrupted.
+//! Aggregators are killed, stopped and started at random under load, and their broker now and then; at
+//! whatever offset any of them was seen, its state was that of a twin that nobody interrupted.
 //!
 //! The aggregator of a journal is asked the same in `journal_kills.rs`, where the command stands that runs
 //! both in full. Without its variable there are a few kills; `TOLLGATE_KILLS_SEED` repeats a run's
 //! schedule. The twin is a core that reads the log afterwards from its beginning, and appends nothing.
 
+use std::cell::{Ref, RefCell};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tollgate::log::kafka::{KafkaConfig, KafkaLog};
 use tollgate::log::{Log as _, LogEvent, Stream};
@@ -30,11 +33,49 @@ const FLEET: usize = 3;
 /// Kills of the ordinary run.
 const KILLS: u64 = 6;
 
+/// In how many parts a run has its kills, with the broker started again between them, and how long each is at least.
+const KILLS_PARTS: u64 = 5;
+const KILLS_BETWEEN_RESTARTS: u64 = 4;
+
+/// A broker of its own, which goes and comes back at its address with what it has.
+struct Broker {
+    running: RefCell<Option<LocalKafka>>,
+    dir: TempDir,
+}
+
+impl Broker {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let running = LocalKafka::start_in(dir.path(), 0).expect("a broker of its own");
+        Self {
+            running: RefCell::new(Some(running)),
+            dir,
+        }
+    }
+
+    fn now(&self) -> Ref<'_, LocalKafka> {
+        Ref::map(self.running.borrow(), |running| {
+            running.as_ref().expect("it runs")
+        })
+    }
+
+    fn restart(&self) {
+        let running = self.running.take().expect("it runs");
+        let address: SocketAddr = running.bootstrap().parse().expect("an address");
+        drop(running);
+        let again = LocalKafka::start_in(self.dir.path(), address.port());
+        self.running.replace(Some(again.expect("the broker again")));
+    }
+}
+
 /// What a run did.
 #[derive(Debug, Default)]
 struct Report {
     kills: u64,
     stops: u64,
+    broker_restarts: u64,
+    /// Batches that were sent once more, at once or later.
+    redelivered: u64,
     assigned: usize,
     revoked: usize,
     restored: usize,
@@ -53,14 +94,15 @@ impl Report {
     }
 }
 
-pub fn whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin(kafka: &LocalKafka) {
+pub fn whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin(_shared: &LocalKafka) {
     let (kills, seed) = twin::asked(KILLS);
-    let (dir, prefix) = (directory(), kafka.fresh_name("kills"));
+    let broker = Broker::start();
+    let (dir, prefix) = (directory(), broker.now().fresh_name("kills"));
     let start = |slot: usize| {
         // Static members come back to what they had, others wait until the dead are missed.
         Aggregator::start(
             dir.path(),
-            kafka,
+            &broker.now(),
             &prefix,
             &format!("agg-{slot}"),
             slot == 0,
@@ -76,7 +118,7 @@ pub fn whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin(kaf
     let traffic = {
         let (done, bootstrap, prefix) = (
             Arc::clone(&done),
-            kafka.bootstrap().to_owned(),
+            broker.now().bootstrap().to_owned(),
             prefix.clone(),
         );
         std::thread::spawn(move || offer(&bootstrap, &prefix, seed, &done))
@@ -96,7 +138,12 @@ pub fn whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin(kaf
     tell(&fleet);
 
     let (mut random, mut report) = (Random::of(seed, "kills", 0), Report::default());
+    let between = KILLS_BETWEEN_RESTARTS.max(kills / KILLS_PARTS);
     while report.kills < kills {
+        if (report.broker_restarts + 1) * between <= report.kills {
+            broker.restart();
+            report.broker_restarts += 1;
+        }
         // The schedule of faults is what is tried; nothing is waited for here.
         std::thread::sleep(Duration::from_millis(random.below(900)));
         let slot = random.below(FLEET as u64) as usize;
@@ -128,7 +175,8 @@ pub fn whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin(kaf
     tell(&fleet);
     whole(&fleet);
     done.store(true, Ordering::Relaxed);
-    let offered = traffic.join().expect("traffic");
+    let (offered, redelivered) = traffic.join().expect("traffic");
+    report.redelivered = redelivered;
     let mut seen = seen.join().expect("samples");
     // Once more, beyond the last hit.
     whole(&fleet);
@@ -142,7 +190,7 @@ pub fn whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin(kaf
         report.note(&aggregator.stop());
     }
 
-    let compared = twin::compare(PARTITIONS, read_all(kafka, &prefix), &seen);
+    let compared = twin::compare(PARTITIONS, read_all(&broker.now(), &prefix), &seen);
     report.takeovers_ms.sort_unstable();
     println!(
         "{report:?}\n{offered} batches offered, {} states seen, {compared} compared, all equal",
@@ -155,14 +203,20 @@ pub fn whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin(kaf
     );
     assert!(10 * kills < compared as u64, "enough was seen");
     assert!(0 < report.restored, "snapshots were used");
+    assert!(0 < report.redelivered, "some came twice");
+    assert!(
+        0 < report.broker_restarts || kills <= KILLS_BETWEEN_RESTARTS,
+        "the broker went, too"
+    );
     assert!(
         PARTITIONS as usize * 2 < report.assigned,
         "partitions moved"
     );
 }
 
-/// Offers hits, duplicates, old batches, batches for the wrong partition and garbage until told.
-fn offer(bootstrap: &str, prefix: &str, seed: u64, done: &AtomicBool) -> u64 {
+/// Offers hits, duplicates, old batches, batches for the wrong partition and garbage until told. Says how many
+/// batches, and how many of them were there before.
+fn offer(bootstrap: &str, prefix: &str, seed: u64, done: &AtomicBool) -> (u64, u64) {
     let producer: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", bootstrap)
         .set("linger.ms", "1")
@@ -172,7 +226,7 @@ fn offer(bootstrap: &str, prefix: &str, seed: u64, done: &AtomicBool) -> u64 {
     let mut random = Random::of(seed, "batches", 0);
     let mut sequences: BTreeMap<u32, u64> = BTreeMap::new();
     let mut recent: Vec<(u32, Vec<u8>)> = Vec::new();
-    let offered = AtomicU64::new(0);
+    let (offered, mut again) = (AtomicU64::new(0), 0);
     let send = |partition: u32, record: &[u8]| {
         let partition = i32::try_from(partition).expect("small");
         let to_send: BaseRecord<'_, (), [u8]> =
@@ -192,10 +246,14 @@ fn offer(bootstrap: &str, prefix: &str, seed: u64, done: &AtomicBool) -> u64 {
         let record = batch(resource, &domain, *sequence, 1 + random.below(4));
         send(partition, &record);
         match random.below(20) {
-            0 => send(partition, &record),
+            0 => {
+                send(partition, &record);
+                again += 1;
+            }
             1 => {
                 if let Some((partition, record)) = recent.get(random.below(64) as usize) {
                     send(*partition, record);
+                    again += 1;
                 }
             }
             2 => send((partition + 1) % PARTITIONS, &record),
@@ -210,7 +268,7 @@ fn offer(bootstrap: &str, prefix: &str, seed: u64, done: &AtomicBool) -> u64 {
         producer.poll(Duration::from_millis(2));
     }
     producer.flush(WITHIN).expect("all appended");
-    offered.into_inner()
+    (offered.into_inner(), again)
 }
 
 fn batch(resource: &str, domain: &str, sequence: u64, hits: u64) -> Vec<u8> {

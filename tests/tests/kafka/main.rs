@@ -38,7 +38,10 @@ use broker::{a_broker_is_gone_once_dropped, records_are_stamped_and_found_by_the
 use copies::{
     agents_that_hold_are_killed_and_no_copy_is_lost, while_kafka_stands_still_no_holder_is_gone,
 };
-use demo::the_demonstration_runs_on_a_real_kafka;
+use demo::{
+    agents_that_are_attached_to_two_groups_hear_nothing_of_a_kill,
+    the_demonstration_runs_on_a_real_kafka,
+};
 use everywhere::any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach;
 use fenced::clients_that_were_told_of_no_broker_find_kafka_again;
 use fleet::partitions_move_when_an_aggregator_comes_and_when_it_goes;
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach,
         the_command_makes_topics_and_says_what_differs,
         the_demonstration_runs_on_a_real_kafka,
+        agents_that_are_attached_to_two_groups_hear_nothing_of_a_kill,
         of_two_groups_either_may_be_killed_and_nothing_more_is_let_through,
         agents_that_hold_are_killed_and_no_copy_is_lost,
         while_kafka_stands_still_no_holder_is_gone,

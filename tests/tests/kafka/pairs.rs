@@ -27,7 +27,7 @@ const LIMITS: &str = "version = 1\nrules = 1\n[rate.hot]\nrate = \"200/s\"\n";
 const QUIET: usize = 3;
 
 /// One of a group that rules all partitions.
-fn start(
+pub(crate) fn start(
     dir: &std::path::Path,
     kafka: &LocalKafka,
     prefix: &str,
