@@ -181,7 +181,7 @@ fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), 
             "{resource} {hold}: not found, and nobody answered for partitions {:?}: try again",
             answer.partitions_missing
         ))),
-        [] if answer.more => Err(Failure::Unavailable(format!(
+        [] if answer.more => Err(Failure::Data(format!(
             "{resource} {hold}: not among the oldest holds that were looked at; release by --domain, with --agent"
         ))),
         [] => Err(Failure::Log {

@@ -180,7 +180,7 @@ mod kafka {
     use crate::core::limits_book::{Entered, Version, Void, digest};
     use crate::core::limits_edit::{Change, apply};
     use crate::core::limits_push::{Pushed, cut};
-    use crate::log::kafka::{KafkaConfig, KafkaLog, check};
+    use crate::log::kafka::{KafkaConfig, KafkaLog, Missing, check};
     use crate::log::{AppendError, Log as _, LogEvent, Stream, Ticket};
     use crate::serve::wall;
 
@@ -334,7 +334,9 @@ mod kafka {
         act: &Act,
         wanted: impl FnOnce(&History) -> Result<Wanted, Failure>,
     ) -> Result<Exit, Failure> {
-        // Looking makes no topics: what is refused, and what is only tried, leaves nothing behind.
+        // Says what is wrong with topics and rights; an append would only be refused. Looking makes no topics:
+        // what is refused, and what is only tried, leaves nothing behind.
+        check(kafka, Missing::Report)?;
         let found = read_if_there(kafka)?;
         let is_there = found.is_ok();
         let mut history = found.unwrap_or_default();
@@ -358,9 +360,7 @@ mod kafka {
             };
             return told(global, in_force, in_force, false, what);
         }
-        // Makes topics that are missing; says what is wrong with them and with rights, where an append would
-        // only be refused.
-        check(kafka)?;
+        check(kafka, Missing::Create)?;
         let (events, mut inbox) = mpsc::channel(EVENTS_MAX);
         let mut log = KafkaLog::open(kafka.clone(), events)?;
         log.follow(Stream::Limits, 0, history.next);

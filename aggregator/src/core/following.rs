@@ -21,6 +21,9 @@ use crate::log::{Delivered, Stream};
 /// How often snapshots are looked for that another group may have taken meanwhile.
 const LOOK_AGAIN_AFTER: Span = Span::from_secs(5);
 
+/// How long they are waited for: whoever owns the partition there may wait just so, or be stopped.
+const HEADLESS_MAX: Span = Span::from_secs(60);
+
 /// What a record is known again by: its bytes, and when the log took it.
 pub fn mark_of(delivered: &Delivered) -> u128 {
     let mut hasher = blake3::Hasher::new_derive_key("tollgate 2026-11 mark of a record");
@@ -235,6 +238,12 @@ impl Core {
         if !partition.takes() {
             return false;
         }
+        let until = now.clock.saturating_add(HEADLESS_MAX);
+        if *partition.headless_until.get_or_insert(until) <= now.clock {
+            return false;
+        }
+        // What that one takes from now on is of this log, wherever it ends.
+        partition.restore_before = None;
         tracing::warn!(
             partition = index,
             first,
@@ -251,8 +260,8 @@ impl Core {
         true
     }
 
-    /// Looks again for snapshots of partitions that wait for one. Where none is left who rules them, they
-    /// are ruled from what there is.
+    /// Looks again for snapshots of partitions that wait for one. Where none is left who rules them, or none
+    /// came in time, they are ruled from what there is.
     pub(super) fn headless_turn(&mut self, clock: Span) {
         let is_due =
             |stage: &Stage| matches!(stage, Stage::Headless { again, .. } if *again <= clock);

@@ -35,8 +35,8 @@ pub(super) struct LimitsDesk {
     file_due: bool,
     /// Whether the file differs from the version in force, and will not be pushed before it is read again.
     pub file_differs: bool,
-    /// The push that is on its way.
-    push: Option<u128>,
+    /// The push that is on its way, and the digest of what it pushes.
+    push: Option<(u128, [u8; 32])>,
     push_not_before: Span,
 }
 
@@ -138,8 +138,10 @@ impl Core {
                     ),
                 }
                 if self.is_own(push) {
-                    self.limits.push = None;
-                    self.limits.file_due = false;
+                    let pushed = self.limits.push.take().map(|(_, digest)| digest);
+                    // It may have been read again meanwhile.
+                    let file = self.limits.file.as_ref().map(|file| file.digest);
+                    self.limits.file_due &= pushed != file;
                 }
                 self.consider_file(now);
             }
@@ -269,14 +271,14 @@ impl Core {
         let records = pushed.records();
         tracing::info!(file = file.name, chunks = records.len(), "pushing limits");
         self.counters.pushes += 1;
-        self.limits.push = Some(id);
+        self.limits.push = Some((id, file.digest));
         for record in records {
             self.append(Stream::Limits, 0, record, Purpose::Chunk(id));
         }
     }
 
     fn is_own(&self, push: u128) -> bool {
-        self.limits.push == Some(push)
+        self.limits.push.is_some_and(|(own, _)| own == push)
     }
 
     pub(super) fn push_failed(&mut self, now: Now, push: u128, error: &AppendError) {

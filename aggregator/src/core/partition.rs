@@ -138,6 +138,8 @@ pub struct Partition {
     pub restore_before: Option<u64>,
     /// Where the snapshot ends behind which records were gone by age: a newer one was asked for.
     pub overtaken_at: Option<u64>,
+    /// Until when another group's snapshot is waited for, once it is: see [`Stage::Headless`].
+    pub headless_until: Option<Span>,
     /// The append time of the last record that was ruled.
     pub appended: Timestamp,
     /// Its own ticks.
@@ -177,6 +179,7 @@ impl Partition {
             unproved: false,
             restore_before: None,
             overtaken_at: None,
+            headless_until: None,
             appended: Timestamp::ZERO,
             ticks: Ticks::default(),
             pointer: Slot::default(),

@@ -112,7 +112,7 @@ fn tell(report: &OpenReport) {
 
 #[cfg(feature = "kafka")]
 fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<Opened, Failure> {
-    use crate::log::kafka::{KafkaConfig, KafkaFault, KafkaLog, check};
+    use crate::log::kafka::{KafkaConfig, KafkaFault, KafkaLog, Missing, check};
 
     let kafka = KafkaConfig::of(&config.kafka);
     let log = KafkaLog::open(kafka.clone(), events)?;
@@ -127,7 +127,7 @@ fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<Opened,
         },
         sender.clone(),
     );
-    std::thread::spawn(move || match check(&kafka) {
+    std::thread::spawn(move || match check(&kafka, Missing::Create) {
         Ok(()) | Err(KafkaFault::Unreachable { .. }) => {}
         Err(fault) => drop(checked.blocking_send(fault.into())),
     });

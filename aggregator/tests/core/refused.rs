@@ -75,6 +75,21 @@ fn a_file_is_pushed_once_and_what_others_push_later_stays() {
 }
 
 #[test]
+fn a_file_that_is_read_again_while_it_is_pushed_is_pushed_again() {
+    let mut world = World::new(LIMITS);
+    world.held = vec![Stream::Limits];
+    world.read_limits_file(&LIMITS.replace("5/m", "3/m"));
+    world.settle();
+    world.read_limits_file(&LIMITS.replace("5/m", "4/m"));
+    world.settle();
+    world.held.clear();
+    world.run_for(Span::from_secs(3));
+    world.hit("search", "acme", 4);
+    world.settle();
+    assert_eq!(world.pair("search", "acme").state.unwrap().tier_limit, 4);
+}
+
+#[test]
 fn limits_that_lose_a_race_are_pushed_again() {
     let mut world = World::new(LIMITS);
     // Somebody else pushes at the same time: his chunk is in the log before ours.

@@ -264,6 +264,20 @@ fn what_another_group_knows_is_waited_for_where_the_logs_beginning_is_gone() {
 }
 
 #[test]
+fn another_group_that_knows_no_more_is_not_waited_for_without_end() {
+    let mut world = World::shared(World::new(LIMITS).log, 2);
+    world.step(Event::RuledToo([0].into()));
+    headless(&mut world);
+    for _ in 0..12 {
+        world.run_for(Span::from_secs(6));
+        restore(&mut world, &State::new());
+        begins_at_7(&mut world);
+    }
+    assert_waits(&mut world, "catching up, at offset 7");
+    assert_eq!(world.counters().gaps, 1);
+}
+
+#[test]
 fn a_beginning_that_is_gone_is_a_gap_for_who_is_alone() {
     let mut world = World::shared(World::new(LIMITS).log, 2);
     headless(&mut world);

@@ -109,7 +109,7 @@ pub fn members_made_anew_are_heard_and_limits_made_anew_change_nothing(kafka: &L
     await_whole(&[&one]);
     delete(kafka, &format!("{prefix}.members"));
     let line = one.line_with("members are not heard");
-    let missing = format!("`{prefix}.members`: it is not there any more");
+    let missing = format!("`{prefix}.members`: it is not there;");
     assert!(line.contains(&missing), "{line}");
     make(kafka, &prefix, "members");
     let mut two = start("agg-2");

@@ -43,8 +43,12 @@ type Unfit<'a> = (&'a str, i32, &'a [(&'a str, &'a str)]);
 
 pub fn missing_topics_are_made_and_unfit_ones_refused(kafka: &LocalKafka) {
     let wanted = config(kafka.bootstrap(), kafka.fresh_name("made"));
-    assert_eq!(kafka::check(&wanted), Ok(()));
-    assert_eq!(kafka::check(&wanted), Ok(()), "what it made, it takes");
+    assert_eq!(kafka::check(&wanted, kafka::Missing::Create), Ok(()));
+    assert_eq!(
+        kafka::check(&wanted, kafka::Missing::Create),
+        Ok(()),
+        "what it made, it takes"
+    );
     let limits = format!("{}.limits", wanted.topic_prefix);
     assert_eq!(property(kafka, &limits, "retention.ms"), "-1");
     assert_eq!(
@@ -56,7 +60,7 @@ pub fn missing_topics_are_made_and_unfit_ones_refused(kafka: &LocalKafka) {
         partitions: PARTITIONS + 1,
         ..wanted
     };
-    let fault = kafka::check(&more);
+    let fault = kafka::check(&more, kafka::Missing::Create);
     let Err(KafkaFault::Unfit {
         topic,
         setting,
@@ -103,7 +107,8 @@ pub fn missing_topics_are_made_and_unfit_ones_refused(kafka: &LocalKafka) {
         let prefix = kafka.fresh_name("unfit");
         let topic = format!("{prefix}.{topic}");
         create(kafka, &topic, partitions, properties);
-        let fault = kafka::check(&config(kafka.bootstrap(), prefix)).expect_err("unfit");
+        let fault = kafka::check(&config(kafka.bootstrap(), prefix), kafka::Missing::Create)
+            .expect_err("unfit");
         let said = fault.to_string();
         assert!(said.contains(&topic), "{said}");
         let KafkaFault::Unfit { setting, .. } = fault else {

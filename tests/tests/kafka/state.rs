@@ -102,7 +102,7 @@ pub fn snapshots_are_read_whole_or_passed_over(kafka: &LocalKafka) {
         partitions: 2,
         ..KafkaConfig::new(kafka.bootstrap())
     };
-    kafka::check(&config).expect("topics");
+    kafka::check(&config, kafka::Missing::Create).expect("topics");
     let topic = format!("{}.state", config.topic_prefix);
     let state = StateTopic::new(config.clone(), 1);
     assert!(uptos(&state).is_empty());

@@ -195,15 +195,15 @@ pub enum KafkaFault {
     },
 }
 
-/// Looks whether Kafka can be the log: makes the topics that are missing and checks those that are
-/// there. For an owner who wants to end rather than wait when something is configured wrongly; waits
-/// for Kafka for some seconds.
+/// Looks whether Kafka can be the log: checks the topics that are there, and makes those that are
+/// missing if that is asked for. For an owner who wants to end rather than wait when something is
+/// configured wrongly; waits for Kafka for some seconds.
 ///
 /// # Errors
 ///
 /// Each [`KafkaFault`]; after [`KafkaFault::Unreachable`] alone there is a point in going on.
-pub fn check(config: &KafkaConfig) -> Result<(), KafkaFault> {
-    beside(config, |client| topics::prepare(config, client))
+pub fn check(config: &KafkaConfig, missing: Missing) -> Result<(), KafkaFault> {
+    beside(config, |client| topics::prepare(config, client, missing))
 }
 
 /// Looks at every topic, and makes those that are missing if that is asked for; waits for Kafka for

@@ -127,7 +127,7 @@ fn without_kafka_it_is_down_once_appends_are_refused_and_close_ends() {
     assert!(matches!(answers[1], (2, Err(AppendError::Never(_)))));
     log.close();
     assert_eq!(inbox.blocking_recv(), Some(LogEvent::Closed));
-    let fault = check(&config()).err();
+    let fault = check(&config(), Missing::Create).err();
     assert!(
         matches!(fault, Some(KafkaFault::Unreachable { .. })),
         "{fault:?}"

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use super::super::{AppendError, LogEvent, Stream, Ticket};
 use super::consumer::{self, Follows, Wanted};
 use super::producer::Shared;
-use super::{KafkaConfig, KafkaFault, reach, reason, rights, topics};
+use super::{KafkaConfig, KafkaFault, Missing, reach, reason, rights, topics};
 
 /// How long the thread waits for records before it looks at its commands again. A command is a follow
 /// or a refusal, neither of which anybody is in a hurry for.
@@ -158,7 +158,7 @@ impl Worker {
     /// Tries until the topics are there and right, or the log is closed.
     fn prepare(&mut self) {
         while !self.closing {
-            match topics::prepare(&self.config, self.follows.client()) {
+            match topics::prepare(&self.config, self.follows.client(), Missing::Create) {
                 Ok(()) => {
                     self.shared.set_ready();
                     self.say_up();

@@ -258,8 +258,12 @@ pub(super) fn ensure(
 }
 
 /// Makes what is missing and checks what is there.
-pub(super) fn prepare(config: &KafkaConfig, client: &Client) -> Result<(), KafkaFault> {
-    let mut look = Look::begin(config, client, Missing::Create)?;
+pub(super) fn prepare(
+    config: &KafkaConfig,
+    client: &Client,
+    missing: Missing,
+) -> Result<(), KafkaFault> {
+    let mut look = Look::begin(config, client, missing)?;
     for topic in Topic::ALL {
         match look.at(topic) {
             Ok(report) => judge(report)?,
@@ -305,36 +309,22 @@ fn judge(report: TopicReport) -> Result<(), KafkaFault> {
 /// How long the question whether a topic is there may take.
 const FOUND_WITHIN: Duration = Duration::from_secs(1);
 
-/// Asks whether the brokers are there and know the topics, each with its partitions.
+/// Asks whether the brokers are there and know the topics.
 pub(super) fn probe(config: &KafkaConfig, client: &Client) -> Result<(), KafkaFault> {
     for topic in Topic::ALL.into_iter().filter(|topic| topic.is_required()) {
-        let found = find(config, client, topic)?;
-        // Where an operator adds some, agents begin to deal pairs out otherwise than they are ruled.
-        let [partitions, _] = needs::shape(topic, config.partitions, 1);
-        judge(TopicReport {
-            name: name(config, topic),
-            exists: true,
-            required: true,
-            created: false,
-            settings: vec![partitions.judge(found.to_string())],
-        })?;
+        find(config, client, topic)?;
     }
     Ok(())
 }
 
-/// Asks whether the brokers are there and know a topic; says how many partitions it has.
-pub(super) fn find(
-    config: &KafkaConfig,
-    client: &Client,
-    topic: Topic,
-) -> Result<usize, KafkaFault> {
+/// Asks whether the brokers are there and know a topic.
+pub(super) fn find(config: &KafkaConfig, client: &Client, topic: Topic) -> Result<(), KafkaFault> {
     let name = name(config, topic);
     let metadata = client
         .fetch_metadata(Some(&name), FOUND_WITHIN)
         .map_err(|error| cluster::unreachable(config, &error))?;
     let Some(error) = metadata.topics().iter().find_map(|found| found.error()) else {
-        let found = metadata.topics().iter();
-        return Ok(found.map(|topic| topic.partitions().len()).sum());
+        return Ok(());
     };
     Err(not_found(&name, RDKafkaErrorCode::from(error)))
 }
