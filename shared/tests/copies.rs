@@ -209,7 +209,14 @@ fn some_says() -> impl Strategy<Value = VerdictSays> {
                 start: Timestamp::from_micros(start),
             }
         }),
-        (n, any::<u32>()).prop_map(|(number, copies)| VerdictSays::Held { number, copies }),
+        (n, any::<u32>(), any::<u32>(), a_scope()).prop_map(|(number, copies, excess, by)| {
+            VerdictSays::Held {
+                number,
+                copies,
+                excess,
+                by,
+            }
+        }),
         n.prop_map(|number| VerdictSays::NotHeld { number }),
         (n, by).prop_map(|(number, by)| VerdictSays::Ended { number, by }),
         (n, op, why).prop_map(|(number, op, why)| VerdictSays::Refused { number, op, why }),

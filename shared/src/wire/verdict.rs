@@ -7,7 +7,7 @@
 //! says     counted 0   [number, excess, nil | full scope]
 //!          granted 1   [number, copies, nil | full scope]
 //!          seized 2    [number, domain, copies, start (us)]
-//!          held 3      [number, copies]
+//!          held 3      [number, copies, excess, nil | full scope]
 //!          not held 4  [number]
 //!          ended 5     [number, by]
 //!          refused 6   [number, operation, why]
@@ -82,6 +82,10 @@ pub enum VerdictSays {
         number: u64,
         /// Its copies.
         copies: u32,
+        /// Of them, those that were too many when they came to count, as its verdict said.
+        excess: u32,
+        /// The scope that was full, where there is excess.
+        by: Option<Scope>,
     },
     /// Said on a beat's asking: nothing is counted under this number, and nothing that was sent
     /// before that beat will be.
@@ -258,9 +262,11 @@ impl VerdictSays {
                 copies: reader.u32("copies")?,
                 start: Timestamp::from_micros(reader.u64("start")?),
             }),
-            (3, 3) => Ok(Self::Held {
+            (3, 5) => Ok(Self::Held {
                 number: number()?,
                 copies: reader.u32("copies")?,
+                excess: reader.u32("excess")?,
+                by: read_scope(reader)?,
             }),
             (4, 2) => Ok(Self::NotHeld { number: number()? }),
             (5, 3) => Ok(Self::Ended {
@@ -318,9 +324,16 @@ impl VerdictSays {
                 writer.u64(u64::from(*copies));
                 writer.u64(start.as_micros());
             }
-            Self::Held { number, copies } => {
-                begin(3, 3, Some(*number));
+            Self::Held {
+                number,
+                copies,
+                excess,
+                by,
+            } => {
+                begin(5, 3, Some(*number));
                 writer.u64(u64::from(*copies));
+                writer.u64(u64::from(*excess));
+                write_scope(writer, by.as_ref());
             }
             Self::NotHeld { number } => begin(2, 4, Some(*number)),
             Self::Ended { number, by } => {

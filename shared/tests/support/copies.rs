@@ -133,6 +133,14 @@ pub fn verdicts(writer: &mut Writer) {
         VerdictSays::Held {
             number: 7,
             copies: 5,
+            excess: 2,
+            by: Some(Scope::Group("probation".into())),
+        },
+        VerdictSays::Held {
+            number: 13,
+            copies: 1,
+            excess: 0,
+            by: None,
         },
         VerdictSays::NotHeld { number: 12 },
         VerdictSays::Ended {

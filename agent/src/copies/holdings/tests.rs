@@ -129,7 +129,12 @@ fn a_reserve_is_awaited_until_its_verdict_and_only_then_held() {
         bench.half_second(),
         [format!("{} awaiting [1]", digest(&[]))]
     );
-    bench.say(VerdictSays::Held { number, copies: 2 });
+    bench.say(VerdictSays::Held {
+        number,
+        copies: 2,
+        excess: 0,
+        by: None,
+    });
     let granted = Answer::Granted {
         domain: "acme".into(),
         copies: 2,
@@ -359,8 +364,32 @@ fn a_missed_verdict_is_asked_for_and_what_is_not_held_is_listed_again() {
     bench.say(VerdictSays::Held {
         number: one,
         copies: 1,
+        excess: 0,
+        by: None,
     });
     assert_eq!(bench.half_second(), [digest(&[(1, 1)])]);
+    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Confirmed));
+}
+
+#[test]
+fn an_excess_whose_verdict_was_missed_is_told_and_given_back_where_that_is_wanted() {
+    let mut bench = Bench::new();
+    bench.learn(OnExcess::GiveBack);
+    let one = bench.hold("acme", 2);
+    let mut watch = bench.watch(one);
+    bench.sent();
+    let held = |excess, by| VerdictSays::Held {
+        number: one,
+        copies: 2,
+        excess,
+        by,
+    };
+    bench.say(held(1, full()));
+    let word = Word::Excess(1, full());
+    assert_eq!(watch.try_recv(), Ok(word.clone()));
+    // Known already, an answer changes nothing.
+    bench.say(held(0, None));
+    assert_eq!(bench.confirm(one).try_recv(), Ok(word));
 }
 
 #[test]

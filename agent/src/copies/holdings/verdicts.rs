@@ -70,13 +70,14 @@ impl Keeper {
             VerdictSays::Granted { copies, by, .. } => {
                 self.granted(id, number, Some(copies), by, now)
             }
-            VerdictSays::Held { copies, .. } => {
-                if kept.in_use() && kept.said.is_none() {
-                    kept.tell(&Word::Confirmed, false);
-                } else if !kept.in_use() {
-                    self.granted(id, number, Some(copies), None, now);
-                }
-            }
+            VerdictSays::Held {
+                copies, excess, by, ..
+            } => match (kept.in_use(), kept.said.is_none(), excess) {
+                (true, true, 0) => kept.tell(&Word::Confirmed, false),
+                (true, true, _) => self.exceeds(id, number, excess, by),
+                (true, false, _) => {}
+                (false, ..) => self.granted(id, number, Some(copies), None, now),
+            },
             VerdictSays::Seized {
                 domain,
                 copies,

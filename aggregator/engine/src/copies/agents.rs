@@ -10,6 +10,7 @@ use tollgate_shared::holdings::Holdings;
 
 use super::digest;
 use super::effects::AgentIx;
+use super::excess::ExcessOf;
 use super::table::NIL;
 
 /// Ended ids that are remembered of one epoch. Beyond it the least is forgotten: ids rise, so it is
@@ -30,6 +31,8 @@ pub(super) struct Agent {
     pub(super) lost: u32,
     /// What a beat's digest is compared with: its live holds.
     pub(super) holdings: Holdings,
+    /// What of its live holds was too much.
+    pub(super) excess: ExcessOf,
     pub(super) ended: BTreeSet<u64>,
     pub(super) over: bool,
 }
@@ -55,6 +58,7 @@ impl Agents {
             live_copies: 0,
             lost: 0,
             holdings: Holdings::default(),
+            excess: ExcessOf::default(),
             ended: BTreeSet::new(),
             over: false,
         };
@@ -112,6 +116,8 @@ impl Agents {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
+        let agents = self.slots.iter().flatten();
         self.slots.capacity() * size_of::<Option<Agent>>()
+            + agents.map(|agent| agent.excess.heap_bytes()).sum::<usize>()
     }
 }

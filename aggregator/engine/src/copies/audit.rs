@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use tollgate_shared::holdings::Holdings;
 
-use super::effects::AgentIx;
+use super::effects::{AgentIx, HoldId};
 use super::state::Copies;
 
 /// A count that is not the sum of its holds: a bug.
@@ -72,6 +72,12 @@ pub enum Miscount {
     /// An epoch that is over holds something.
     #[error("agent {name:?}: its epoch is over, and it has holds")]
     HoldsAfterEnd {
+        /// Its name.
+        name: String,
+    },
+    /// What was too much of a hold that does not count, or more than it has, is remembered.
+    #[error("agent {name:?}: an excess without a live hold of as many copies")]
+    Excess {
         /// Its name.
         name: String,
     },
@@ -198,6 +204,13 @@ impl Copies {
             if u64::from(agent.lost) != lost.count() as u64 {
                 let name = agent.name.to_string();
                 return Err(Miscount::Lost { name });
+            }
+            if agent.excess.in_order().any(|(number, excess)| {
+                let live = self.live(HoldId { agent: ix, number });
+                !live.is_ok_and(|(_, facts)| (1..=facts.copies).contains(&excess.copies))
+            }) {
+                let name = agent.name.to_string();
+                return Err(Miscount::Excess { name });
             }
             let (held, holdings) = sums.agents.get(&ix).copied().unwrap_or_default();
             if agent.live_copies != held || agent.holdings != holdings {

@@ -260,6 +260,7 @@ impl Copies {
         } else {
             self.resize(slot, copies, out);
         }
+        self.remember(facts.id, taken);
         let held = self.domains.at(facts.domain).copies();
         let name = self.domains.name(facts.domain);
         self.say_full(name, limit, held, facts.set, out);

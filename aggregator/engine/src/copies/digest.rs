@@ -28,6 +28,7 @@ pub(super) enum Kind {
     Staged = 2,
     EndedId = 3,
     EpochOver = 4,
+    Excess = 5,
 }
 
 impl Sum {

@@ -7,7 +7,8 @@
 //! groups    groups, and the sets that holds are under              back, over
 //! staging   copies between two agents                     ticks    what time ends
 //! silence   who has not beaten for how many ticks         views    who holds what
-//! table     entries in chunks, which a frozen copy shares
+//! table     entries in chunks, which a frozen copy        excess   what of a hold was too much
+//!           shares
 //! ```
 //!
 //! [`Copies`] is one resource: operations go in, results and [`Effects`] come out. (Charon, sections
@@ -27,6 +28,7 @@ mod chunk;
 mod digest;
 mod domains;
 mod effects;
+mod excess;
 mod groups;
 mod holds;
 mod limits;

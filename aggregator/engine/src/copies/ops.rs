@@ -303,6 +303,7 @@ impl Copies {
         let asked = self.ask(&name);
         let taken = excess_of(ask.copies, self.room(&asked));
         self.take(ask, asked, None, flags, out);
+        self.remember(ask.id, taken);
         if before.is_some() {
             out.settle(from);
         }

@@ -1,9 +1,9 @@
 //! A resource's copies as bytes: the canonical form of the state.
 //!
 //! ```text
-//! 1                                                         form of the snapshot
+//! 2                                                         form of the snapshot
 //! now  [domain]  [group]  [[group of a set]]                names by order, sets by names
-//! [agent: name, epoch, over, [ended], [hold]]               by name and epoch, holds by number
+//! [agent: name, epoch, over, [ended], [hold], [excess]]     by name and epoch, holds by number
 //! [transfer]                                                by id
 //! ```
 //!
@@ -21,13 +21,14 @@ use tollgate_shared::time::Timestamp;
 use super::agents::ENDED_IDS_MAX;
 use super::domains::NameKey;
 use super::effects::{AgentIx, HoldId, TransferId};
+use super::excess::{By, Excess};
 use super::holds::{Facts, Flags};
 use super::limits::CopyLimits;
 use super::staging::Staged;
 use super::state::Copies;
 use crate::varint;
 
-const FORM: u8 = 1;
+const FORM: u8 = 2;
 
 /// Why bytes are no snapshot of a resource's copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -181,6 +182,13 @@ impl<'a> Pen<'a> {
                 self.place(facts.domain, facts.set, facts.copies, facts.start);
                 self.bytes.push(facts.flags.bits());
             }
+            let excess = agent.excess.in_order();
+            self.number(excess.len() as u64);
+            for (number, excess) in excess {
+                self.number(number);
+                self.number(u64::from(excess.copies));
+                self.number(excess.by.number());
+            }
         }
     }
 
@@ -287,6 +295,7 @@ impl<'a> Reader<'a> {
             for _ in 0..self.number("holds")? {
                 last = Some(self.hold(agent, last)?);
             }
+            self.excess(agent)?;
         }
         Ok(())
     }
@@ -329,6 +338,30 @@ impl<'a> Reader<'a> {
             flags,
         });
         Ok(number)
+    }
+
+    fn excess(&mut self, agent: AgentIx) -> Result<(), RestoreFault> {
+        let mut before = None;
+        for _ in 0..self.number("excesses")? {
+            let number = self.number("hold with excess")?;
+            let copies = self.number("excess")?;
+            let by = self.number("scope of an excess")?;
+            let id = HoldId { agent, number };
+            let live = self.copies.live(id).ok().map(|(_, facts)| facts);
+            let live = live.filter(|_| before.is_none_or(|before| before < number));
+            let excess = live.and_then(|facts| {
+                let groups = self.copies.groups.of_set(facts.set).count();
+                let copies = u32::try_from(copies).ok();
+                Some(Excess {
+                    copies: copies.filter(|copies| (1..=facts.copies).contains(copies))?,
+                    by: By::from_number(by, groups)?,
+                })
+            });
+            let excess = excess.ok_or(RestoreFault::Value { what: "excess" })?;
+            self.copies.set_excess(id, excess);
+            before = Some(number);
+        }
+        Ok(())
     }
 
     fn transfers(&mut self) -> Result<(), RestoreFault> {

@@ -305,6 +305,11 @@ impl Copies {
         }
         if let Some(agent) = self.agents.get_mut(facts.id.agent) {
             agent.live_copies = agent.live_copies - u64::from(facts.copies) + u64::from(copies);
+            let (hold, less) = (
+                (agent.mark, facts.id.number),
+                facts.copies.saturating_sub(copies),
+            );
+            agent.excess.lessen(hold, less, &mut self.sum);
         }
         self.holds.set_copies(slot, copies);
         self.note(&new, true);
@@ -420,6 +425,8 @@ impl Copies {
         self.hold_digest(facts, false);
         if let Some(agent) = self.agents.get_mut(facts.id.agent) {
             agent.live_copies -= copies;
+            let hold = (agent.mark, facts.id.number);
+            agent.excess.lessen(hold, facts.copies, &mut self.sum);
         }
     }
 

@@ -23,7 +23,7 @@ use tollgate_shared::wire::verdict::VerdictSays;
 use super::Engine;
 use super::pointers::{Again, Touch};
 use super::rulings::{HoldCounts, Rulings};
-use crate::copies::Scope;
+use crate::copies::{Copies, HoldId, Scope};
 use crate::limits::Limits;
 
 /// Resource and domain of a banned domain that took copies.
@@ -143,6 +143,8 @@ pub(super) fn nothing_granted(op: &HoldOp<'_>, counts: &mut HoldCounts) -> Optio
 
 /// What a banned domain's hold is told: all of it is too much.
 pub(super) fn all_too_much(
+    copies_held: &mut Copies,
+    id: HoldId,
     op: &HoldOp<'_>,
     says: Option<VerdictSays>,
     counts: &mut HoldCounts,
@@ -153,6 +155,7 @@ pub(super) fn all_too_much(
         return says;
     };
     counts.excess += u64::from(copies - excess);
+    copies_held.all_too_much(id);
     Some(VerdictSays::Counted {
         number: op.number,
         excess: copies,

@@ -224,7 +224,7 @@ impl Engine {
                         };
                         held.follow(out, &mut voice);
                         match is_banned {
-                            true => all_too_much(op, says, counts),
+                            true => all_too_much(&mut held.copies, id, op, says, counts),
                             false => says,
                         }
                     }
@@ -385,10 +385,15 @@ pub(super) fn again(copies: &Copies, id: HoldId) -> Option<VerdictSays> {
             copies: view.copies,
             start: view.start,
         },
-        Some(view) => VerdictSays::Held {
-            number,
-            copies: view.copies,
-        },
+        Some(view) => {
+            let taken = copies.excess_of(id);
+            VerdictSays::Held {
+                number,
+                copies: view.copies,
+                excess: taken.excess,
+                by: taken.by.map(|by| scope_of(copies, by, view.domain)),
+            }
+        }
         None => VerdictSays::NotHeld { number },
     })
 }

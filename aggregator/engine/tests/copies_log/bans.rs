@@ -1,12 +1,14 @@
 //! Bans of domains on copies: denied until their end, whatever is given back, and what is held stays held.
 
 use tollgate_engine::engine::Fate;
+use tollgate_shared::holdings::Holdings;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
+use tollgate_shared::wire::beat::Part;
 use tollgate_shared::wire::holds::Does;
 
 use super::play::{Play, RESOURCE, agent};
-use super::{SANDBOX, hold, release};
+use super::{SANDBOX, digest, hold, release};
 
 fn until(play: &Play, after_ms: Option<u64>) -> Timestamp {
     after_ms.map_or(Timestamp::MAX, |ms| {
@@ -61,6 +63,12 @@ fn a_banned_domain_is_granted_nothing_and_keeps_what_it_holds() {
         "web: 4 granted 1",
     ];
     assert_eq!(play.said(), said, "denied already, and said once");
+    let part = Part {
+        asked: &[3],
+        ..digest(Holdings::default().with(1, 1).with(3, 1).with(4, 1))
+    };
+    play.beat(&mut web, part);
+    assert_eq!(play.said(), ["web: 3 held 1, 1 too many by acme"]);
     assert_eq!(play.copies_of("acme"), 2, "what is in use counts");
     play.ops(&mut web, &[(1, release(1)), (3, release(1))]);
     assert!(play.said().is_empty(), "{:?}", play.said());

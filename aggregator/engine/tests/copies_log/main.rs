@@ -3,6 +3,7 @@
 
 mod bans;
 mod elsewhere;
+mod excess;
 #[path = "../support/known.rs"]
 mod known;
 mod play;

@@ -272,7 +272,18 @@ fn verdict(says: &VerdictSays) -> String {
             copies,
             ..
         } => format!("{number} seized {copies} of {domain}"),
-        VerdictSays::Held { number, copies } => format!("{number} held {copies}"),
+        VerdictSays::Held {
+            number,
+            copies,
+            excess: 0,
+            ..
+        } => format!("{number} held {copies}"),
+        VerdictSays::Held {
+            number,
+            copies,
+            excess,
+            by: of,
+        } => format!("{number} held {copies}, {excess} too many{}", by(of)),
         VerdictSays::NotHeld { number } => format!("{number} not held"),
         VerdictSays::Ended { number, by } => format!("{number} ended {by:?}"),
         VerdictSays::Refused { number, why, .. } => format!("{number} refused: {why}"),

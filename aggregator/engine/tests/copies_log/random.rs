@@ -253,7 +253,7 @@ impl Fleet {
             });
             let Some(process) = found else { continue };
             match &due.says {
-                Says::Granted { number, copies, .. } | Says::Held { number, copies } => {
+                Says::Granted { number, copies, .. } | Says::Held { number, copies, .. } => {
                     if let Some(domain) = process.awaits.remove(number)
                         && 0 < *copies
                     {

@@ -7,7 +7,7 @@ use tollgate_shared::holdings::Holdings;
 
 use crate::driver::{AGENTS, Check, DOMAINS, Driver, Op, agent_of, same};
 use crate::model::{self, Answer};
-use crate::words::{said, scope_of};
+use crate::words::{named, said, scope_of};
 
 impl Driver {
     pub fn compare(&self) -> Check {
@@ -78,6 +78,10 @@ impl Driver {
             strict: view.strict,
             seized: view.seized,
             lost: view.state == HoldState::Lost,
+            excess: {
+                let taken = self.engine.excess_of(view.id);
+                (taken.excess.into(), named(&self.engine, taken.by))
+            },
         });
         let mut holds = self.model.holds.clone();
         holds.sort_by_key(|hold| (hold.start, hold.agent.clone(), hold.number));

@@ -30,6 +30,19 @@ pub struct Hold {
     pub strict: bool,
     pub seized: bool,
     pub lost: bool,
+    /// What was too much, and is still held.
+    pub excess: (u64, Option<String>),
+}
+
+impl Hold {
+    /// Some copies less; those that were too many go first.
+    pub fn lessen(&mut self, copies: u32) {
+        self.copies -= copies;
+        self.excess.0 = self.excess.0.saturating_sub(u64::from(copies));
+        if self.excess.0 == 0 {
+            self.excess.1 = None;
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,6 +235,7 @@ impl Model {
             strict: false,
             seized: false,
             lost: false,
+            excess: (0, None),
         });
         self.holds.last_mut().unwrap()
     }
@@ -283,7 +297,7 @@ impl Model {
         }
         self.drop_hold(agent, number);
         let (excess, by) = self.excess(domain, &self.groups_of(domain), copies);
-        self.push(agent, number, domain, copies, at);
+        self.push(agent, number, domain, copies, at).excess = (excess, by.clone());
         Answer::Copies(excess, by)
     }
 
@@ -312,7 +326,7 @@ impl Model {
         match self.cut(hold, copies) {
             Err(refused) => refused,
             Ok(at) => {
-                self.holds[at].copies -= copies;
+                self.holds[at].lessen(copies);
                 self.holds.retain(|hold| 0 < hold.copies);
                 Answer::Done
             }
@@ -368,6 +382,7 @@ impl Model {
             strict: staged.strict,
             seized: true,
             lost: false,
+            excess: (0, None),
         });
         Answer::Copies(u64::from(staged.copies), None)
     }

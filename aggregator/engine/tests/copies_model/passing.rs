@@ -11,6 +11,7 @@ impl Model {
         let released = self.of_agent(agent);
         for hold in self.holds.iter_mut().filter(|hold| hold.agent == *agent) {
             hold.lost = true;
+            hold.excess = (0, None);
         }
         Answer::Copies(released, None)
     }
@@ -92,7 +93,8 @@ impl Model {
             if let Some(at) = self.live_at(agent, entry.number)
                 && 0 < entry.copies
             {
-                self.holds[at].copies = self.holds[at].copies.min(entry.copies);
+                let more = self.holds[at].copies.saturating_sub(entry.copies);
+                self.holds[at].lessen(more);
             }
         }
         let mut verdicts = Vec::new();
@@ -122,6 +124,10 @@ impl Model {
             let excess = self.excess(&hold.domain, &hold.groups, wanted - counted);
             self.holds[at].copies = wanted;
             self.holds[at].lost = false;
+            if 0 < excess.0 {
+                let before = hold.excess.0;
+                self.holds[at].excess = (before + excess.0, excess.1.clone());
+            }
             return Some(format!("{excess:?}"));
         }
         if let Some(id) = entry.seized {
@@ -146,8 +152,8 @@ impl Model {
             return Some("capacity".to_owned());
         }
         let excess = self.excess(&entry.domain, &self.groups_of(&entry.domain), entry.copies);
-        self.push(agent, entry.number, &entry.domain, entry.copies, start)
-            .strict = entry.strict;
+        let hold = self.push(agent, entry.number, &entry.domain, entry.copies, start);
+        (hold.strict, hold.excess) = (entry.strict, excess.clone());
         Some(format!("{excess:?}"))
     }
 }

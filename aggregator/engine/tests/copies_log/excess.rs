@@ -1,0 +1,77 @@
+//! What of a hold was too much, told again to an agent that has missed its verdict.
+
+use tollgate_shared::holdings::Holdings;
+use tollgate_shared::wire::beat::Part;
+
+use crate::play::{Play, Sending, agent};
+use crate::{SANDBOX, digest, hold, release};
+
+#[test]
+fn an_excess_whose_verdict_was_lost_is_said_again_as_long_as_it_is_held() {
+    let mut play = Play::of(SANDBOX);
+    let (mut web, mut job) = (agent("web", 1), agent("job", 1));
+    play.ops(&mut job, &[(1, hold("new", 1))]);
+    play.ops(
+        &mut web,
+        &[
+            (1, hold("new", 3)),
+            (2, hold("old", 1)),
+            (3, hold("acme", 2)),
+        ],
+    );
+    let said = play.said();
+    let too_many: Vec<&String> = said.iter().filter(|said| said.contains("web:")).collect();
+    assert_eq!(
+        too_many,
+        [
+            "web: 1 counted, 2 too many by group probation",
+            "web: 2 counted, 0 too many",
+            "web: 3 counted, 2 too many by all",
+        ]
+    );
+    let asked = |play: &mut Play, web: &mut Sending, holds: &[(u64, u32)]| {
+        let held = holds
+            .iter()
+            .fold(Holdings::default(), |held, (number, copies)| {
+                held.with(*number, *copies)
+            });
+        let part = Part {
+            asked: &[1, 2, 3],
+            ..digest(held)
+        };
+        play.beat(web, part);
+        play.said()
+    };
+    // Also by an owner that was restored, and under limits in which the group has another place.
+    play.restart();
+    play.version(&SANDBOX.replace(
+        "groups.probation",
+        "groups.a = { limit = 2, members = [\"b\"] }\ngroups.probation",
+    ));
+    play.said();
+    let again = asked(&mut play, &mut web, &[(1, 3), (2, 1), (3, 2)]);
+    assert_eq!(
+        again,
+        [
+            "web: 1 held 3, 2 too many by group probation",
+            "web: 2 held 1",
+            "web: 3 held 2, 2 too many by all",
+        ]
+    );
+    // What was too much is given back first.
+    play.ops(&mut web, &[(1, release(1)), (3, release(1))]);
+    play.restart();
+    let again = asked(&mut play, &mut web, &[(1, 2), (2, 1), (3, 1)]);
+    assert_eq!(again[0], "web: 1 held 2, 1 too many by group probation");
+    assert_eq!(again[2], "web: 3 held 1, 1 too many by all");
+    play.ops(&mut web, &[(1, release(1))]);
+    let again = asked(&mut play, &mut web, &[(1, 1), (2, 1), (3, 1)]);
+    assert_eq!(again[0], "web: 1 held 1");
+    // One that is held anew under its number is ruled anew.
+    play.ops(&mut job, &[(1, release(1))]);
+    play.ops(&mut web, &[(3, hold("old", 1))]);
+    assert_eq!(play.said(), ["web: 3 counted, 0 too many"]);
+    let again = asked(&mut play, &mut web, &[(1, 1), (2, 1), (3, 1)]);
+    assert_eq!(again[2], "web: 3 held 1");
+    play.restart();
+}
