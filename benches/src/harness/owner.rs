@@ -46,14 +46,43 @@ impl Owner {
         partitions: u32,
         properties: &[&str],
     ) -> anyhow::Result<Self> {
+        let properties = properties.join("\n").replace("NAME", name);
+        let fleet = format!("partitions = {partitions}\n[kafka.properties]\n{properties}\n");
+        Self::start_with(&fleet, kafka, prefix, name, limits)
+    }
+
+    /// Starts one in a group of its own, beside others that rule the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_in(
+        group: &str,
+        kafka: &LocalKafka,
+        prefix: &str,
+        name: &str,
+        limits: &str,
+        partitions: u32,
+    ) -> anyhow::Result<Self> {
+        let fleet = format!("partitions = {partitions}\ngroup = \"{group}\"\n[kafka.properties]\n");
+        Self::start_with(&fleet, kafka, prefix, name, limits)
+    }
+
+    /// Starts one; `fleet` is the rest of `[kafka]`, which ends in its properties.
+    fn start_with(
+        fleet: &str,
+        kafka: &LocalKafka,
+        prefix: &str,
+        name: &str,
+        limits: &str,
+    ) -> anyhow::Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("tollgate-bench-")
             .tempdir()?;
         std::fs::write(dir.path().join("limits.toml"), limits)?;
-        let properties = properties.join("\n").replace("NAME", name);
         let text = format!(
-            "[limits]\nfile = \"limits.toml\"\n[snapshot]\nevery = \"10s\"\n[kafka]\npartitions = \
-             {partitions}\n[kafka.properties]\n\"session.timeout.ms\" = \"6000\"\n{properties}\n"
+            "[limits]\nfile = \"limits.toml\"\n[snapshot]\nevery = \"10s\"\n[kafka]\n{fleet}\
+             \"session.timeout.ms\" = \"6000\"\n"
         );
         std::fs::write(dir.path().join("tollgate.toml"), text)?;
         let any = "127.0.0.1:0";
