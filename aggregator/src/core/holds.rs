@@ -87,7 +87,8 @@ pub struct HoldView {
     pub start_us: u64,
     /// How long ago, by log time.
     pub age_us: u64,
-    /// When staged copies are let go; null where it is held.
+    /// When staged copies are let go, at the end of their transfer or at their greatest age; null where it is
+    /// held.
     pub end_us: Option<u64>,
     /// Whether it was granted before use.
     pub strict: bool,

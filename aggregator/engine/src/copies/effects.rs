@@ -71,7 +71,8 @@ pub enum Refused {
         /// Copies that were asked.
         asked: u32,
     },
-    /// Nothing is staged under the id: never was, seized already, or let go at its end.
+    /// Nothing is staged under the id: never was, seized already, or let go at its end, at its greatest
+    /// age or by an operator.
     #[error("unknown transfer")]
     UnknownTransfer,
     /// Something is staged under the id already.

@@ -7,7 +7,7 @@
 //! release 2 of b       probation has room again
 //! reserve 1..=5 of b   granted 1, kept below 5 by probation
 //! transfer 1, ttl 10s  still counted; seized by anybody once, or let go at the first tick from
-//!                      then + 10 s on
+//!                      then + 10 s on, or from the greatest age of the copies on
 //! ```
 //!
 //! Knows nothing of beats and of time. What stays true: a refused operation has changed nothing.
@@ -168,7 +168,8 @@ impl Copies {
     }
 
     /// Moves copies of a hold to the staging area, where they still count until somebody seizes
-    /// them or the first tick at or after `at` + `ttl` lets them go.
+    /// them, or a tick lets them go: the first at or after `at` + `ttl`, or an earlier one if they reach
+    /// the greatest age of a hold before.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! The staging area: copies on their way from one agent to another.
 //!
-//! They still count, belong to nobody, and are let go at their end. Knows nothing of counts. What
-//! stays true: what is staged stands under its id and under its end.
+//! They still count, belong to nobody, and are let go at their end, or when they are too old. Knows
+//! nothing of counts. What stays true: what is staged stands under its id, its end and its start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub(super) struct Staged {
     /// When the copies were taken; kept over transfers, because a greatest age is about how long
     /// copies are held, whoever holds them.
     pub(super) start: Timestamp,
-    /// When they are let go.
+    /// When they are let go at the latest.
     pub(super) end: Timestamp,
 }
 
@@ -27,6 +27,7 @@ pub(super) struct Staged {
 pub(super) struct Staging {
     by_id: BTreeMap<TransferId, Staged>,
     by_end: BTreeSet<(Timestamp, TransferId)>,
+    by_start: BTreeSet<(Timestamp, TransferId)>,
 }
 
 impl Staging {
@@ -42,11 +43,13 @@ impl Staging {
     pub(super) fn insert(&mut self, id: TransferId, staged: Staged) {
         self.by_id.insert(id, staged);
         self.by_end.insert((staged.end, id));
+        self.by_start.insert((staged.start, id));
     }
 
     pub(super) fn remove(&mut self, id: TransferId) -> Option<Staged> {
         let staged = self.by_id.remove(&id)?;
         self.by_end.remove(&(staged.end, id));
+        self.by_start.remove(&(staged.start, id));
         Some(staged)
     }
 
@@ -56,12 +59,18 @@ impl Staging {
         (*end <= now).then_some(*id)
     }
 
+    /// The one that was taken first, if it was taken by `last`.
+    pub(super) fn taken_by(&self, last: Timestamp) -> Option<TransferId> {
+        let (start, id) = self.by_start.first()?;
+        (*start <= last).then_some(*id)
+    }
+
     /// Everything staged, by id.
     pub(super) fn in_order(&self) -> impl Iterator<Item = (TransferId, &Staged)> {
         self.by_id.iter().map(|(id, staged)| (*id, staged))
     }
 
-    /// Everything staged, what ends first first.
+    /// Everything staged, by the end that its transfer gave it.
     pub(super) fn by_end(&self) -> impl Iterator<Item = (TransferId, &Staged)> {
         self.by_end
             .iter()
@@ -70,7 +79,7 @@ impl Staging {
 
     pub(super) fn heap_bytes(&self) -> usize {
         // Nodes are at least half full.
-        let entry = size_of::<(TransferId, Staged)>() + size_of::<(Timestamp, TransferId)>();
+        let entry = size_of::<(TransferId, Staged)>() + 2 * size_of::<(Timestamp, TransferId)>();
         self.by_id.len() * 2 * entry
     }
 }

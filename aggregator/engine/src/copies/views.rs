@@ -77,7 +77,8 @@ pub struct StagedView<'a> {
     pub copies: u32,
     /// When they were taken.
     pub start: Timestamp,
-    /// When they are let go.
+    /// When they are let go: at the end that their transfer gave them, or at the greatest age that the
+    /// limits in force allow, whichever comes first.
     pub end: Timestamp,
     /// Whether they were granted before use.
     pub strict: bool,
@@ -248,7 +249,7 @@ impl Copies {
         })
     }
 
-    /// Everything staged, what ends first first.
+    /// Everything staged, by the end that its transfer gave it, whether or not it is let go before.
     pub fn staged(&self) -> impl Iterator<Item = StagedView<'_>> {
         self.staging
             .by_end()
@@ -307,7 +308,10 @@ impl Copies {
             groups: self.group_names(staged.set),
             copies: staged.copies,
             start: staged.start,
-            end: staged.end,
+            end: match self.limits.max_age {
+                Some(age) => staged.end.min(staged.start.saturating_add(age)),
+                None => staged.end,
+            },
             strict: staged.strict,
         }
     }

@@ -97,7 +97,16 @@ impl Driver {
         });
         let mut staged = self.model.staged.clone();
         staged.sort_by_key(|staged| (staged.end, staged.id));
-        same("staged, what ends first first", views.collect(), staged)
+        if let Some(age) = self.model.limits.max_age {
+            for staged in &mut staged {
+                staged.end = staged.end.min(staged.start + age);
+            }
+        }
+        same(
+            "staged, by the end of its transfer",
+            views.collect(),
+            staged,
+        )
     }
 
     /// What is said is so; a scope that opened is named; who takes or asks hears what is full.

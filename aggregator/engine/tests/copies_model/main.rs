@@ -78,7 +78,7 @@ fn op() -> impl Strategy<Value = Op> {
         8 => (hold(), domain(), 0u32..8)
             .prop_map(|(hold, domain, copies)| Op::Hold { hold, domain, copies }),
         8 => (hold(), 0u32..5).prop_map(|(hold, copies)| Op::Release { hold, copies }),
-        6 => (hold(), 0u32..5, 0u128..3, 0u64..8)
+        6 => (hold(), 0u32..5, 0u128..3, prop_oneof![3 => 0u64..8, 1 => 20u64..60])
             .prop_map(|(hold, copies, id, ttl)| Op::Transfer { hold, copies, id, ttl }),
         6 => (hold(), 0u128..3).prop_map(|(hold, id)| Op::Seize { hold, id }),
         2 => hold().prop_map(|hold| Op::EndHold { hold }),

@@ -39,6 +39,7 @@ impl Model {
         let Some(age) = self.limits.max_age else {
             return Answer::Ended(Vec::new());
         };
+        self.staged.retain(|staged| now < staged.start + age);
         let (old, young): (Vec<Hold>, Vec<Hold>) = self
             .holds
             .drain(..)
