@@ -6,7 +6,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use support::{DEADLINE, Dealer, Served, directory, run, serve, wall};
-use tollgate_agent::{Agent, Confirmation, Copies, ReserveError};
+use tollgate_agent::{Agent, Confirmation, Copies, ReserveError, SeizeError};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::Sender;
@@ -191,6 +191,88 @@ async fn copies_of_a_process_that_died_are_back_within_its_timeout_and_half_a_se
     assert_eq!(served.metric("tollgate_copies_back_total"), 2.0);
     assert_eq!(served.metric("tollgate_copies"), 0.0);
     assert!(theirs.reserve("acme", 2).is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_lets_staged_copies_go_by_their_id_or_with_their_domain() {
+    let dir = directory(LIMITS);
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let web = agent(&served, "web").await;
+    let sandbox = web.copies("sandbox");
+    let url = format!("http://{}", served.http);
+    let release = |what: &[&str]| {
+        let ended = ["holds", "release", "--resource", "sandbox", "--url", &url];
+        let args = [&ended[..], what, &["--reason", "a test"]].concat();
+        let (code, out, err) = run(dir.path(), &args);
+        (code, out + &err)
+    };
+    let mut hold = sandbox.reserve("acme", 2).expect("room");
+    assert_eq!(hold.confirmed().await, Confirmation::Confirmed);
+    let ids = [(); 2].map(|()| hold.transfer(1, Duration::from_secs(86_400)));
+    let ids = ids.map(|id| id.expect("it counts"));
+    let staged = |served: &Served, count: usize| {
+        served.await_json("/v1/holds", |view| {
+            let holds = view["holds"].as_array().expect("a list");
+            holds.iter().filter(|of| of["state"] == "staged").count() == count
+        })
+    };
+    let view = staged(&served, 2);
+    let texts = ids.map(|id| id.to_string());
+    assert!(texts.iter().any(|id| view["holds"][0]["transfer"] == **id));
+
+    // What cannot be done changes nothing.
+    let (first, other) = (&*texts[0], "0".repeat(32));
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["--transfer", "ab"], 64, "expected 32 hexadecimal digits"),
+        (&["--transfer", &other], 1, "nothing is staged under 0000"),
+        (&["--transfer", first, "web#1"], 64, "cannot be used with"),
+        (
+            &["--transfer", first, "--domain", "acme"],
+            64,
+            "cannot be used with",
+        ),
+        (
+            &["--transfer", first, "--agent", "web"],
+            64,
+            "cannot be used with",
+        ),
+        (&[], 64, "--domain, --agent or --transfer"),
+    ];
+    let before = served.json("/v1/limits");
+    for (args, code, text) in cases {
+        let (found, said) = release(args);
+        assert_eq!(found, code, "{args:?}: {said}");
+        assert!(said.contains(text), "{args:?}: {said}");
+    }
+    assert_eq!(served.json("/v1/limits"), before);
+    staged(&served, 2);
+
+    let (code, said) = release(&["--transfer", first]);
+    assert_eq!(code, 0, "{said}");
+    let told = format!("release sandbox transfer {first}");
+    assert!(said.contains(&told), "{said}");
+    staged(&served, 1);
+    let seized = sandbox.seize(ids[0]).await;
+    assert!(matches!(seized, Err(SeizeError::Unknown)), "{seized:?}");
+    let (code, said) = release(&["--domain", "acme"]);
+    assert_eq!(code, 0, "{said}");
+    let told = "all of domain acme, agent *, and what is staged";
+    assert!(said.contains(told), "{said}");
+    staged(&served, 0);
+    assert_eq!(served.metric("tollgate_copies"), 0.0);
+    assert_eq!(
+        served.metric("tollgate_transfers_ended_by_operator_total"),
+        2.0
+    );
+    assert!(sandbox.reserve("acme", 2).is_ok());
+    let audit = ["audit", "--journal", "tollgate-data", "--model", "all"];
+    let (code, said, err) = run(dir.path(), &audit);
+    assert_eq!(code, 0, "{said}{err}");
+    assert!(
+        said.contains(&format!("transfer {first}, by")),
+        "{said}{err}"
+    );
 }
 
 #[test]

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use tollgate::audit::source::journal::JournalSource;
 use tollgate::audit::source::{Source, Step};
 use tollgate::log::{Delivered, Stream};
+use tollgate_shared::holdings::TransferId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::{Act, Amendment};
@@ -126,6 +127,13 @@ fn amendments() -> Vec<(Act, Value)> {
                 agent: Some("web".into()),
             },
             json!({"act": "release_holds", "resource": "r.a", "domain": null, "agent": "web"}),
+        ),
+        (
+            Act::ReleaseTransfer {
+                resource: resource(),
+                transfer: TransferId(0xab),
+            },
+            json!({"act": "release_transfer", "resource": "r.a", "transfer": format!("{:032x}", 0xab)}),
         ),
         (
             Act::Switch {

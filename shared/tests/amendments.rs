@@ -2,6 +2,7 @@
 //! whatever else arrives is refused.
 
 use proptest::prelude::*;
+use tollgate_shared::holdings::TransferId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::{Act, Amendment};
 use tollgate_shared::wire::{Fault, Writer};
@@ -129,6 +130,14 @@ fn golden() -> Vec<(Act, &'static str, &'static str)> {
             },
             "9a",
             "09a3722e61a164c0c032",
+        ),
+        (
+            Act::ReleaseTransfer {
+                resource: resource(),
+                transfer: TransferId(0xab),
+            },
+            "97",
+            "0aa3722e61c410000000000000000000000000000000ab",
         ),
     ]
 }

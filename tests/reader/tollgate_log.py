@@ -30,6 +30,7 @@ ACTS = {
     7: ("release_holds", ["resource", "domain", "agent"]),
     8: ("switch", ["namespace", "ignore_configured", "allow_unconfigured"]),
     9: ("set", ["resource", "domain", "rate", "hard", "limit"]),
+    10: ("release_transfer", ["resource", "transfer"]),
 }
 OPERATIONS = {
     0: ("reserve", ["domain", "copies", "min"]),

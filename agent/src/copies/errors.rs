@@ -81,7 +81,7 @@ pub enum HoldFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SeizeError {
-    /// Nothing is staged under the id: it never was, was seized, or its time is over.
+    /// Nothing is staged under the id: it never was, was seized, its time is over, or an operator let it go.
     #[error("nothing is staged under this id")]
     Unknown,
     /// The aggregators would not rule on it.

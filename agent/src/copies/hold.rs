@@ -120,7 +120,9 @@ impl Hold {
     }
 
     /// Moves so many of its copies to the staging area, where they still count, for `ttl` at most:
-    /// whoever brings the id, in whatever process, has them ([`crate::Copies::seize`]).
+    /// whoever brings the id, in whatever process, has them ([`crate::Copies::seize`]). They grow no
+    /// younger: where the resource has a `max_age`, they are let go at that age, whatever is left of `ttl`. An
+    /// operator may let them go before, by the id.
     ///
     /// # Errors
     ///

@@ -7,10 +7,12 @@
 //! ```
 //!
 //! Asks an aggregator. `release` ends holds by an operator's word: their copies come back, and they stay
-//! ended while their agents list them. What stays true: what could not be asked is named.
+//! ended while their agents list them. It lets staged copies go by the id that is listed, or with all that a
+//! domain has. What stays true: what could not be asked is named.
 
 use serde::Deserialize;
 use serde_json::Value;
+use tollgate_shared::holdings::TransferId;
 
 use super::Global;
 use super::exit::{Exit, Failure};
@@ -45,7 +47,7 @@ pub struct HoldsArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Ends a hold, or all holds of a domain or of an agent
+    /// Ends a hold, or all holds of a domain or of an agent; lets staged copies go
     Release {
         /// One hold as it is listed, AGENT#NUMBER
         #[arg(value_name = "AGENT#NUMBER", conflicts_with_all = ["domain", "agent"])]
@@ -53,12 +55,15 @@ enum Verb {
         /// The resource
         #[arg(long, value_parser = name)]
         resource: String,
-        /// All holds of this domain
+        /// All holds of this domain; without --agent also what is staged for it
         #[arg(long, value_parser = name)]
         domain: Option<String>,
-        /// All holds of the agent of this name
+        /// All holds of the agent of this name; what is staged is no agent's, and stays
         #[arg(long, value_parser = name)]
         agent: Option<String>,
+        /// Copies that are staged under this id as it is listed, 32 hexadecimal digits
+        #[arg(long, value_name = "ID", conflicts_with_all = ["hold", "domain", "agent"])]
+        transfer: Option<TransferId>,
         #[command(flatten)]
         word: Word,
     },
@@ -124,6 +129,7 @@ fn release(global: &Global, url: &str, verb: &Verb) -> Result<Exit, Failure> {
         resource,
         domain,
         agent,
+        transfer,
         word,
     } = verb;
     let act = Asked {
@@ -131,11 +137,12 @@ fn release(global: &Global, url: &str, verb: &Verb) -> Result<Exit, Failure> {
         resource: Some(resource.clone()),
         domain: domain.clone(),
         agent: agent.clone(),
+        transfer: transfer.map(|transfer| transfer.to_string()),
         ..Asked::default()
     };
     let act = match hold {
-        None if domain.is_none() && agent.is_none() => {
-            let text = "expected a hold, AGENT#NUMBER, or --domain or --agent";
+        None if domain.is_none() && agent.is_none() && transfer.is_none() => {
+            let text = "expected a hold, AGENT#NUMBER, or --domain, --agent or --transfer";
             return Err(Failure::Usage(text.to_owned()));
         }
         None => act,

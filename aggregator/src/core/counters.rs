@@ -127,6 +127,8 @@ pub struct Counters {
     pub amendments_void: u64,
     /// Holds that operators ended.
     pub holds_ended_by_operator: u64,
+    /// Transfers whose staged copies operators let go.
+    pub transfers_ended_by_operator: u64,
     /// Frames published.
     pub frames: u64,
 }

@@ -309,7 +309,7 @@ impl Ruler {
         self.engine.amended()
     }
 
-    /// How many holds an operator's release means.
+    /// How many holds and staged transfers an operator's release means.
     pub fn holds_meant(&self, act: &Act) -> usize {
         self.engine.holds_meant(act)
     }
@@ -398,6 +398,7 @@ fn count_copies(rulings: &Rulings, counters: &mut Counters) {
     counters.beats_wanted += rulings.copies.beats_wanted;
     counters.holds_ended_by_age += rulings.copies.ended_by_age;
     counters.holds_ended_by_operator += rulings.copies.ended_by_operator;
+    counters.transfers_ended_by_operator += rulings.copies.transfers_ended_by_operator;
     counters.denials_at_cap += rulings.copies.denials_at_cap;
     for news in &rulings.agents {
         match news.change {

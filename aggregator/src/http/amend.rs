@@ -42,7 +42,7 @@ pub struct Asked {
     /// Of a ban: its end; none: until it is taken back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until_us: Option<u64>,
-    /// Of holds: the agent's name.
+    /// Of holds: the agent's name; none beside a domain: what is staged for the domain is let go as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Of one hold: its agent's epoch, in hexadecimal.
@@ -51,6 +51,9 @@ pub struct Asked {
     /// Of one hold: its number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<u64>,
+    /// Of staged copies: the id of their transfer, 32 hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfer: Option<String>,
     /// Of a switch: the namespace; `*`: all that have none of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
@@ -197,6 +200,18 @@ impl Asked {
                 domain: domain()?,
             },
             "release" => match (self.number, &self.epoch, &self.agent) {
+                (None, None, None) if named.is_none() && self.transfer.is_some() => {
+                    let text = self.transfer.as_deref().unwrap_or_default();
+                    Act::ReleaseTransfer {
+                        resource: resource()?,
+                        transfer: text
+                            .parse()
+                            .map_err(|fault| format!("{act}: transfer {text:?}: {fault}"))?,
+                    }
+                }
+                _ if self.transfer.is_some() => {
+                    return Err(missing("a transfer alone, or none"));
+                }
                 (Some(number), Some(epoch), Some(agent)) => Act::ReleaseHold {
                     resource: resource()?,
                     agent: agent.as_str().into(),
@@ -209,7 +224,10 @@ impl Asked {
                     domain: domain().ok(),
                     agent: self.agent.as_deref().map(Box::from),
                 },
-                _ => return Err(missing("agent, epoch and number; or domain or agent")),
+                _ => {
+                    let text = "agent, epoch and number; domain or agent; or transfer";
+                    return Err(missing(text));
+                }
             },
             "switch" => Act::Switch {
                 namespace: self
@@ -236,5 +254,72 @@ impl Asked {
             }
             other => return Err(format!("act {other:?}: there is no such act")),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_shared::holdings::TransferId;
+
+    use super::*;
+
+    fn released(asked: Asked) -> Result<Act, String> {
+        let asked = Asked {
+            act: "release".to_owned(),
+            resource: Some("sandbox".to_owned()),
+            who: "ann".to_owned(),
+            why: "a test".to_owned(),
+            ..asked
+        };
+        asked.proposal().map(|proposal| proposal.act)
+    }
+
+    fn transfer(id: &str) -> Asked {
+        Asked {
+            transfer: Some(id.to_owned()),
+            ..Asked::default()
+        }
+    }
+
+    #[test]
+    fn staged_copies_are_named_by_their_id_alone() {
+        let id = TransferId(0xab);
+        let act = Act::ReleaseTransfer {
+            resource: "sandbox".into(),
+            transfer: id,
+        };
+        assert_eq!(released(transfer(&id.to_string())), Ok(act));
+        for wrong in ["", "ab", "g00000000000000000000000000000ab"] {
+            let said = released(transfer(wrong)).expect_err("no id");
+            let expected = format!(
+                "release: transfer {wrong:?}: not the id of a transfer, expected 32 hexadecimal digits"
+            );
+            assert_eq!(said, expected);
+        }
+        let named = || Some("a".to_owned());
+        let beside = [
+            Asked {
+                domain: named(),
+                ..Asked::default()
+            },
+            Asked {
+                agent: named(),
+                ..Asked::default()
+            },
+            Asked {
+                number: Some(1),
+                ..Asked::default()
+            },
+        ];
+        for other in beside {
+            let both = Asked {
+                transfer: Some(id.to_string()),
+                ..other
+            };
+            let said = released(both).expect_err("both");
+            assert_eq!(said, "release: expected a transfer alone, or none");
+        }
+        let said = released(Asked::default()).expect_err("nothing");
+        assert!(said.ends_with("domain or agent; or transfer"), "{said}");
     }
 }

@@ -112,6 +112,7 @@ pub(super) fn act_to_model(
             }),
             Act::ReleaseHold { .. }
             | Act::ReleaseHolds { .. }
+            | Act::ReleaseTransfer { .. }
             | Act::Switch { .. }
             | Act::Set { .. } => None,
         };

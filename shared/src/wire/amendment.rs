@@ -11,15 +11,18 @@
 //!   7 release holds resource, nil | domain, nil | agent
 //!   8 switch        namespace, nil | ignore_configured, nil | allow_unconfigured
 //!   9 set           resource, domain, nil | rate, nil | hard, nil | limit; all nil: nothing of its own
+//!  10 release transfer resource, transfer (16 bytes)
 //! ```
 //!
 //! One record is one amendment; its offset is its number among the versions, and the digest by which
 //! pointers name it is BLAKE3 of its bytes. When it was made is when the log took it. Knows nothing of
 //! what acts do.
 
+use super::holds::{read_transfer, write_transfer};
 use super::limits_chunk::REASON_BYTES_MAX;
 use super::reader::{DecodeError, Fault, Reader};
 use super::writer::Writer;
+use crate::holdings::TransferId;
 use crate::names::NAME_BYTES_MAX;
 use crate::time::Timestamp;
 
@@ -82,7 +85,8 @@ pub enum Act {
         /// The number that the epoch gave to the hold.
         number: u64,
     },
-    /// All holds of a resource end that fit.
+    /// All holds of a resource end that fit. Where no agent is named, staged copies that fit are let go
+    /// with them; they belong to no agent.
     ReleaseHolds {
         /// The resource.
         resource: Box<str>,
@@ -90,6 +94,13 @@ pub enum Act {
         domain: Option<Box<str>>,
         /// Only those of the agent of this name.
         agent: Option<Box<str>>,
+    },
+    /// Copies that are staged under an id are let go.
+    ReleaseTransfer {
+        /// The resource.
+        resource: Box<str>,
+        /// The id of their transfer.
+        transfer: TransferId,
     },
     /// A namespace's switches, over what every document says, until they are taken back.
     Switch {
@@ -190,7 +201,9 @@ impl Act {
             Self::Refund { .. } => "refund",
             Self::Ban { .. } => "ban",
             Self::Unban { .. } => "unban",
-            Self::ReleaseHold { .. } | Self::ReleaseHolds { .. } => "release",
+            Self::ReleaseHold { .. } | Self::ReleaseHolds { .. } | Self::ReleaseTransfer { .. } => {
+                "release"
+            }
             Self::Switch { .. } => "switch",
             Self::Set { .. } => "set",
         }
@@ -204,7 +217,10 @@ impl Act {
     /// Elements behind the act's number.
     const fn arguments(&self) -> usize {
         match self {
-            Self::Reset { .. } | Self::Pardon { .. } | Self::Unban { .. } => 2,
+            Self::Reset { .. }
+            | Self::Pardon { .. }
+            | Self::Unban { .. }
+            | Self::ReleaseTransfer { .. } => 2,
             Self::Refund { .. }
             | Self::Ban { .. }
             | Self::ReleaseHolds { .. }
@@ -265,6 +281,10 @@ impl Act {
                     false => Some(reader.u64("limit")?),
                 },
             },
+            10 => Self::ReleaseTransfer {
+                resource: name(reader, "resource")?,
+                transfer: read_transfer(reader)?,
+            },
             found => return Err(before.error("act", Fault::Kind { found })),
         };
         let arguments = act.arguments() as u32;
@@ -317,6 +337,11 @@ impl Act {
                 writer.text(resource);
                 write_optional(writer, domain.as_deref());
                 write_optional(writer, agent.as_deref());
+            }
+            Self::ReleaseTransfer { resource, transfer } => {
+                writer.u64(10);
+                writer.text(resource);
+                write_transfer(writer, *transfer);
             }
             Self::Set {
                 resource,

@@ -25,7 +25,7 @@ use super::Engine;
 use super::amended::{Ban, OfPair};
 use super::pointers::{Again, Touch};
 use super::rulings::Rulings;
-use crate::copies::{Copies, HoldId};
+use crate::copies::{Copies, HoldId, TransferId};
 use crate::limits::Resource;
 use crate::pairs::Identity;
 
@@ -78,7 +78,7 @@ impl Engine {
             Act::Unban { resource, domain } => {
                 self.set_ban(when, (resource.as_deref(), domain), None, place, rulings);
             }
-            Act::ReleaseHold { .. } | Act::ReleaseHolds { .. } => {
+            Act::ReleaseHold { .. } | Act::ReleaseHolds { .. } | Act::ReleaseTransfer { .. } => {
                 self.release_holds(act, place, rulings);
             }
             // It is limits.
@@ -187,7 +187,8 @@ impl Engine {
     }
 
     /// Ends the holds that an operator means, the oldest first: their copies come back, and beats that
-    /// list them do not bring them back. Their agents are told.
+    /// list them do not bring them back. Their agents are told. Then lets go the staged copies that are
+    /// meant, of which nobody is told: they are nobody's.
     fn release_holds(&mut self, act: &Act, place: &mut Place, rulings: &mut Rulings) {
         let Some(index) = resource_of_holds(act).and_then(|of| self.holders.find(of).ok()) else {
             return;
@@ -210,14 +211,25 @@ impl Engine {
             held.follow(out, &mut voice);
             voice.next();
         }
+        for transfer in staged_meant(&held.copies, act) {
+            out.clear();
+            if held.copies.end_transfer(transfer, out).is_err() {
+                continue;
+            }
+            voice.rulings.copies.transfers_ended_by_operator += 1;
+            held.follow(out, &mut voice);
+            voice.next();
+        }
         *place = voice.place;
     }
 
-    /// How many holds an operator's release means.
+    /// How many holds and staged transfers an operator's release means.
     pub fn holds_meant(&self, act: &Act) -> usize {
         let index = resource_of_holds(act).and_then(|of| self.holders.find(of).ok());
         let held = index.and_then(|index| self.holders.all().get(index));
-        held.map_or(0, |held| meant(&held.copies, act).len())
+        held.map_or(0, |held| {
+            meant(&held.copies, act).len() + staged_meant(&held.copies, act).len()
+        })
     }
 
     fn rules_pair(&self, resource: &str, domain: &str) -> bool {
@@ -225,10 +237,12 @@ impl Engine {
     }
 }
 
-/// The resource whose holds an act ends.
+/// The resource whose holds or staged copies an act ends.
 fn resource_of_holds(act: &Act) -> Option<&str> {
     match act {
-        Act::ReleaseHold { resource, .. } | Act::ReleaseHolds { resource, .. } => Some(resource),
+        Act::ReleaseHold { resource, .. }
+        | Act::ReleaseHolds { resource, .. }
+        | Act::ReleaseTransfer { resource, .. } => Some(resource),
         _ => None,
     }
 }
@@ -261,4 +275,25 @@ fn meant(copies: &Copies, act: &Act) -> Vec<(HoldId, Arc<str>, u128)> {
     all.filter(|held| fits(domain, held.domain) && fits(agent, held.agent))
         .map(|held| (held.id, held.agent.into(), held.epoch))
         .collect()
+}
+
+/// The transfers that an act ends, by the end that each was given.
+fn staged_meant(copies: &Copies, act: &Act) -> Vec<TransferId> {
+    match act {
+        Act::ReleaseTransfer { transfer, .. } => {
+            let staged = copies.staged_under(*transfer);
+            staged.map(|staged| staged.id).into_iter().collect()
+        }
+        // Who clears a domain means all of its copies; what is staged is no agent's.
+        Act::ReleaseHolds {
+            domain,
+            agent: None,
+            ..
+        } => {
+            let fits = |name: &str| domain.as_ref().is_none_or(|of| **of == *name);
+            let staged = copies.staged().filter(|staged| fits(staged.domain));
+            staged.map(|staged| staged.id).collect()
+        }
+        _ => Vec::new(),
+    }
 }

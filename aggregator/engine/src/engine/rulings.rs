@@ -115,6 +115,8 @@ pub struct CopiesCounts {
     pub ended_by_age: u64,
     /// Holds that an operator ended.
     pub ended_by_operator: u64,
+    /// Transfers whose staged copies an operator let go.
+    pub transfers_ended_by_operator: u64,
     /// Domains that were not denied because as many are as may be.
     pub denials_at_cap: u64,
 }

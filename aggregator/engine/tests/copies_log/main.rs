@@ -8,6 +8,7 @@ mod excess;
 mod known;
 mod play;
 mod random;
+mod releases;
 mod restored;
 
 use play::{agent, listed, whole};

@@ -67,7 +67,9 @@ impl Core {
                 check("domain", domain)?;
                 self.is_banned(resource.as_deref(), domain)
             }
-            Act::ReleaseHold { resource, .. } | Act::ReleaseHolds { resource, .. } => {
+            Act::ReleaseHold { resource, .. }
+            | Act::ReleaseHolds { resource, .. }
+            | Act::ReleaseTransfer { resource, .. } => {
                 self.is_copies(resource)?;
                 self.is_held(act)
             }
@@ -199,13 +201,19 @@ impl Core {
     }
 
     fn is_held(&self, act: &Act) -> Result<(), Refused> {
-        let (Act::ReleaseHold { resource, .. } | Act::ReleaseHolds { resource, .. }) = act else {
-            return Ok(());
+        let (resource, what) = match act {
+            Act::ReleaseHold { resource, .. } | Act::ReleaseHolds { resource, .. } => {
+                (resource, "there is no such hold".to_owned())
+            }
+            Act::ReleaseTransfer { resource, transfer } => {
+                (resource, format!("nothing is staged under {transfer}"))
+            }
+            _ => return Ok(()),
         };
         let index = partition_of_resource(resource, self.settings.partitions);
         match self.ruled(index) {
             Some(partition) if partition.ruler.holds_meant(act) == 0 => Err(Refused::Nothing {
-                what: format!("{resource}: there is no such hold"),
+                what: format!("{resource}: {what}"),
             }),
             _ => Ok(()),
         }

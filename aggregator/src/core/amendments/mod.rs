@@ -300,11 +300,20 @@ pub fn told(act: &Act) -> String {
             resource,
             domain,
             agent,
-        } => format!(
-            "{name} {resource}: all of domain {}, agent {}",
-            domain.as_deref().unwrap_or("*"),
-            agent.as_deref().unwrap_or("*")
-        ),
+        } => {
+            let staged = match agent {
+                Some(_) => "",
+                None => ", and what is staged",
+            };
+            format!(
+                "{name} {resource}: all of domain {}, agent {}{staged}",
+                domain.as_deref().unwrap_or("*"),
+                agent.as_deref().unwrap_or("*")
+            )
+        }
+        Act::ReleaseTransfer { resource, transfer } => {
+            format!("{name} {resource} transfer {transfer}")
+        }
         Act::Set {
             resource,
             domain,

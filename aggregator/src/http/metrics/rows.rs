@@ -196,7 +196,7 @@ pub(super) fn counted(c: &Counters) -> [Row; 40] {
     ]
 }
 
-pub(super) fn counted_copies(c: &Counters) -> [Row; 22] {
+pub(super) fn counted_copies(c: &Counters) -> [Row; 23] {
     [
         (
             "tollgate_hold_operations_total",
@@ -273,6 +273,11 @@ pub(super) fn counted_copies(c: &Counters) -> [Row; 22] {
             "tollgate_holds_ended_by_operator_total",
             "Holds that an operator ended.",
             c.holds_ended_by_operator,
+        ),
+        (
+            "tollgate_transfers_ended_by_operator_total",
+            "Transfers whose staged copies an operator let go.",
+            c.transfers_ended_by_operator,
         ),
         (
             "tollgate_denials_at_cap_total",

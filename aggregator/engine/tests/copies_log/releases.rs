@@ -1,0 +1,124 @@
+//! What an operator lets go of what is staged: by its id, or with all that a domain has.
+
+use tollgate_engine::engine::Fate;
+use tollgate_shared::holdings::TransferId;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::amendment::Act;
+use tollgate_shared::wire::holds::Does;
+
+use crate::hold;
+use crate::play::{Play, RESOURCE, agent};
+
+const ONE: TransferId = TransferId(7);
+const OTHER: TransferId = TransferId(8);
+
+fn by_id(transfer: TransferId) -> Act {
+    Act::ReleaseTransfer {
+        resource: RESOURCE.into(),
+        transfer,
+    }
+}
+
+fn all_of(domain: Option<&str>, agent: Option<&str>) -> Act {
+    Act::ReleaseHolds {
+        resource: RESOURCE.into(),
+        domain: domain.map(Into::into),
+        agent: agent.map(Into::into),
+    }
+}
+
+fn stage(to: TransferId) -> Does<'static> {
+    let ttl = Span::from_secs(86_400);
+    Does::Transfer { copies: 1, to, ttl }
+}
+
+/// One copy of acme is held by web and one staged by it; the same of globex by job.
+fn staged() -> Play {
+    let mut play = Play::of("[copies.sandbox]\nlimit = 2\nglobal = 4\n");
+    let (mut web, mut job) = (agent("web", 1), agent("job", 1));
+    play.ops(&mut web, &[(1, hold("acme", 2)), (1, stage(ONE))]);
+    play.ops(&mut job, &[(1, hold("globex", 2)), (1, stage(OTHER))]);
+    assert_eq!(play.total(), 4);
+    play
+}
+
+fn released(play: &Play) -> (u64, u64) {
+    let counts = &play.rulings.copies;
+    (counts.ended_by_operator, counts.transfers_ended_by_operator)
+}
+
+#[test]
+fn staged_copies_are_let_go_by_their_id_and_cannot_be_seized_after_it() {
+    let mut play = staged();
+    let act = by_id(ONE);
+    assert_eq!(play.engine.holds_meant(&act), 1);
+    assert_eq!(play.amend(act.clone()), Fate::Applied);
+    assert_eq!(play.said(), ["open acme", "open all"]);
+    assert_eq!(released(&play), (0, 1));
+    assert_eq!((play.copies_of("acme"), play.total()), (1, 3));
+    play.restart();
+    assert_eq!(play.engine.holds_meant(&act), 0);
+    let mut job = agent("job", 2);
+    play.ops(&mut job, &[(1, Does::Seize { from: ONE })]);
+    assert_eq!(play.said(), ["job: 1 refused: unknown transfer"]);
+    // The hold from which they came is as it was.
+    let mut web = agent("web", 1);
+    web.sequence = 9;
+    play.ops(&mut web, &[(1, crate::release(1))]);
+    assert_eq!(play.copies_of("acme"), 0);
+}
+
+#[test]
+fn what_is_not_staged_cannot_be_let_go_and_nothing_changes() {
+    let mut play = staged();
+    let elsewhere = Act::ReleaseTransfer {
+        resource: "other".into(),
+        transfer: ONE,
+    };
+    for act in [by_id(TransferId(9)), elsewhere] {
+        assert_eq!(play.engine.holds_meant(&act), 0);
+        play.amend(act);
+        assert!(play.said().is_empty());
+        assert_eq!((released(&play), play.total()), ((0, 0), 4));
+    }
+}
+
+#[test]
+fn who_clears_a_domain_clears_what_is_staged_for_it_too() {
+    let mut play = staged();
+    let act = all_of(Some("acme"), None);
+    assert_eq!(play.engine.holds_meant(&act), 2);
+    play.amend(act);
+    let said = ["open acme", "open all", "web: 1 ended Operator"];
+    assert_eq!(play.said(), said);
+    assert_eq!(released(&play), (1, 1));
+    assert_eq!((play.copies_of("acme"), play.copies_of("globex")), (0, 2));
+    let places: Vec<u32> = play
+        .rulings
+        .statements
+        .iter()
+        .map(|said| said.statement.place.entry)
+        .collect();
+    assert!(places.is_sorted(), "{places:?}");
+    play.restart();
+}
+
+#[test]
+fn who_clears_an_agent_leaves_what_is_staged_which_is_nobodys() {
+    for domain in [Some("acme"), None] {
+        let mut play = staged();
+        let act = all_of(domain, Some("web"));
+        assert_eq!(play.engine.holds_meant(&act), 1);
+        play.amend(act);
+        assert_eq!(released(&play), (1, 0));
+        assert_eq!((play.copies_of("acme"), play.total()), (1, 3));
+    }
+}
+
+#[test]
+fn who_clears_a_resource_leaves_nothing() {
+    let mut play = staged();
+    assert_eq!(play.engine.holds_meant(&all_of(None, None)), 4);
+    play.amend(all_of(None, None));
+    assert_eq!((released(&play), play.total()), ((2, 2), 0));
+}
