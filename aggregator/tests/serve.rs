@@ -431,6 +431,25 @@ async fn a_limits_file_is_pushed_on_sighup_and_a_bad_one_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_line_of_the_log_is_one_object_where_that_is_wanted() {
+    let dir = directory(LIMITS);
+    let text = "telemetry.log_format = \"json\"\n";
+    std::fs::write(dir.path().join("tollgate.toml"), text).unwrap();
+    let mut served = serve(dir.path(), &["--config", "tollgate.toml"]);
+    served.await_ready();
+    served.signal("TERM");
+    served.line_with("stopping");
+    assert!(served.await_end().0.success());
+    assert!(3 < served.said.len(), "{:?}", served.said);
+    for line in &served.said {
+        let object: serde_json::Value = serde_json::from_str(line).unwrap();
+        let has = |key: &str| object[key].is_string();
+        assert!(has("level") && has("timestamp") && has("target"), "{line}");
+        assert!(object["fields"]["message"].is_string(), "{line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_is_not_followed_is_a_warning_and_a_metric() {
     let dir = directory(LIMITS);
     let mut served = serve(dir.path(), &[]);

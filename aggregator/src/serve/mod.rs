@@ -39,13 +39,6 @@ pub struct Bound {
     pub feed: SocketAddr,
 }
 
-impl std::fmt::Display for Bound {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { http, agents, feed } = self;
-        write!(f, "listening http={http} agents={agents} feed={feed}")
-    }
-}
-
 /// The bound listeners.
 struct Listeners {
     http: TcpListener,

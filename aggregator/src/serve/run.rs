@@ -82,7 +82,8 @@ pub(super) async fn run(
     let (sender, mut events) = mpsc::channel(EVENTS_MAX);
     let mut shell = start(&config, listeners, bound, log_sender, sender).await?;
     // For people and for whoever started us: one line, and the addresses in it are final.
-    tracing::info!("{bound}");
+    let Bound { http, agents, feed } = bound;
+    tracing::info!(%http, %agents, %feed, "listening");
     if config.listen.insecure {
         tracing::warn!(
             "security.insecure_listen: whoever reaches these addresses can read domains' names, have calls \

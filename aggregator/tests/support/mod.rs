@@ -94,10 +94,13 @@ pub fn serve(dir: &Path, more: &[&str]) -> Served {
         lines,
         said: Vec::new(),
     };
-    let line = served.line_with("listening http=");
-    let address = |key: &str| {
-        let (_, rest) = line.split_once(&format!("{key}=")).unwrap();
-        rest.split_whitespace().next().unwrap().parse().unwrap()
+    let line = served.line_with("listening");
+    let address = |key: &str| match serde_json::from_str::<serde_json::Value>(&line) {
+        Ok(line) => line["fields"][key].as_str().unwrap().parse().unwrap(),
+        Err(_) => {
+            let (_, rest) = line.split_once(&format!("{key}=")).unwrap();
+            rest.split_whitespace().next().unwrap().parse().unwrap()
+        }
     };
     (served.http, served.agents, served.feed) =
         (address("http"), address("agents"), address("feed"));

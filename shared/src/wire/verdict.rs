@@ -132,7 +132,8 @@ pub enum Why {
     UnknownHold,
     /// The hold has fewer copies.
     TooManyCopies,
-    /// Nothing is staged under the id: never was, seized already, or let go at its end.
+    /// Nothing is staged under the id: never was, seized already, or let go: at its end, at the greatest age,
+    /// or by an operator.
     UnknownTransfer,
     /// Something is staged under the id already.
     TransferExists,
