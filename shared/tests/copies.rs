@@ -214,7 +214,7 @@ fn some_says() -> impl Strategy<Value = VerdictSays> {
                 number,
                 copies,
                 excess,
-                by,
+                by: by.filter(|_| 0 < excess),
             }
         }),
         n.prop_map(|number| VerdictSays::NotHeld { number }),

@@ -149,6 +149,8 @@ impl Kept {
     )> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(args)
+            // Its lines are read by us.
+            .env("TOLLGATE_TELEMETRY_LOG_FORMAT", "text")
             .stdin(Stdio::piped())
             .stdout(stdout)
             .stderr(stderr)

@@ -232,6 +232,7 @@ fn beside_another_group(session: &mut Session, kafka: &LocalKafka) -> anyhow::Re
     let mut agent = agent_part(&one, kafka, prefix)?;
     agent.tell("zipf 1000 20000 12")?;
     one.await_metric("tollgate_hits_granted_total", 1.0, READY_WITHIN)?;
+    other.await_metric("tollgate_hits_granted_total", 1.0, READY_WITHIN)?;
     let before = longest_pause(&one, HOT_PAIRS_FOR)?;
     other.kill()?;
     let after = longest_pause(&one, HOT_PAIRS_FOR)?;

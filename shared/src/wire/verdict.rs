@@ -7,7 +7,7 @@
 //! says     counted 0   [number, excess, nil | full scope]
 //!          granted 1   [number, copies, nil | full scope]
 //!          seized 2    [number, domain, copies, start (us)]
-//!          held 3      [number, copies, excess, nil | full scope]
+//!          held 3      [number, copies], or with excess [number, copies, excess, nil | full scope]
 //!          not held 4  [number]
 //!          ended 5     [number, by]
 //!          refused 6   [number, operation, why]
@@ -82,7 +82,7 @@ pub enum VerdictSays {
         number: u64,
         /// Its copies.
         copies: u32,
-        /// Of them, those that were too many when they came to count, as its verdict said.
+        /// Of them, those that were too many when they came to count and have not been given back.
         excess: u32,
         /// The scope that was full, where there is excess.
         by: Option<Scope>,
@@ -263,6 +263,12 @@ impl VerdictSays {
                 copies: reader.u32("copies")?,
                 start: Timestamp::from_micros(reader.u64("start")?),
             }),
+            (3, 3) => Ok(Self::Held {
+                number: number()?,
+                copies: reader.u32("copies")?,
+                excess: 0,
+                by: None,
+            }),
             (3, 5) => Ok(Self::Held {
                 number: number()?,
                 copies: reader.u32("copies")?,
@@ -324,6 +330,15 @@ impl VerdictSays {
                 writer.text(domain);
                 writer.u64(u64::from(*copies));
                 writer.u64(start.as_micros());
+            }
+            Self::Held {
+                number,
+                copies,
+                excess: 0,
+                ..
+            } => {
+                begin(3, 3, Some(*number));
+                writer.u64(u64::from(*copies));
             }
             Self::Held {
                 number,

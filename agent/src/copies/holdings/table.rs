@@ -49,7 +49,7 @@ pub(super) struct Kept {
     pub(super) strict: bool,
     pub(super) seized: Option<TransferId>,
     pub(super) stands: Stands,
-    /// Since when it has been known here.
+    /// Since when it has been known here, or what was said of it has been in doubt.
     pub(super) since: Mono,
     /// The last that was said about it.
     pub(super) said: Option<Word>,

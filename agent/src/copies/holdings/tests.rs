@@ -129,11 +129,12 @@ fn a_reserve_is_awaited_until_its_verdict_and_only_then_held() {
         bench.half_second(),
         [format!("{} awaiting [1]", digest(&[]))]
     );
+    // Granted is granted, whatever else is said of it.
     bench.say(VerdictSays::Held {
         number,
         copies: 2,
-        excess: 0,
-        by: None,
+        excess: 1,
+        by: full(),
     });
     let granted = Answer::Granted {
         domain: "acme".into(),
@@ -390,6 +391,28 @@ fn an_excess_whose_verdict_was_missed_is_told_and_given_back_where_that_is_wante
     // Known already, an answer changes nothing.
     bench.say(held(0, None));
     assert_eq!(bench.confirm(one).try_recv(), Ok(word));
+}
+
+#[test]
+fn what_has_to_be_listed_again_is_asked_for_although_it_counted_before() {
+    let mut bench = Bench::new();
+    let one = bench.hold("acme", 2);
+    bench.say(counted(one));
+    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Confirmed));
+    // Its agent was thought gone: counted anew it is too much, and that was lost.
+    bench.say(VerdictSays::BeatWanted);
+    let beats = [bench.half_second(), bench.half_second()].concat();
+    assert!(
+        beats.iter().any(|beat| beat.contains("asked [1]")),
+        "{beats:?}"
+    );
+    bench.say(VerdictSays::Held {
+        number: one,
+        copies: 2,
+        excess: 2,
+        by: full(),
+    });
+    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Excess(2, full())));
 }
 
 #[test]

@@ -26,6 +26,16 @@ impl Held {
         let copies = public.copies.as_ref();
         copies.is_some_and(|copies| copies.on_excess == OnExcess::GiveBack)
     }
+
+    /// What counted may have to be counted anew, and be too much then: should that be said and get lost, it
+    /// is asked for.
+    fn doubt(&mut self, now: Mono) {
+        for kept in self.holds.values_mut().filter(|kept| kept.in_use()) {
+            if kept.said.take_if(|said| *said == Word::Confirmed).is_some() {
+                kept.since = now;
+            }
+        }
+    }
 }
 
 impl Keeper {
@@ -51,6 +61,7 @@ impl Keeper {
         };
         let Some(number) = verdict.says.number() else {
             held.list_wanted = true;
+            held.doubt(now);
             let partition = held.partition;
             self.beat_by(partition, now);
             return true;

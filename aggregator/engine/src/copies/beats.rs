@@ -260,11 +260,17 @@ impl Copies {
         } else {
             self.resize(slot, copies, out);
         }
-        self.remember(facts.id, taken);
+        if !facts.flags.seized {
+            self.remember(facts.id, taken);
+        }
         let held = self.domains.at(facts.domain).copies();
         let name = self.domains.name(facts.domain);
         self.say_full(name, limit, held, facts.set, out);
-        Some(Verdict::Counted(taken))
+        // What was too much of it before still is.
+        Some(Verdict::Counted(match facts.flags.seized {
+            true => taken,
+            false => self.excess_of(facts.id),
+        }))
     }
 
     fn count_unknown(

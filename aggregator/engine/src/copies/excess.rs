@@ -1,9 +1,10 @@
 //! What of a hold was too much when it was counted, for as long as it counts.
 //!
 //! ```text
-//! hold 3 of b     2 too many, by probation    said once, and remembered: an agent that missed it asks
+//! hold 3 of b     2 too many, by probation    said, and remembered: an agent that missed it asks
 //! release 1       1 too many                  what was too much goes first
-//! its agent gone  nothing                     counted anew should it come back
+//! its agent gone  nothing                     ruled anew should it come back
+//! seized          nothing                     whoever staged it had its verdict
 //! ```
 //!
 //! Holds without excess, nearly all of them, cost nothing. Knows no limits. What stays true: only a hold
@@ -133,6 +134,14 @@ impl Copies {
                 by: By::DOMAIN,
             };
             self.set_excess(id, all);
+        }
+    }
+
+    /// Nothing of a hold is too much, whatever the limits say: it was granted.
+    pub fn nothing_too_much(&mut self, id: HoldId) {
+        if let Some(agent) = self.agents.get_mut(id.agent) {
+            let hold = (agent.mark, id.number);
+            agent.excess.set(hold, None, &mut self.sum);
         }
     }
 

@@ -91,7 +91,8 @@ impl Copies {
     /// A copy of this moment, to be written elsewhere while this one goes on.
     ///
     /// Shares the memory of holds, domains and names until either side changes it, piece by piece: it
-    /// costs some nanoseconds for every hundred holds, and what agents, staged copies and groups take.
+    /// costs some nanoseconds for every hundred holds, and what agents, staged copies, groups and holds with excess
+    /// take.
     pub fn freeze(&mut self) -> Self {
         Self {
             limits: Arc::clone(&self.limits),

@@ -367,6 +367,7 @@ fn reserve(
 ) -> Result<(u32, Option<Name>), Refused> {
     if !stated {
         copies.hold(ask, out)?;
+        copies.nothing_too_much(ask.id);
         return Ok((ask.copies, None));
     }
     let grant = copies.reserve(ask, min, out)?;

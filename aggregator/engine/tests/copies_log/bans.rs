@@ -63,6 +63,7 @@ fn a_banned_domain_is_granted_nothing_and_keeps_what_it_holds() {
         "web: 4 granted 1",
     ];
     assert_eq!(play.said(), said, "denied already, and said once");
+    play.restart();
     let part = Part {
         asked: &[3],
         ..digest(Holdings::default().with(1, 1).with(3, 1).with(4, 1))

@@ -8,7 +8,10 @@ use crate::{SANDBOX, digest, hold, release};
 
 #[test]
 fn an_excess_whose_verdict_was_lost_is_said_again_as_long_as_it_is_held() {
-    let mut play = Play::of(SANDBOX);
+    let mut play = Play::of(&SANDBOX.replace(
+        "groups.probation",
+        "groups.europe = { limit = 5, members = [\"new\"] }\ngroups.probation",
+    ));
     let (mut web, mut job) = (agent("web", 1), agent("job", 1));
     play.ops(&mut job, &[(1, hold("new", 1))]);
     play.ops(
@@ -42,7 +45,7 @@ fn an_excess_whose_verdict_was_lost_is_said_again_as_long_as_it_is_held() {
         play.beat(web, part);
         play.said()
     };
-    // Also by an owner that was restored, and under limits in which the group has another place.
+    // Also by an owner that was restored, and under limits in which the group has another number.
     play.restart();
     play.version(&SANDBOX.replace(
         "groups.probation",

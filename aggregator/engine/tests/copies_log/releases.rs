@@ -93,13 +93,6 @@ fn who_clears_a_domain_clears_what_is_staged_for_it_too() {
     assert_eq!(play.said(), said);
     assert_eq!(released(&play), (1, 1));
     assert_eq!((play.copies_of("acme"), play.copies_of("globex")), (0, 2));
-    let places: Vec<u32> = play
-        .rulings
-        .statements
-        .iter()
-        .map(|said| said.statement.place.entry)
-        .collect();
-    assert!(places.is_sorted(), "{places:?}");
     play.restart();
 }
 
@@ -121,4 +114,23 @@ fn who_clears_a_resource_leaves_nothing() {
     assert_eq!(play.engine.holds_meant(&all_of(None, None)), 4);
     play.amend(all_of(None, None));
     assert_eq!((released(&play), play.total()), ((2, 2), 0));
+}
+
+#[test]
+fn what_staged_copies_made_room_for_is_said_after_what_holds_did_each_at_a_place_of_its_own() {
+    let mut play = Play::of("[copies.sandbox]\nlimit = 1\n");
+    let mut web = agent("web", 1);
+    play.ops(&mut web, &[(1, hold("acme", 1)), (2, hold("globex", 1))]);
+    play.ops(
+        &mut web,
+        &[(3, hold("initech", 1)), (3, stage(ONE)), (2, stage(OTHER))],
+    );
+    play.amend(all_of(None, None));
+    let said = play.said();
+    assert_eq!(said[0], "open acme");
+    assert!(said.contains(&"open globex".to_owned()) && said.contains(&"open initech".to_owned()));
+    let places = play.rulings.statements.iter();
+    let places: Vec<u32> = places.map(|said| said.statement.place.entry).collect();
+    assert_eq!(places.len(), 3);
+    assert!(places.is_sorted_by(|a, b| a < b), "{places:?}");
 }

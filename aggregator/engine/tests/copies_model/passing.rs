@@ -125,10 +125,14 @@ impl Model {
             let excess = self.excess(&hold.domain, &hold.groups, wanted - counted);
             self.holds[at].copies = wanted;
             self.holds[at].lost = false;
+            if hold.seized {
+                return Some(format!("{excess:?}"));
+            }
             if 0 < excess.0 {
                 let before = hold.excess.0;
-                self.holds[at].excess = (before + excess.0, excess.1.clone());
+                self.holds[at].excess = (before + excess.0, excess.1);
             }
+            let excess = &self.holds[at].excess;
             return Some(format!("{excess:?}"));
         }
         if let Some(id) = entry.seized {
