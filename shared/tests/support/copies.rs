@@ -133,12 +133,6 @@ pub fn verdicts(writer: &mut Writer) {
         VerdictSays::Held {
             number: 7,
             copies: 5,
-            excess: 2,
-            by: Some(Scope::Group("probation".into())),
-        },
-        VerdictSays::Held {
-            number: 13,
-            copies: 1,
             excess: 0,
             by: None,
         },
@@ -159,6 +153,21 @@ pub fn verdicts(writer: &mut Writer) {
         },
         VerdictSays::BeatWanted,
     ];
+    frame_of(all, writer);
+}
+
+/// What is said again of a hold that was too much.
+pub fn verdict_again(writer: &mut Writer) {
+    let says = VerdictSays::Held {
+        number: 7,
+        copies: 5,
+        excess: 2,
+        by: Some(Scope::Group("probation".into())),
+    };
+    frame_of([says], writer);
+}
+
+fn frame_of(all: impl IntoIterator<Item = VerdictSays>, writer: &mut Writer) {
     let verdicts = (0..).zip(all).map(|(entry, says)| Verdict {
         partition: 3,
         place: Place {
