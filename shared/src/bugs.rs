@@ -63,6 +63,7 @@ bugs! {
     AnswerBeforeSync "answer-before-sync" "an append is acknowledged before it is durable"
     DirectoryUnsynced "directory-unsynced" "a new segment's directory entry is not made durable"
     GoneCounted "gone-counted" "what the gone hold goes on counting"
+    GoneByTime "gone-by-time" "silence is counted in slots of the log's time, whether or not a tick stands in them"
     ReturnIgnored "return-ignored" "what an agent holds that comes back does not count again"
     UnlistedHeld "unlisted-held" "a hold that a beat does not list is kept"
     GroupKept "group-kept" "a group's count does not go down"

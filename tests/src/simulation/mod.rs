@@ -10,7 +10,7 @@
 //! fleet        who rules which partition, where owners share them out
 //! watch        the log ruled beside the owners: by a second engine, and by the independent model
 //! agent_holds  services that hold copies
-//! refusals, heard, accounts, held, ending    what is checked
+//! refusals, heard, accounts, held, silence, ending    what is checked
 //! swarm, told  many seeds, and what is told of them; `so_far` how far they are, `built` by which builds
 //! bugs         whether it would be found: bugs put in by hand (with the feature of that name)
 //! ```
@@ -51,6 +51,7 @@ mod said;
 mod shared_host;
 pub mod shared_log;
 pub mod shrink;
+mod silence;
 pub mod so_far;
 pub mod swarm;
 pub mod told;

@@ -29,6 +29,7 @@ use super::compare;
 use super::coverage::Coverage;
 use super::feeding::{feed_hits, feed_sender, feed_totals};
 use super::held::Stated;
+use super::silence::Silences;
 use super::trace::Violation;
 
 /// A record of the log.
@@ -70,6 +71,8 @@ pub struct Ruled {
     pub verdicts: BTreeMap<Place, Vec<Verdict>>,
     /// Transfers that are staged.
     pub(super) staged: u64,
+    /// Who was heard when, in counted ticks.
+    pub(super) silences: Silences,
     pub(super) rulings: Rulings,
     times: compare::Times,
 }
@@ -115,6 +118,7 @@ impl Ruled {
             stated: Stated::new(),
             verdicts: BTreeMap::new(),
             staged: 0,
+            silences: Silences::default(),
             rulings: Rulings::new(),
             times: compare::Times::default(),
         }
@@ -383,6 +387,12 @@ impl Watch {
             law: 6,
             at_us,
             check: "every count is the sum of its holds".into(),
+            what: format!("partition {partition}, offset {offset}: {what}"),
+        })?;
+        ruled.look_at_silence(&record).map_err(|what| Violation {
+            law: 6,
+            at_us,
+            check: "an agent is gone by counted ticks alone".into(),
             what: format!("partition {partition}, offset {offset}: {what}"),
         })?;
         self.cover_copies(partition, &record);

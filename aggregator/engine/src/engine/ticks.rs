@@ -57,11 +57,15 @@ impl Engine {
         {
             return Fate::TickIgnored;
         }
-        self.log_time = Some(appended);
+        let before = self.log_time.replace(appended);
         self.epochs.tick(appended);
         let place = Place::of_record(self.log.unwrap_or_default(), offset);
         let limits = self.steps.newest().limits.clone();
         let mut voice = self.voice(place, rulings);
+        let stood = before.filter(|_| planted(Bug::GoneByTime));
+        for _ in stood.map_or(0..0, |log| slot_of(log) + 1..slot_of(appended)) {
+            self.holders.tick(appended, &limits, &mut voice);
+        }
         self.holders.tick(appended, &limits, &mut voice);
         self.amended.end_by(appended);
         self.table.advance(slot_of(appended));
