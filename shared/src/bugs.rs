@@ -64,6 +64,7 @@ bugs! {
     DirectoryUnsynced "directory-unsynced" "a new segment's directory entry is not made durable"
     GoneCounted "gone-counted" "what the gone hold goes on counting"
     GoneByTime "gone-by-time" "silence is counted in slots of the log's time, whether or not a tick stands in them"
+    EndForgotten "end-forgotten" "a hold that an operator ended is counted when its agent lists it"
     ReturnIgnored "return-ignored" "what an agent holds that comes back does not count again"
     UnlistedHeld "unlisted-held" "a hold that a beat does not list is kept"
     GroupKept "group-kept" "a group's count does not go down"

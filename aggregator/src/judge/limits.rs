@@ -53,7 +53,7 @@ fn tiers_of(tiers: &[Tier]) -> Vec<tollgate_model::Tier> {
 
 /// What an operator did as the model has it. Acts on pairs that are not `wanted`, and on what the
 /// model does not know, become acts on nobody.
-pub(super) fn act_to_model(
+pub fn act_to_model(
     act: &Act,
     limits: Option<&Arc<Limits>>,
     wanted: &dyn Fn(&str, &str) -> bool,

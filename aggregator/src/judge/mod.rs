@@ -24,8 +24,7 @@ use tollgate_shared::wire::record::{Record, authentic};
 
 use crate::core::limits_book::Version;
 use crate::log::Delivered;
-use limits::act_to_model;
-pub use limits::to_model;
+pub use limits::{act_to_model, to_model};
 
 /// Versions by number, as they stand in the log: limits, and what operators did beside them.
 #[derive(Clone, Debug, Default)]

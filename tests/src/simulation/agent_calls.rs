@@ -49,6 +49,7 @@ impl World {
             return;
         }
         self.with_agent(agent, |process| process.tick());
+        self.hear_of_holds(agent);
         self.look_for_awaited(agent);
         self.cover_agent(agent);
         self.after(TICK_US, Event::AgentTick(agent, life));

@@ -4,15 +4,19 @@
 //! What stays true: what a process holds stands in [`Holding`], hold by hold, so that what the log counts
 //! can be held against it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tollgate_agent::{Cause, Copies, Denied, Hold, HoldFault, ReserveError, SeizeError};
+use tollgate_agent::{
+    Cause, Copies, Denied, Hold, HoldChange, HoldFault, HoldNews, ReserveError, SeizeError,
+};
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::names::partition_of_resource;
+use tollgate_shared::wire::verdict::EndedBy;
 
 use super::agent_host::AgentHost;
 use super::copy_limits::COPIES;
@@ -43,6 +47,9 @@ enum Refused {
     Seize(SeizeError),
 }
 
+/// A hold that is over: its resource, its number, and whose doing that was.
+type Over = (Box<str>, u64, EndedBy);
+
 /// A hold in use.
 struct InUse {
     hold: Hold,
@@ -56,6 +63,12 @@ pub struct Holding {
     pub copies: Vec<Copies>,
     in_use: Vec<(usize, InUse)>,
     awaited: Vec<(usize, Awaited)>,
+    /// What the agent calls back about, until it is looked at.
+    news: Arc<Mutex<Vec<Over>>>,
+    /// Holds that are over without their holders' doing, by resource and number.
+    over: BTreeSet<(usize, u64)>,
+    /// Draws what holders do then.
+    random_of_over: Random,
     /// When anything was done last.
     pub changed_us: u64,
 }
@@ -72,6 +85,9 @@ impl Holding {
             copies: Vec::new(),
             in_use: Vec::new(),
             awaited: Vec::new(),
+            news: Arc::default(),
+            over: BTreeSet::new(),
+            random_of_over: Random::of(seed, "holds over", agent as u64),
             changed_us: 0,
         }
     }
@@ -85,6 +101,32 @@ impl Holding {
     /// Copies of all resources in use.
     pub fn held_of_all(&self) -> u64 {
         (0..COPIES.len()).map(|resource| self.held(resource)).sum()
+    }
+
+    /// Copies of a resource in use that count, as far as the agent has been told.
+    pub fn counting(&self, resource: usize) -> u64 {
+        let is_over = |hold: &Hold| {
+            let number = hold.number();
+            number.is_some_and(|number| self.over.contains(&(resource, number)))
+        };
+        let of_it = self.in_use.iter().filter(|(of, _)| *of == resource);
+        let counting = of_it.filter(|(_, one)| !is_over(&one.hold));
+        counting.map(|(_, one)| u64::from(one.hold.copies())).sum()
+    }
+
+    /// Who is called back about holds of the process that starts.
+    pub(super) fn on_hold(&mut self) -> Arc<dyn Fn(&HoldNews<'_>) + Send + Sync> {
+        self.over.clear();
+        // The one before may still be called.
+        self.news = Arc::default();
+        let news = Arc::clone(&self.news);
+        Arc::new(move |one| {
+            if let HoldChange::Ended(by) = one.change() {
+                let over = (one.resource().into(), one.number(), *by);
+                let mut news = news.lock().unwrap_or_else(PoisonError::into_inner);
+                news.push(over);
+            }
+        })
     }
 
     /// Whether anybody waits for something.
@@ -231,6 +273,26 @@ impl World {
         }
     }
 
+    /// Holders hear of holds that are over. Of those whom an operator ended every other one gives up what it
+    /// has in use, the others go on with it.
+    pub(super) fn hear_of_holds(&mut self, agent: usize) {
+        let holding = &mut self.agents[agent].holding;
+        let news =
+            std::mem::take(&mut *holding.news.lock().unwrap_or_else(PoisonError::into_inner));
+        for (name, number, by) in news {
+            let Some(resource) = COPIES.iter().position(|of| **of == *name) else {
+                continue;
+            };
+            holding.over.insert((resource, number));
+            if by == EndedBy::Operator && holding.random_of_over.one_in(2) {
+                holding
+                    .in_use
+                    .retain(|(of, one)| *of != resource || one.hold.number() != Some(number));
+                holding.changed_us = self.now_us;
+            }
+        }
+    }
+
     /// Who waits looks whether it has come.
     pub(super) fn look_for_awaited(&mut self, agent: usize) {
         let now_us = self.now_us;
@@ -319,9 +381,9 @@ impl World {
             format!("it last heard something at {} us", host.heard_us)
         } else if let Some(gone) = self.watch.is_of_another_log(code, known) {
             gone
-        } else if let Err(why) = self
-            .watch
-            .justified_copies(code, name, DOMAINS[d], (known, heard))
+        } else if let Err(why) =
+            self.watch
+                .justified_copies(code, name, DOMAINS[d], (known, heard), self.now_us)
         {
             why
         } else {

@@ -147,7 +147,8 @@ impl AgentHost {
             .denials_max(self.plan.denials_max)
             .resources_max(RESOURCES.len() + COPIES.len())
             .recorder_bytes(self.plan.recorder_bytes)
-            .queue_bytes(self.plan.queue_bytes);
+            .queue_bytes(self.plan.queue_bytes)
+            .on_hold(self.holding.on_hold());
         self.started_mono_us = self.clock.mono_us(now_us);
         let process = SimulatedAgent::new(builder, &identity, self.owners, self.clock.wall(now_us));
         self.rates = RESOURCES.map(|name| process.agent().rate(name)).to_vec();

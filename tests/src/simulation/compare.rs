@@ -212,22 +212,16 @@ pub fn cover(
         }
     }
     let by_version = matches!(record, Record::Pointer(_));
-    for change in &outcome.changes {
-        match change.denied {
-            None if by_version => cover.see("denial lifted by a version"),
-            Some(_) if by_version => cover.see("denial ruled anew by a version"),
-            Some(denial) => {
-                cover.see(match denial.cause {
-                    model::Cause::Hard => "denial by hard limit",
-                    model::Cause::Global => "denial by global limit",
-                    model::Cause::Tier(_) => "denial by tier",
-                    model::Cause::Banned => "denial by ban",
-                });
-                if denial.end == model::End::Never {
-                    cover.see("denial for ever");
-                }
-            }
-            None => {}
+    let denials = outcome.changes.iter().filter_map(|change| change.denied);
+    for denial in denials.filter(|_| !by_version) {
+        cover.see(match denial.cause {
+            model::Cause::Hard => "denial by hard limit",
+            model::Cause::Global => "denial by global limit",
+            model::Cause::Tier(_) => "denial by tier",
+            model::Cause::Banned => "denial by ban",
+        });
+        if denial.end == model::End::Never {
+            cover.see("denial for ever");
         }
     }
     if outcome.moved_us != 0 {

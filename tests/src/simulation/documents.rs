@@ -95,6 +95,11 @@ impl Document {
         document
     }
 
+    /// Whether so few pairs are ruled that some find no place.
+    pub fn is_narrow(&self) -> bool {
+        self.pairs_max < 1_000
+    }
+
     /// Its text.
     pub fn text(&self) -> String {
         let mut text = format!(

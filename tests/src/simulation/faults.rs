@@ -3,6 +3,7 @@
 //! Each kind has a rate of its own in each seed. Knows nothing of what a fault does. What stays true: every
 //! fault is over when the calm begins.
 
+use super::operators::{DOES, Does};
 use super::plan::{LogPlan, Plan};
 use super::random::Random;
 
@@ -123,6 +124,15 @@ pub enum Fault {
         /// Which of the plan's documents.
         document: usize,
     },
+    /// An operator does something by hand, and tells an owner.
+    Act {
+        /// Whom.
+        owner: usize,
+        /// What.
+        does: Does,
+        /// What it is done to is drawn from this when the time has come.
+        draw: u64,
+    },
     /// A partition of a fleet is given to another owner.
     Move {
         /// Which.
@@ -143,7 +153,7 @@ pub enum Fault {
 
 impl Fault {
     /// What kinds there are, by name.
-    pub const KINDS: [&str; 21] = [
+    pub const KINDS: [&str; 22] = [
         "messages lost",
         "messages doubled",
         "messages reordered",
@@ -163,6 +173,7 @@ impl Fault {
         "retention",
         "topic made anew",
         "limits pushed",
+        "amendment",
         "partition moved",
         "burst of calls",
     ];
@@ -189,6 +200,7 @@ impl Fault {
             Self::Retention { .. } => "retention",
             Self::TopicAnew => "topic made anew",
             Self::Push { .. } => "limits pushed",
+            Self::Act { .. } => "amendment",
             Self::Move { .. } => "partition moved",
             Self::Burst { .. } => "burst of calls",
         }
@@ -317,6 +329,34 @@ pub(super) fn latest_episodes(plan: &mut Plan, random: &mut Random) {
         add(from_us, to_us, Fault::Freeze { agent });
     }
     plan.episodes.append(&mut latest);
+    plan.episodes.sort_by_key(|episode| episode.from_us);
+}
+
+/// What operators do by hand: in every other seed, and in each as often as it likes.
+pub(super) fn acts(plan: &mut Plan, random: &mut Random) {
+    if random.one_in(2) {
+        return;
+    }
+    let mut at_us = 0;
+    for _ in 0..random.spread(1, 40) {
+        // Two at once: of them one wins.
+        if !random.one_in(4) {
+            at_us = random.below(plan.calm_us());
+        }
+        let does = *random.pick(&DOES);
+        let fault = Fault::Act {
+            owner: random.below(plan.owners as u64) as usize,
+            does,
+            draw: random.draw(),
+        };
+        if plan.uses_copies() || !does.is_about_copies() {
+            plan.episodes.push(Episode {
+                from_us: at_us,
+                to_us: at_us,
+                fault,
+            });
+        }
+    }
     plan.episodes.sort_by_key(|episode| episode.from_us);
 }
 

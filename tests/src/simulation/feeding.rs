@@ -2,11 +2,20 @@
 //!
 //! Knows nothing of what the model says of them.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tollgate::core::limits_book::{LimitsBook, Made};
+use tollgate::judge::act_to_model;
 use tollgate_model as model;
 use tollgate_model::log::{HitEntry, HitsRecord, LogInput, Total};
+use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::wire::hits::{HitBatch, Sender};
 use tollgate_shared::wire::record::Totals;
 
+use super::copy_limits::COPIES;
+use super::coverage::Coverage;
 use super::watch::Kept;
 
 pub(super) fn feed_hits(
@@ -75,4 +84,74 @@ pub(super) fn feed_totals(
         offset,
         totals: vec![total],
     })
+}
+
+/// What pointers may bring in, by version: limits, and what operators did by hand.
+pub(super) struct Brought<'a> {
+    pub limits: &'a BTreeMap<u64, model::Limits>,
+    pub made: &'a BTreeMap<u64, Arc<Made>>,
+    pub book: &'a LimitsBook,
+}
+
+/// A pointer, with the versions up to its own, in order.
+pub(super) fn feed_pointer(
+    model: &mut model::PartitionModel,
+    (offset, kept): (u64, &Kept),
+    version: u64,
+    brought: &Brought<'_>,
+    (partition, partitions): (u32, u32),
+    cover: &mut Coverage,
+) -> model::log::RecordOutcome {
+    let appended_us = kept.appended.as_micros();
+    let mut outcome = model::log::RecordOutcome::default();
+    let mut known = model.version().unwrap_or(0);
+    while known < version {
+        let up_to = |end: u64| (Bound::Excluded(known), Bound::Included(end));
+        let mut acts = brought.made.range(up_to(version));
+        let act = acts.find(|(_, made)| !made.act.is_limits());
+        // Limits up to the next act come at once, as where there is none.
+        let limits = brought
+            .limits
+            .range(up_to(act.map_or(version, |(at, _)| *at)));
+        let versions: Vec<_> = limits.map(|(at, limits)| (*at, limits.clone())).collect();
+        if !versions.is_empty() {
+            let changes = model.apply(&LogInput::Limits {
+                offset,
+                appended_us,
+                versions,
+            });
+            for change in &changes.changes {
+                cover.see(match change.denied {
+                    None => "denial lifted by a version",
+                    Some(_) => "denial ruled anew by a version",
+                });
+            }
+            outcome.changes.extend(changes.changes);
+        }
+        known = version;
+        if let Some((at, made)) = act {
+            let limits = brought.book.get(*at).map(|version| &version.limits);
+            // Copies are none of the model's business.
+            let wanted = |resource: &str, domain: &str| {
+                !COPIES.contains(&resource)
+                    && partition_of_pair(resource, domain, partitions) == partition
+            };
+            let changes = model.apply(&LogInput::Amendment {
+                offset,
+                appended_us,
+                version: *at,
+                act: act_to_model(&made.act, limits, &wanted),
+            });
+            for change in &changes.changes {
+                cover.see(match change.denied.map(|denial| denial.cause) {
+                    None => "denial lifted by an act",
+                    Some(model::Cause::Banned) => "denial by ban",
+                    Some(_) => "denial ruled anew by an act",
+                });
+            }
+            outcome.changes.extend(changes.changes);
+            known = *at;
+        }
+    }
+    outcome
 }

@@ -14,9 +14,10 @@ use tollgate_engine::engine::AgentChange;
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::place::{Code, LogId, Place};
+use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Says, Scope};
-use tollgate_shared::wire::verdict::{Verdict, VerdictSays};
+use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays};
 
 use super::copy_limits::COPIES;
 use super::watch::{Ruled, Watch};
@@ -43,6 +44,9 @@ pub const BACK_WITHIN_US: u64 = 2_500_000;
 /// Transfers that are over and still staged, by resource, with the time since when.
 pub type Overdue = [BTreeMap<TransferId, u64>; COPIES.len()];
 
+/// Holds that operators ended, by resource, epoch and number.
+pub(super) type EndedHolds = BTreeSet<(Box<str>, u128, u64)>;
+
 /// An agent's process that died while it held copies.
 #[derive(Clone, Debug)]
 pub struct Death {
@@ -63,8 +67,9 @@ pub struct Returns {
     pub longest_us: u64,
 }
 
-/// What was said about the scopes of one resource of copies: by scope, in order, whether it is full.
-pub type Stated = BTreeMap<(Box<str>, Scope), Vec<(Place, bool)>>;
+/// What was said about the scopes of one resource of copies: by scope, in order, until when it is denied, if it is.
+/// Who is banned is denied until then, what is full until it has room.
+pub type Stated = BTreeMap<(Box<str>, Scope), Vec<(Place, Option<Timestamp>)>>;
 
 impl Ruled {
     /// Counts again after a record was ruled, and takes note of what was said.
@@ -75,10 +80,13 @@ impl Ruled {
     pub(super) fn look_at_copies(&mut self) -> Result<(), String> {
         for said in &self.rulings.statements {
             if COPIES.contains(&&*said.resource) {
-                let full = matches!(said.statement.says, Says::Denied(_));
+                let end = match said.statement.says {
+                    Says::Denied(denial) => Some(denial.end),
+                    Says::Open | Says::Near(_) => None,
+                };
                 let key = (Box::from(&*said.resource), said.statement.scope.clone());
                 let stated = self.stated.entry(key).or_default();
-                stated.push((said.statement.place, full));
+                stated.push((said.statement.place, end));
             }
         }
         for due in &self.rulings.verdicts {
@@ -90,6 +98,20 @@ impl Ruled {
                 says: due.says.clone(),
             };
             self.verdicts.entry(due.place).or_default().push(verdict);
+            let hold = |number: u64| (Box::from(&*due.resource), due.epoch, number);
+            match due.says {
+                VerdictSays::Ended {
+                    number,
+                    by: EndedBy::Operator,
+                } => drop(self.ended.insert(hold(number))),
+                VerdictSays::Counted { number, .. } if self.ended.contains(&hold(number)) => {
+                    return Err(format!(
+                        "hold {number} of {}, epoch {:x}: counted again, and an operator had ended it",
+                        due.resource, due.epoch
+                    ));
+                }
+                _ => {}
+            }
         }
         self.engine
             .audit_copies()
@@ -127,6 +149,7 @@ impl Watch {
         resource: &str,
         domain: &str,
         (known, heard): (Option<LogId>, Option<Place>),
+        now_us: u64,
     ) -> Result<(), String> {
         let Some(ruled) = self.of_place_in(code.partition, code.place, known) else {
             return Err(format!("nobody knows generation {}", code.place.generation));
@@ -146,9 +169,15 @@ impl Watch {
                 .rev()
                 .find(|(place, _)| *place == code.place || *place < upto);
             match known {
-                Some((place, true)) if *place == code.place => return Ok(()),
-                Some((place, true)) => why.push(format!("{scope:?} is full since {place}")),
-                Some((place, false)) => why.push(format!("{scope:?} has room since {place}")),
+                Some((place, Some(end))) if *place == code.place => {
+                    let until_us = ruled.true_time_of(end.as_micros(), place.offset, now_us);
+                    if now_us < until_us {
+                        return Ok(());
+                    }
+                    why.push(format!("{scope:?} was denied until {until_us} us"));
+                }
+                Some((place, Some(_))) => why.push(format!("{scope:?} is denied since {place}")),
+                Some((place, None)) => why.push(format!("{scope:?} has room since {place}")),
                 None => {}
             }
         }
@@ -165,6 +194,8 @@ impl Watch {
             cover.add("copies seized", of.counts.seized);
         }
         cover.add("hold ended by age", rulings.copies.ended_by_age);
+        let by_operator = rulings.copies.ended_by_operator;
+        cover.add("hold ended by an operator", by_operator);
         cover.add("list of holds wanted", rulings.copies.beats_wanted);
         for news in &rulings.agents {
             match news.change {
@@ -330,7 +361,7 @@ impl World {
         let partition = partition_of_resource(COPIES[resource], self.plan.partitions);
         let ruled = &self.watch.ruled[partition as usize];
         let counted = ruled.counted(COPIES[resource], &name, host.epoch);
-        Some((counted, host.holding.held(resource)))
+        Some((counted, host.holding.counting(resource)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Seeds that failed once, each with its story: they run first.
 //!
 //! ```text
-//! tollgate-simulation-seeds 6
+//! tollgate-simulation-seeds 7
 //! 3   118   2026-11-21  what was wrong, and what mended it
 //! ```
 //!
@@ -12,7 +12,7 @@
 use super::plan::{PLAN_WAYS, Plan};
 
 /// In how many ways plans have been drawn so far. To be raised when [`super::plan`] draws otherwise.
-pub const PLANS: u32 = 6;
+pub const PLANS: u32 = 7;
 
 /// A seed that failed once.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 //! agent_host   an agent's process (shipped) and its clocks; `agent_wires` its connections, `agent_calls`
 //!              the services that call it
 //! owner_host   an aggregator's core (shipped), its clocks and connections; `owner_effects` what it asks for
+//! operators    what people do by hand: documents pushed, and amendments
 //! log_host     the journal (shipped) on a disk in memory, or a log that several owners share (`shared_host`)
 //! fleet        who rules which partition, where owners share them out
 //! watch        the log ruled beside the owners: by a second engine, and by the independent model
@@ -42,6 +43,7 @@ pub mod held;
 pub mod kept;
 pub mod log_host;
 pub mod net;
+pub mod operators;
 pub mod owner_effects;
 pub mod owner_host;
 pub mod plan;

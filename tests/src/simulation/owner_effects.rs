@@ -98,7 +98,7 @@ impl World {
             }
             Effect::Publish { topic, frame } => self.publish(owner, topic, frame),
             Effect::Answer { peer, message } => self.answer(owner, &peer, message),
-            Effect::Reply { reply, .. } => self.owners[owner].replies.push(*reply),
+            Effect::Reply { id, reply } => self.operator_is_told(owner, id, &reply),
             Effect::SaveSnapshot {
                 partition,
                 upto,

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use tollgate::core::event::{Event as CoreEvent, LimitsFile, Now, Peer};
 use tollgate::core::snapshots::{Chunks, Policy};
-use tollgate::core::view::Reply;
 use tollgate::core::{Core, Settings, Start};
 use tollgate::link::{Admitted, admit};
 use tollgate::log::journal::core::Command;
@@ -86,7 +85,6 @@ pub struct OwnerHost {
     pub(super) log_events: usize,
     pub(super) log_last_us: u64,
     pub(super) answers_last_us: u64,
-    pub(super) replies: Vec<Reply>,
     pub(super) random: Random,
 }
 
@@ -126,7 +124,6 @@ impl OwnerHost {
             log_events: 0,
             log_last_us: 0,
             answers_last_us: 0,
-            replies: Vec::new(),
             random: Random::of(plan.seed, "owner", index as u64),
         }
     }

@@ -6,7 +6,7 @@
 use super::copy_limits::CopyLimits;
 use super::documents::{DOMAINS, Document, RESOURCES};
 pub use super::faults::{Edge, Episode, Fault, WAYS, Way};
-use super::faults::{episodes, latest_episodes, more_episodes};
+use super::faults::{acts, episodes, latest_episodes, more_episodes};
 use super::kept::PLANS;
 use super::random::Random;
 use tollgate::log::journal::Ack;
@@ -59,8 +59,11 @@ pub struct AgentPlan {
     pub hold_max_us: u64,
 }
 
-/// In which ways plans can be drawn, by the numbers that [`Plan::draw_as`] takes; the last but one is the present one.
-pub const PLAN_WAYS: [u32; 5] = [3, 4, 5, PLANS, KILLS_WAY];
+/// In which ways plans can be drawn, by the numbers that [`Plan::draw_as`] takes; [`PLANS`] is the present one.
+pub const PLAN_WAYS: [u32; 7] = [3, 4, 5, 6, PLANS, KILLS_WAY_BEFORE, KILLS_WAY];
+
+/// The way in which plans about kills were drawn before operators did more than push.
+const KILLS_WAY_BEFORE: u32 = 106;
 
 /// The way in which plans about kills are drawn: a hundred more than the ordinary one.
 pub const KILLS_WAY: u32 = 100 + PLANS;
@@ -106,11 +109,18 @@ impl Plan {
 
     /// What a seed stands for.
     pub fn draw(seed: u64) -> Self {
-        let mut plan = Self::draw_fourth(seed);
+        let mut plan = Self::draw_sixth(seed);
         plan.way = PLANS;
+        acts(&mut plan, &mut Random::of(seed, "acts", 0));
+        plan
+    }
+
+    fn draw_sixth(seed: u64) -> Self {
+        let mut plan = Self::draw_fourth(seed);
+        plan.way = 6;
         let mut random = Random::of(seed, "most", 0);
         plan.thin();
-        let uses_copies = 0 < plan.agents[0].holds_per_s;
+        let uses_copies = plan.uses_copies();
         if uses_copies && random.one_in(2) {
             plan.hold_for_long(&mut random);
         }
@@ -137,7 +147,9 @@ impl Plan {
             4 => Self::draw_fourth(seed),
             // Topics were made anew where that was asked for.
             5 => Self::draw_fourth(seed).with_topic_anew(),
+            6 => Self::draw_sixth(seed),
             PLANS => Self::draw(seed),
+            KILLS_WAY_BEFORE => Self::draw_sixth(seed).with_kills(),
             KILLS_WAY => Self::draw_kills(seed),
             _ => return None,
         };
@@ -274,26 +286,36 @@ impl Plan {
     /// What a seed stands for where it is all about agents that die while they hold something: they do so
     /// again and again. Of two such seeds one has no other faults.
     pub fn draw_kills(seed: u64) -> Self {
-        let mut plan = Self::draw(seed);
+        let mut plan = Self::draw(seed).with_kills();
         plan.way = KILLS_WAY;
-        let mut random = Random::of(seed, "kills", 0);
+        plan
+    }
+
+    fn with_kills(mut self) -> Self {
+        let mut random = Random::of(self.seed, "kills", 0);
+        let plan = &mut self;
         if plan.agents.iter().all(|agent| agent.holds_per_s == 0) {
             plan.use_copies(&mut random);
         }
-        if seed.is_multiple_of(2) {
+        if plan.seed.is_multiple_of(2) {
             plan.episodes.clear();
         }
         plan.length_us = plan.length_us.min(CALM_US + 60_000_000);
         let calm_us = plan.calm_us();
         plan.episodes.retain(|episode| episode.to_us <= calm_us);
         plan.kill_holders(&mut random);
-        plan
+        self
     }
 
     /// Whether nothing goes wrong but that agents die.
     pub fn only_deaths(&self) -> bool {
         let mut all = self.episodes.iter();
         all.all(|one| matches!(one.fault, Fault::Die { .. }))
+    }
+
+    /// Whether services use copies.
+    pub fn uses_copies(&self) -> bool {
+        0 < self.agents[0].holds_per_s
     }
 
     fn use_copies(&mut self, random: &mut Random) {

@@ -8,27 +8,28 @@
 //! given to another record, unless a power cut took it and a new generation has begun.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use tollgate::core::limits_book::{Entered, LimitsBook};
+use tollgate::core::limits_book::{Entered, LimitsBook, Made};
 use tollgate::judge::to_model;
-use tollgate::log::Stream;
+use tollgate::log::{Delivered, Stream};
 use tollgate_engine::engine::{Engine, Fate, Rulings, Said};
 use tollgate_model as model;
 use tollgate_model::log::LogInput;
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::amendment;
 use tollgate_shared::wire::denial::Announced;
-use tollgate_shared::wire::limits_chunk::LimitsChunk;
 use tollgate_shared::wire::record::{Record, kind};
 use tollgate_shared::wire::verdict::Verdict;
 
 use super::accounts::Accounts;
 use super::compare;
 use super::coverage::Coverage;
-use super::feeding::{feed_hits, feed_sender, feed_totals};
-use super::held::Stated;
+use super::feeding::{Brought, feed_hits, feed_pointer, feed_sender, feed_totals};
+use super::held::{EndedHolds, Stated};
+use super::operators::counter_of;
 use super::silence::Silences;
 use super::trace::Violation;
 
@@ -69,6 +70,8 @@ pub struct Ruled {
     pub stated: Stated,
     /// What was said to agents about their holds, by place.
     pub verdicts: BTreeMap<Place, Vec<Verdict>>,
+    /// Holds that operators ended.
+    pub(super) ended: EndedHolds,
     /// Transfers that are staged.
     pub(super) staged: u64,
     /// Who was heard when, in counted ticks.
@@ -99,6 +102,8 @@ pub struct Watch {
     pub(super) announced: Vec<BTreeSet<Vec<u8>>>,
     book: LimitsBook,
     pub(super) limits: BTreeMap<u64, model::Limits>,
+    /// What operators did by hand, by version.
+    pub(super) made: BTreeMap<u64, Arc<Made>>,
     texts: Vec<String>,
 }
 
@@ -117,6 +122,7 @@ impl Ruled {
             generations: Vec::new(),
             stated: Stated::new(),
             verdicts: BTreeMap::new(),
+            ended: EndedHolds::new(),
             staged: 0,
             silences: Silences::default(),
             rulings: Rulings::new(),
@@ -149,6 +155,7 @@ impl Watch {
             announced: vec![BTreeSet::new(); partitions as usize],
             book: LimitsBook::default(),
             limits: BTreeMap::new(),
+            made: BTreeMap::new(),
             texts: Vec::new(),
         }
     }
@@ -241,22 +248,38 @@ impl Watch {
         if kept.bytes.get(1) == Some(&kind::GENESIS) {
             return;
         }
-        let Ok(chunk) = LimitsChunk::decode(&kept.bytes) else {
-            return;
+        let record = Delivered {
+            offset,
+            appended: kept.appended,
+            bytes: kept.bytes.clone(),
         };
-        match self.book.enter(offset, &chunk) {
-            Entered::Version { version, .. } => {
-                self.limits
-                    .insert(version.number, to_model(&version.limits));
-                if self.texts.contains(&version.text.to_string()) {
-                    self.cover.see("limits rolled back");
-                } else {
-                    self.texts.push(version.text.to_string());
+        let is_act = kept.bytes.get(1) == Some(&amendment::KIND);
+        match self.book.read(&record) {
+            Ok(Some(Entered::Version { version, .. })) => match &version.made {
+                Some(made) => {
+                    self.cover.see(counter_of(&made.act));
+                    if made.act.is_limits() {
+                        self.limits
+                            .insert(version.number, to_model(&version.limits));
+                    }
+                    self.made.insert(version.number, Arc::clone(made));
                 }
-                self.cover.see("limits pushed");
-            }
-            Entered::Void { .. } => self.cover.see("limits push lost the race"),
-            Entered::Part | Entered::Newer { .. } => {}
+                None => {
+                    self.limits
+                        .insert(version.number, to_model(&version.limits));
+                    if self.texts.contains(&version.text.to_string()) {
+                        self.cover.see("limits rolled back");
+                    } else {
+                        self.texts.push(version.text.to_string());
+                    }
+                    self.cover.see("limits pushed");
+                }
+            },
+            Ok(Some(Entered::Void { .. })) => self.cover.see(match is_act {
+                true => "act lost the race",
+                false => "limits push lost the race",
+            }),
+            Ok(_) | Err(_) => {}
         }
     }
 
@@ -331,24 +354,21 @@ impl Watch {
             }
             Record::Totals(totals) => Some(feed_totals(&mut ruled.model, offset, totals)),
             Record::Pointer(pointer) => {
-                let known = ruled.model.version().unwrap_or(0);
-                let versions = (
-                    Bound::Excluded(known),
-                    Bound::Included(pointer.version.max(known)),
-                );
-                let versions = if known < pointer.version {
-                    self.limits
-                        .range(versions)
-                        .map(|(version, limits)| (*version, limits.clone()))
-                        .collect()
-                } else {
-                    Vec::new()
+                let brought = Brought {
+                    limits: &self.limits,
+                    made: &self.made,
+                    book: &self.book,
                 };
-                Some(ruled.model.apply(&LogInput::Limits {
-                    offset,
-                    appended_us: kept.appended.as_micros(),
-                    versions,
-                }))
+                let at = (partition, self.partitions);
+                let (model, cover) = (&mut ruled.model, &mut self.cover);
+                Some(feed_pointer(
+                    model,
+                    (offset, kept),
+                    pointer.version,
+                    &brought,
+                    at,
+                    cover,
+                ))
             }
             // The model knows nothing of copies, but their records count among their agent's.
             Record::Holds(batch) => {
@@ -437,6 +457,7 @@ impl Watch {
         self.past.extend(old);
         self.book = LimitsBook::default();
         self.limits.clear();
+        self.made.clear();
         self.totals_due.clear();
         self.announced.iter_mut().for_each(BTreeSet::clear);
         let records = self.records.clone();

@@ -18,6 +18,7 @@ pub use super::event::Event;
 use super::fleet::State;
 use super::held::{Death, Overdue, Returns};
 use super::net::Net;
+use super::operators::Operators;
 use super::owner_host::{LogHost, OwnerHost};
 use super::plan::{Fault, Plan};
 use super::random::Random;
@@ -87,6 +88,8 @@ pub struct World {
     pub returns: Returns,
     /// When the log's time was seen to stand still last.
     pub log_stood_us: u64,
+    /// What operators asked for.
+    pub(super) operators: Operators,
     /// Transfers that should have been let go.
     pub overdue: Overdue,
     /// Draws what belongs to no host.
@@ -139,6 +142,7 @@ impl World {
             deaths: Vec::new(),
             returns: Returns::default(),
             log_stood_us: 0,
+            operators: Operators::default(),
             overdue: Overdue::default(),
             random: Random::of(seed, "world", 0),
             assigned: vec![None; plan.partitions as usize],
@@ -418,6 +422,7 @@ impl World {
             Fault::Retention { records } => self.retention(records),
             Fault::TopicAnew => self.topic_anew(),
             Fault::Push { document } => self.push(document),
+            Fault::Act { owner, does, draw } => self.operator_acts(owner, does, draw),
             Fault::Burst { agent, times } => self.agents[agent].times = times,
             Fault::Move {
                 partition,
@@ -447,6 +452,7 @@ impl World {
             Fault::Stall { .. }
             | Fault::Freeze { .. }
             | Fault::Push { .. }
+            | Fault::Act { .. }
             | Fault::TopicAnew
             | Fault::Retention { .. }
             | Fault::Move { .. } => {}
@@ -460,15 +466,6 @@ impl World {
             Fault::Appends { .. } => self.appends_refused = (0, 0),
             Fault::NoSnapshots => self.no_snapshots -= 1,
             Fault::Burst { agent, .. } => self.agents[agent].times = 1,
-        }
-    }
-
-    /// An operator hands a document to every owner; what is read once is the file from then on.
-    fn push(&mut self, document: usize) {
-        let text = self.plan.documents[document].text();
-        for owner in 0..self.owners.len() {
-            self.owners[owner].file = text.clone();
-            self.owner_reads_file(owner);
         }
     }
 }

@@ -1,0 +1,326 @@
+//! Operators: documents that they push, and what they do by hand.
+//!
+//! ```text
+//! operator-3 tells owner 1   ban api.search acme      amendment ──> log ──> pointer ──> ruled
+//!            is told         version 18, in force     18 is in the log, and is the ban
+//!            or              it is not denied         the log has nothing of operator-3
+//! ```
+//!
+//! What an act is done to is found when its time has come: a pair that is denied, a hold that counts. Knows nothing
+//! of what acts do. What stays true: what an operator is told of an act is what the log says of it.
+
+use std::collections::BTreeMap;
+
+use tollgate::core::amendments::{Proposal, Refused, told};
+use tollgate::core::event::{Event as CoreEvent, QueryId};
+use tollgate::core::view::{Query, Reply};
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::amendment::Act;
+
+use super::copy_limits::COPIES;
+use super::documents::{DOMAINS, Document, RESOURCES};
+use super::plan::draw_pair;
+use super::random::Random;
+use super::watch::Watch;
+use super::world::World;
+
+/// What an operator does by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Does {
+    /// Forgets a pair's tiers and windows.
+    Reset,
+    /// Lifts a denial.
+    Pardon,
+    /// Takes granted hits out again.
+    Refund,
+    /// Denies a domain on one resource.
+    Ban,
+    /// Denies a domain everywhere.
+    BanEverywhere,
+    /// Takes a ban back.
+    Unban,
+    /// Ends a hold.
+    ReleaseHold,
+    /// Ends all holds of a domain, an agent, or a resource.
+    ReleaseHolds,
+    /// Turns a namespace's switch. The model knows none, so that those of rates are left alone.
+    Switch,
+}
+
+/// All of it.
+pub const DOES: [Does; 9] = [
+    Does::Reset,
+    Does::Pardon,
+    Does::Refund,
+    Does::Ban,
+    Does::BanEverywhere,
+    Does::Unban,
+    Does::ReleaseHold,
+    Does::ReleaseHolds,
+    Does::Switch,
+];
+
+impl Does {
+    /// Whether it is done to copies alone.
+    pub fn is_about_copies(self) -> bool {
+        matches!(self, Self::ReleaseHold | Self::ReleaseHolds | Self::Switch)
+    }
+}
+
+/// What operators asked for and were not answered yet, by query.
+#[derive(Debug, Default)]
+pub(super) struct Operators {
+    last: u64,
+    asked: BTreeMap<u64, Act>,
+}
+
+/// What an act counts as where it was met.
+pub(super) fn counter_of(act: &Act) -> &'static str {
+    match act {
+        Act::Reset { .. } => "act: reset",
+        Act::Pardon { .. } => "act: pardon",
+        Act::Refund { .. } => "act: refund",
+        Act::Ban { resource: None, .. } => "act: ban everywhere",
+        Act::Ban { .. } => "act: ban on a resource",
+        Act::Unban { .. } => "act: ban taken back",
+        Act::ReleaseHold { .. } => "act: hold released",
+        Act::ReleaseHolds { .. } => "act: all holds released",
+        Act::Switch { .. } | Act::Set { .. } => "act: switch",
+    }
+}
+
+impl Watch {
+    /// What the log has of an operator, with its version.
+    pub(super) fn made_by(&self, who: &str) -> Option<(u64, &Act)> {
+        let found = self.made.iter().find(|(_, made)| *made.who == *who);
+        found.map(|(number, made)| (*number, &*made.act))
+    }
+
+    /// Everything that was ever banned.
+    fn banned(&self) -> Vec<(Option<Box<str>>, Box<str>)> {
+        let bans = self.made.values().filter_map(|made| match &*made.act {
+            Act::Ban {
+                resource, domain, ..
+            } => Some((resource.clone(), domain.clone())),
+            _ => None,
+        });
+        bans.collect()
+    }
+}
+
+/// Who asks a query: each act has an operator of its own.
+fn name_of(query: u64) -> String {
+    format!("operator-{query}")
+}
+
+impl World {
+    /// An operator hands a document to every owner; what is read once is the file from then on.
+    pub(super) fn push(&mut self, document: usize) {
+        let text = self.plan.documents[document].text();
+        for owner in 0..self.owners.len() {
+            self.owners[owner].file = text.clone();
+            self.owner_reads_file(owner);
+        }
+    }
+
+    /// An operator does something by hand.
+    pub(super) fn operator_acts(&mut self, owner: usize, does: Does, draw: u64) {
+        let mut random = Random::of(draw, "act", 0);
+        let Some(act) = self.meant(does, &mut random) else {
+            return;
+        };
+        if !self.owners[owner].is_up() {
+            return;
+        }
+        self.operators.last += 1;
+        let query = self.operators.last;
+        let proposal = Proposal {
+            act: act.clone(),
+            who: name_of(query),
+            why: "the simulation".to_owned(),
+            expected: match random.below(8) {
+                0 => Some(self.watch.latest_version()),
+                1 => Some(1),
+                _ => None,
+            },
+            dry_run: random.one_in(12),
+        };
+        self.trace
+            .event(self.now_us, &[60, owner as u64, query], || {
+                let expected = proposal.expected;
+                format!(
+                    "operator-{query} tells owner {owner}: {}, expecting {expected:?}",
+                    told(&act)
+                )
+            });
+        self.operators.asked.insert(query, act);
+        let id = QueryId(query);
+        let query = Query::Amend(Box::new(proposal));
+        self.step(owner, CoreEvent::Query { id, query });
+    }
+
+    /// What becomes of an act is what the log says: done, and there; or refused, and not there.
+    pub(super) fn operator_is_told(&mut self, owner: usize, id: QueryId, reply: &Reply) {
+        let Reply::Amended(answer) = reply else {
+            return;
+        };
+        let Some(act) = self.operators.asked.remove(&id.0) else {
+            let what = format!("owner {owner} answers query {} twice", id.0);
+            return self.violated(5, "an operator is answered once", what);
+        };
+        let found = self.watch.made_by(&name_of(id.0));
+        let (met, code, is_true) = match answer {
+            Ok(view) if view.done => {
+                let met = view.in_force.then_some("act in force");
+                (met, 1, found == Some((view.version, &act)))
+            }
+            Ok(_) => (Some("act dry-run"), 2, found.is_none()),
+            // The log may have taken it and said that it had not.
+            Err(Refused::NotNow { .. }) => (None, 3, true),
+            Err(Refused::Conflict { .. }) => (None, 4, found.is_none()),
+            Err(_) => (Some("act pointless"), 5, found.is_none()),
+        };
+        let what = format!("owner {owner} tells operator-{}: {answer:?}", id.0);
+        if !is_true {
+            let what = format!("{what}; the log has {found:?}");
+            return self.violated(5, "an operator is told what the log says", what);
+        }
+        if let Some(met) = met {
+            self.watch.cover.see(met);
+        }
+        self.trace
+            .event(self.now_us, &[61, owner as u64, id.0, code], || what);
+    }
+
+    /// What an act is done to.
+    fn meant(&self, does: Does, random: &mut Random) -> Option<Act> {
+        let pair = |random: &mut Random| {
+            let (r, d) = draw_pair(random);
+            (Box::from(RESOURCES[r]), Box::from(DOMAINS[d]))
+        };
+        Some(match does {
+            Does::Reset => {
+                let (resource, domain) = self.denied_pair(random).unwrap_or_else(|| pair(random));
+                Act::Reset { resource, domain }
+            }
+            Does::Pardon => {
+                let (resource, domain) = self.denied_pair(random).unwrap_or_else(|| pair(random));
+                Act::Pardon { resource, domain }
+            }
+            Does::Refund => {
+                let (resource, domain) = self.denied_pair(random).unwrap_or_else(|| pair(random));
+                let hits = random.spread(1, 100);
+                Act::Refund {
+                    resource,
+                    domain,
+                    hits,
+                }
+            }
+            Does::Ban => {
+                let (resource, domain) = pair(random);
+                let of_copies = self.may_ban_copies() && random.one_in(3);
+                Act::Ban {
+                    resource: Some(match of_copies {
+                        true => (*random.pick(&COPIES)).into(),
+                        false => resource,
+                    }),
+                    domain,
+                    until: self.until(random),
+                }
+            }
+            Does::BanEverywhere if !self.may_ban_copies() && self.plan.uses_copies() => {
+                return None;
+            }
+            Does::BanEverywhere => Act::Ban {
+                resource: None,
+                domain: pair(random).1,
+                until: self.until(random),
+            },
+            Does::Unban => {
+                let (resource, domain) = match self.watch.banned() {
+                    bans if bans.is_empty() || random.one_in(8) => {
+                        let (resource, domain) = pair(random);
+                        (Some(resource), domain)
+                    }
+                    bans => random.pick(&bans).clone(),
+                };
+                Act::Unban { resource, domain }
+            }
+            Does::ReleaseHold => self.hold(random)?,
+            Does::ReleaseHolds => {
+                let Act::ReleaseHold {
+                    resource, agent, ..
+                } = self.hold(random)?
+                else {
+                    return None;
+                };
+                Act::ReleaseHolds {
+                    resource,
+                    domain: random.one_in(2).then(|| pair(random).1),
+                    agent: random.one_in(2).then_some(agent),
+                }
+            }
+            Does::Switch => {
+                let namespace = random.pick(&COPIES).split('.').next()?.into();
+                Act::Switch {
+                    namespace,
+                    ignore_configured: random.one_in(2).then_some(true),
+                    allow_unconfigured: None,
+                }
+            }
+        })
+    }
+
+    /// Whether a ban may be about copies: what is banned takes a place among the pairs, which the model does not
+    /// know of copies, and where places are few it would count otherwise.
+    fn may_ban_copies(&self) -> bool {
+        self.plan.uses_copies() && !self.plan.documents.iter().any(Document::is_narrow)
+    }
+
+    /// Mostly soon over, by the log's clock; or for ever.
+    fn until(&self, random: &mut Random) -> Timestamp {
+        match random.below(4) {
+            0 => Timestamp::MAX,
+            _ => {
+                let lasts = Span::from_micros(random.spread(50_000, 10_000_000));
+                self.log_clock.wall(self.now_us).saturating_add(lasts)
+            }
+        }
+    }
+
+    /// A pair that is denied by now, mostly.
+    fn denied_pair(&self, random: &mut Random) -> Option<(Box<str>, Box<str>)> {
+        if random.one_in(4) {
+            return None;
+        }
+        let mut denied = Vec::new();
+        for ruled in &self.watch.ruled {
+            let now_us = ruled.engine.now().as_micros();
+            for (scope, statements) in ruled.model.all_statements() {
+                let last = statements.last().and_then(|one| one.denied);
+                if let (Some(denial), Some(domain)) = (last, &scope.domain)
+                    && denial.end.is_after(now_us)
+                {
+                    denied.push((scope.resource.as_str().into(), domain.as_str().into()));
+                }
+            }
+        }
+        (!denied.is_empty()).then(|| random.pick(&denied).clone())
+    }
+
+    /// The end of a hold that is on record; rarely of one that is not.
+    fn hold(&self, random: &mut Random) -> Option<Act> {
+        let mut holds = Vec::new();
+        for ruled in &self.watch.ruled {
+            for (resource, copies) in ruled.engine.copies() {
+                holds.extend(copies.oldest_first().map(|held| Act::ReleaseHold {
+                    resource: (**resource).into(),
+                    agent: held.agent.into(),
+                    epoch: held.epoch,
+                    number: held.id.number + u64::from(random.one_in(20)),
+                }));
+            }
+        }
+        (!holds.is_empty()).then(|| random.pick(&holds).clone())
+    }
+}
