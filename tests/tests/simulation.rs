@@ -9,9 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tollgate_tests::simulation::held::BACK_WITHIN_US;
 use tollgate_tests::simulation::kept;
-use tollgate_tests::simulation::plan::Plan;
-use tollgate_tests::simulation::run;
+use tollgate_tests::simulation::plan::{Episode, Fault, Plan};
 use tollgate_tests::simulation::swarm::{Order, Report, swarm};
+use tollgate_tests::simulation::{Run, run};
 
 /// How long new seeds are tried, after those that are kept.
 const SOME_SECONDS: Duration = Duration::from_secs(8);
@@ -103,6 +103,23 @@ fn one_seed_gives_one_trace_byte_by_byte() {
         let (one, other) = (run(Plan::draw(seed), true), run(Plan::draw(seed), true));
         assert_eq!(one.trace, other.trace, "seed {seed}");
         assert_eq!(one.hash, run(Plan::draw(seed), false).hash, "seed {seed}");
+    }
+}
+
+#[test]
+fn owners_whose_wall_clocks_are_off_rule_the_same() {
+    let is_jump = |one: &Episode| matches!(one.fault, Fault::OwnerClock { .. });
+    let is_off = |plan: &Plan| plan.episodes.iter().any(is_jump);
+    let plans = (1..).map(Plan::draw).filter(is_off);
+    for plan in plans.filter(|plan| plan.length_us < 20_000_000).take(4) {
+        let (off, right) = (
+            run(plan.clone(), false),
+            run(plan.with_right_owners(), false),
+        );
+        let seed = off.plan.seed;
+        assert_eq!(off.digests, right.digests, "seed {seed}");
+        let sums = |run: &Run| (run.decisions, run.refusals, run.returns);
+        assert_eq!(sums(&off), sums(&right), "seed {seed}");
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 /// What every swarm has to have met.
-pub const WANTED: [&str; 102] = [
+pub const WANTED: [&str; 104] = [
     "act dry-run",
     "act in force",
     "act lost the race",
@@ -36,7 +36,9 @@ pub const WANTED: [&str; 102] = [
     "catch-up finished",
     "clock drifts",
     "clock jumps of an agent",
+    "clock jumps of an owner",
     "clock jumps of the log",
+    "clock of an owner off",
     "copies beyond a limit",
     "copies granted before use",
     "copies handed over",

@@ -83,6 +83,13 @@ pub enum Fault {
         /// By how much.
         by_us: i64,
     },
+    /// An owner's wall clock is off while this lasts. Nothing is ruled by it.
+    OwnerClock {
+        /// Whose.
+        owner: usize,
+        /// By how much.
+        by_us: i64,
+    },
     /// The clock that the log is stamped by is off while this lasts.
     LogClock {
         /// By how much.
@@ -153,7 +160,7 @@ pub enum Fault {
 
 impl Fault {
     /// What kinds there are, by name.
-    pub const KINDS: [&str; 22] = [
+    pub const KINDS: [&str; 23] = [
         "messages lost",
         "messages doubled",
         "messages reordered",
@@ -164,6 +171,7 @@ impl Fault {
         "agent died",
         "agent froze",
         "clock of an agent off",
+        "clock of an owner off",
         "clock of the log off",
         "disk full",
         "appends refused",
@@ -191,6 +199,7 @@ impl Fault {
             Self::Die { .. } => "agent died",
             Self::Freeze { .. } => "agent froze",
             Self::AgentClock { .. } => "clock of an agent off",
+            Self::OwnerClock { .. } => "clock of an owner off",
             Self::LogClock { .. } => "clock of the log off",
             Self::DiskFull { .. } => "disk full",
             Self::Appends { .. } => "appends refused",
@@ -355,6 +364,33 @@ pub(super) fn acts(plan: &mut Plan, random: &mut Random) {
                 to_us: at_us,
                 fault,
             });
+        }
+    }
+    plan.episodes.sort_by_key(|episode| episode.from_us);
+}
+
+/// Owners' wall clocks: off from the beginning, or for a while.
+pub(super) fn owner_clocks(plan: &mut Plan, random: &mut Random) {
+    let calm_us = plan.calm_us();
+    for owner in 0..plan.owners {
+        let off_us = |random: &mut Random| {
+            let sign = if random.one_in(2) { 1 } else { -1 };
+            sign * random.spread(10_000, 900_000_000) as i64
+        };
+        if random.one_in(3) {
+            plan.owner_wall_off_us[owner] = off_us(random);
+        }
+        if random.one_in(3) {
+            for _ in 0..random.between(1, 3) {
+                let from_us = random.below(calm_us);
+                let to_us = (from_us + random.spread(10_000, 30_000_000)).min(calm_us);
+                let by_us = off_us(random);
+                plan.episodes.push(Episode {
+                    from_us,
+                    to_us,
+                    fault: Fault::OwnerClock { owner, by_us },
+                });
+            }
         }
     }
     plan.episodes.sort_by_key(|episode| episode.from_us);

@@ -84,6 +84,8 @@ pub struct Run {
     pub returns: held::Returns,
     /// What was met.
     pub cover: Coverage,
+    /// What the log came to: the digest of each partition at the end.
+    pub digests: Vec<u128>,
     /// A number that stands for everything that happened.
     pub hash: u64,
     /// Everything that happened, where it was asked for.
@@ -102,6 +104,12 @@ pub fn run(plan: Plan, trace: bool) -> Run {
         decisions: world.decisions,
         refusals: world.refusals,
         returns: world.returns,
+        digests: world
+            .watch
+            .ruled
+            .iter()
+            .map(|ruled| ruled.engine.digest())
+            .collect(),
         cover: world.watch.cover,
         hash: world.trace.hash(),
         trace: world.trace.into_text(),

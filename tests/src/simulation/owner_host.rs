@@ -105,7 +105,7 @@ impl OwnerHost {
             },
             life: 0,
             core: None,
-            clock: Clock::new(plan.owner_drift_ppm[index], 0),
+            clock: Clock::new(plan.owner_drift_ppm[index], plan.owner_wall_off_us[index]),
             started_mono_us: 0,
             connections: BTreeMap::new(),
             turn_at_us: u64::MAX,
@@ -201,6 +201,9 @@ impl World {
             self.watch.cover.see("owner took over from a snapshot");
         }
         host.started_mono_us = host.clock.mono_us(now_us);
+        if self.plan.owner_wall_off_us[owner] != 0 {
+            self.watch.cover.see("clock of an owner off");
+        }
         (host.turn_at_us, host.down) = (u64::MAX, false);
         (host.log_due, host.appends_due, host.log_events) = (false, false, 0);
         let settings = host.settings(start);

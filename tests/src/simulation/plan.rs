@@ -6,7 +6,7 @@
 use super::copy_limits::CopyLimits;
 use super::documents::{DOMAINS, Document, RESOURCES};
 pub use super::faults::{Edge, Episode, Fault, WAYS, Way};
-use super::faults::{acts, episodes, latest_episodes, more_episodes};
+use super::faults::{acts, episodes, latest_episodes, more_episodes, owner_clocks};
 use super::kept::PLANS;
 use super::random::Random;
 use tollgate::log::journal::Ack;
@@ -99,6 +99,8 @@ pub struct Plan {
     pub delay_us: (u64, u64),
     /// Of the owners' clocks.
     pub owner_drift_ppm: Vec<i64>,
+    /// How far their wall clocks are off.
+    pub owner_wall_off_us: Vec<i64>,
 }
 
 impl Plan {
@@ -112,6 +114,7 @@ impl Plan {
         let mut plan = Self::draw_sixth(seed);
         plan.way = PLANS;
         acts(&mut plan, &mut Random::of(seed, "acts", 0));
+        owner_clocks(&mut plan, &mut Random::of(seed, "owners' clocks", 0));
         plan
     }
 
@@ -274,6 +277,7 @@ impl Plan {
             snapshot_entries: random.spread(20, 20_000),
             delay_us: (delay_low, delay_low + random.spread(10, 5_000)),
             owner_drift_ppm: (0..owners).map(|_| drift(random)).collect(),
+            owner_wall_off_us: vec![0; owners],
         };
         plan.episodes = episodes(&plan, random);
         let mut random = Random::of(seed, "copies", 0);
@@ -304,6 +308,19 @@ impl Plan {
         let calm_us = plan.calm_us();
         plan.episodes.retain(|episode| episode.to_us <= calm_us);
         plan.kill_holders(&mut random);
+        self
+    }
+
+    /// The same where owners' wall clocks are right.
+    #[must_use]
+    pub fn with_right_owners(mut self) -> Self {
+        self.owner_wall_off_us.fill(0);
+        for episode in &mut self.episodes {
+            // They stay, and do nothing: what is drawn and told later stays the same.
+            if let Fault::OwnerClock { by_us, .. } = &mut episode.fault {
+                *by_us = 0;
+            }
+        }
         self
     }
 

@@ -398,6 +398,10 @@ impl World {
                 self.agents[agent].clock.jump(now_us, by_us);
                 self.watch.cover.see("clock jumps of an agent");
             }
+            Fault::OwnerClock { owner, by_us } => {
+                self.owners[owner].clock.jump(now_us, by_us);
+                self.watch.cover.see("clock jumps of an owner");
+            }
             Fault::LogClock { by_us } => {
                 self.log_clock.jump(now_us, by_us);
                 self.watch.cover.see("clock jumps of the log");
@@ -461,6 +465,7 @@ impl World {
             Fault::Crash { owner, .. } => self.owner_may_return(owner),
             Fault::Die { agent } => self.agent_starts(agent),
             Fault::AgentClock { agent, by_us } => self.agents[agent].clock.jump(now_us, -by_us),
+            Fault::OwnerClock { owner, by_us } => self.owners[owner].clock.jump(now_us, -by_us),
             Fault::LogClock { by_us } => self.log_clock.jump(now_us, -by_us),
             Fault::DiskFull { .. } => self.log.set_disk_room(None),
             Fault::Appends { .. } => self.appends_refused = (0, 0),
