@@ -39,7 +39,7 @@ pub enum Does {
     BanEverywhere,
     /// Takes a ban back.
     Unban,
-    /// Ends a hold.
+    /// Ends a hold, or lets go what is staged.
     ReleaseHold,
     /// Ends all holds of a domain, an agent, or a resource.
     ReleaseHolds,
@@ -83,7 +83,7 @@ pub(super) fn counter_of(act: &Act) -> &'static str {
         Act::Ban { resource: None, .. } => "act: ban everywhere",
         Act::Ban { .. } => "act: ban on a resource",
         Act::Unban { .. } => "act: ban taken back",
-        Act::ReleaseHold { .. } => "act: hold released",
+        Act::ReleaseHold { .. } | Act::ReleaseTransfer { .. } => "act: hold released",
         Act::ReleaseHolds { .. } => "act: all holds released",
         Act::Switch { .. } | Act::Set { .. } => "act: switch",
     }
@@ -246,7 +246,10 @@ impl World {
                 };
                 Act::Unban { resource, domain }
             }
-            Does::ReleaseHold => self.hold(random)?,
+            Does::ReleaseHold => {
+                let staged = random.one_in(3).then(|| self.staged(random)).flatten();
+                staged.or_else(|| self.hold(random))?
+            }
             Does::ReleaseHolds => {
                 let Act::ReleaseHold {
                     resource, agent, ..
@@ -306,6 +309,20 @@ impl World {
             }
         }
         (!denied.is_empty()).then(|| random.pick(&denied).clone())
+    }
+
+    /// That what is staged is let go.
+    fn staged(&self, random: &mut Random) -> Option<Act> {
+        let mut staged = Vec::new();
+        for ruled in &self.watch.ruled {
+            for (resource, copies) in ruled.engine.copies() {
+                staged.extend(copies.staged().map(|one| Act::ReleaseTransfer {
+                    resource: (**resource).into(),
+                    transfer: one.id,
+                }));
+            }
+        }
+        (!staged.is_empty()).then(|| random.pick(&staged).clone())
     }
 
     /// The end of a hold that is on record; rarely of one that is not.
