@@ -37,6 +37,8 @@ pub(super) struct LimitsDesk {
     pub file_differs: bool,
     /// The push that is on its way, and the digest of what it pushes.
     push: Option<(u128, [u8; 32])>,
+    /// The last push that failed: the log may have it all the same.
+    push_in_doubt: Option<(u128, [u8; 32])>,
     push_not_before: Span,
 }
 
@@ -66,6 +68,13 @@ impl LimitsDesk {
     /// Whether the limits file has faults.
     pub fn is_file_bad(&self) -> bool {
         self.file_bad.is_some()
+    }
+
+    /// What an own push pushed, which is on its way no more.
+    fn take_own(&mut self, push: u128) -> Option<[u8; 32]> {
+        let mut own = [&mut self.push, &mut self.push_in_doubt].into_iter();
+        let (_, digest) = own.find_map(|own| own.take_if(|(id, _)| *id == push))?;
+        Some(digest)
     }
 
     /// Lets go of versions that every partition has left behind. Not in a fleet: a partition that comes
@@ -137,11 +146,10 @@ impl Core {
                         "limits version in the log"
                     ),
                 }
-                if self.is_own(push) {
-                    let pushed = self.limits.push.take().map(|(_, digest)| digest);
-                    // It may have been read again meanwhile.
+                if let Some(pushed) = self.limits.take_own(push) {
+                    // It may have been read again meanwhile, also as it was in force until now.
                     let file = self.limits.file.as_ref().map(|file| file.digest);
-                    self.limits.file_due &= pushed != file;
+                    self.limits.file_due = file.is_some_and(|file| file != pushed);
                 }
                 self.consider_file(now);
             }
@@ -290,7 +298,7 @@ impl Core {
                     "the limits file cannot be pushed; what is in force stays"
                 );
             }
-            self.limits.push = None;
+            self.limits.push_in_doubt = self.limits.push.take();
             self.limits.push_not_before = now.clock.saturating_add(PUSH_AGAIN_AFTER);
         }
     }

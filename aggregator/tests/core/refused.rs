@@ -76,17 +76,21 @@ fn a_file_is_pushed_once_and_what_others_push_later_stays() {
 
 #[test]
 fn a_file_that_is_read_again_while_it_is_pushed_is_pushed_again() {
-    let mut world = World::new(LIMITS);
-    world.held = vec![Stream::Limits];
-    world.read_limits_file(&LIMITS.replace("5/m", "3/m"));
-    world.settle();
-    world.read_limits_file(&LIMITS.replace("5/m", "4/m"));
-    world.settle();
-    world.held.clear();
-    world.run_for(Span::from_secs(3));
-    world.hit("search", "acme", 4);
-    world.settle();
-    assert_eq!(world.pair("search", "acme").state.unwrap().tier_limit, 4);
+    // Another one, and the one that was in force and still is.
+    for (text, limit) in [(LIMITS.replace("5/m", "4/m"), 4), (LIMITS.to_owned(), 5)] {
+        let mut world = World::new(LIMITS);
+        world.held = vec![Stream::Limits];
+        world.read_limits_file(&LIMITS.replace("5/m", "3/m"));
+        world.settle();
+        world.read_limits_file(&text);
+        world.settle();
+        world.held.clear();
+        world.run_for(Span::from_secs(3));
+        world.hit("search", "acme", 4);
+        world.settle();
+        let state = world.pair("search", "acme").state.unwrap();
+        assert_eq!(state.tier_limit, limit);
+    }
 }
 
 #[test]
