@@ -199,31 +199,28 @@ impl Asked {
                 resource: resource().ok(),
                 domain: domain()?,
             },
-            "release" => match (self.number, &self.epoch, &self.agent) {
-                (None, None, None) if named.is_none() && self.transfer.is_some() => {
-                    let text = self.transfer.as_deref().unwrap_or_default();
-                    Act::ReleaseTransfer {
-                        resource: resource()?,
-                        transfer: text
-                            .parse()
-                            .map_err(|fault| format!("{act}: transfer {text:?}: {fault}"))?,
-                    }
-                }
-                _ if self.transfer.is_some() => {
-                    return Err(missing("a transfer alone, or none"));
-                }
-                (Some(number), Some(epoch), Some(agent)) => Act::ReleaseHold {
+            "release" => match (self.number, &self.epoch, &self.agent, &self.transfer) {
+                (None, None, None, Some(text)) if named.is_none() => Act::ReleaseTransfer {
+                    resource: resource()?,
+                    transfer: text
+                        .parse()
+                        .map_err(|fault| format!("{act}: transfer {text:?}: {fault}"))?,
+                },
+                (.., Some(_)) => return Err(missing("a transfer alone, or none")),
+                (Some(number), Some(epoch), Some(agent), None) => Act::ReleaseHold {
                     resource: resource()?,
                     agent: agent.as_str().into(),
                     epoch: u128::from_str_radix(epoch, 16)
                         .map_err(|_| missing("an epoch in hexadecimal"))?,
                     number,
                 },
-                (None, None, _) if named.is_some() || self.agent.is_some() => Act::ReleaseHolds {
-                    resource: resource()?,
-                    domain: domain().ok(),
-                    agent: self.agent.as_deref().map(Box::from),
-                },
+                (None, None, _, None) if named.is_some() || self.agent.is_some() => {
+                    Act::ReleaseHolds {
+                        resource: resource()?,
+                        domain: domain().ok(),
+                        agent: self.agent.as_deref().map(Box::from),
+                    }
+                }
                 _ => {
                     let text = "agent, epoch and number; domain or agent; or transfer";
                     return Err(missing(text));

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use tollgate::core::amendments::{Proposal, Refused, told};
 use tollgate::core::event::{Event as CoreEvent, QueryId};
 use tollgate::core::view::{Query, Reply};
+use tollgate_engine::copies::Copies;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::amendment::Act;
 
@@ -313,31 +314,38 @@ impl World {
 
     /// That what is staged is let go.
     fn staged(&self, random: &mut Random) -> Option<Act> {
-        let mut staged = Vec::new();
-        for ruled in &self.watch.ruled {
-            for (resource, copies) in ruled.engine.copies() {
-                staged.extend(copies.staged().map(|one| Act::ReleaseTransfer {
-                    resource: (**resource).into(),
-                    transfer: one.id,
-                }));
-            }
-        }
-        (!staged.is_empty()).then(|| random.pick(&staged).clone())
+        self.one_of(random, |resource, copies, _, acts| {
+            acts.extend(copies.staged().map(|one| Act::ReleaseTransfer {
+                resource: resource.into(),
+                transfer: one.id,
+            }));
+        })
     }
 
     /// The end of a hold that is on record; rarely of one that is not.
     fn hold(&self, random: &mut Random) -> Option<Act> {
-        let mut holds = Vec::new();
+        self.one_of(random, |resource, copies, random, acts| {
+            acts.extend(copies.oldest_first().map(|held| Act::ReleaseHold {
+                resource: resource.into(),
+                agent: held.agent.into(),
+                epoch: held.epoch,
+                number: held.id.number + u64::from(random.one_in(20)),
+            }));
+        })
+    }
+
+    /// One of the acts that there is something to do for, by what all partitions have of copies.
+    fn one_of(
+        &self,
+        random: &mut Random,
+        put: impl Fn(&str, &Copies, &mut Random, &mut Vec<Act>),
+    ) -> Option<Act> {
+        let mut acts = Vec::new();
         for ruled in &self.watch.ruled {
             for (resource, copies) in ruled.engine.copies() {
-                holds.extend(copies.oldest_first().map(|held| Act::ReleaseHold {
-                    resource: (**resource).into(),
-                    agent: held.agent.into(),
-                    epoch: held.epoch,
-                    number: held.id.number + u64::from(random.one_in(20)),
-                }));
+                put(resource, copies, random, &mut acts);
             }
         }
-        (!holds.is_empty()).then(|| random.pick(&holds).clone())
+        (!acts.is_empty()).then(|| random.pick(&acts).clone())
     }
 }

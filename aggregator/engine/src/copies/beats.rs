@@ -260,17 +260,18 @@ impl Copies {
         } else {
             self.resize(slot, copies, out);
         }
-        if !facts.flags.seized {
-            self.remember(facts.id, taken);
-        }
+        let taken = match facts.flags.seized {
+            true => taken,
+            // What was too much of it before still is.
+            false => {
+                self.remember(facts.id, taken);
+                self.excess_of(facts.id)
+            }
+        };
         let held = self.domains.at(facts.domain).copies();
         let name = self.domains.name(facts.domain);
         self.say_full(name, limit, held, facts.set, out);
-        // What was too much of it before still is.
-        Some(Verdict::Counted(match facts.flags.seized {
-            true => taken,
-            false => self.excess_of(facts.id),
-        }))
+        Some(Verdict::Counted(taken))
     }
 
     fn count_unknown(

@@ -133,16 +133,13 @@ impl Copies {
                 copies: facts.copies,
                 by: By::DOMAIN,
             };
-            self.set_excess(id, all);
+            self.set_excess(id, Some(all));
         }
     }
 
     /// Nothing of a hold is too much, whatever the limits say: it was granted.
     pub fn nothing_too_much(&mut self, id: HoldId) {
-        if let Some(agent) = self.agents.get_mut(id.agent) {
-            let hold = (agent.mark, id.number);
-            agent.excess.set(hold, None, &mut self.sum);
-        }
+        self.set_excess(id, None);
     }
 
     /// Remembers what of the copies that just came to count was too much.
@@ -165,13 +162,14 @@ impl Copies {
         let agent = self.agents.get(id.agent);
         let before = agent.and_then(|agent| agent.excess.get(id.number));
         let copies = before.map_or(0, |before| before.copies) + taken.excess;
-        self.set_excess(id, Excess { copies, by });
+        self.set_excess(id, Some(Excess { copies, by }));
     }
 
-    pub(super) fn set_excess(&mut self, id: HoldId, excess: Excess) {
+    /// Sets a hold's excess; none takes it away.
+    pub(super) fn set_excess(&mut self, id: HoldId, excess: Option<Excess>) {
         if let Some(agent) = self.agents.get_mut(id.agent) {
             let hold = (agent.mark, id.number);
-            agent.excess.set(hold, Some(excess), &mut self.sum);
+            agent.excess.set(hold, excess, &mut self.sum);
         }
     }
 }

@@ -358,7 +358,7 @@ impl<'a> Reader<'a> {
                 })
             });
             let excess = excess.ok_or(RestoreFault::Value { what: "excess" })?;
-            self.copies.set_excess(id, excess);
+            self.copies.set_excess(id, Some(excess));
             before = Some(number);
         }
         Ok(())
