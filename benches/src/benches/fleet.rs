@@ -100,31 +100,17 @@ fn push_through(
     // A broker compiles itself while it begins to work, which takes more of the processor than its work.
     agent.tell(&format!("{how} 100000 {OFFERED} {WARM_S}"))?;
     let warm: Done = agent.hear()?;
-    // All that the log has taken, to the last. Where a hit waits long on its way its agent's stamps are moved,
-    // as by a wrong clock, and some are late then.
-    let ruled = |owner: &Owner| -> anyhow::Result<f64> {
-        let of = |what: &str| owner.metric(&format!("tollgate_hits_{what}_total"));
-        Ok(of("granted")? + of("excess")? + of("late")?)
-    };
-    let await_all = |done: &Done| -> anyhow::Result<()> {
-        let end = Instant::now() + RULED_WITHIN;
-        while ruled(&owner)? < done.acknowledged as f64 {
-            ensure!(Instant::now() < end, "{} of {done:?}", ruled(&owner)?);
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
-    };
-    await_all(&warm)?;
-    let ruled_before = ruled(&owner)?;
+    await_all_ruled(&owner, &warm)?;
+    let ruled_before = hits_ruled(&owner)?;
     let entries_before = owner.metric("tollgate_entries_total")?;
     let all_before = descendants_cpu_s(std::process::id());
     let (agent_before, owner_before) = (cpu_s(agent.id()), cpu_s(owner.id()));
     let begun = Instant::now();
     agent.tell(&format!("{how} 100000 {OFFERED} {seconds}"))?;
     let done: Done = agent.hear()?;
-    await_all(&done)?;
+    await_all_ruled(&owner, &done)?;
     let took = begun.elapsed().as_secs_f64();
-    let hits = ruled(&owner)? - ruled_before;
+    let hits = hits_ruled(&owner)? - ruled_before;
     let entries = owner.metric("tollgate_entries_total")? - entries_before;
     let agents_s = cpu_s(agent.id()) - agent_before;
     let owner_s = cpu_s(owner.id()) - owner_before;
@@ -210,6 +196,23 @@ pub fn recovery(session: &mut Session) -> anyhow::Result<()> {
         again.kill()?;
         beside_another_group(session, kafka)
     })
+}
+
+/// Hits that an owner has ruled. Where a hit waits long on its way its agent's stamps are moved, as by a wrong
+/// clock, and some are late then.
+fn hits_ruled(owner: &Owner) -> anyhow::Result<f64> {
+    let of = |what: &str| owner.metric(&format!("tollgate_hits_{what}_total"));
+    Ok(of("granted")? + of("excess")? + of("late")?)
+}
+
+/// Waits until all that the log has taken is ruled, to the last.
+fn await_all_ruled(owner: &Owner, done: &Done) -> anyhow::Result<()> {
+    let end = Instant::now() + RULED_WITHIN;
+    while hits_ruled(owner)? < done.acknowledged as f64 {
+        ensure!(Instant::now() < end, "{} of {done:?}", hits_ruled(owner)?);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
 }
 
 /// Of two groups that rule everything one is killed: for how long nothing is ruled.
@@ -302,11 +305,7 @@ pub fn catch_up(session: &mut Session) -> anyhow::Result<()> {
             let mut agent = agent_part(&first, kafka, prefix)?;
             agent.tell("zipf 100000 100000 5")?;
             let before: Done = agent.hear()?;
-            first.await_metric(
-                "tollgate_hits_granted_total",
-                before.acknowledged as f64,
-                RULED_WITHIN,
-            )?;
+            await_all_ruled(&first, &before)?;
             // Everything so far is in a snapshot by then, or is caught up with, too.
             first.kill()?;
             session.step("a minute without anybody");
@@ -317,7 +316,7 @@ pub fn catch_up(session: &mut Session) -> anyhow::Result<()> {
             let again = start()?;
             again.await_ready(PARTITIONS, READY_WITHIN)?;
             let seconds = begun.elapsed().as_secs_f64();
-            let ruled = again.metric("tollgate_hits_granted_total")?;
+            let ruled = hits_ruled(&again)?;
             let figure = Figure::single(
                 "start of the process to the log's end, after 60 s",
                 "s",
