@@ -6,7 +6,8 @@
 //! handed over  staged until its end at the latest
 //! ```
 //!
-//! Knows nothing of limits. What stays true: counts are counted again, hold by hold, after every record.
+//! Knows nothing of limits. What stays true: counts are counted again, hold by hold, after every record that copies
+//! have to do with, and after every tick.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,12 +73,13 @@ pub struct Returns {
 pub type Stated = BTreeMap<(Box<str>, Scope), Vec<(Place, Option<Timestamp>)>>;
 
 impl Ruled {
-    /// Counts again after a record was ruled, and takes note of what was said.
+    /// Counts again after a record was ruled, and takes note of what was said. What a batch of hits has done to counts
+    /// is seen by the next tick at the latest, since nothing puts a count right by itself.
     ///
     /// # Errors
     ///
     /// What is counted wrongly.
-    pub(super) fn look_at_copies(&mut self) -> Result<(), String> {
+    pub(super) fn look_at_copies(&mut self, record: &Record<'_>) -> Result<(), String> {
         for said in &self.rulings.statements {
             if COPIES.contains(&&*said.resource) {
                 let end = match said.statement.says {
@@ -113,9 +115,13 @@ impl Ruled {
                 _ => {}
             }
         }
-        self.engine
-            .audit_copies()
-            .map_err(|fault| fault.to_string())
+        match record {
+            Record::Hits(_) => Ok(()),
+            _ => self
+                .engine
+                .audit_copies()
+                .map_err(|fault| fault.to_string()),
+        }
     }
 
     /// Copies of an epoch that count.

@@ -1,7 +1,7 @@
 //! The simulation: the shipped code in a world whose clock, network, disk and log are made up.
 //!
 //! ```text
-//! world        hosts, wires and the log on one clock, driven by one queue of events
+//! world        hosts, wires and the log on one clock, driven by one `queue` of events
 //! plan         what a seed stands for: sizes, load, and the list of `faults`
 //! agent_host   an agent's process (shipped) and its clocks; `agent_wires` its connections, `agent_calls`
 //!              the services that call it
@@ -47,6 +47,7 @@ pub mod operators;
 pub mod owner_effects;
 pub mod owner_host;
 pub mod plan;
+mod queue;
 pub mod random;
 pub mod refusals;
 mod said;

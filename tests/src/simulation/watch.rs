@@ -403,7 +403,7 @@ impl Watch {
         if ruled.engine.pairs() < pairs_before {
             self.cover.see("pair left");
         }
-        ruled.look_at_copies().map_err(|what| Violation {
+        ruled.look_at_copies(&record).map_err(|what| Violation {
             law: 6,
             at_us,
             check: "every count is the sum of its holds".into(),

@@ -8,8 +8,7 @@
 //! were made. What stays true: a run is a function of its plan; nothing here reads a real clock, draws
 //! from anywhere but the seed, or waits.
 
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use super::agent_holds::Offered;
 use super::agent_host::AgentHost;
@@ -21,36 +20,10 @@ use super::net::Net;
 use super::operators::Operators;
 use super::owner_host::{LogHost, OwnerHost};
 use super::plan::{Fault, Plan};
+use super::queue::Queue;
 use super::random::Random;
 use super::trace::{Trace, Violation};
 use super::watch::Watch;
-
-struct Item {
-    at_us: u64,
-    number: u64,
-    event: Event,
-}
-
-impl PartialEq for Item {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Item {}
-
-impl PartialOrd for Item {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Item {
-    fn cmp(&self, other: &Self) -> Ordering {
-        // The heap hands out the greatest: the earliest has to be that.
-        (other.at_us, other.number).cmp(&(self.at_us, self.number))
-    }
-}
 
 /// The world.
 pub struct World {
@@ -58,8 +31,7 @@ pub struct World {
     pub plan: Plan,
     /// True time.
     pub now_us: u64,
-    queue: BinaryHeap<Item>,
-    last_number: u64,
+    queue: Queue<Event>,
     /// The agents.
     pub agents: Vec<AgentHost>,
     /// The owners.
@@ -119,8 +91,7 @@ impl World {
         let seed = plan.seed;
         let mut world = Self {
             now_us: 0,
-            queue: BinaryHeap::new(),
-            last_number: 0,
+            queue: Queue::default(),
             agents: (0..plan.agents.len())
                 .map(|a| AgentHost::new(&plan, a))
                 .collect(),
@@ -176,12 +147,7 @@ impl World {
 
     /// Has something happen at a time.
     pub fn at(&mut self, at_us: u64, event: Event) {
-        self.last_number += 1;
-        self.queue.push(Item {
-            at_us: at_us.max(self.now_us),
-            number: self.last_number,
-            event,
-        });
+        self.queue.push(at_us.max(self.now_us), event);
     }
 
     /// Has something happen later.
@@ -218,11 +184,11 @@ impl World {
     /// Runs until the end, or until a law is violated.
     pub fn run(&mut self) {
         while self.violation.is_none() && !self.ended {
-            let Some(item) = self.queue.pop() else {
+            let Some((at_us, event)) = self.queue.pop() else {
                 return;
             };
-            self.now_us = item.at_us;
-            self.happen(item.event);
+            self.now_us = at_us;
+            self.happen(event);
         }
     }
 
