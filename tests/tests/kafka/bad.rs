@@ -23,7 +23,7 @@ use crate::fleet::{Aggregator, PARTITIONS, WITHIN, await_whole, directory, get, 
 use crate::log::property;
 
 /// The partition that everything bad is written to.
-const PARTITION: u32 = 3;
+pub const PARTITION: u32 = 3;
 
 const YEAR: Span = Span::from_secs(365 * 86_400);
 
@@ -49,7 +49,7 @@ pub fn metric(of: &Aggregator, name: &str) -> u64 {
 }
 
 /// A domain whose pair belongs to the partition, or does not.
-fn domain(stem: &str, belongs: bool) -> String {
+pub fn domain(stem: &str, belongs: bool) -> String {
     let mut names = (0..).map(|n| format!("{stem}-{n}"));
     let is = |name: &String| partition_of_pair("search", name, PARTITIONS) == PARTITION;
     names

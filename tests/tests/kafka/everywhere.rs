@@ -79,7 +79,7 @@ pub fn any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach(ka
 }
 
 /// Hits each of them far more often than it may be, and before any denial can come back.
-fn hit_much(one: &Aggregator, domains: &[String]) {
+pub fn hit_much(one: &Aggregator, domains: &[String]) {
     for domain in domains {
         let hit = tollgate()
             .args(["hit", "search", domain, "-q"])

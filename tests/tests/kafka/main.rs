@@ -18,6 +18,7 @@ mod everywhere;
 mod fenced;
 mod fleet;
 mod followed;
+mod gap;
 mod kills;
 mod limits;
 mod log;
@@ -49,6 +50,7 @@ use followed::{
     an_agent_that_knows_kafka_alone_finds_all,
     an_agent_that_knows_one_aggregator_finds_all_and_follows_them,
 };
+use gap::what_retention_took_before_it_was_ruled_is_said_and_ruling_goes_on;
 use kills::whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin;
 use limits::limits_are_pushed_listed_compared_and_rolled_back;
 use log::{
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         a_broker_that_goes_and_comes_back_is_told_once,
         snapshots_are_read_whole_or_passed_over,
         partitions_move_when_an_aggregator_comes_and_when_it_goes,
+        what_retention_took_before_it_was_ruled_is_said_and_ruling_goes_on,
         an_agent_that_knows_one_aggregator_finds_all_and_follows_them,
         an_agent_that_knows_kafka_alone_finds_all,
         limits_are_pushed_listed_compared_and_rolled_back,

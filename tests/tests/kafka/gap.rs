@@ -1,0 +1,69 @@
+//! Retention that overtakes a fleet nobody runs: what was gone before it was ruled is a gap, said and counted,
+//! and ruling goes on behind it.
+
+use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use tollgate_tests::kafka::LocalKafka;
+
+use crate::bad::{PARTITION, domain, metric, produce};
+use crate::everywhere::hit_much;
+use crate::fleet::{Aggregator, WITHIN, await_whole, command, directory, until};
+
+/// What retention does, at once: nothing before the end is kept. Says where that is.
+fn delete_all(kafka: &LocalKafka, topic: &str) -> i64 {
+    let mut client = ClientConfig::new();
+    client.set("bootstrap.servers", kafka.bootstrap());
+    let reader: BaseConsumer = client.create().expect("a consumer");
+    let number = PARTITION as i32;
+    let (_, end) = reader
+        .fetch_watermarks(topic, number, WITHIN)
+        .expect("watermarks");
+    let mut offsets = TopicPartitionList::new();
+    offsets
+        .add_partition_offset(topic, number, Offset::Offset(end))
+        .expect("listed");
+    let admin: AdminClient<DefaultClientContext> = client.create().expect("an admin");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let options = AdminOptions::new();
+    let done = runtime.block_on(admin.delete_records(&offsets, &options));
+    let of_all = done.expect("asked").to_topic_map();
+    let first = of_all.get(&(topic.to_owned(), number)).copied();
+    assert_eq!(first, Some(Offset::Offset(end)), "deleted");
+    end
+}
+
+pub fn what_retention_took_before_it_was_ruled_is_said_and_ruling_goes_on(kafka: &LocalKafka) {
+    let (dir, prefix) = (directory(), kafka.fresh_name("gap"));
+    let (code, said) = command(kafka, &prefix, &["topics", "create"]);
+    assert_eq!(code, Some(0), "{said}");
+    let start = |name| Aggregator::start(dir.path(), kafka, &prefix, name, false);
+    let first = start("agg-1");
+    await_whole(&[&first]);
+    hit_much(&first, &[domain("acme", true)]);
+    until("the partition has a snapshot", || {
+        0 < metric(&first, "tollgate_snapshots_saved_total")
+    });
+    assert_eq!(metric(&first, "tollgate_log_gaps_total"), 0);
+    drop(first.kill());
+
+    // Nobody rules, hits come, and all of it is gone before anybody is back.
+    let topic = format!("{prefix}.hits");
+    produce(kafka, &topic, &vec![b"whatever it was".to_vec(); 20]);
+    let next = delete_all(kafka, &topic);
+
+    let mut second = start("agg-2");
+    let gap = second.line_with("records are gone before they could be read");
+    assert!(gap.contains(&format!("partition={PARTITION}")), "{gap}");
+    assert!(gap.contains(&format!("next={next}")), "{gap}");
+    await_whole(&[&second]);
+    assert_eq!(metric(&second, "tollgate_log_gaps_total"), 1);
+    let end = u64::try_from(next).expect("an offset");
+    until("what comes behind the gap is ruled", || {
+        second
+            .rules()
+            .get(&PARTITION)
+            .is_some_and(|(at, _)| end < *at)
+    });
+}
