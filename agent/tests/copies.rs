@@ -32,6 +32,15 @@ fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
+/// Polls, lets the agent take what was said, and polls once more.
+fn poll_with<T>(kit: &TestAgent, mut future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    if let Poll::Ready(ready) = poll(future.as_mut()) {
+        return Poll::Ready(ready);
+    }
+    kit.held();
+    poll(future)
+}
+
 fn denied(result: Result<Hold, ReserveError>) -> (Cause, Scope) {
     match result {
         Err(ReserveError::Denied(denied)) => (denied.cause(), denied.scope()),
@@ -325,6 +334,15 @@ fn copies_go_from_hand_to_hand_by_an_id() {
     };
     assert_eq!((taken.copies(), held(&kit)), (2, vec![1, 2]));
     assert_eq!(sandbox.held("acme"), 3);
+    let confirmed = poll_with(&kit, pin!(taken.confirmed()));
+    assert_eq!(confirmed, Poll::Ready(Confirmation::Confirmed));
+    kit.rule("sandbox", number, Ruling::Ended);
+    let ended = poll_with(&kit, pin!(taken.confirmed()));
+    assert_eq!(
+        ended,
+        Poll::Ready(Confirmation::Ended(EndedBy::Operator)),
+        "granted once, and over"
+    );
     drop(taken);
     assert_eq!((held(&kit), sandbox.held("acme")), (vec![1], 1));
     // The id may have been faster than its transfer, so it is asked for a few times.
@@ -367,7 +385,7 @@ fn strict_copies_are_used_once_they_are_granted() {
     };
     assert_eq!((hold.copies(), sandbox.held("acme")), (4, 4));
     assert_eq!(
-        poll(pin!(hold.confirmed())),
+        poll_with(&kit, pin!(hold.confirmed())),
         Poll::Ready(Confirmation::Confirmed)
     );
     let mut refused = pin!(sandbox.reserve_confirmed("acme", 7, SECOND));
@@ -465,6 +483,23 @@ fn whoever_waits_is_let_through_after_a_lift_and_refused_at_the_end() {
         1,
         "one refusal, however often it tried"
     );
+}
+
+#[test]
+fn nobody_waits_for_more_than_a_domain_may_have() {
+    let (_kit, sandbox) = kit();
+    let Poll::Ready(refused) = poll(pin!(sandbox.until_ready("acme", 1_000, SECOND))) else {
+        panic!("waits");
+    };
+    assert_eq!(denied(refused).0, Cause::Full);
+}
+
+#[test]
+fn nothing_is_said_of_a_hold_without_copies() {
+    let (kit, sandbox) = kit();
+    let mut hold = sandbox.reserve("acme", 2).unwrap();
+    hold.release(2).unwrap();
+    assert_eq!(poll_with(&kit, pin!(hold.revoked())), Poll::Pending);
 }
 
 #[test]

@@ -109,7 +109,7 @@ async fn what_one_process_holds_another_is_denied_until_it_is_given_back() {
     assert_eq!(code, 0);
     assert!(text.starts_with("AGE"), "{text}");
     assert!(
-        text.contains("web #") && text.contains("[probation]"),
+        text.contains("web#") && text.contains("[probation]"),
         "{text}"
     );
 

@@ -147,7 +147,8 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// The last refusal; at once where waiting helps nothing.
+    /// The last refusal; at once where waiting helps nothing, as for more copies than the domain may have
+    /// (which is known here as far as [`Copies::reserve`] knows it).
     pub async fn until_ready(
         &self,
         domain: &str,
@@ -168,9 +169,12 @@ impl Copies {
                 taken => return taken,
             };
             let left = until.since(shared.clock.read());
+            // More than the domain may ever have: nobody can give back what would make room for it.
+            let is_too_much = denied.cause() == Cause::Full
+                && (self.inner.resource.copies_limit()).is_some_and(|most| most < copies.into());
             let wait = backoff
                 .next(&denied)
-                .filter(|wait| wait.at_least <= left && left != Span::ZERO);
+                .filter(|wait| wait.at_least <= left && left != Span::ZERO && !is_too_much);
             let Some(wait) = wait.filter(|_| !shared.has_ended()) else {
                 self.record_refused(&domain, copies, &denied);
                 return Err(denied.into());
@@ -304,9 +308,7 @@ impl Copies {
         let Inner { resource, shared } = &*self.inner;
         let wanted = self.wanted(fingerprint, domain, leave);
         match shared.desk.take(resource, &wanted) {
-            Taken::Copies(ticket, copies) => {
-                Ok(Hold::new(Arc::clone(&self.inner), ticket, copies, false))
-            }
+            Taken::Copies(ticket, copies) => Ok(Hold::new(Arc::clone(&self.inner), ticket, copies)),
             Taken::Full if leave.limit.is_some() && self.lets_all_through() => {
                 Counters::add(&shared.counters.kill_switch_grants, 1);
                 let limit = None;

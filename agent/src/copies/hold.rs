@@ -22,7 +22,6 @@ pub struct Hold {
     inner: Arc<Inner>,
     ticket: Ticket,
     copies: u32,
-    granted: bool,
 }
 
 /// What the aggregators say of a hold.
@@ -76,18 +75,17 @@ impl fmt::Debug for Hold {
 }
 
 impl Hold {
-    pub(super) fn new(inner: Arc<Inner>, ticket: Ticket, copies: u32, granted: bool) -> Self {
+    pub(super) fn new(inner: Arc<Inner>, ticket: Ticket, copies: u32) -> Self {
         Self {
             inner,
             ticket,
             copies,
-            granted,
         }
     }
 
     pub(super) fn of_nothing(inner: Arc<Inner>) -> Self {
         let ticket = Ticket::default();
-        Self::new(inner, ticket, 0, false)
+        Self::new(inner, ticket, 0)
     }
 
     /// The copies that it has.
@@ -161,12 +159,10 @@ impl Hold {
         }
     }
 
-    /// Waits for the aggregators' word on it; for as long as it takes while nobody is heard. Needs no
-    /// runtime of any kind.
+    /// Waits for the aggregators' word on it; for as long as it takes while nobody is heard. What was too much
+    /// goes first: with so many copies given back the rest is confirmed. Of copies that were seized, what was
+    /// too much was said to whoever had them before. Needs no runtime of any kind.
     pub async fn confirmed(&self) -> Confirmation {
-        if self.granted {
-            return Confirmation::Confirmed;
-        }
         match self.ask(|answer| Seldom::Confirm { answer }).await {
             None => Confirmation::Unknown,
             Some(Word::Confirmed) => Confirmation::Confirmed,
@@ -179,11 +175,11 @@ impl Hold {
         }
     }
 
-    /// Waits until it is to be given up; perhaps for ever. [`crate::AgentBuilder::on_hold`] tells the
-    /// same of all holds.
+    /// Waits until it is to be given up; perhaps for ever: nothing can be said of a hold that is not on record,
+    /// or has no copies any more. Asked again it answers again, until what was too much is given back.
+    /// [`crate::AgentBuilder::on_hold`] tells the same of all holds.
     pub async fn revoked(&self) -> Revoked {
-        if self.ticket.number == 0 {
-            // Nobody knows of it.
+        if self.ticket.number == 0 || self.copies == 0 {
             return std::future::pending().await;
         }
         match self.ask(|answer| Seldom::Watch { answer }).await {
@@ -249,7 +245,7 @@ impl Pending {
             .shared
             .desk
             .sum(&inner.resource, &mut self.ticket, domain, copies);
-        Hold::new(inner, self.ticket, copies, true)
+        Hold::new(inner, self.ticket, copies)
     }
 }
 

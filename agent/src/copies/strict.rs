@@ -132,7 +132,9 @@ impl Copies {
                 return Err(denied.into());
             }
         };
-        Counters::add(&shared.counters.holds_beyond_strict, u64::from(copies));
+        if taken.is_some() {
+            Counters::add(&shared.counters.holds_beyond_strict, u64::from(copies));
+        }
         taken.ok_or(ReserveError::Uncounted(Why::AtCapacity))
     }
 

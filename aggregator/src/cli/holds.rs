@@ -1,8 +1,8 @@
 //! `tollgate holds`: who holds what, the oldest first.
 //!
 //! ```text
-//! AGE     RESOURCE  DOMAIN  COPIES  STATE   AGENT
-//! 1h 2m   sandbox   acme         3  held    web-1 #17
+//! AGE     RESOURCE  DOMAIN  COPIES  STATE   WHO
+//! 1h 2m   sandbox   acme         3  held    web-1#17
 //! 12s     sandbox   new-1        1  staged  (transfer 0000000000000000000000000000abcd)
 //! ```
 //!
@@ -260,7 +260,7 @@ fn print(answer: &Answer, output: &mut Output) -> Result<(), Failure> {
 
 fn row(hold: &Hold) -> [String; 6] {
     let who = match (&hold.agent, &hold.transfer) {
-        (Some(agent), _) => format!("{agent} #{}", hold.number.unwrap_or(0)),
+        (Some(agent), _) => format!("{agent}#{}", hold.number.unwrap_or(0)),
         (None, Some(transfer)) => format!("(transfer {transfer})"),
         (None, None) => String::new(),
     };

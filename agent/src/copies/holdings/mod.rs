@@ -213,7 +213,7 @@ impl Keeper {
                 let kept = held.holds.get_mut(&number)?;
                 match &kept.said {
                     Some(word) => drop(answer.send(word.clone())),
-                    None => kept.confirm.push(answer),
+                    None => Kept::wait(&mut kept.confirm, answer),
                 }
                 None
             }
@@ -222,7 +222,7 @@ impl Keeper {
                 let kept = held.holds.get_mut(&number)?;
                 match &kept.said {
                     Some(word @ Word::Excess(..)) if gives_back => drop(answer.send(word.clone())),
-                    _ => kept.watch.push(answer),
+                    _ => Kept::wait(&mut kept.watch, answer),
                 }
                 None
             }
@@ -466,3 +466,5 @@ impl Kept {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod words_tests;

@@ -73,6 +73,23 @@ impl Kept {
         matches!(self.stands, Stands::InUse)
     }
 
+    /// Notes who waits. Whoever gave up waiting is forgotten, so that asking again and again keeps nothing.
+    pub(super) fn wait(waiting: &mut Vec<oneshot::Sender<Word>>, answer: oneshot::Sender<Word>) {
+        waiting.retain(|one| !one.is_closed());
+        waiting.push(answer);
+    }
+
+    /// So many copies are given away: what was too much goes first, as in the aggregators' count.
+    fn less(&mut self, by: u32) {
+        self.copies -= by;
+        if let Some(Word::Excess(excess, _)) = &mut self.said {
+            *excess = excess.saturating_sub(by);
+            if *excess == 0 {
+                self.said = Some(Word::Confirmed);
+            }
+        }
+    }
+
     /// Tells those who wait what was said.
     pub(super) fn tell(&mut self, word: &Word, revokes: bool) {
         self.said = Some(word.clone());
@@ -130,16 +147,17 @@ impl Held {
         let Some(kept) = self.holds.get_mut(&number).filter(|kept| kept.in_use()) else {
             return false;
         };
-        let Some(left) = kept.copies.checked_sub(by) else {
+        if kept.copies < by {
             return false;
-        };
+        }
         let before = self.digest.without(number, kept.copies);
-        kept.copies = left;
-        if left == 0 {
-            self.holds.remove(&number);
-            self.digest = before;
-        } else {
-            self.digest = before.with(number, left);
+        kept.less(by);
+        match kept.copies {
+            0 => {
+                self.holds.remove(&number);
+                self.digest = before;
+            }
+            left => self.digest = before.with(number, left),
         }
         true
     }

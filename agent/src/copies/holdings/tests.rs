@@ -272,30 +272,6 @@ fn a_transfer_takes_copies_from_the_hold_at_once() {
 }
 
 #[test]
-fn a_hold_hears_whether_it_counts_and_whether_it_was_too_much() {
-    let mut bench = Bench::new();
-    let (one, two) = (bench.hold("acme", 1), bench.hold("acme", 3));
-    let mut early = bench.confirm(one);
-    bench.say(counted(one));
-    assert_eq!(early.try_recv(), Ok(Word::Confirmed));
-    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Confirmed), "late");
-    let mut kept = bench.watch(two);
-    let excess = VerdictSays::Counted {
-        number: two,
-        excess: 2,
-        by: full(),
-    };
-    bench.say(excess.clone());
-    let word = Word::Excess(2, full());
-    assert_eq!(bench.confirm(two).try_recv(), Ok(word.clone()));
-    assert!(kept.try_recv().is_err(), "excess is kept");
-    bench.learn(OnExcess::GiveBack);
-    assert_eq!(bench.watch(two).try_recv(), Ok(word.clone()));
-    bench.say(excess);
-    assert_eq!(kept.try_recv(), Ok(word));
-}
-
-#[test]
 fn an_ended_hold_is_listed_no_more_and_its_release_is_told_to_nobody() {
     let mut bench = Bench::new();
     let one = bench.hold("acme", 2);

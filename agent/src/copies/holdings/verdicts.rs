@@ -83,12 +83,16 @@ impl Keeper {
             }
             VerdictSays::Held {
                 copies, excess, by, ..
-            } => match (kept.in_use(), kept.said.is_none(), excess) {
-                (true, true, 0) => kept.tell(&Word::Confirmed, false),
-                (true, true, _) => self.exceeds(id, number, excess, by),
-                (true, false, _) => {}
-                (false, ..) => self.granted(id, number, Some(copies), None, now),
-            },
+            } => {
+                // What was given back since is still on its way there.
+                let left = excess.saturating_sub(copies.saturating_sub(kept.copies));
+                match (kept.in_use(), kept.said.is_none(), left) {
+                    (true, true, 0) => kept.tell(&Word::Confirmed, false),
+                    (true, true, _) => self.exceeds(id, number, left, by),
+                    (true, false, _) => {}
+                    (false, ..) => self.granted(id, number, Some(copies), None, now),
+                }
+            }
             VerdictSays::Seized {
                 domain,
                 copies,
@@ -98,6 +102,9 @@ impl Keeper {
                 if kept.seized.is_some() && !kept.in_use() {
                     (kept.domain, kept.copies, kept.start) = (Arc::from(domain), copies, start);
                     self.granted(id, number, None, None, now);
+                } else if kept.in_use() && kept.said.is_none() {
+                    // It was in doubt, and asked about.
+                    kept.tell(&Word::Confirmed, false);
                 }
             }
             VerdictSays::NotHeld { .. } => self.is_not_held(id, number, now),
@@ -114,7 +121,9 @@ impl Keeper {
             return;
         };
         let gives_back = held.gives_back();
+        let mut excess = excess;
         if let Some(kept) = held.holds.get_mut(&number) {
+            excess = excess.min(kept.copies);
             kept.tell(&Word::Excess(excess, by.clone()), gives_back);
         }
         let scope = by.map(FullScope::from);

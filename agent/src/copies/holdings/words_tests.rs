@@ -1,0 +1,120 @@
+//! What holders are told of their holds: whether they count, and what of them is too much.
+
+use tollgate_shared::holdings::TransferId;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::public::OnExcess;
+use tollgate_shared::wire::verdict::VerdictSays;
+
+use super::bench::{Bench, counted, digest, full};
+use super::*;
+
+fn exceeded(number: u64, excess: u32) -> VerdictSays {
+    let by = full();
+    VerdictSays::Counted { number, excess, by }
+}
+
+#[test]
+fn a_hold_hears_whether_it_counts_and_whether_it_was_too_much() {
+    let mut bench = Bench::new();
+    let (one, two) = (bench.hold("acme", 1), bench.hold("acme", 3));
+    let mut early = bench.confirm(one);
+    bench.say(counted(one));
+    assert_eq!(early.try_recv(), Ok(Word::Confirmed));
+    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Confirmed), "late");
+    let mut kept = bench.watch(two);
+    let excess = VerdictSays::Counted {
+        number: two,
+        excess: 2,
+        by: full(),
+    };
+    bench.say(excess.clone());
+    let word = Word::Excess(2, full());
+    assert_eq!(bench.confirm(two).try_recv(), Ok(word.clone()));
+    assert!(kept.try_recv().is_err(), "excess is kept");
+    bench.learn(OnExcess::GiveBack);
+    assert_eq!(bench.watch(two).try_recv(), Ok(word.clone()));
+    bench.say(excess);
+    assert_eq!(kept.try_recv(), Ok(word));
+}
+
+#[test]
+fn what_was_too_much_is_asked_for_until_it_is_given_back_and_no_longer() {
+    let mut bench = Bench::new();
+    bench.learn(OnExcess::GiveBack);
+    let one = bench.hold("acme", 5);
+    bench.say(exceeded(one, 3));
+    let word = |copies| Ok(Word::Excess(copies, full()));
+    assert_eq!(bench.watch(one).try_recv(), word(3));
+    bench.release(one, 1);
+    assert_eq!(bench.watch(one).try_recv(), word(2), "one is given back");
+    let transfer = Seldom::Transfer {
+        copies: 2,
+        to: TransferId(5),
+        ttl: Span::from_secs(9),
+    };
+    bench.tell(Some(one), What::Seldom(Box::new(transfer)));
+    let mut asked = bench.watch(one);
+    assert!(asked.try_recv().is_err(), "the rest was granted");
+    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Confirmed));
+}
+
+#[test]
+fn no_more_is_asked_for_than_is_left_when_the_verdict_comes() {
+    let mut bench = Bench::new();
+    bench.learn(OnExcess::GiveBack);
+    // It has given back meanwhile, and the verdict did not know that.
+    let one = bench.hold("acme", 5);
+    let mut asked = bench.watch(one);
+    bench.release(one, 3);
+    bench.say(exceeded(one, 4));
+    assert_eq!(asked.try_recv(), Ok(Word::Excess(2, full())));
+    // An answer says how many it knows of.
+    for (excess, expected) in [(2, Word::Excess(1, full())), (1, Word::Confirmed)] {
+        let two = bench.hold("acme", 5);
+        bench.release(two, 1);
+        let (copies, by) = (5, full());
+        bench.say(VerdictSays::Held {
+            number: two,
+            copies,
+            excess,
+            by,
+        });
+        assert_eq!(bench.confirm(two).try_recv(), Ok(expected));
+    }
+}
+
+#[test]
+fn whoever_gave_up_waiting_is_forgotten() {
+    let mut bench = Bench::new();
+    let one = bench.hold("acme", 1);
+    let still = (bench.watch(one), bench.confirm(one));
+    for _ in 0..100 {
+        drop((bench.watch(one), bench.confirm(one)));
+    }
+    let kept = &bench.keeper.held[&bench.resource.id].holds[&one];
+    assert!(kept.watch.len() <= 2 && kept.confirm.len() <= 2);
+    drop(still);
+}
+
+#[test]
+fn what_was_seized_is_asked_about_until_it_is_answered_and_no_longer() {
+    let mut bench = Bench::new();
+    let (number, _verdict) = bench.seize(9);
+    bench.sent();
+    let seized = || VerdictSays::Seized {
+        number,
+        domain: "acme".into(),
+        copies: 4,
+        start: Timestamp::from_millis(5),
+    };
+    bench.say(seized());
+    bench.half_second();
+    bench.say(VerdictSays::BeatWanted);
+    bench.sent();
+    let asks = |beats: &[String]| beats.iter().any(|beat| beat.contains("asked [1]"));
+    let asked: Vec<bool> = (0..6).map(|_| asks(&bench.half_second())).collect();
+    assert!(asked[5], "it is in doubt: {asked:?}");
+    bench.say(seized());
+    assert_eq!(bench.half_second(), [digest(&[(number, 4)])]);
+    assert_eq!(bench.confirm(number).try_recv(), Ok(Word::Confirmed));
+}
