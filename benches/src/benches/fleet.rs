@@ -174,7 +174,7 @@ pub fn recovery(session: &mut Session) -> anyhow::Result<()> {
             seconds,
         );
         session.add(figure.target(Target::AtMost(2.0)).note(format!(
-            "{PARTITIONS} partitions, a static member; snapshots of {:.1} MB as they lie in the topic",
+            "{PARTITIONS} partitions, a static member; snapshots of {:.1} MB before the client compresses them",
             bytes as f64 / 1e6
         )));
 
