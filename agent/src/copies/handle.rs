@@ -148,7 +148,7 @@ impl Copies {
     /// # Errors
     ///
     /// The last refusal; at once where waiting helps nothing, as for more copies than the domain may have
-    /// (which is known here as far as [`Copies::reserve`] knows it).
+    /// as the limits are now (which is known here as far as [`Copies::reserve`] knows it).
     pub async fn until_ready(
         &self,
         domain: &str,
@@ -171,6 +171,7 @@ impl Copies {
             let left = until.since(shared.clock.read());
             // More than the domain may ever have: nobody can give back what would make room for it.
             let is_too_much = denied.cause() == Cause::Full
+                && !self.is_blind()
                 && (self.inner.resource.copies_limit()).is_some_and(|most| most < copies.into());
             let wait = backoff
                 .next(&denied)

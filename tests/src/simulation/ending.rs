@@ -109,6 +109,9 @@ impl World {
     pub(super) fn end(&mut self) {
         self.ended = true;
         self.check_state();
+        if let Err(what) = self.watch.count_again() {
+            self.violated(6, "every count is the sum of its holds", what);
+        }
         for owner in 0..self.owners.len() {
             self.check_owner_at_end(owner);
             self.check_testimonies(owner);

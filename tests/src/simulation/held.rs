@@ -74,7 +74,7 @@ pub type Stated = BTreeMap<(Box<str>, Scope), Vec<(Place, Option<Timestamp>)>>;
 
 impl Ruled {
     /// Counts again after a record was ruled, and takes note of what was said. What a batch of hits has done to counts
-    /// is seen by the next tick at the latest, since nothing puts a count right by itself.
+    /// is seen by the next tick at the latest, or at the end, since nothing puts a count right by itself.
     ///
     /// # Errors
     ///
@@ -117,11 +117,18 @@ impl Ruled {
         }
         match record {
             Record::Hits(_) => Ok(()),
-            _ => self
-                .engine
-                .audit_copies()
-                .map_err(|fault| fault.to_string()),
+            _ => self.count_again(),
         }
+    }
+
+    /// Counts again, hold by hold.
+    ///
+    /// # Errors
+    ///
+    /// What is counted wrongly.
+    pub(super) fn count_again(&self) -> Result<(), String> {
+        let audit = self.engine.audit_copies();
+        audit.map_err(|fault| fault.to_string())
     }
 
     /// Copies of an epoch that count.
@@ -135,6 +142,16 @@ impl Ruled {
 }
 
 impl Watch {
+    /// Counts everything again, of logs that were cut since, too.
+    ///
+    /// # Errors
+    ///
+    /// What is counted wrongly.
+    pub(super) fn count_again(&self) -> Result<(), String> {
+        let mut all = self.ruled.iter().chain(&self.past);
+        all.try_for_each(Ruled::count_again)
+    }
+
     /// Whether the second engine says this about a hold.
     pub fn says_verdict(&self, verdict: &Verdict) -> bool {
         let all = self.ruled.iter().chain(&self.past);

@@ -122,6 +122,7 @@ fn records(partition: u32, replaces: Option<u128>, parts: Vec<BeatPart>) -> Vec<
 impl Held {
     /// What a beat says of the resource; as much as a list takes, or a digest.
     fn parts(&mut self, now: Mono) -> Vec<BeatPart> {
+        self.ask_back();
         let list = self.list_wanted || self.listed.is_none_or(|last| LIST_EVERY <= now.since(last));
         let mut part = self.part(BeatSays::Digest(self.digest));
         if !list {

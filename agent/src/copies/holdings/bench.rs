@@ -54,6 +54,11 @@ impl Bench {
         bench
     }
 
+    /// How often an excess was news.
+    pub(super) fn excesses(&self) -> u64 {
+        self.keeper.counters.holds_excess.load(Ordering::Relaxed)
+    }
+
     pub(super) fn learn(&self, on_excess: OnExcess) {
         self.resource.learn(&Public {
             version: 1,

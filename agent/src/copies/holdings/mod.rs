@@ -457,6 +457,8 @@ impl Kept {
             stands,
             since: now,
             said: None,
+            doubted: None,
+            gave: false,
             heard: None,
             confirm: Vec::new(),
             watch: Vec::new(),

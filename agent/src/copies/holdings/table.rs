@@ -53,7 +53,11 @@ pub(super) struct Kept {
     pub(super) since: Mono,
     /// The last that was said about it.
     pub(super) said: Option<Word>,
-    /// And where.
+    /// What was said before it came into doubt: should it be said again, that is no news.
+    pub(super) doubted: Option<Word>,
+    /// Some copies were given away while nothing was said: what is said of all of them may be of more than are left.
+    pub(super) gave: bool,
+    /// Where the last was said that was heard.
     pub(super) heard: Option<Place>,
     pub(super) confirm: Vec<oneshot::Sender<Word>>,
     pub(super) watch: Vec<oneshot::Sender<Word>>,
@@ -82,6 +86,7 @@ impl Kept {
     /// So many copies are given away: what was too much goes first, as in the aggregators' count.
     fn less(&mut self, by: u32) {
         self.copies -= by;
+        self.gave |= self.said.is_none();
         if let Some(Word::Excess(excess, _)) = &mut self.said {
             *excess = excess.saturating_sub(by);
             if *excess == 0 {
@@ -92,7 +97,7 @@ impl Kept {
 
     /// Tells those who wait what was said.
     pub(super) fn tell(&mut self, word: &Word, revokes: bool) {
-        self.said = Some(word.clone());
+        (self.said, self.doubted, self.gave) = (Some(word.clone()), None, false);
         // Nobody may be listening any more.
         for confirm in self.confirm.drain(..) {
             let _ = confirm.send(word.clone());

@@ -27,12 +27,29 @@ impl Held {
         copies.is_some_and(|copies| copies.on_excess == OnExcess::GiveBack)
     }
 
-    /// What counted may have to be counted anew, and be too much then: should that be said and get lost, it
-    /// is asked for.
+    /// Who waits to give back what was too much hears it, should it have come to be asked for since it was said.
+    pub(super) fn ask_back(&mut self) {
+        if !self.gives_back() {
+            return;
+        }
+        for kept in self.holds.values_mut() {
+            if !kept.watch.is_empty()
+                && let Some(word @ Word::Excess(..)) = kept.said.clone()
+            {
+                for watch in kept.watch.drain(..) {
+                    // Nobody may be listening any more.
+                    let _ = watch.send(word.clone());
+                }
+            }
+        }
+    }
+
+    /// What counted may have to be counted anew, and more or less of it be too much then: should that be said and
+    /// get lost, it is asked for.
     fn doubt(&mut self, now: Mono) {
         for kept in self.holds.values_mut().filter(|kept| kept.in_use()) {
-            if kept.said.take_if(|said| *said == Word::Confirmed).is_some() {
-                kept.since = now;
+            if let Some(word) = kept.said.take() {
+                (kept.doubted, kept.gave, kept.since) = (Some(word), false, now);
             }
         }
     }
@@ -77,6 +94,8 @@ impl Keeper {
             VerdictSays::Counted { excess: 0, .. } => {
                 kept.tell(&Word::Confirmed, false);
             }
+            // It is asked for how much of it is left: the answer says of how many copies it speaks.
+            VerdictSays::Counted { .. } if kept.gave => {}
             VerdictSays::Counted { excess, by, .. } => self.exceeds(id, number, excess, by),
             VerdictSays::Granted { copies, by, .. } => {
                 self.granted(id, number, Some(copies), by, now)
@@ -116,18 +135,21 @@ impl Keeper {
     }
 
     fn exceeds(&mut self, id: ResourceId, number: u64, excess: u32, by: Option<Scope>) {
-        Counters::add(&self.counters.holds_excess, 1);
         let Some(held) = self.held.get_mut(&id) else {
             return;
         };
         let gives_back = held.gives_back();
-        let mut excess = excess;
-        if let Some(kept) = held.holds.get_mut(&number) {
-            excess = excess.min(kept.copies);
-            kept.tell(&Word::Excess(excess, by.clone()), gives_back);
+        let Some(kept) = held.holds.get_mut(&number) else {
+            return;
+        };
+        let word = Word::Excess(excess, by.clone());
+        let is_news = kept.doubted.as_ref() != Some(&word);
+        kept.tell(&word, gives_back);
+        if is_news {
+            Counters::add(&self.counters.holds_excess, 1);
+            let scope = by.map(FullScope::from);
+            self.tell_news(id, number, HoldChange::Excess(excess, scope));
         }
-        let scope = by.map(FullScope::from);
-        self.tell_news(id, number, HoldChange::Excess(excess, scope));
     }
 
     /// Copies that were awaited may be used, or none. Without a number those that are known.

@@ -27,14 +27,15 @@ fn a_hold_hears_whether_it_counts_and_whether_it_was_too_much() {
         excess: 2,
         by: full(),
     };
-    bench.say(excess.clone());
+    bench.say(excess);
     let word = Word::Excess(2, full());
     assert_eq!(bench.confirm(two).try_recv(), Ok(word.clone()));
     assert!(kept.try_recv().is_err(), "excess is kept");
     bench.learn(OnExcess::GiveBack);
     assert_eq!(bench.watch(two).try_recv(), Ok(word.clone()));
-    bench.say(excess);
-    assert_eq!(kept.try_recv(), Ok(word));
+    assert!(kept.try_recv().is_err(), "nothing has happened since");
+    bench.half_second();
+    assert_eq!(kept.try_recv(), Ok(word), "with the next beat");
 }
 
 #[test]
@@ -62,25 +63,56 @@ fn what_was_too_much_is_asked_for_until_it_is_given_back_and_no_longer() {
 fn no_more_is_asked_for_than_is_left_when_the_verdict_comes() {
     let mut bench = Bench::new();
     bench.learn(OnExcess::GiveBack);
-    // It has given back meanwhile, and the verdict did not know that.
-    let one = bench.hold("acme", 5);
-    let mut asked = bench.watch(one);
-    bench.release(one, 3);
-    bench.say(exceeded(one, 4));
-    assert_eq!(asked.try_recv(), Ok(Word::Excess(2, full())));
-    // An answer says how many it knows of.
-    for (excess, expected) in [(2, Word::Excess(1, full())), (1, Word::Confirmed)] {
-        let two = bench.hold("acme", 5);
-        bench.release(two, 1);
-        let (copies, by) = (5, full());
+    for (excess, expected) in [(4, Word::Excess(1, full())), (3, Word::Confirmed)] {
+        // It has given back meanwhile, and the verdict did not know that: it is asked for.
+        let one = bench.hold("acme", 5);
+        let mut asked = bench.watch(one);
+        bench.release(one, 3);
+        bench.say(exceeded(one, excess));
+        assert!(asked.try_recv().is_err(), "nobody knows how much is left");
+        let beats = [bench.half_second(), bench.half_second()].concat();
+        let question = format!("asked [{one}]");
+        assert!(
+            beats.iter().any(|beat| beat.ends_with(&question)),
+            "{beats:?}"
+        );
+        // The answer says of how many copies it speaks: here one of three is on its way back still.
         bench.say(VerdictSays::Held {
-            number: two,
-            copies,
-            excess,
-            by,
+            number: one,
+            copies: 3,
+            excess: excess - 2,
+            by: full(),
         });
-        assert_eq!(bench.confirm(two).try_recv(), Ok(expected));
+        assert_eq!(bench.confirm(one).try_recv(), Ok(expected));
+        bench.release(one, 2);
+        bench.half_second();
     }
+}
+
+#[test]
+fn what_was_too_much_comes_into_doubt_too() {
+    let mut bench = Bench::new();
+    bench.learn(OnExcess::GiveBack);
+    let one = bench.hold("acme", 5);
+    bench.say(exceeded(one, 2));
+    bench.say(VerdictSays::BeatWanted);
+    // Counted anew, all of it was too much, and that was lost.
+    bench.release(one, 2);
+    let mut asked = bench.confirm(one);
+    assert!(asked.try_recv().is_err(), "not confirmed");
+    bench.say(VerdictSays::Held {
+        number: one,
+        copies: 3,
+        excess: 3,
+        by: full(),
+    });
+    assert_eq!(asked.try_recv(), Ok(Word::Excess(3, full())));
+    assert_eq!(bench.excesses(), 2);
+    // The same once more is no news.
+    bench.say(VerdictSays::BeatWanted);
+    bench.say(exceeded(one, 3));
+    assert_eq!(bench.watch(one).try_recv(), Ok(Word::Excess(3, full())));
+    assert_eq!(bench.excesses(), 2);
 }
 
 #[test]
