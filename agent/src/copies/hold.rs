@@ -160,9 +160,9 @@ impl Hold {
     }
 
     /// Waits for the aggregators' word on it; for as long as it takes while nobody is heard. What was too much
-    /// goes first: with so many copies given back, or handed over, the rest is confirmed. Of copies that were
-    /// seized that is said, if at all, to whoever staged them: here they are confirmed, even where their agent was
-    /// gone, has come back, and found the limit reached. Needs no runtime of any kind.
+    /// goes first: with so many copies given back, or handed over, the rest is confirmed. What was too much of
+    /// copies that were seized was said, if at all, to whoever staged them: here they are confirmed, unless their
+    /// agent was gone, and has come back to a limit that was reached. Needs no runtime of any kind.
     pub async fn confirmed(&self) -> Confirmation {
         match self.ask(|answer| Seldom::Confirm { answer }).await {
             None => Confirmation::Unknown,

@@ -260,14 +260,9 @@ impl Copies {
         } else {
             self.resize(slot, copies, out);
         }
-        let taken = match facts.flags.seized {
-            true => taken,
-            // What was too much of it before still is.
-            false => {
-                self.remember(facts.id, taken);
-                self.excess_of(facts.id)
-            }
-        };
+        // What was too much of it before still is.
+        self.remember(facts.id, taken);
+        let taken = self.excess_of(facts.id);
         let held = self.domains.at(facts.domain).copies();
         let name = self.domains.name(facts.domain);
         self.say_full(name, limit, held, facts.set, out);

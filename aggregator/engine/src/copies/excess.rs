@@ -4,7 +4,8 @@
 //! hold 3 of b     2 too many, by probation    said, and remembered: an agent that missed it asks
 //! release 1       1 too many                  what was too much goes first
 //! its agent gone  nothing                     ruled anew should it come back
-//! seized          nothing                     whoever staged it had its verdict
+//! seized          nothing                     whoever staged it had its verdict; but as any other it may be
+//!                                             too much when its agent comes back
 //! ```
 //!
 //! Holds without excess, nearly all of them, cost nothing. Knows no limits. What stays true: only a hold

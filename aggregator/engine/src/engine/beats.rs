@@ -196,7 +196,7 @@ fn told(
 ) -> VerdictSays {
     let number = id.number;
     match verdict {
-        Verdict::Counted(_) if entry.seized.is_some() => {
+        Verdict::Counted(Taken { excess: 0, .. }) if entry.seized.is_some() => {
             again(&held.copies, id).unwrap_or(VerdictSays::NotHeld { number })
         }
         Verdict::Counted(Taken { excess, by }) => {

@@ -379,22 +379,22 @@ fn reserve(
 pub(super) fn again(copies: &Copies, id: HoldId) -> Option<VerdictSays> {
     let view = copies.hold_of(id);
     let number = id.number;
+    let taken = copies.excess_of(id);
     Some(match view.filter(|view| view.state == HoldState::Live) {
-        Some(view) if view.seized => VerdictSays::Seized {
+        // Its agent may wait for this still, and knows no domain of it. Who waits has not listed it, and what is
+        // too much of it comes from lists.
+        Some(view) if view.seized && taken.excess == 0 => VerdictSays::Seized {
             number,
             domain: view.domain.into(),
             copies: view.copies,
             start: view.start,
         },
-        Some(view) => {
-            let taken = copies.excess_of(id);
-            VerdictSays::Held {
-                number,
-                copies: view.copies,
-                excess: taken.excess,
-                by: taken.by.map(|by| scope_of(copies, by, view.domain)),
-            }
-        }
+        Some(view) => VerdictSays::Held {
+            number,
+            copies: view.copies,
+            excess: taken.excess,
+            by: taken.by.map(|by| scope_of(copies, by, view.domain)),
+        },
         None => VerdictSays::NotHeld { number },
     })
 }

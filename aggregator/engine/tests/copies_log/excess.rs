@@ -1,10 +1,13 @@
 //! What of a hold was too much, told again to an agent that has missed its verdict.
 
-use tollgate_shared::holdings::Holdings;
-use tollgate_shared::wire::beat::Part;
+use tollgate_engine::engine::Fate;
+use tollgate_shared::holdings::{Holdings, TransferId};
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::beat::{Listed, Part};
+use tollgate_shared::wire::holds::Does;
 
 use crate::play::{Play, Sending, agent};
-use crate::{SANDBOX, digest, hold, release};
+use crate::{SANDBOX, digest, hold, listed, release, whole};
 
 #[test]
 fn an_excess_whose_verdict_was_lost_is_said_again_as_long_as_it_is_held() {
@@ -76,5 +79,44 @@ fn an_excess_whose_verdict_was_lost_is_said_again_as_long_as_it_is_held() {
     assert_eq!(play.said(), ["web: 3 counted, 0 too many"]);
     let again = asked(&mut play, &mut web, &[(1, 1), (2, 1), (3, 1)]);
     assert_eq!(again[2], "web: 3 held 1");
+    play.restart();
+}
+
+#[test]
+fn what_was_seized_may_be_too_much_when_its_agent_comes_back() {
+    let mut play = Play::of(SANDBOX);
+    let (mut web, mut job) = (agent("web", 1), agent("job", 1));
+    let (to, ttl) = (TransferId(3), Span::from_secs(60));
+    let stage = Does::Transfer { copies: 2, to, ttl };
+    play.ops(&mut web, &[(1, hold("acme", 2)), (1, stage)]);
+    let seized = Listed {
+        seized: Some(to),
+        copies: 0,
+        ..listed(5, "acme", 0, 0)
+    };
+    let list = [seized];
+    play.beat(&mut job, whole(&list));
+    assert_eq!(play.said().last().unwrap(), "job: 5 seized 2 of acme");
+    (0..4).for_each(|_| assert_eq!(play.tick(), Fate::Applied));
+    assert_eq!(play.total(), 0);
+    // Somebody else takes what came back.
+    play.ops(&mut web, &[(2, hold("acme", 2))]);
+    let held = Holdings::default().with(5, 2);
+    play.beat(&mut job, digest(held));
+    assert_eq!(play.said().last().unwrap(), "job: beat wanted");
+    play.beat(&mut job, whole(&list));
+    let said = play.said();
+    let too_many = "job: 5 counted, 1 too many by acme";
+    assert!(said.iter().any(|said| said == too_many), "{said:?}");
+    play.restart();
+    let asked = &[5];
+    play.beat(
+        &mut job,
+        Part {
+            asked,
+            ..digest(held)
+        },
+    );
+    assert_eq!(play.said(), ["job: 5 held 2, 1 too many by acme"]);
     play.restart();
 }

@@ -125,9 +125,6 @@ impl Model {
             let excess = self.excess(&hold.domain, &hold.groups, wanted - counted);
             self.holds[at].copies = wanted;
             self.holds[at].lost = false;
-            if hold.seized {
-                return Some(format!("{excess:?}"));
-            }
             if 0 < excess.0 {
                 let before = hold.excess.0;
                 self.holds[at].excess = (before + excess.0, excess.1);
