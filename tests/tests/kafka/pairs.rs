@@ -11,8 +11,8 @@ use tollgate_agent::{Agent, Rate};
 use tollgate_shared::names::partition_of_pair;
 use tollgate_tests::binary::tollgate;
 use tollgate_tests::kafka::LocalKafka;
-use tollgate_tests::twin;
 
+use crate::bad::metric;
 use crate::fleet::{Aggregator, PARTITIONS, WITHIN, await_whole, directory};
 
 /// How long is looked at what is let through.
@@ -93,13 +93,6 @@ fn await_metric(aggregator: &Aggregator, rate: &Rate, name: &str) -> u64 {
         assert!(begun.elapsed() < WITHIN, "{name} stays 0");
         look(rate, Duration::from_millis(200));
     }
-}
-
-fn metric(aggregator: &Aggregator, name: &str) -> u64 {
-    let text = twin::text(aggregator.http, "/metrics").expect("metrics");
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    let value = line.and_then(|rest| rest.trim().parse().ok());
-    value.unwrap_or_else(|| panic!("no {name} in:\n{text}"))
 }
 
 pub fn of_two_groups_either_may_be_killed_and_nothing_more_is_let_through(kafka: &LocalKafka) {

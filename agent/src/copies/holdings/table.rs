@@ -98,14 +98,17 @@ impl Kept {
     /// Tells those who wait what was said.
     pub(super) fn tell(&mut self, word: &Word, revokes: bool) {
         (self.said, self.doubted, self.gave) = (Some(word.clone()), None, false);
-        // Nobody may be listening any more.
-        for confirm in self.confirm.drain(..) {
-            let _ = confirm.send(word.clone());
-        }
+        Self::answer(&mut self.confirm, word);
         if revokes {
-            for watch in self.watch.drain(..) {
-                let _ = watch.send(word.clone());
-            }
+            Self::answer(&mut self.watch, word);
+        }
+    }
+
+    /// Tells all that wait, and forgets them.
+    pub(super) fn answer(waiting: &mut Vec<oneshot::Sender<Word>>, word: &Word) {
+        for one in waiting.drain(..) {
+            // Nobody may be listening any more.
+            let _ = one.send(word.clone());
         }
     }
 }

@@ -33,13 +33,8 @@ impl Held {
             return;
         }
         for kept in self.holds.values_mut() {
-            if !kept.watch.is_empty()
-                && let Some(word @ Word::Excess(..)) = kept.said.clone()
-            {
-                for watch in kept.watch.drain(..) {
-                    // Nobody may be listening any more.
-                    let _ = watch.send(word.clone());
-                }
+            if let Some(word @ Word::Excess(..)) = &kept.said {
+                Kept::answer(&mut kept.watch, word);
             }
         }
     }
