@@ -81,11 +81,11 @@ impl Drop for Aggregator {
 impl Aggregator {
     /// One on ports of the system's choice.
     pub async fn start(instance: u128) -> Self {
-        Self::start_at(instance, "127.0.0.1:0", "127.0.0.1:0").await
+        Self::start_at(instance, 1, "127.0.0.1:0", "127.0.0.1:0").await
     }
 
-    /// One on these addresses.
-    pub async fn start_at(instance: u128, agents: &str, feed: &str) -> Self {
+    /// One on these addresses, which rules on from this offset of each partition.
+    pub async fn start_at(instance: u128, ruled: u64, agents: &str, feed: &str) -> Self {
         let (agents, feed) = (listen(agents).await, listen(feed).await);
         let addresses = (
             agents.local_addr().expect("bound"),
@@ -98,7 +98,7 @@ impl Aggregator {
         let state = Arc::new(Mutex::new(State {
             instance,
             log: 7,
-            ruled: 1,
+            ruled,
             ..State::default()
         }));
         let (orders, receiver) = mpsc::channel(64);
@@ -191,7 +191,12 @@ impl Aggregator {
         self.state().swallow = appends;
     }
 
-    /// Says nothing more on the feed of its own accord.
+    /// Up to where it has ruled each partition.
+    pub fn ruled(&self) -> u64 {
+        self.state().ruled
+    }
+
+    /// Says nothing more on the feed of its own accord, and rules nothing.
     pub fn be_quiet(&self, quiet: bool) {
         self.state().quiet = quiet;
     }
