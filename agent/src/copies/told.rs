@@ -90,3 +90,15 @@ pub(crate) enum Word {
     /// It does not count: an operation, or the hold in a list, was refused.
     Uncounted(Option<Op>, Why),
 }
+
+impl Word {
+    /// So many copies were given away: what was too much goes first, as in the aggregators' count.
+    pub(crate) fn lessen(&mut self, by: u32) {
+        if let Self::Excess(excess, _) = self {
+            *excess = excess.saturating_sub(by);
+            if *excess == 0 {
+                *self = Self::Confirmed;
+            }
+        }
+    }
+}

@@ -50,6 +50,15 @@ pub(crate) struct Outgoing {
     pub(crate) record: Bytes,
 }
 
+/// What a partition's log may not have yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UnderWay {
+    /// Records about holds that wait or are under way.
+    pub(crate) holdings: usize,
+    /// When the oldest record of any kind that is not answered was first sent.
+    pub(crate) since: Option<Mono>,
+}
+
 /// What became of parcels, in batches and calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -65,7 +74,7 @@ pub(crate) struct Counts {
 
 /// A record that the log may or may not have.
 #[derive(Debug)]
-struct UnderWay {
+struct Sent {
     id: u64,
     record: Bytes,
     first_sent: Mono,
@@ -80,7 +89,7 @@ struct UnderWay {
 struct Lane {
     last_sequence: u64,
     waiting: VecDeque<Cargo>,
-    under_way: BTreeMap<u64, UnderWay>,
+    under_way: BTreeMap<u64, Sent>,
     /// Of all of these, those about holds.
     holdings: usize,
 }
@@ -157,9 +166,14 @@ impl Courier {
         lane.waiting.push_back(cargo);
     }
 
-    /// Records about holds that wait or are under way in a partition.
-    pub(crate) fn holdings_len(&self, partition: u32) -> usize {
-        self.lanes.get(&partition).map_or(0, |lane| lane.holdings)
+    /// What a partition's log may not have yet.
+    pub(crate) fn under_way(&self, partition: u32) -> UnderWay {
+        let lane = self.lanes.get(&partition);
+        lane.map_or_else(UnderWay::default, |lane| UnderWay {
+            holdings: lane.holdings,
+            // They were first sent in the order of their sequences.
+            since: lane.under_way.values().next().map(|one| one.first_sent),
+        })
     }
 
     /// Partitions in which a record about holds may have been overtaken or lost, since it was last asked.
@@ -226,7 +240,7 @@ impl Courier {
             partition,
             record: record.clone(),
         };
-        let under_way = UnderWay {
+        let sent = Sent {
             id,
             record,
             first_sent: now,
@@ -234,7 +248,7 @@ impl Courier {
             sent: now,
             cargo,
         };
-        lane.under_way.insert(sequence, under_way);
+        lane.under_way.insert(sequence, sent);
         self.by_id.insert(id, (partition, sequence));
         self.counts.batches_sent += 1;
         Some(outgoing)
@@ -346,7 +360,7 @@ impl Courier {
         }
     }
 
-    fn remove(&mut self, id: u64) -> Option<UnderWay> {
+    fn remove(&mut self, id: u64) -> Option<Sent> {
         let (partition, sequence) = self.by_id.remove(&id)?;
         let lane = self.lanes.get_mut(&partition)?;
         let done = lane.under_way.remove(&sequence)?;

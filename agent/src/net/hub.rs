@@ -241,7 +241,7 @@ impl<W: Wires> Hub<W> {
             self.keeper.heal(partition, now);
         }
         let courier = &self.courier;
-        let cargoes = self.keeper.next(now, |one| courier.holdings_len(one));
+        let cargoes = self.keeper.next(now, |one| courier.under_way(one));
         cargoes
             .into_iter()
             .for_each(|cargo| self.courier.take(cargo));

@@ -68,7 +68,6 @@ impl Keeper {
         if !holds && !owed {
             return;
         }
-        lane.used = true;
         let parts: Vec<BeatPart> = self
             .held
             .values_mut()

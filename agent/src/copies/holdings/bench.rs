@@ -24,8 +24,8 @@ pub(super) struct Bench {
     pub(super) now: Mono,
     pub(super) order: u64,
     pub(super) offset: u64,
-    /// As if so many records were under way.
-    pub(super) under_way: usize,
+    /// As if this were under way.
+    pub(super) under_way: UnderWay,
 }
 
 impl Bench {
@@ -48,7 +48,7 @@ impl Bench {
             now: NOW,
             order: 0,
             offset: 0,
-            under_way: 0,
+            under_way: UnderWay::default(),
         };
         bench.learn(OnExcess::Keep);
         bench

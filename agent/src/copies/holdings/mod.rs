@@ -38,7 +38,7 @@ use super::news::OnHold;
 use super::struck::Struck;
 use super::told::{Answer, Seldom, Told, What, Word};
 use crate::clock::Mono;
-use crate::courier::Cargo;
+use crate::courier::{Cargo, UnderWay};
 use crate::resource::{Resource, ResourceId, Resources};
 use crate::stats::Counters;
 
@@ -86,8 +86,8 @@ struct Lane {
     beat_at: Option<Mono>,
     /// A beat is due although nothing is held.
     owed: bool,
-    /// Anything was ever sent there.
-    used: bool,
+    /// When anything was last sent there; none: nothing ever was.
+    last: Option<Mono>,
     /// The log that it is, as far as is known.
     log: Option<LogId>,
 }
@@ -307,6 +307,7 @@ impl Keeper {
         for held in self.held.values_mut() {
             held.partition = partition_of_resource(&held.resource.name, partitions);
             held.list_wanted = true;
+            held.doubt(now);
             let lane = self.lanes.entry(held.partition).or_default();
             (lane.owed, lane.beat_at) = (self.origin.replaces.is_some(), Some(now));
         }
@@ -333,6 +334,7 @@ impl Keeper {
             let held = self.held.values_mut();
             for held in held.filter(|held| held.partition == partition) {
                 held.holds.values_mut().for_each(|kept| kept.heard = None);
+                held.doubt(now);
             }
             self.heal(partition, now);
         }
@@ -353,21 +355,43 @@ impl Keeper {
         lane.beat_at = Some(lane.beat_at.map_or(at, |before| before.min(at)));
     }
 
-    /// What is to be sent now, given how many of this keeper's records are under way in a partition.
-    pub(crate) fn next(&mut self, now: Mono, under_way: impl Fn(u32) -> usize) -> Vec<Cargo> {
+    /// What is to be sent now, given what is under way in a partition.
+    pub(crate) fn next(&mut self, now: Mono, under_way: impl Fn(u32) -> UnderWay) -> Vec<Cargo> {
         if self.partitions == 0 || self.ended {
             return Vec::new();
         }
         let mut cargoes = Vec::new();
         let partitions: Vec<u32> = self.lanes.keys().copied().collect();
         for partition in partitions {
-            let room = EAGER.saturating_sub(under_way(partition));
+            let under_way = under_way(partition);
+            let room = EAGER.saturating_sub(under_way.holdings);
+            let before = cargoes.len();
             let sent = self.send_operations(partition, room, &mut cargoes);
             if sent < room {
                 self.beat_if_due(partition, now, &mut cargoes);
             }
+            if before < cargoes.len() {
+                self.has_sent(partition, under_way.since, now);
+            }
         }
         cargoes
+    }
+
+    /// Something was sent. Where owners may not have heard of this agent for so long that they took it for gone,
+    /// they count what it holds anew as soon as they hear of it again, and what they say then may be lost.
+    fn has_sent(&mut self, partition: u32, unanswered: Option<Mono>, now: Mono) {
+        let Some(lane) = self.lanes.get_mut(&partition) else {
+            return;
+        };
+        let last = lane.last.replace(now).unwrap_or(now);
+        let silence = now.since(unanswered.map_or(last, |since| since.min(last)));
+        let of_it = self
+            .held
+            .values_mut()
+            .filter(|held| held.partition == partition);
+        for held in of_it.filter(|held| held.may_be_gone(silence)) {
+            held.doubt(now);
+        }
     }
 
     fn send_operations(&mut self, partition: u32, room: usize, out: &mut Vec<Cargo>) -> usize {
@@ -386,7 +410,6 @@ impl Keeper {
                 }
             }
             if !cargo.is_empty() {
-                lane.used = true;
                 sent += 1;
                 out.push(Cargo::Holds(cargo));
             }
@@ -424,8 +447,9 @@ impl Keeper {
         }
         let partitions: Vec<u32> = self.lanes.keys().copied().collect();
         for partition in partitions {
-            self.send_operations(partition, usize::MAX, &mut cargoes);
-            if self.lanes.get(&partition).is_some_and(|lane| lane.used) {
+            let sent = self.send_operations(partition, usize::MAX, &mut cargoes);
+            let before = self.lanes.get(&partition).and_then(|lane| lane.last);
+            if 0 < sent || before.is_some() {
                 let head = BeatHead {
                     replaces: self.origin.replaces,
                     more: false,

@@ -20,6 +20,9 @@ const TIMEOUT_UNKNOWN: Span = Span::from_secs(2);
 /// Beats within that silence: with three of them lost the fourth is in time.
 const BEATS: u64 = 4;
 
+/// With so many of them unheard of the agent may be gone by the time that the next one is heard.
+const BEATS_MISSED: u64 = 2;
+
 /// No beats come faster than this, whatever is configured.
 const BEAT_MIN: Span = Span::from_millis(50);
 
@@ -55,7 +58,7 @@ pub(super) struct Kept {
     pub(super) said: Option<Word>,
     /// What was said before it came into doubt: should it be said again, that is no news.
     pub(super) doubted: Option<Word>,
-    /// Some copies were given away while nothing was said: what is said of all of them may be of more than are left.
+    /// Copies of it were given away: what is said without saying of how many may be of more than are left.
     pub(super) gave: bool,
     /// Where the last was said that was heard.
     pub(super) heard: Option<Place>,
@@ -83,21 +86,23 @@ impl Kept {
         waiting.push(answer);
     }
 
-    /// So many copies are given away: what was too much goes first, as in the aggregators' count.
+    /// So many copies are given away.
     fn less(&mut self, by: u32) {
-        self.copies -= by;
-        self.gave |= self.said.is_none();
-        if let Some(Word::Excess(excess, _)) = &mut self.said {
-            *excess = excess.saturating_sub(by);
-            if *excess == 0 {
-                self.said = Some(Word::Confirmed);
-            }
+        (self.copies, self.gave) = (self.copies - by, true);
+        let words = [&mut self.said, &mut self.doubted];
+        words.into_iter().flatten().for_each(|word| word.lessen(by));
+    }
+
+    /// What was said of it may not be so any more: unless it is said again it is asked for.
+    pub(super) fn doubt(&mut self, now: Mono) {
+        if let Some(word) = self.said.take() {
+            (self.doubted, self.since) = (Some(word), now);
         }
     }
 
     /// Tells those who wait what was said.
     pub(super) fn tell(&mut self, word: &Word, revokes: bool) {
-        (self.said, self.doubted, self.gave) = (Some(word.clone()), None, false);
+        (self.said, self.doubted) = (Some(word.clone()), None);
         Self::answer(&mut self.confirm, word);
         if revokes {
             Self::answer(&mut self.watch, word);
@@ -125,6 +130,12 @@ impl Held {
         }
     }
 
+    /// Everything that is in use may have to be counted anew, and more or less of it be too much then.
+    pub(super) fn doubt(&mut self, now: Mono) {
+        let in_use = self.holds.values_mut().filter(|kept| kept.in_use());
+        in_use.for_each(|kept| kept.doubt(now));
+    }
+
     /// How often to beat while anything is held.
     pub(super) fn beat_every(&self) -> Span {
         let public = self.resource.public();
@@ -133,6 +144,11 @@ impl Held {
             .as_ref()
             .map_or(TIMEOUT_UNKNOWN, |copies| copies.agent_timeout);
         Span::from_micros(timeout.as_micros() / BEATS).clamp(BEAT_MIN, BEAT_MAX)
+    }
+
+    /// Whether owners may have taken this agent for gone, given how long they may have heard nothing of it.
+    pub(super) fn may_be_gone(&self, silence: Span) -> bool {
+        BEATS_MISSED * self.beat_every().as_micros() <= silence.as_micros()
     }
 
     pub(super) fn put(&mut self, number: u64, kept: Kept) {

@@ -50,9 +50,9 @@ fn everything_is_listed_every_ten_seconds_and_when_it_is_wanted() {
 fn a_beat_waits_behind_operations_that_wait_and_does_not_pile_up() {
     let mut bench = Bench::new();
     bench.hold("acme", 1);
-    bench.under_way = EAGER;
+    bench.under_way.holdings = EAGER;
     assert_eq!(bench.sent_after(Span::from_secs(5)), [] as [String; 0]);
-    bench.under_way = EAGER - 1;
+    bench.under_way.holdings = EAGER - 1;
     assert_eq!(bench.sent(), ["hold 1"]);
     assert_eq!(bench.sent(), ["beat list [1x1] asked [1]"]);
     assert_eq!(bench.sent(), [] as [String; 0]);
@@ -469,7 +469,7 @@ fn a_list_that_is_too_long_is_cut_into_records_that_stand_by_themselves() {
         bench.sent();
     }
     bench.now = bench.now.plus(Span::from_millis(500));
-    let cargoes = bench.keeper.next(bench.now, |_| 0);
+    let cargoes = bench.keeper.next(bench.now, |_| UnderWay::default());
     assert!(3 < cargoes.len(), "{}", cargoes.len());
     let (mut next, mut listed, mut awaiting) = (0, 0, Vec::new());
     for cargo in &cargoes {

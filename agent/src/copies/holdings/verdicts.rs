@@ -38,16 +38,6 @@ impl Held {
             }
         }
     }
-
-    /// What counted may have to be counted anew, and more or less of it be too much then: should that be said and
-    /// get lost, it is asked for.
-    fn doubt(&mut self, now: Mono) {
-        for kept in self.holds.values_mut().filter(|kept| kept.in_use()) {
-            if let Some(word) = kept.said.take() {
-                (kept.doubted, kept.gave, kept.since) = (Some(word), false, now);
-            }
-        }
-    }
 }
 
 impl Keeper {
@@ -90,7 +80,7 @@ impl Keeper {
                 kept.tell(&Word::Confirmed, false);
             }
             // It is asked for how much of it is left: the answer says of how many copies it speaks.
-            VerdictSays::Counted { .. } if kept.gave => {}
+            VerdictSays::Counted { .. } if kept.gave => kept.doubt(now),
             VerdictSays::Counted { excess, by, .. } => self.exceeds(id, number, excess, by),
             VerdictSays::Granted { copies, by, .. } => {
                 self.granted(id, number, Some(copies), by, now)
@@ -138,7 +128,7 @@ impl Keeper {
             return;
         };
         let word = Word::Excess(excess, by.clone());
-        let is_news = kept.doubted.as_ref() != Some(&word);
+        let is_news = kept.said.as_ref().or(kept.doubted.as_ref()) != Some(&word);
         kept.tell(&word, gives_back);
         if is_news {
             Counters::add(&self.counters.holds_excess, 1);

@@ -13,6 +13,24 @@ fn exceeded(number: u64, excess: u32) -> VerdictSays {
     VerdictSays::Counted { number, excess, by }
 }
 
+/// The answer to a question.
+fn is_held(number: u64, copies: u32, excess: u32) -> VerdictSays {
+    let by = (0 < excess).then(full).flatten();
+    VerdictSays::Held {
+        number,
+        copies,
+        excess,
+        by,
+    }
+}
+
+/// Whether a hold is asked about within some beats.
+fn is_asked_for(bench: &mut Bench, number: u64) -> bool {
+    let question = format!("asked [{number}]");
+    let beats: Vec<String> = (0..5).flat_map(|_| bench.half_second()).collect();
+    beats.iter().any(|beat| beat.ends_with(&question))
+}
+
 #[test]
 fn a_hold_hears_whether_it_counts_and_whether_it_was_too_much() {
     let mut bench = Bench::new();
@@ -77,12 +95,7 @@ fn no_more_is_asked_for_than_is_left_when_the_verdict_comes() {
             "{beats:?}"
         );
         // The answer says of how many copies it speaks: here one of three is on its way back still.
-        bench.say(VerdictSays::Held {
-            number: one,
-            copies: 3,
-            excess: excess - 2,
-            by: full(),
-        });
+        bench.say(is_held(one, 3, excess - 2));
         assert_eq!(bench.confirm(one).try_recv(), Ok(expected));
         bench.release(one, 2);
         bench.half_second();
@@ -100,19 +113,85 @@ fn what_was_too_much_comes_into_doubt_too() {
     bench.release(one, 2);
     let mut asked = bench.confirm(one);
     assert!(asked.try_recv().is_err(), "not confirmed");
-    bench.say(VerdictSays::Held {
-        number: one,
-        copies: 3,
-        excess: 3,
-        by: full(),
-    });
+    bench.say(is_held(one, 3, 3));
     assert_eq!(asked.try_recv(), Ok(Word::Excess(3, full())));
     assert_eq!(bench.excesses(), 2);
-    // The same once more is no news.
+    // The same once more is no news, nor is what is left of it.
     bench.say(VerdictSays::BeatWanted);
-    bench.say(exceeded(one, 3));
-    assert_eq!(bench.watch(one).try_recv(), Ok(Word::Excess(3, full())));
+    bench.say(is_held(one, 3, 3));
+    bench.say(VerdictSays::BeatWanted);
+    bench.release(one, 1);
+    bench.say(is_held(one, 2, 2));
+    assert_eq!(bench.watch(one).try_recv(), Ok(Word::Excess(2, full())));
     assert_eq!(bench.excesses(), 2);
+}
+
+#[test]
+fn whoever_may_have_been_taken_for_gone_asks_what_counts_and_nobody_else_does() {
+    let mut bench = Bench::new();
+    let one = bench.hold("acme", 5);
+    bench.say(counted(one));
+    for _ in 0..10 {
+        assert!(!is_asked_for(&mut bench, one), "it beats as it should");
+    }
+    // It stood still: the list that it beats with is counted, and what is said of that is lost.
+    bench.now = bench.now.plus(Span::from_secs(12));
+    assert!(is_asked_for(&mut bench, one));
+    bench.say(is_held(one, 5, 3));
+    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Excess(3, full())));
+    assert!(!is_asked_for(&mut bench, one), "it was answered");
+    // It beats, and the log answers none of it.
+    bench.under_way = UnderWay {
+        holdings: 1,
+        since: Some(bench.now),
+    };
+    assert!(is_asked_for(&mut bench, one));
+    bench.under_way = UnderWay::default();
+    bench.say(is_held(one, 5, 3));
+    assert!(!is_asked_for(&mut bench, one));
+    assert_eq!(bench.excesses(), 1);
+}
+
+#[test]
+fn what_counts_in_another_log_is_asked_for() {
+    let log = |random| {
+        Some(LogId {
+            generation: 1,
+            random,
+        })
+    };
+    let mut bench = Bench::new();
+    let one = bench.hold("acme", 5);
+    bench.sent();
+    bench.keeper.know_logs(|_| log(1), bench.now);
+    bench.say(counted(one));
+    assert!(!is_asked_for(&mut bench, one));
+    bench.keeper.know_logs(|_| log(2), bench.now);
+    assert!(is_asked_for(&mut bench, one));
+}
+
+#[test]
+fn what_is_said_of_a_list_is_not_taken_for_less_than_it_listed() {
+    for is_wanted in [false, true] {
+        let mut bench = Bench::new();
+        bench.learn(OnExcess::GiveBack);
+        let one = bench.hold("acme", 5);
+        bench.say(counted(one));
+        bench.sent();
+        bench.now = bench.now.plus(Span::from_secs(12));
+        let sent = bench.sent();
+        assert_eq!(sent, ["beat list [1x5]"]);
+        bench.release(one, 3);
+        if is_wanted {
+            bench.say(VerdictSays::BeatWanted);
+        }
+        let mut asked = bench.watch(one);
+        bench.say(exceeded(one, 4));
+        assert!(asked.try_recv().is_err(), "nobody knows how much is left");
+        assert!(is_asked_for(&mut bench, one));
+        bench.say(is_held(one, 2, 1));
+        assert_eq!(asked.try_recv(), Ok(Word::Excess(1, full())));
+    }
 }
 
 #[test]
