@@ -129,6 +129,17 @@ async fn a_resource_that_is_used_later_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_aggregator_is_found_by_a_name() {
+    let aggregator = Aggregator::start(1).await;
+    let name = format!("localhost:{}", aggregator.agents.port());
+    let agent = Agent::builder().name("a").aggregator(name).build();
+    let agent = agent.expect("good settings");
+    assert!(agent.ready(SOON).await);
+    let _ = agent.rate("r").hit("acme");
+    aggregator.until("the hit", |one| one.copies() == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_aggregator_that_comes_back_gets_what_it_missed() {
     let aggregator = Aggregator::start(1).await;
     let agent = agent(&[&aggregator]);

@@ -9,6 +9,7 @@
 //! stays true: an address in figures is nobody's name.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -27,25 +28,33 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 pub(super) fn follow(addresses: &[String], events: &mpsc::Sender<Event>) {
     for name in addresses.iter().filter(|address| is_name(address)) {
         let (name, events) = (name.clone(), events.downgrade());
-        tokio::spawn(async move {
-            let mut known = BTreeSet::new();
-            loop {
-                let asked = tokio::net::lookup_host(name.as_str());
-                let answer = tokio::time::timeout(ANSWER_WITHIN, asked).await;
-                let found = answer.ok().and_then(Result::ok).into_iter().flatten();
-                // Whoever holds a sender keeps the hub from its end.
-                let Some(events) = events.upgrade() else {
-                    return;
-                };
-                for address in new_ones(found.collect(), &mut known) {
-                    if events.send(Event::Found { address }).await.is_err() {
-                        return;
-                    }
-                }
-                drop(events);
-                tokio::time::sleep(ASK_EVERY).await;
+        tokio::spawn(follow_one(events, move || {
+            let name = name.clone();
+            async move { Ok(tokio::net::lookup_host(name).await?.collect()) }
+        }));
+    }
+}
+
+/// Follows one name; `ask` says what is behind it.
+async fn follow_one<Answer>(events: mpsc::WeakSender<Event>, ask: impl Fn() -> Answer)
+where
+    Answer: Future<Output = io::Result<BTreeSet<SocketAddr>>>,
+{
+    let mut known = BTreeSet::new();
+    loop {
+        let answer = tokio::time::timeout(ANSWER_WITHIN, ask()).await;
+        let found = answer.ok().and_then(Result::ok).unwrap_or_default();
+        // Whoever holds a sender keeps the hub from its end.
+        let Some(events) = events.upgrade() else {
+            return;
+        };
+        for address in new_ones(found, &mut known) {
+            if events.send(Event::Found { address }).await.is_err() {
+                return;
             }
-        });
+        }
+        drop(events);
+        tokio::time::sleep(ASK_EVERY).await;
     }
 }
 
@@ -84,6 +93,36 @@ mod tests {
         assert!(new_ones(two, &mut known).is_empty());
         let moved = set(&["10.0.0.9:7401", "[::1]:7401"]);
         assert_eq!(new_ones(moved, &mut known), ["10.0.0.9:7401".into()]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_is_asked_again_and_what_is_new_behind_it_is_found_once() {
+        let (sender, mut found) = mpsc::channel(8);
+        let asked = std::sync::atomic::AtomicUsize::new(0);
+        let follows = follow_one(sender.downgrade(), || {
+            let answer = match asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+                0 => Ok(set(&["10.0.0.4:7401", "10.0.0.7:7401"])),
+                1 => Err(io::ErrorKind::NotFound.into()),
+                2 => Ok(BTreeSet::new()),
+                _ => Ok(set(&["10.0.0.7:7401", "10.0.0.9:7401"])),
+            };
+            async move { answer }
+        });
+        let heard = async {
+            let mut heard = Vec::new();
+            for _ in 0..3 {
+                match found.recv().await {
+                    Some(Event::Found { address }) => heard.push(address),
+                    other => panic!("{other:?}"),
+                }
+            }
+            // With the last sender the hub has ended.
+            drop(sender);
+            heard
+        };
+        let ((), heard) = tokio::join!(follows, heard);
+        let expected = ["10.0.0.4:7401", "10.0.0.7:7401", "10.0.0.9:7401"];
+        assert!(heard.iter().map(AsRef::as_ref).eq(expected), "{heard:?}");
     }
 
     #[test]
