@@ -19,6 +19,7 @@ use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::{Act, Amendment};
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::set_rows::SetRow;
 use tollgate_shared::wire::statement::{Says, Scope};
 
 const LIMITS: &str = "version = 1\nrules = 1\n[rate.\"api.search\"]\nrate = \"5/m\"\n[rate.\"api.wide\"]\nrate = \"100/s\"\nglobal = \"3/s\"\n";
@@ -144,16 +145,27 @@ fn amendments() -> Vec<(Act, Value)> {
             json!({"act": "switch", "ignore_configured": true, "allow_unconfigured": null}),
         ),
         (
-            Act::Set {
-                resource: "r.a".into(),
-                domain: "acme".into(),
-                rate: Some("7/s".into()),
-                hard: None,
-                limit: None,
-            },
+            Act::Set(row("acme")),
             json!({"act": "set", "domain": "acme", "rate": "7/s", "hard": null, "limit": null}),
         ),
+        (
+            Act::SetMany(vec![row("acme"), row("b")]),
+            json!({"act": "set_many", "rows": [
+                {"resource": "r.a", "domain": "acme", "rate": "7/s", "hard": null, "limit": null},
+                {"resource": "r.a", "domain": "b", "rate": "7/s", "hard": null, "limit": null},
+            ]}),
+        ),
     ]
+}
+
+fn row(domain: &str) -> SetRow {
+    SetRow {
+        resource: "r.a".into(),
+        domain: domain.into(),
+        rate: Some("7/s".into()),
+        hard: None,
+        limit: None,
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {

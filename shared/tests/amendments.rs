@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::{Act, Amendment};
+use tollgate_shared::wire::set_rows::{ROWS_BYTES_MAX, ROWS_MAX, SetRow, fit};
 use tollgate_shared::wire::{Fault, Writer};
 
 fn bytes(act: &Act) -> Vec<u8> {
@@ -26,6 +27,30 @@ fn hex(bytes: &[u8]) -> String {
 
 /// What all of them begin with, behind version, kind and the head of the array.
 const COMMON: &str = "c4100000000000000000000000000000000503a3616e6ea3627567";
+
+fn nothing(domain: &str) -> SetRow {
+    SetRow {
+        resource: "r.a".into(),
+        domain: domain.into(),
+        rate: None,
+        hard: None,
+        limit: None,
+    }
+}
+
+fn rate(domain: &str, rate: &str) -> SetRow {
+    SetRow {
+        rate: Some(rate.into()),
+        ..nothing(domain)
+    }
+}
+
+fn copies(domain: &str, limit: u64) -> SetRow {
+    SetRow {
+        limit: Some(limit),
+        ..nothing(domain)
+    }
+}
 
 fn golden() -> Vec<(Act, &'static str, &'static str)> {
     let (resource, domain) = (|| Box::<str>::from("r.a"), || Box::<str>::from("d"));
@@ -110,24 +135,24 @@ fn golden() -> Vec<(Act, &'static str, &'static str)> {
             "08a172c3c0",
         ),
         (
-            Act::Set {
+            Act::Set(SetRow {
                 resource: resource(),
                 domain: domain(),
                 rate: Some("7/s".into()),
                 hard: None,
                 limit: None,
-            },
+            }),
             "9a",
             "09a3722e61a164a3372f73c0c0",
         ),
         (
-            Act::Set {
+            Act::Set(SetRow {
                 resource: resource(),
                 domain: domain(),
                 rate: None,
                 hard: None,
                 limit: Some(50),
-            },
+            }),
             "9a",
             "09a3722e61a164c0c032",
         ),
@@ -138,6 +163,16 @@ fn golden() -> Vec<(Act, &'static str, &'static str)> {
             },
             "97",
             "0aa3722e61c410000000000000000000000000000000ab",
+        ),
+        (
+            Act::SetMany(vec![rate("d", "7/s"), nothing("e"), copies("d", 300)]),
+            "96",
+            "0b9395a3722e61a164a3372f73c0c095a3722e61a165c0c0c095a3722e61a164c0c0cd012c",
+        ),
+        (
+            Act::SetMany(vec![nothing("d")]),
+            "96",
+            "0b9195a3722e61a164c0c0c0",
         ),
     ]
 }
@@ -184,6 +219,45 @@ fn an_act_that_is_not_known_or_has_another_number_of_elements_is_refused() {
     nothing.splice(len - 3.., [0]);
     let error = Amendment::decode(&nothing).expect_err("0 hits");
     assert_eq!(error.field, "hits");
+}
+
+#[test]
+fn rows_of_one_record_are_at_least_one_and_bounded_in_number_and_in_bytes() {
+    let read = |rows: &[SetRow]| {
+        let bytes = bytes(&Act::SetMany(rows.to_vec()));
+        Amendment::decode(&bytes).map(|read| read.act)
+    };
+    let refused = |rows: &[SetRow]| {
+        let error = read(rows).expect_err("out of bounds");
+        assert_eq!((error.field, error.at), ("rows", 3 + COMMON.len() / 2 + 1));
+        match error.fault {
+            Fault::Length { found, .. } => found as usize,
+            fault => panic!("{fault}"),
+        }
+    };
+    assert!(!fit(&[]) && refused(&[]) == 0);
+    let mut rows = vec![rate("d", "7/s"); ROWS_MAX];
+    assert!(fit(&rows) && read(&rows).is_ok());
+    rows.push(nothing("d"));
+    assert!(!fit(&rows) && refused(&rows) == ROWS_MAX + 1);
+    // The head of the array has 3 bytes, and a row 10 beside a domain of more than 31.
+    let mut rows = vec![nothing(&"d".repeat(250)); (ROWS_BYTES_MAX - 3) / 260];
+    let room = (ROWS_BYTES_MAX - 3) % 260 - 10;
+    rows.push(nothing(&"d".repeat(room)));
+    assert!(fit(&rows) && read(&rows).is_ok());
+    rows.pop();
+    rows.push(nothing(&"d".repeat(room + 1)));
+    assert!(!fit(&rows) && refused(&rows) == ROWS_BYTES_MAX + 1);
+}
+
+#[test]
+fn a_row_of_another_number_of_elements_is_refused() {
+    let mut other = bytes(&Act::SetMany(vec![nothing("d")]));
+    let row = 3 + COMMON.len() / 2 + 2;
+    assert_eq!(other[row], 0x95);
+    other[row] = 0x94;
+    let error = Amendment::decode(&other).expect_err("4 elements");
+    assert_eq!((error.field, error.at), ("row", row));
 }
 
 proptest! {

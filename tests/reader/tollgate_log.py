@@ -31,6 +31,7 @@ ACTS = {
     8: ("switch", ["namespace", "ignore_configured", "allow_unconfigured"]),
     9: ("set", ["resource", "domain", "rate", "hard", "limit"]),
     10: ("release_transfer", ["resource", "transfer"]),
+    11: ("set_many", ["rows"]),
 }
 OPERATIONS = {
     0: ("reserve", ["domain", "copies", "min"]),
@@ -220,7 +221,10 @@ def amendment(values):
     push, expected, who, why, act, *rest = values
     name, fields = ACTS[act]
     record = named(["push", "expected", "who", "why"], [push, expected, who, why], "amendment")
-    return record | {"act": name} | named(fields, rest, name)
+    record |= {"act": name} | named(fields, rest, name)
+    if "rows" in record:
+        record["rows"] = [named(ACTS[9][1], row, "row") for row in record["rows"]]
+    return record
 
 
 def simply(*fields):

@@ -73,7 +73,8 @@ enum Verb {
         #[command(flatten)]
         act: Act,
     },
-    /// Changes many domains in the version in force, by the rows of a CSV file, and pushes that
+    /// Changes many domains by the rows of a CSV file: by one record of them, or by a document where there
+    /// are more than 8,192, or than 512 KiB of them
     Import {
         /// Columns by its heading: resource, domain, rate, hard, limit; empty: as it was; `-` is stdin
         file: PathBuf,
@@ -161,12 +162,12 @@ mod kafka {
     use serde::Serialize;
     use similar::TextDiff;
     use tokio::sync::mpsc;
-    use tollgate_engine::limits::{Limits, Own};
+    use tollgate_engine::limits::Limits;
     use tollgate_shared::mac::MacKey;
     use tollgate_shared::names::NAME_BYTES_MAX;
     use tollgate_shared::place::LogId;
     use tollgate_shared::wire::Writer;
-    use tollgate_shared::wire::amendment::{Act as Amended, Amendment};
+    use tollgate_shared::wire::amendment::Amendment;
     use tollgate_shared::wire::limits_chunk::REASON_BYTES_MAX;
     use tollgate_shared::wire::record::OwnersPen;
 
@@ -174,11 +175,12 @@ mod kafka {
     use crate::cli::limits_candidates::promoted;
     use crate::cli::limits_edit;
     use crate::cli::limits_history::{History, list, read, read_if_there};
+    use crate::cli::limits_wanted::{Wanted, edited, imported, set};
     use crate::cli::output::Format;
     use crate::cli::{input_name, read_input, serve::host_name};
     use crate::config::Config;
     use crate::core::limits_book::{Entered, Version, Void, digest};
-    use crate::core::limits_edit::{Change, apply};
+    use crate::core::limits_edit::Change;
     use crate::core::limits_push::{Pushed, cut};
     use crate::log::kafka::{KafkaConfig, KafkaLog, Missing, check};
     use crate::log::{AppendError, Log as _, LogEvent, Stream, Ticket};
@@ -232,7 +234,7 @@ mod kafka {
                 let own = (!remove).then(|| stated.own());
                 match global.domain(domain.as_ref())? {
                     Some(domain) => push(global, &kafka, act, |history| {
-                        set(history, resource, &domain, own)
+                        set(&history.find(None)?.version, resource, &domain, own)
                     }),
                     None => push(global, &kafka, act, |history| {
                         let change = Change {
@@ -240,7 +242,8 @@ mod kafka {
                             domain: None,
                             own,
                         };
-                        edited(history, vec![("limits set".to_owned(), change)])
+                        let change = [("limits set".to_owned(), change)];
+                        edited(&history.find(None)?.version, &change)
                     }),
                 }
             }
@@ -249,7 +252,9 @@ mod kafka {
                 for (_, change) in &mut rows {
                     change.domain = global.domain(change.domain.as_ref())?;
                 }
-                push(global, &kafka, act, |history| edited(history, rows))
+                push(global, &kafka, act, |history| {
+                    imported(&history.find(None)?.version, &rows)
+                })
             }
             Some(Verb::Promote { resource, act, .. }) => push(global, &kafka, act, |history| {
                 promoted(&history.find(None)?.version.text, resource).map(Wanted::Text)
@@ -261,45 +266,6 @@ mod kafka {
                 ))
             }),
         }
-    }
-
-    /// What is to be the next version.
-    enum Wanted {
-        /// This document.
-        Text(String),
-        /// The one in force with this change.
-        Change(Amended),
-    }
-
-    /// The document in force with changes, if it is a good one.
-    fn edited(history: &History, changes: Vec<(String, Change)>) -> Result<Wanted, Failure> {
-        let text = &history.find(None)?.version.text;
-        let text = apply(text, &changes).map_err(|why| Failure::Data(why.to_string()))?;
-        match Limits::parse(&text) {
-            Ok(_) => Ok(Wanted::Text(text)),
-            Err(faults) => Err(Failure::Data(faults.in_file("as changed").to_string())),
-        }
-    }
-
-    /// What one domain has of its own, changed, if that makes limits.
-    fn set(
-        history: &History,
-        resource: &str,
-        domain: &str,
-        own: Option<Own>,
-    ) -> Result<Wanted, Failure> {
-        let limits = &history.find(None)?.version.limits;
-        limits
-            .with_own(resource, domain, own.as_ref())
-            .map_err(|why| Failure::Data(format!("limits set: {why}")))?;
-        let own = own.unwrap_or_default();
-        Ok(Wanted::Change(Amended::Set {
-            resource: resource.into(),
-            domain: domain.into(),
-            rate: own.rate,
-            hard: own.hard,
-            limit: own.limit,
-        }))
     }
 
     fn diff(

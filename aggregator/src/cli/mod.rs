@@ -21,6 +21,8 @@ pub mod limits_candidates;
 mod limits_edit;
 #[cfg(feature = "kafka")]
 mod limits_history;
+#[cfg(feature = "kafka")]
+mod limits_wanted;
 pub mod logs;
 pub mod operator;
 pub mod output;

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! An operator's amendment is a record and a version of its own: it leaves the document as it is, or
-//! changes what one domain has of its own in it; its switches stay over every later document until they
+//! changes what domains have of their own in it; its switches stay over every later document until they
 //! are taken back.
 //!
 //! A version's number is the offset of the chunk that completed it. A push is void when another version
@@ -23,11 +23,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tollgate_engine::limits::{Limits, Own, RULES};
+use tollgate_engine::limits::{Limits, Own, RULES, Revision};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::{self, Act, Amendment};
 use tollgate_shared::wire::limits_chunk::{self, LimitsChunk};
 use tollgate_shared::wire::record::kind;
+use tollgate_shared::wire::set_rows::SetRow;
 use tollgate_shared::wire::{DecodeError, Fault};
 
 use super::limits_edit::Change;
@@ -409,48 +410,45 @@ impl LimitsBook {
 impl Document {
     /// The document as an act leaves it. Most leave it as it is.
     fn changed(&self, act: &Act) -> Result<Self, Void> {
-        let (Act::Set { resource, .. }, Some((domain, own))) = (act, own_of(act)) else {
+        let rows = act.rows();
+        if rows.is_empty() {
             return Ok(self.clone());
-        };
-        let text = self.text.changed(Change {
-            resource: resource.to_string(),
-            domain: Some(domain.to_owned()),
-            own: own.clone(),
-        });
+        }
+        let text = self.text.changed(rows.iter().map(change_of).collect());
         // What a domain has left when its own is taken away, a plan may say; and only the document knows.
-        if own.is_none() && text.may_have_plans() {
+        if rows.iter().any(|row| own_of(row).is_none()) && text.may_have_plans() {
             let whole = text.read().map_err(|why| Void::Change(why.to_string()))?;
             let limits = Limits::parse(&whole).map_err(|why| Void::Change(why.to_string()))?;
             let limits = Arc::new(limits);
             return Ok(Self { text, limits });
         }
-        let limits = self.limits.with_own(resource, domain, own.as_ref());
-        let limits = limits.map_err(|why| Void::Change(why.to_string()))?;
-        Ok(Self {
-            text,
-            limits: Arc::new(limits),
-        })
+        let mut revision = Revision::of(&self.limits);
+        for row in rows {
+            revision
+                .set(&row.resource, &row.domain, own_of(row).as_ref())
+                .map_err(|why| Void::Change(why.to_string()))?;
+        }
+        let limits = Arc::new(revision.limits());
+        Ok(Self { text, limits })
     }
 }
 
-/// The domain whose own limits an act changes, and what they are; nothing: taken away.
-pub fn own_of(act: &Act) -> Option<(&str, Option<Own>)> {
-    let Act::Set {
-        domain,
-        rate,
-        hard,
-        limit,
-        ..
-    } = act
-    else {
-        return None;
-    };
+/// What a row says that a domain is to have of its own; nothing: taken away.
+pub fn own_of(row: &SetRow) -> Option<Own> {
     let own = Own {
-        rate: rate.clone(),
-        hard: hard.clone(),
-        limit: *limit,
+        rate: row.rate.clone(),
+        hard: row.hard.clone(),
+        limit: row.limit,
     };
-    Some((domain, (own != Own::default()).then_some(own)))
+    (own != Own::default()).then_some(own)
+}
+
+fn change_of(row: &SetRow) -> Change {
+    Change {
+        resource: row.resource.to_string(),
+        domain: Some(row.domain.to_string()),
+        own: own_of(row),
+    }
 }
 
 /// Whether a document says that it is of a format or a rule set above those that this build knows.

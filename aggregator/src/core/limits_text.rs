@@ -1,5 +1,5 @@
 //! A limits document as a version has it: the text that was pushed, or that of the version before with one
-//! domain changed.
+//! domain changed, or many.
 //!
 //! ```text
 //! version 18   40 MB as they were pushed
@@ -29,7 +29,7 @@ pub struct Text(Arc<Node>);
 struct Node {
     whole: OnceLock<(Arc<str>, [u8; 32])>,
     /// The one that it was made of, and how; nothing: it was pushed.
-    made: Option<(Text, Change)>,
+    made: Option<(Text, Box<[Change]>)>,
     /// Bytes of the text that was pushed.
     bytes: usize,
     plans: bool,
@@ -47,11 +47,11 @@ impl Text {
         }))
     }
 
-    /// This one with a change.
-    pub fn changed(&self, change: Change) -> Self {
+    /// This one with changes, in their order.
+    pub fn changed(&self, changes: Box<[Change]>) -> Self {
         Self(Arc::new(Node {
             whole: OnceLock::new(),
-            made: Some((self.clone(), change)),
+            made: Some((self.clone(), changes)),
             bytes: self.0.bytes,
             plans: self.0.plans,
         }))
@@ -83,8 +83,9 @@ impl Text {
         // Back to one that was written down, and all changes from there on in one go.
         let mut changes = Vec::new();
         let mut at = self;
-        while let (None, Some((before, change))) = (at.0.whole.get(), &at.0.made) {
-            changes.push((String::from("as changed"), change.clone()));
+        while let (None, Some((before, made))) = (at.0.whole.get(), &at.0.made) {
+            let newest_first = made.iter().rev();
+            changes.extend(newest_first.map(|one| (String::from("as changed"), one.clone())));
             at = before;
         }
         changes.reverse();
@@ -154,15 +155,16 @@ mod tests {
     use super::*;
     use tollgate_engine::limits::Own;
 
-    fn change(domain: &str, rate: &str) -> Change {
-        Change {
+    fn change(domain: &str, rate: &str) -> Box<[Change]> {
+        let change = Change {
             resource: "a".to_owned(),
             domain: Some(domain.to_owned()),
             own: Some(Own {
                 rate: Some(rate.into()),
                 ..Own::default()
             }),
-        }
+        };
+        Box::new([change])
     }
 
     #[test]

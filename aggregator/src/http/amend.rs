@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use tollgate_shared::names::admit_domain;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
+use tollgate_shared::wire::set_rows::SetRow;
 
 use super::{Shown, silent};
 use crate::core::amendments::{Proposal, Refused};
@@ -240,14 +241,14 @@ impl Asked {
                 if states == self.remove {
                     return Err(missing("rate, hard or limit; or remove"));
                 }
-                Act::Set {
+                Act::Set(SetRow {
                     resource: resource()?,
                     // As the document would name it.
                     domain: named.map(Box::from).ok_or_else(|| missing("domain"))?,
                     rate: self.rate.as_deref().map(Box::from),
                     hard: self.hard.as_deref().map(Box::from),
                     limit: self.limit,
-                }
+                })
             }
             other => return Err(format!("act {other:?}: there is no such act")),
         })

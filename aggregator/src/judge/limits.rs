@@ -114,7 +114,8 @@ pub fn act_to_model(
             | Act::ReleaseHolds { .. }
             | Act::ReleaseTransfer { .. }
             | Act::Switch { .. }
-            | Act::Set { .. } => None,
+            | Act::Set(_)
+            | Act::SetMany(_) => None,
         };
     said.unwrap_or_else(nobody)
 }

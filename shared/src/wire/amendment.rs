@@ -12,6 +12,7 @@
 //!   8 switch        namespace, nil | ignore_configured, nil | allow_unconfigured
 //!   9 set           resource, domain, nil | rate, nil | hard, nil | limit; all nil: nothing of its own
 //!  10 release transfer resource, transfer (16 bytes)
+//!  11 set many      [[what set needs] ...], at least one, in their order: all of them or none
 //! ```
 //!
 //! One record is one amendment; its offset is its number among the versions, and the digest by which
@@ -21,6 +22,7 @@
 use super::holds::{read_transfer, write_transfer};
 use super::limits_chunk::REASON_BYTES_MAX;
 use super::reader::{DecodeError, Fault, Reader};
+use super::set_rows::{ROW, SetRow, read_row, read_rows, write_row, write_rows};
 use super::writer::Writer;
 use crate::holdings::TransferId;
 use crate::names::NAME_BYTES_MAX;
@@ -111,20 +113,10 @@ pub enum Act {
         /// In place of `allow_unconfigured`; none: as the document says.
         allow_unconfigured: Option<bool>,
     },
-    /// A domain's own limits on a resource change in the document; what is none stays as it was. All of
-    /// them none: it has nothing of its own any more.
-    Set {
-        /// The resource.
-        resource: Box<str>,
-        /// The domain.
-        domain: Box<str>,
-        /// Hits in a time, as a document says it: `100/s`.
-        rate: Option<Box<str>>,
-        /// Hits a second, as a document says it: `200/s`.
-        hard: Option<Box<str>>,
-        /// Copies.
-        limit: Option<u64>,
-    },
+    /// A domain's own limits on a resource change in the document.
+    Set(SetRow),
+    /// Those of many, in the order of the rows, as one version: all of them or none.
+    SetMany(Vec<SetRow>),
 }
 
 /// An amendment as it stands in the log.
@@ -205,13 +197,22 @@ impl Act {
                 "release"
             }
             Self::Switch { .. } => "switch",
-            Self::Set { .. } => "set",
+            Self::Set(_) | Self::SetMany(_) => "set",
         }
     }
 
     /// Whether it changes the limits themselves, and nothing of what was ruled by them.
     pub const fn is_limits(&self) -> bool {
-        matches!(self, Self::Switch { .. } | Self::Set { .. })
+        matches!(self, Self::Switch { .. } | Self::Set(_) | Self::SetMany(_))
+    }
+
+    /// What it sets of domains, in the order in which it counts; of most acts nothing.
+    pub fn rows(&self) -> &[SetRow] {
+        match self {
+            Self::Set(row) => std::slice::from_ref(row),
+            Self::SetMany(rows) => rows,
+            _ => &[],
+        }
     }
 
     /// Elements behind the act's number.
@@ -226,7 +227,8 @@ impl Act {
             | Self::ReleaseHolds { .. }
             | Self::Switch { .. } => 3,
             Self::ReleaseHold { .. } => 4,
-            Self::Set { .. } => 5,
+            Self::Set(_) => ROW,
+            Self::SetMany(_) => 1,
         }
     }
 
@@ -271,20 +273,12 @@ impl Act {
                 ignore_configured: switch(reader, "ignore_configured")?,
                 allow_unconfigured: switch(reader, "allow_unconfigured")?,
             },
-            9 => Self::Set {
-                resource: name(reader, "resource")?,
-                domain: name(reader, "domain")?,
-                rate: optional(reader, "rate")?,
-                hard: optional(reader, "hard")?,
-                limit: match reader.nil() {
-                    true => None,
-                    false => Some(reader.u64("limit")?),
-                },
-            },
+            9 => Self::Set(read_row(reader)?),
             10 => Self::ReleaseTransfer {
                 resource: name(reader, "resource")?,
                 transfer: read_transfer(reader)?,
             },
+            11 => Self::SetMany(read_rows(reader)?),
             found => return Err(before.error("act", Fault::Kind { found })),
         };
         let arguments = act.arguments() as u32;
@@ -343,20 +337,13 @@ impl Act {
                 writer.text(resource);
                 write_transfer(writer, *transfer);
             }
-            Self::Set {
-                resource,
-                domain,
-                rate,
-                hard,
-                limit,
-            } => {
-                write_pair(writer, 9, resource, domain);
-                write_optional(writer, rate.as_deref());
-                write_optional(writer, hard.as_deref());
-                match limit {
-                    Some(copies) => writer.u64(*copies),
-                    None => writer.nil(),
-                }
+            Self::Set(row) => {
+                writer.u64(9);
+                write_row(writer, row);
+            }
+            Self::SetMany(rows) => {
+                writer.u64(11);
+                write_rows(writer, rows);
             }
             Self::Switch {
                 namespace,
@@ -376,11 +363,14 @@ impl Act {
     }
 }
 
-fn name(reader: &mut Reader<'_>, field: &'static str) -> Result<Box<str>, DecodeError> {
+pub(super) fn name(reader: &mut Reader<'_>, field: &'static str) -> Result<Box<str>, DecodeError> {
     Ok(reader.text(field, 1, NAME_BYTES_MAX)?.into())
 }
 
-fn optional(reader: &mut Reader<'_>, field: &'static str) -> Result<Option<Box<str>>, DecodeError> {
+pub(super) fn optional(
+    reader: &mut Reader<'_>,
+    field: &'static str,
+) -> Result<Option<Box<str>>, DecodeError> {
     match reader.nil() {
         true => Ok(None),
         false => name(reader, field).map(Some),
@@ -413,7 +403,7 @@ fn write_pair(writer: &mut Writer, act: u64, first: &str, second: &str) {
     writer.text(second);
 }
 
-fn write_optional(writer: &mut Writer, text: Option<&str>) {
+pub(super) fn write_optional(writer: &mut Writer, text: Option<&str>) {
     match text {
         Some(text) => writer.text(text),
         None => writer.nil(),

@@ -22,6 +22,7 @@ pub mod member;
 pub mod public;
 mod reader;
 pub mod record;
+pub mod set_rows;
 pub mod statement;
 pub mod testimony;
 pub mod verdict;

@@ -86,7 +86,7 @@ pub(super) fn counter_of(act: &Act) -> &'static str {
         Act::Unban { .. } => "act: ban taken back",
         Act::ReleaseHold { .. } | Act::ReleaseTransfer { .. } => "act: hold released",
         Act::ReleaseHolds { .. } => "act: all holds released",
-        Act::Switch { .. } | Act::Set { .. } => "act: switch",
+        Act::Switch { .. } | Act::Set(_) | Act::SetMany(_) => "act: switch",
     }
 }
 

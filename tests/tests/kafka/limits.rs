@@ -1,10 +1,13 @@
 //! `tollgate limits` on a real Kafka: pushes, two at once, going back, and what aggregators say of it.
 
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::{ClientConfig, Message as _, Offset, TopicPartitionList};
 use serde_json::Value;
+use tollgate_shared::wire::amendment::{Act, Amendment};
 use tollgate_tests::binary::tollgate;
 use tollgate_tests::kafka::LocalKafka;
 
-use crate::fleet::{Aggregator, LIMITS, PARTITIONS, await_whole, codes_of, get};
+use crate::fleet::{Aggregator, LIMITS, PARTITIONS, WITHIN, await_whole, codes_of, get, until};
 
 struct Pusher<'k> {
     kafka: &'k LocalKafka,
@@ -138,6 +141,76 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
     await_whole(&[&one]);
     let limits = get(one.http, "/v1/limits").expect("an answer");
     assert_eq!(limits["version"].as_u64(), Some(latest));
+    rows_of_a_file_are_one_small_record(&pusher, &one);
+}
+
+/// A version of some lines of a file is a record of those lines, whatever the document is like.
+fn rows_of_a_file_are_one_small_record(pusher: &Pusher<'_>, one: &Aggregator) {
+    // Behind the version in force stands what lost a race: the next one has to stand behind itself alone.
+    let set = ["set", "search", "--domain", "first", "--rate", "4/s"];
+    let (code, text) = pusher.run(&[&set[..], &["--reason", "x"]].concat());
+    assert_eq!(code, Some(0), "{text}");
+    let before = latest(pusher);
+    pusher.write(
+        "three.csv",
+        "resource,domain,rate,hard\nsearch,acme,9/s,\nsearch,\"globex, inc\",8/s,20/s\nsearch,acme,,30/s\n",
+    );
+    let import = ["import", "three.csv", "--reason", "a list"];
+    let (code, text) = pusher.run(&[&import[..], &["--dry-run"]].concat());
+    assert_eq!((code, latest(pusher)), (Some(0), before), "{text}");
+    let (code, text) = pusher.run(&import);
+    assert_eq!((code, latest(pusher)), (Some(0), before + 1), "{text}");
+    let record = limits_record(pusher, before + 1);
+    assert!(record.len() < 300, "{} bytes", record.len());
+    let act = Amendment::decode(&record).expect("an amendment").act;
+    assert!(
+        matches!(&act, Act::SetMany(rows) if rows.len() == 3),
+        "{act:?}"
+    );
+    let (_, text) = pusher.run(&["list"]);
+    assert!(
+        text.contains("set search acme: rate 9/s; and 2 more"),
+        "{text}"
+    );
+
+    until("it is in force", || {
+        get(one.http, "/v1/limits")
+            .is_some_and(|limits| limits["version"].as_u64() == Some(before + 1))
+    });
+    let limits = get(one.http, "/v1/limits").expect("an answer");
+    let (_, shown) = pusher.run(&["show"]);
+    for text in [
+        limits["text"].as_str().expect("a text"),
+        limits["normalised"].as_str().expect("a text"),
+        &shown,
+    ] {
+        let document: toml::Table = text.parse().expect("a document");
+        let domains = &document["rate"]["search"]["domains"];
+        let hard = |domain: &str| domains[domain]["hard"].as_str();
+        assert_eq!(hard("acme"), Some("30/s"), "{text}");
+        assert_eq!(hard("globex, inc"), Some("20/s"), "{text}");
+    }
+    // The same once more is in force already.
+    let (code, text) = pusher.run(&import);
+    assert_eq!((code, latest(pusher)), (Some(0), before + 1), "{text}");
+    assert!(text.contains("in force already"), "{text}");
+}
+
+/// A record of the limits' topic as it stands there.
+fn limits_record(pusher: &Pusher<'_>, offset: u64) -> Vec<u8> {
+    let topic = format!("{}.limits", pusher.prefix);
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", pusher.kafka.bootstrap())
+        .set("group.id", &topic)
+        .set("enable.auto.commit", "false")
+        .create()
+        .expect("a consumer");
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(&topic, 0, Offset::Offset(offset as i64))
+        .expect("added");
+    consumer.assign(&list).expect("assigned");
+    let record = consumer.poll(WITHIN).expect("in time").expect("a record");
+    record.payload().expect("a value").to_vec()
 }
 
 /// By one command, once, and under the version that was expected.

@@ -82,7 +82,7 @@ impl Engine {
                 self.release_holds(act, place, rulings);
             }
             // It is limits.
-            Act::Switch { .. } | Act::Set { .. } => {}
+            Act::Switch { .. } | Act::Set(_) | Act::SetMany(_) => {}
         }
     }
 

@@ -1,4 +1,4 @@
-//! One domain's limits changed: the next version, without reading a document again.
+//! One domain's limits changed, or those of many: the next version, without reading a document again.
 //!
 //! ```text
 //! version 18    a million domains           version 19 = 18, and acme has rate 9/s of its own
@@ -7,6 +7,8 @@
 //! What is stated is read as it would be in a document, so nothing comes in by a change that would be refused
 //! there. What stays true: the next version rules as the document with the change in it does, unless a plan
 //! stands behind what is taken away, which only the document knows.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_shared::names::{NameFault, check_name};
 
@@ -17,7 +19,7 @@ use super::resource::{CopiesResource, RateOverride, RateResource, Resource, Stat
 use super::version::Limits;
 
 /// What a domain states of itself, in the words of a document. What is none stays as it was.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Own {
     /// Hits in a time, as `100/s`; it takes the place of tiers.
     pub rate: Option<Box<str>>,
@@ -72,27 +74,90 @@ impl Limits {
         domain: &str,
         own: Option<&Own>,
     ) -> Result<Self, NotChanged> {
-        let found = self.names.number_of(resource);
+        let mut revision = Revision::of(self);
+        revision.set(resource, domain, own)?;
+        Ok(revision.limits())
+    }
+}
+
+/// Limits on their way to the next version, one change after the other.
+#[derive(Debug)]
+pub struct Revision {
+    limits: Limits,
+    words: Words,
+}
+
+impl Revision {
+    /// One that has changed nothing yet.
+    pub fn of(limits: &Limits) -> Self {
+        Self {
+            limits: limits.clone(),
+            words: Words::default(),
+        }
+    }
+
+    /// The limits with all changes.
+    pub fn limits(self) -> Limits {
+        self.limits
+    }
+
+    /// Changes what one domain states of itself, over what was changed before; none: it has nothing of its
+    /// own any more.
+    ///
+    /// # Errors
+    ///
+    /// [`NotChanged`] says what is wrong; then this changes nothing.
+    pub fn set(
+        &mut self,
+        resource: &str,
+        domain: &str,
+        own: Option<&Own>,
+    ) -> Result<(), NotChanged> {
+        let Self { limits, words } = self;
+        let found = limits.names.number_of(resource);
         let found = found.ok_or_else(|| NotChanged::NotConfigured(resource.into()))?;
-        let mut limits = self.clone();
         match &mut limits.resources[found] {
             Resource::Rate(rate) => {
-                let stated = match own {
-                    Some(own) => Some(stated_of(resource, domain, own)?),
-                    None => None,
-                };
+                let stated = own.map(|own| words.stated_of(resource, domain, own));
                 let class_of = |class| limits.classes.number_of(class);
-                change_rate(rate, domain, stated, class_of)?;
+                change_rate(rate, domain, stated.transpose()?, class_of)
             }
             Resource::Copies(copies) => {
-                let limit = match own {
-                    Some(own) => Some(limit_of(resource, domain, own)?),
-                    None => None,
-                };
-                change_copies(copies, domain, limit)?;
+                let limit = own.map(|own| words.limit_of(resource, domain, own));
+                change_copies(copies, domain, limit.transpose()?)
             }
         }
-        Ok(limits)
+    }
+}
+
+/// What was read already: many domains mostly state the same, and reading that is most of the work.
+#[derive(Debug, Default)]
+struct Words {
+    rates: BTreeMap<Own, Stated>,
+    copies: BTreeSet<Own>,
+}
+
+impl Words {
+    /// What a domain states of a rate-limited resource.
+    fn stated_of(&mut self, resource: &str, domain: &str, own: &Own) -> Result<Stated, NotChanged> {
+        let key = key_of(domain)?;
+        if let Some(stated) = self.rates.get(own) {
+            return Ok(stated.clone());
+        }
+        let stated = stated_of(resource, &key, own)?;
+        self.rates.insert(own.clone(), stated.clone());
+        Ok(stated)
+    }
+
+    /// What a domain states of a copy-limited resource.
+    fn limit_of(&mut self, resource: &str, domain: &str, own: &Own) -> Result<u64, NotChanged> {
+        let key = key_of(domain)?;
+        if let (Some(limit), true) = (own.limit, self.copies.contains(own)) {
+            return Ok(limit);
+        }
+        let limit = limit_of(resource, &key, own)?;
+        self.copies.insert(own.clone());
+        Ok(limit)
     }
 }
 
@@ -107,7 +172,7 @@ fn change_rate(
         if before.is_none() {
             return Err(NotChanged::Nothing(domain.into()));
         }
-        rate.changed = rate.changed.with(domain, None);
+        rate.changed.put(domain, None);
         return Ok(());
     };
     let stated = stated.or(&before.unwrap_or_default());
@@ -125,7 +190,7 @@ fn change_rate(
         candidate: candidate.map(&mut class_of),
         stated,
     };
-    rate.changed = rate.changed.with(domain, Some(of));
+    rate.changed.put(domain, Some(of));
     Ok(())
 }
 
@@ -139,12 +204,12 @@ fn change_copies(
     }
     // A global limit lowers all others.
     let limit = limit.map(|limit| copies.global.map_or(limit, |global| limit.min(global)));
-    copies.changed = copies.changed.with(domain, limit);
+    copies.changed.put(domain, limit);
     Ok(())
 }
 
 /// What a domain states of a rate-limited resource, read as in a document of that alone.
-fn stated_of(resource: &str, domain: &str, own: &Own) -> Result<Stated, NotChanged> {
+fn stated_of(resource: &str, domain: &Key<'_>, own: &Own) -> Result<Stated, NotChanged> {
     if own.limit.is_some() || (own.rate.is_none() && own.hard.is_none()) {
         return Err(NotChanged::Kind {
             resource: resource.into(),
@@ -161,16 +226,16 @@ fn stated_of(resource: &str, domain: &str, own: &Own) -> Result<Stated, NotChang
         field("rate", &own.rate),
         field("hard", &own.hard),
         r = Key(resource),
-        d = key_of(domain)?,
+        d = domain,
     );
-    let limits = Limits::parse(&text).map_err(NotChanged::Faults)?;
+    let limits = parsed(&text)?;
     let of = limits
         .rate(resource)
-        .and_then(|rate| rate.override_of(domain));
+        .and_then(|rate| rate.override_of(domain.0));
     Ok(of.map(|of| of.stated.clone()).unwrap_or_default())
 }
 
-fn limit_of(resource: &str, domain: &str, own: &Own) -> Result<u64, NotChanged> {
+fn limit_of(resource: &str, domain: &Key<'_>, own: &Own) -> Result<u64, NotChanged> {
     let (None, None, Some(limit)) = (&own.rate, &own.hard, own.limit) else {
         return Err(NotChanged::Kind {
             resource: resource.into(),
@@ -181,13 +246,23 @@ fn limit_of(resource: &str, domain: &str, own: &Own) -> Result<u64, NotChanged> 
     let text = format!(
         "[copies.{r}]\nlimit = 1\ndomains = {{ {d} = {limit} }}\n",
         r = Key(resource),
-        d = key_of(domain)?,
+        d = domain,
     );
-    let limits = Limits::parse(&text).map_err(NotChanged::Faults)?;
+    let limits = parsed(&text)?;
     let of = limits
         .copies(resource)
-        .and_then(|copies| copies.override_of(domain));
+        .and_then(|copies| copies.override_of(domain.0));
     Ok(of.unwrap_or(limit))
+}
+
+/// What a document says that nobody has written: its lines are nobody's either.
+fn parsed(text: &str) -> Result<Limits, NotChanged> {
+    Limits::parse(text).map_err(|mut faults| {
+        for fault in &mut faults.list {
+            (fault.line, fault.column) = (None, None);
+        }
+        NotChanged::Faults(faults)
+    })
 }
 
 /// A name that a document may have, as TOML.
@@ -370,5 +445,39 @@ domains = { acme = 30 }
         assert_eq!(table(first), table(last), "shared");
         assert_eq!(last.class_of("r", "d5").unwrap().tiers[0].limit, 9);
         assert_eq!(first.class_of("r", "d5").unwrap().tiers[0].limit, 6);
+    }
+
+    #[test]
+    fn many_changes_of_one_revision_are_those_of_one_after_another() {
+        let limits = Limits::parse(DOCUMENT).unwrap();
+        let copies = |limit| Own {
+            limit: Some(limit),
+            ..Own::default()
+        };
+        let changes = [
+            ("search", "x", own(Some("6/m"), None)),
+            ("sandbox", "x", copies(90)),
+            ("search", "y", own(Some("6/m"), None)),
+            ("search", "x", own(None, Some("3/s"))),
+            ("sandbox", "y", copies(90)),
+        ];
+        let (mut revision, mut expected) = (Revision::of(&limits), limits.clone());
+        for (resource, domain, own) in &changes {
+            revision.set(resource, domain, Some(own)).unwrap();
+            expected = expected.with_own(resource, domain, Some(own)).unwrap();
+            // What is read only once is refused where it does not fit all the same.
+            assert!(revision.set("sandbox", "a*", Some(own)).is_err());
+            let other = if own.limit.is_some() {
+                "search"
+            } else {
+                "sandbox"
+            };
+            assert!(revision.set(other, "z", Some(own)).is_err());
+        }
+        let made = revision.limits();
+        assert_eq!(made.normalised_text(), expected.normalised_text());
+        let of_x = made.class_of("search", "x").unwrap();
+        assert_eq!((of_x.tiers[0].limit, of_x.hard), (6, Some(3)));
+        assert_eq!(limits, Limits::parse(DOCUMENT).unwrap());
     }
 }

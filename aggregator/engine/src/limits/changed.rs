@@ -5,10 +5,11 @@
 //! layers    [ 500 changed ][ 40 ][ 3 ][ 1 ]      the newest last; each far smaller than the one before it
 //! ```
 //!
-//! A version differs from the one before it by one domain, and both are kept, so neither may cost what
-//! the table costs. A change is a layer of one; layers that are not [`RATIO`] times larger than what lies
-//! over them are put together with it. So a version adds a few entries' memory on the average, and a domain
-//! is looked up in as many layers as the number of changes has digits. Knows nothing of what is changed.
+//! A version differs from the one before it by one domain or by some thousands, and both are kept, so neither
+//! may cost what the table costs. What one version changes is a layer; layers that are not [`RATIO`] times
+//! larger than what lies over them are put together with it. So a version adds a few entries' memory for each
+//! change on the average, and a domain is looked up in as many layers as the number of changes has digits.
+//! Knows nothing of what is changed.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -58,18 +59,21 @@ impl<V: Clone> Changed<V> {
         layers.map(|(of, value)| (&**of, value.as_ref())).collect()
     }
 
-    /// The same with one domain changed.
-    pub fn with(&self, domain: &str, value: Option<V>) -> Self {
-        let mut layers = self.layers.clone();
-        let mut newest = Layer::default();
+    /// Changes one domain; those that this was cloned from stay as they are.
+    ///
+    /// A layer that no other version has takes it in, so that many changes on the way to one version cost no
+    /// more than themselves. What is found is the same either way.
+    pub fn put(&mut self, domain: &str, value: Option<V>) {
+        let ours = self.layers.pop_if(|newest| Arc::get_mut(newest).is_some());
+        let mut newest = ours.and_then(Arc::into_inner).unwrap_or_default();
         newest.insert(domain.into(), value);
+        let layers = &mut self.layers;
         while let Some(below) = layers.pop_if(|below| below.len() < RATIO * newest.len()) {
-            let mut both = (*below).clone();
+            let mut both = Arc::unwrap_or_clone(below);
             both.extend(newest);
             newest = both;
         }
         layers.push(Arc::new(newest));
-        Self { layers }
     }
 }
 
@@ -84,7 +88,10 @@ mod tests {
         for n in 0..3_000u64 {
             let domain = format!("d{}", n * 7_919 % 1_000);
             let value = (n % 5 != 0).then_some(n);
-            changed = changed.with(&domain, value);
+            // Some versions differ by one domain from the one before, some by many.
+            let before = (n < 1_500).then(|| changed.clone());
+            changed.put(&domain, value);
+            drop(before);
             expected.insert(domain, value);
         }
         assert!(changed.layers.len() <= 4, "{}", changed.layers.len());
@@ -99,9 +106,15 @@ mod tests {
 
     #[test]
     fn what_came_before_stays_as_it_was() {
-        let before = Changed::default().with("a", Some(1));
-        let after = before.with("a", None);
-        assert_eq!(before.get("a"), Some(Some(&1)));
-        assert_eq!(after.get("a"), Some(None));
+        let mut before = Changed::default();
+        before.put("a", Some(1));
+        let mut after = before.clone();
+        after.put("a", None);
+        after.put("b", Some(2));
+        assert_eq!((before.get("a"), before.get("b")), (Some(Some(&1)), None));
+        assert_eq!(
+            (after.get("a"), after.get("b")),
+            (Some(None), Some(Some(&2)))
+        );
     }
 }

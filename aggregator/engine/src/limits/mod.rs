@@ -42,7 +42,7 @@ mod units;
 mod version;
 mod warning;
 
-pub use amend::{NotChanged, Own};
+pub use amend::{NotChanged, Own, Revision};
 pub use fault::{FAULTS_MAX, Fault, FaultKind, Faults};
 pub use judge::{STATE_BYTES_WARN, hits_max_in, state_bytes_at_limit};
 pub use names::{NameTable, TABLE_BYTES_MAX};

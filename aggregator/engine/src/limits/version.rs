@@ -42,6 +42,8 @@ pub struct Limits {
 pub(super) struct Classes {
     document: Arc<[RateClass]>,
     since: Vec<Arc<RateClass>>,
+    /// The positions of those since, ascending by class.
+    sorted: Vec<u32>,
 }
 
 impl Classes {
@@ -50,6 +52,7 @@ impl Classes {
         Self {
             document: sorted.into(),
             since: Vec::new(),
+            sorted: Vec::new(),
         }
     }
 
@@ -66,12 +69,18 @@ impl Classes {
         let at = match self.document.binary_search(&class) {
             Ok(at) => at,
             Err(_) => {
-                let known = self.since.iter().position(|since| **since == class);
-                let at = known.unwrap_or(self.since.len());
-                if known.is_none() {
-                    self.since.push(Arc::new(class));
-                }
-                self.document.len() + at
+                let since = |at: &u32| &*self.since[*at as usize];
+                let found = self.sorted.binary_search_by(|at| since(at).cmp(&class));
+                let at = match found {
+                    Ok(place) => self.sorted[place],
+                    Err(place) => {
+                        let new = self.since.len() as u32;
+                        self.sorted.insert(place, new);
+                        self.since.push(Arc::new(class));
+                        new
+                    }
+                };
+                self.document.len() + at as usize
             }
         };
         // Each costs a domain's name or a record: there are far fewer than 2^32.

@@ -3,11 +3,12 @@
 //! Knows nothing of appending. What stays true: a look changes nothing, and what cannot be known here, because
 //! another one rules it, is not refused here.
 
-use tollgate_engine::limits::NotChanged;
+use tollgate_engine::limits::{Limits, NotChanged, Revision};
 use tollgate_shared::names::{check_name, partition_of_pair, partition_of_resource};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::limits_chunk::REASON_BYTES_MAX;
+use tollgate_shared::wire::set_rows::SetRow;
 use tollgate_shared::wire::statement::Cause;
 
 use super::super::limits_book::own_of;
@@ -77,37 +78,38 @@ impl Core {
                 switches::ALL => Ok(()),
                 name => check("namespace", name),
             },
-            Act::Set {
-                resource, domain, ..
-            } => {
-                check("domain", domain)?;
-                self.can_set(resource, act)
-            }
+            Act::Set(_) | Act::SetMany(_) => self.can_set(act.rows()),
         }
     }
 
-    /// Whether the change makes limits, as whoever reads it will find.
-    fn can_set(&self, resource: &str, act: &Act) -> Result<(), Refused> {
+    /// Whether the changes make limits, as whoever reads them will find.
+    fn can_set(&self, rows: &[SetRow]) -> Result<(), Refused> {
+        let none = Limits::default();
         let latest = self.limits.book.latest();
-        let limits = latest.map(|version| &version.limits);
-        let known = limits.is_some_and(|limits| limits.resource(resource).is_some());
-        let (Some(limits), true) = (limits, known) else {
-            return Err(self.unknown(resource, "rate or copies"));
-        };
-        let Some((domain, own)) = own_of(act) else {
-            return Ok(());
-        };
-        match limits.with_own(resource, domain, own.as_ref()) {
-            Ok(_) => Ok(()),
-            Err(why @ NotChanged::Nothing(_)) => Err(Refused::Nothing {
-                what: why.to_string(),
-            }),
-            Err(why) => Err(Refused::Name {
-                field: "domain",
-                name: domain.to_owned(),
-                fault: why.to_string(),
-            }),
+        let mut revision = Revision::of(latest.map_or(&none, |version| &version.limits));
+        for row in rows {
+            let (resource, domain) = (&*row.resource, &*row.domain);
+            check("domain", domain)?;
+            match revision.set(resource, domain, own_of(row).as_ref()) {
+                Ok(()) => {}
+                Err(NotChanged::NotConfigured(_)) => {
+                    return Err(self.unknown(resource, "rate or copies"));
+                }
+                Err(why @ NotChanged::Nothing(_)) => {
+                    return Err(Refused::Nothing {
+                        what: why.to_string(),
+                    });
+                }
+                Err(why) => {
+                    return Err(Refused::Name {
+                        field: "domain",
+                        name: domain.to_owned(),
+                        fault: why.to_string(),
+                    });
+                }
+            }
         }
+        Ok(())
     }
 
     fn is_rate(&self, resource: &str) -> Result<(), Refused> {

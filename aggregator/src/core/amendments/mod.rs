@@ -18,6 +18,7 @@ use serde::Serialize;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::{Act, Amendment};
+use tollgate_shared::wire::set_rows::SetRow;
 
 use super::event::{Effect, Now, QueryId};
 use super::limits_book::{Entered, Void};
@@ -314,22 +315,11 @@ pub fn told(act: &Act) -> String {
         Act::ReleaseTransfer { resource, transfer } => {
             format!("{name} {resource} transfer {transfer}")
         }
-        Act::Set {
-            resource,
-            domain,
-            rate,
-            hard,
-            limit,
-        } => {
-            let said = [
-                rate.as_ref().map(|rate| format!("rate {rate}")),
-                hard.as_ref().map(|hard| format!("hard {hard}")),
-                limit.map(|limit| format!("limit {limit}")),
-            ];
-            let said: Vec<String> = said.into_iter().flatten().collect();
-            match said.is_empty() {
-                true => format!("{name} {resource} {domain}: nothing of its own"),
-                false => format!("{name} {resource} {domain}: {}", said.join(", ")),
+        Act::Set(_) | Act::SetMany(_) => {
+            let first = act.rows().first().map(set).unwrap_or_default();
+            match act.rows().len().saturating_sub(1) {
+                0 => format!("{name} {first}"),
+                more => format!("{name} {first}; and {more} more"),
             }
         }
         Act::Switch {
@@ -348,6 +338,20 @@ pub fn told(act: &Act) -> String {
             )
         }
     }
+}
+
+fn set(row: &SetRow) -> String {
+    let said = [
+        row.rate.as_ref().map(|rate| format!("rate {rate}")),
+        row.hard.as_ref().map(|hard| format!("hard {hard}")),
+        row.limit.map(|limit| format!("limit {limit}")),
+    ];
+    let said: Vec<String> = said.into_iter().flatten().collect();
+    let said = match said.is_empty() {
+        true => "nothing of its own".to_owned(),
+        false => said.join(", "),
+    };
+    format!("{} {}: {said}", row.resource, row.domain)
 }
 
 fn everywhere(resource: &Option<Box<str>>) -> &str {

@@ -229,14 +229,18 @@ fn what_a_later_build_may_write_is_a_version_that_this_one_cannot_follow() {
     assert_eq!(book.latest_number(), 2);
 }
 
-fn set(domain: &str, rate: Option<&str>) -> Act {
-    Act::Set {
+fn row(domain: &str, rate: Option<&str>) -> SetRow {
+    SetRow {
         resource: "a".into(),
         domain: domain.into(),
         rate: rate.map(Into::into),
         hard: None,
         limit: None,
     }
+}
+
+fn set(domain: &str, rate: Option<&str>) -> Act {
+    Act::Set(row(domain, rate))
 }
 
 fn limit_of(book: &LimitsBook, domain: &str) -> u64 {
@@ -307,4 +311,87 @@ fn what_a_plan_says_is_left_when_a_domains_own_is_taken_away() {
     assert_eq!(limit_of(&book, "d"), 9);
     book.read(&amendment(3, 3, 2, set("d", None))).unwrap();
     assert_eq!((book.latest_number(), limit_of(&book, "d")), (3, 7));
+    let rows = vec![row("d", Some("9/s")), row("e", Some("4/s")), row("d", None)];
+    book.read(&amendment(4, 4, 3, Act::SetMany(rows))).unwrap();
+    let limits = (limit_of(&book, "d"), limit_of(&book, "e"));
+    assert_eq!((book.latest_number(), limits), (4, (7, 4)));
+}
+
+#[test]
+fn many_domains_are_changed_by_one_record_in_the_order_of_its_rows() {
+    let mut book = LimitsBook::default();
+    book.enter(1, &chunk(1, (0, 1), 0, ONE, ONE));
+    book.read(&amendment(2, 2, 1, set("gone", Some("3/s"))))
+        .unwrap();
+    let hard = SetRow {
+        hard: Some("20/s".into()),
+        ..row("d", None)
+    };
+    let rows = vec![
+        row("d", Some("9/s")),
+        row("e", Some("5/s")),
+        hard,
+        row("gone", None),
+        row("e", Some("6/s")),
+        row("f", Some("7/s")),
+        row("f", None),
+    ];
+    let one_by_one = rows.clone();
+    let record = amendment(3, 3, 2, Act::SetMany(rows));
+    let entered = book.read(&record).unwrap().unwrap();
+    let Entered::Version { push: 3, version } = entered else {
+        panic!("{entered:?}");
+    };
+    assert_eq!((version.number, version.digest), (3, digest(&record.bytes)));
+    let limits = ["d", "e", "gone", "f"].map(|domain| limit_of(&book, domain));
+    assert_eq!(limits, [9, 6, 1, 1]);
+    assert_eq!(version.limits.class_of("a", "d").unwrap().hard, Some(20));
+    // It has the text that rules as it does, and rules as if they were set one after the other.
+    assert_eq!(
+        Limits::parse(&version.text).unwrap().normalised_text(),
+        version.limits.normalised_text()
+    );
+    let mut other = LimitsBook::default();
+    other.enter(1, &chunk(1, (0, 1), 0, ONE, ONE));
+    other
+        .read(&amendment(2, 2, 1, set("gone", Some("3/s"))))
+        .unwrap();
+    for (number, row) in (3..).zip(one_by_one) {
+        let record = amendment(number, 3, number - 1, Act::Set(row));
+        let entered = other.read(&record).unwrap();
+        assert!(matches!(entered, Some(Entered::Version { .. })));
+    }
+    let other = other.latest().unwrap();
+    assert_eq!(
+        other.limits.normalised_text(),
+        version.limits.normalised_text()
+    );
+    assert_eq!(*other.text, *version.text);
+}
+
+#[test]
+fn a_row_that_cannot_be_changed_voids_all_of_them() {
+    let plans =
+        "[plans]\ngold = [\"g\"]\n[rate.a]\nrate = \"1/s\"\n[rate.a.plans.gold]\nrate = \"7/s\"\n";
+    for document in [ONE, plans] {
+        let mut book = LimitsBook::default();
+        book.enter(1, &chunk(1, (0, 1), 0, document, document));
+        let nobody = SetRow {
+            resource: "nobody".into(),
+            ..row("d", Some("9/s"))
+        };
+        for bad in [nobody, row("e", Some("often")), row("e", None)] {
+            let rows = vec![row("d", Some("9/s")), bad, row("f", Some("9/s"))];
+            let record = amendment(2, 2, 1, Act::SetMany(rows));
+            let entered = book.read(&record).unwrap().unwrap();
+            assert!(matches!(why(entered), Void::Change(_)));
+            assert_eq!((book.latest_number(), limit_of(&book, "d")), (1, 1));
+            assert_eq!(&*book.latest().unwrap().text, document);
+        }
+        // And the next begins from there.
+        let record = amendment(3, 3, 1, set("f", Some("2/s")));
+        book.read(&record).unwrap();
+        let limits = ["d", "e", "f"].map(|domain| limit_of(&book, domain));
+        assert_eq!((book.latest_number(), limits), (3, [1, 1, 2]));
+    }
 }
