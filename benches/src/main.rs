@@ -104,26 +104,33 @@ fn measure(args: &Args, benches: &[&'static Bench]) -> anyhow::Result<()> {
     }
     let provenance = Provenance::here();
     let tells_steps = !args.quiet && std::io::stderr().is_terminal();
-    let mut measured = Vec::new();
+    let (mut measured, mut failed) = (Vec::new(), Vec::new());
     for bench in benches {
         let size = if args.full { Size::Full } else { Size::Usual };
         let mut session = Session::new(bench.name, size, tells_steps);
         let ran = (bench.run)(&mut session);
         let figures = session.into_figures();
-        // What was measured before a failure is still worth reading, though not recording.
+        // What was measured before a failure is still worth reading, though not recording; and those after it
+        // know nothing of it.
         report::print(
             &mut std::io::stdout().lock(),
             args.format,
             bench.name,
             &figures,
         )?;
-        ran?;
-        measured.push((bench.name, figures));
+        match ran {
+            Ok(()) => measured.push((bench.name, figures)),
+            Err(error) => {
+                eprintln!("{}: {error:#}", bench.name);
+                failed.push(bench.name);
+            }
+        }
     }
-    if records {
+    if records && !measured.is_empty() {
         let path = results::record(BENCHES, &measured, &provenance)?;
         eprintln!("recorded in {}", path.display());
     }
+    anyhow::ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
 }
 

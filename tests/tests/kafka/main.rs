@@ -20,6 +20,7 @@ mod fleet;
 mod followed;
 mod gap;
 mod kills;
+mod large;
 mod limits;
 mod log;
 mod pairs;
@@ -52,6 +53,7 @@ use followed::{
 };
 use gap::what_retention_took_before_it_was_ruled_is_said_and_ruling_goes_on;
 use kills::whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin;
+use large::a_document_of_many_chunks_is_one_version_everywhere;
 use limits::limits_are_pushed_listed_compared_and_rolled_back;
 use log::{
     a_broker_that_goes_and_comes_back_is_told_once, kafka_keeps_every_promise_of_a_log,
@@ -66,7 +68,10 @@ use roles::{
     each_role_works_with_the_rights_of_the_table_and_names_the_one_it_lacks,
     whoever_has_a_wrong_password_is_told_so,
 };
-use state::snapshots_are_read_whole_or_passed_over;
+use state::{
+    snapshots_are_read_whole_or_passed_over,
+    the_first_snapshot_of_an_hour_stays_while_that_is_asked_for,
+};
 use topics::the_command_makes_topics_and_says_what_differs;
 
 fn main() -> ExitCode {
@@ -78,11 +83,13 @@ fn main() -> ExitCode {
         two_logs_follow_the_same_records,
         a_broker_that_goes_and_comes_back_is_told_once,
         snapshots_are_read_whole_or_passed_over,
+        the_first_snapshot_of_an_hour_stays_while_that_is_asked_for,
         partitions_move_when_an_aggregator_comes_and_when_it_goes,
         what_retention_took_before_it_was_ruled_is_said_and_ruling_goes_on,
         an_agent_that_knows_one_aggregator_finds_all_and_follows_them,
         an_agent_that_knows_kafka_alone_finds_all,
         limits_are_pushed_listed_compared_and_rolled_back,
+        a_document_of_many_chunks_is_one_version_everywhere,
         what_has_no_business_in_a_topic_stops_nothing_and_is_kept_aside,
         a_topic_that_is_deleted_is_named_and_one_that_is_made_anew_is_ruled,
         a_document_longer_than_a_topic_takes_is_refused_with_both_lengths,

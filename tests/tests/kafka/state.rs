@@ -1,6 +1,7 @@
 //! Snapshots in the `state` topic of a real Kafka: what is read is what was written, and what is
 //! half-written, corrupt or of a later build is passed over for the one before.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -22,6 +23,10 @@ fn chunks(seed: u8, count: usize) -> Vec<Vec<u8>> {
 }
 
 fn write(state: &StateTopic, upto: u64, chunks: &[Vec<u8>]) {
+    write_keeping(state, upto, chunks, 0);
+}
+
+fn write_keeping(state: &StateTopic, upto: u64, chunks: &[Vec<u8>], keep_hourly: u64) {
     let written = Written {
         partition: PARTITION,
         upto,
@@ -33,7 +38,7 @@ fn write(state: &StateTopic, upto: u64, chunks: &[Vec<u8>]) {
     };
     let mut writer = state.writer().expect("a writer");
     let offset = writer
-        .write(&written, 0, |sink| {
+        .write(&written, keep_hourly, |sink| {
             chunks.iter().for_each(|chunk| sink(chunk.clone()));
         })
         .expect("written");
@@ -158,4 +163,54 @@ pub fn snapshots_are_read_whole_or_passed_over(kafka: &LocalKafka) {
         matches!(corrupt, Err(StateError::Corrupt(_))),
         "{corrupt:?}"
     );
+}
+
+/// The hour that it is, by the clock that brokers and writers have.
+fn hour() -> u64 {
+    let since = std::time::UNIX_EPOCH.elapsed().expect("after 1970");
+    since.as_secs() / 3_600
+}
+
+pub fn the_first_snapshot_of_an_hour_stays_while_that_is_asked_for(kafka: &LocalKafka) {
+    // Where an hour ends meanwhile another one stays too: then once more.
+    while !stays_while_that_is_asked_for(kafka) {}
+}
+
+/// Whether it was all of one hour.
+fn stays_while_that_is_asked_for(kafka: &LocalKafka) -> bool {
+    let began = hour();
+    let config = KafkaConfig {
+        topic_prefix: kafka.fresh_name("hourly"),
+        partitions: 2,
+        ..KafkaConfig::new(kafka.bootstrap())
+    };
+    kafka::check(&config, kafka::Missing::Create).expect("topics");
+    // Each by a process of its own, which looks what it may restore from first.
+    let fresh = || StateTopic::new(config.clone(), 1);
+    let own = |upto: u8, keep_hourly| {
+        let state = fresh();
+        uptos(&state);
+        write_keeping(&state, upto.into(), &chunks(upto, 2), keep_hourly);
+    };
+    for (upto, keep_hourly) in [(10, 0), (20, 1), (30, 1), (40, 1)] {
+        own(upto, keep_hourly);
+    }
+    let asked_for = uptos(&fresh());
+    own(50, 0);
+    let not_any_more = uptos(&fresh());
+    // The last of each key is what compaction leaves.
+    let last: BTreeMap<Vec<u8>, Option<Vec<u8>>> =
+        records(kafka, &format!("{}.state", config.topic_prefix))
+            .into_iter()
+            .map(|(_, key, value)| (key, value))
+            .collect();
+    if hour() != began {
+        return false;
+    }
+    assert_eq!(asked_for, [40, 30, 10], "the first, and the two newest");
+    assert_eq!(not_any_more, [50, 40]);
+    let (stand, gone): (Vec<_>, Vec<_>) = last.values().partition(|value| value.is_some());
+    let of_one = 2 + 1;
+    assert_eq!((stand.len(), gone.len()), (2 * of_one, 3 * of_one));
+    true
 }
