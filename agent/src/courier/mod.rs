@@ -55,8 +55,8 @@ pub(crate) struct Outgoing {
 pub(crate) struct UnderWay {
     /// Records about holds that wait or are under way.
     pub(crate) holdings: usize,
-    /// When the oldest record of any kind that is not answered was first sent.
-    pub(crate) since: Option<Mono>,
+    /// How many of them it has acknowledged so far.
+    pub(crate) acknowledged: u64,
 }
 
 /// What became of parcels, in batches and calls.
@@ -92,6 +92,8 @@ struct Lane {
     under_way: BTreeMap<u64, Sent>,
     /// Of all of these, those about holds.
     holdings: usize,
+    /// How many of those were acknowledged.
+    acknowledged: u64,
 }
 
 /// The courier of one agent.
@@ -171,8 +173,7 @@ impl Courier {
         let lane = self.lanes.get(&partition);
         lane.map_or_else(UnderWay::default, |lane| UnderWay {
             holdings: lane.holdings,
-            // They were first sent in the order of their sequences.
-            since: lane.under_way.values().next().map(|one| one.first_sent),
+            acknowledged: lane.acknowledged,
         })
     }
 
@@ -259,6 +260,9 @@ impl Courier {
         if let Some(done) = self.remove(id) {
             self.counts.batches_acknowledged += 1;
             self.counts.hits_acknowledged += done.cargo.hits();
+            if let Some(lane) = self.lanes.get_mut(&done.cargo.partition()) {
+                lane.acknowledged += u64::from(done.cargo.is_of_holdings());
+            }
         }
     }
 

@@ -68,6 +68,7 @@ impl Keeper {
         if !holds && !owed {
             return;
         }
+        lane.used = true;
         let parts: Vec<BeatPart> = self
             .held
             .values_mut()

@@ -26,6 +26,8 @@ pub(super) struct Bench {
     pub(super) offset: u64,
     /// As if this were under way.
     pub(super) under_way: UnderWay,
+    /// As if the log answered nothing; else it has what was sent by the next time.
+    pub(super) is_silent: bool,
 }
 
 impl Bench {
@@ -49,6 +51,7 @@ impl Bench {
             order: 0,
             offset: 0,
             under_way: UnderWay::default(),
+            is_silent: false,
         };
         bench.learn(OnExcess::Keep);
         bench
@@ -159,6 +162,7 @@ impl Bench {
     pub(super) fn sent(&mut self) -> Vec<String> {
         let under_way = self.under_way;
         let cargoes = self.keeper.next(self.now, |_| under_way);
+        self.under_way.acknowledged += u64::from(!self.is_silent) * cargoes.len() as u64;
         cargoes.iter().map(text_of).collect()
     }
 

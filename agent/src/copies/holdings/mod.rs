@@ -86,8 +86,12 @@ struct Lane {
     beat_at: Option<Mono>,
     /// A beat is due although nothing is held.
     owed: bool,
-    /// When anything was last sent there; none: nothing ever was.
-    last: Option<Mono>,
+    /// Anything was ever sent there.
+    used: bool,
+    /// How many records were acknowledged when that was last looked at.
+    acknowledged: u64,
+    /// When one was last, or nothing was to be said.
+    heard: Option<Mono>,
     /// The log that it is, as far as is known.
     log: Option<LogId>,
 }
@@ -364,32 +368,32 @@ impl Keeper {
         let partitions: Vec<u32> = self.lanes.keys().copied().collect();
         for partition in partitions {
             let under_way = under_way(partition);
+            self.look_for_silence(partition, under_way, now);
             let room = EAGER.saturating_sub(under_way.holdings);
-            let before = cargoes.len();
             let sent = self.send_operations(partition, room, &mut cargoes);
             if sent < room {
                 self.beat_if_due(partition, now, &mut cargoes);
-            }
-            if before < cargoes.len() {
-                self.has_sent(partition, under_way.since, now);
             }
         }
         cargoes
     }
 
-    /// Something was sent. Where owners may not have heard of this agent for so long that they took it for gone,
-    /// they count what it holds anew as soon as they hear of it again, and what they say then may be lost.
-    fn has_sent(&mut self, partition: u32, unanswered: Option<Mono>, now: Mono) {
+    /// Where owners have not heard of this agent for so long that they may have taken it for gone, they count
+    /// what it holds anew as soon as they do, and what they say then may be lost. They hear of it about when
+    /// its records are acknowledged: a log that is slow and steady is no silence.
+    fn look_for_silence(&mut self, partition: u32, under_way: UnderWay, now: Mono) {
         let Some(lane) = self.lanes.get_mut(&partition) else {
             return;
         };
-        let last = lane.last.replace(now).unwrap_or(now);
-        let silence = now.since(unanswered.map_or(last, |since| since.min(last)));
-        let of_it = self
-            .held
-            .values_mut()
-            .filter(|held| held.partition == partition);
-        for held in of_it.filter(|held| held.may_be_gone(silence)) {
+        let is_idle = under_way.holdings == 0 && lane.beat_at.is_none();
+        if !is_idle && lane.acknowledged == under_way.acknowledged {
+            return;
+        }
+        lane.acknowledged = under_way.acknowledged;
+        let before = lane.heard.replace(now);
+        let silence = before.map_or(Span::ZERO, |before| now.since(before));
+        let held = self.held.values_mut();
+        for held in held.filter(|held| held.partition == partition && held.may_be_gone(silence)) {
             held.doubt(now);
         }
     }
@@ -410,6 +414,7 @@ impl Keeper {
                 }
             }
             if !cargo.is_empty() {
+                lane.used = true;
                 sent += 1;
                 out.push(Cargo::Holds(cargo));
             }
@@ -447,9 +452,8 @@ impl Keeper {
         }
         let partitions: Vec<u32> = self.lanes.keys().copied().collect();
         for partition in partitions {
-            let sent = self.send_operations(partition, usize::MAX, &mut cargoes);
-            let before = self.lanes.get(&partition).and_then(|lane| lane.last);
-            if 0 < sent || before.is_some() {
+            self.send_operations(partition, usize::MAX, &mut cargoes);
+            if self.lanes.get(&partition).is_some_and(|lane| lane.used) {
                 let head = BeatHead {
                     replaces: self.origin.replaces,
                     more: false,

@@ -140,16 +140,42 @@ fn whoever_may_have_been_taken_for_gone_asks_what_counts_and_nobody_else_does() 
     bench.say(is_held(one, 5, 3));
     assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Excess(3, full())));
     assert!(!is_asked_for(&mut bench, one), "it was answered");
-    // It beats, and the log answers none of it.
-    bench.under_way = UnderWay {
-        holdings: 1,
-        since: Some(bench.now),
-    };
+    // It beats, and the log has none of that for a while.
+    bench.is_silent = true;
+    assert!(!is_asked_for(&mut bench, one));
+    bench.is_silent = false;
     assert!(is_asked_for(&mut bench, one));
-    bench.under_way = UnderWay::default();
     bench.say(is_held(one, 5, 3));
     assert!(!is_asked_for(&mut bench, one));
     assert_eq!(bench.excesses(), 1);
+}
+
+#[test]
+fn a_log_that_is_slow_and_steady_and_an_agent_that_held_nothing_are_no_silence() {
+    let mut bench = Bench::new();
+    let one = bench.hold("acme", 5);
+    bench.say(counted(one));
+    bench.is_silent = true;
+    // What it is told has been on its way for two beats and more, one record behind the other.
+    for _ in 0..20 {
+        bench.half_second();
+        bench.under_way.holdings = 3;
+        bench.under_way.acknowledged += 1;
+        assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Confirmed));
+    }
+    bench.under_way.holdings = 0;
+    bench.release(one, 5);
+    bench.half_second();
+    bench.half_second();
+    // It holds nothing for an hour, and hears that the next one counts before that is acknowledged.
+    bench.now = bench.now.plus(Span::from_secs(3_600));
+    bench.sent();
+    let two = bench.hold("acme", 5);
+    bench.sent();
+    bench.say(counted(two));
+    bench.under_way.acknowledged += 1;
+    bench.half_second();
+    assert_eq!(bench.confirm(two).try_recv(), Ok(Word::Confirmed));
 }
 
 #[test]
