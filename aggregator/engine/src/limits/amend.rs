@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate_shared::names::{NameFault, check_name};
+use tollgate_shared::names::{NAME_BYTES_MAX, NameFault, check_name};
 
 use super::fault::Faults;
 use super::print::Key;
@@ -55,6 +55,14 @@ pub enum NotChanged {
         domain: Box<str>,
         /// What is wrong with it.
         fault: NameFault,
+    },
+    /// No record has room for what is stated.
+    #[error("a {field} of {found} bytes: expected at most {NAME_BYTES_MAX}")]
+    Long {
+        /// Rate or hard limit.
+        field: &'static str,
+        /// How long it is.
+        found: usize,
     },
     /// What is stated is wrong.
     #[error("{0}")]
@@ -217,6 +225,13 @@ fn stated_of(resource: &str, domain: &Key<'_>, own: &Own) -> Result<Stated, NotC
             expected: "a rate or a hard limit",
         });
     }
+    for (field, stated) in [("rate", &own.rate), ("hard", &own.hard)] {
+        if let Some(found) = stated.as_ref().map(|text| text.len())
+            && NAME_BYTES_MAX < found
+        {
+            return Err(NotChanged::Long { field, found });
+        }
+    }
     let field = |name: &str, value: &Option<Box<str>>| {
         let value = value.as_ref().map(|value| toml::Value::from(&**value));
         value.map_or_else(String::new, |value| format!("{name} = {value}\n"))
@@ -368,7 +383,14 @@ domains = { acme = 30 }
             limit: Some(3),
             ..Own::default()
         };
+        let long = "0".repeat(300) + "5/s";
         for (resource, domain, own, expected) in [
+            (
+                "search",
+                "a",
+                Some(own(Some(&long), None)),
+                "a rate of 303 bytes: expected at most 256",
+            ),
             (
                 "nobody",
                 "a",
