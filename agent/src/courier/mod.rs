@@ -50,12 +50,12 @@ pub(crate) struct Outgoing {
     pub(crate) record: Bytes,
 }
 
-/// What a partition's log may not have yet.
+/// What has become of a partition's records about holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnderWay {
-    /// Records about holds that wait or are under way.
+    /// How many wait or are under way.
     pub(crate) holdings: usize,
-    /// How many of them it has acknowledged so far.
+    /// How many were acknowledged so far.
     pub(crate) acknowledged: u64,
 }
 
@@ -168,7 +168,7 @@ impl Courier {
         lane.waiting.push_back(cargo);
     }
 
-    /// What a partition's log may not have yet.
+    /// What has become of a partition's records about holds.
     pub(crate) fn under_way(&self, partition: u32) -> UnderWay {
         let lane = self.lanes.get(&partition);
         lane.map_or_else(UnderWay::default, |lane| UnderWay {

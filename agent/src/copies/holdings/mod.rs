@@ -392,6 +392,10 @@ impl Keeper {
         lane.acknowledged = under_way.acknowledged;
         let before = lane.heard.replace(now);
         let silence = before.map_or(Span::ZERO, |before| now.since(before));
+        // Nearly always: who is idle comes by with every turn.
+        if silence < table::SILENCE_MIN {
+            return;
+        }
         let held = self.held.values_mut();
         for held in held.filter(|held| held.partition == partition && held.may_be_gone(silence)) {
             held.doubt(now);

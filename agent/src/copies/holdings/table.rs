@@ -29,6 +29,9 @@ const BEAT_MIN: Span = Span::from_millis(50);
 /// None come more slowly either: lists go with them, and heal what was lost.
 const BEAT_MAX: Span = Span::from_secs(10);
 
+/// No agent is taken for gone after a shorter silence than this.
+pub(super) const SILENCE_MIN: Span = Span::from_micros(BEATS_MISSED * BEAT_MIN.as_micros());
+
 /// What is held of one resource.
 #[derive(Debug)]
 pub(super) struct Held {
