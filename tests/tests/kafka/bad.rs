@@ -4,10 +4,9 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::Message as _;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
-use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use rdkafka::{ClientConfig, Offset};
 use serde_json::Value;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::partition_of_pair;
@@ -19,7 +18,7 @@ use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick};
 use tollgate_tests::kafka::LocalKafka;
 use tollgate_tests::twin;
 
-use crate::fleet::{Aggregator, PARTITIONS, WITHIN, await_whole, directory, get, until};
+use crate::fleet::{Aggregator, PARTITIONS, WITHIN, await_whole, directory, get, reader, until};
 use crate::log::property;
 
 /// The partition that everything bad is written to.
@@ -216,21 +215,12 @@ fn digest(one: &Aggregator) -> u64 {
 
 /// The first so many records of a topic of one partition: keys and values.
 fn read(kafka: &LocalKafka, topic: &str, count: usize) -> Vec<(String, Value)> {
-    let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", kafka.bootstrap())
-        .set("group.id", topic)
-        .set("enable.auto.commit", "false")
-        .create()
-        .expect("a consumer");
-    let mut list = TopicPartitionList::new();
-    list.add_partition_offset(topic, 0, Offset::Beginning)
-        .expect("added");
-    consumer.assign(&list).expect("assigned");
+    let reader = reader(kafka, topic, 0, Offset::Beginning);
     let end = Instant::now() + WITHIN;
     (0..count)
         .map(|_| {
             let left = end.saturating_duration_since(Instant::now());
-            let record = consumer.poll(left).expect("in time").expect("a record");
+            let record = reader.poll(left).expect("in time").expect("a record");
             let key = String::from_utf8_lossy(record.key().expect("a key")).into_owned();
             let value = record.payload().expect("a value");
             (key, serde_json::from_slice(value).expect("JSON"))

@@ -9,6 +9,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use tollgate_tests::binary::tollgate;
 use tollgate_tests::kafka::LocalKafka;
 use tollgate_tests::twin::digests;
@@ -33,6 +35,28 @@ pub fn directory() -> tempfile::TempDir {
         std::fs::write(dir.path().join(file), text).expect("written");
     }
     dir
+}
+
+/// From now on nobody who starts in this directory follows a limits file.
+pub fn follow_no_file(dir: &Path) {
+    let config = format!("[kafka]\npartitions = {PARTITIONS}\n");
+    std::fs::write(dir.join("dynamic.toml"), config).expect("written");
+}
+
+/// One who reads the records of a topic's partition as they stand there, from an offset on.
+pub fn reader(kafka: &LocalKafka, topic: &str, partition: u32, from: Offset) -> BaseConsumer {
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", kafka.bootstrap())
+        .set("group.id", topic)
+        .set("enable.auto.commit", "false")
+        .create()
+        .expect("a consumer");
+    let number = i32::try_from(partition).expect("small");
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, number, from)
+        .expect("added");
+    consumer.assign(&list).expect("assigned");
+    consumer
 }
 
 /// Waits until it holds, by asking again and again: what is outside of this process tells us nothing.

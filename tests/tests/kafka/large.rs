@@ -4,7 +4,9 @@ use serde_json::Value;
 use tollgate_shared::wire::limits_chunk::CHUNK_BYTES_MAX;
 use tollgate_tests::kafka::LocalKafka;
 
-use crate::fleet::{Aggregator, LIMITS, PARTITIONS, await_whole, command, directory, get, until};
+use crate::fleet::{
+    Aggregator, LIMITS, await_whole, command, directory, follow_no_file, get, until,
+};
 
 /// Domains that have something of their own.
 const DOMAINS: usize = 22_000;
@@ -22,9 +24,7 @@ pub fn a_document_of_many_chunks_is_one_version_everywhere(kafka: &LocalKafka) {
     let prefix = kafka.fresh_name("large");
     let dir = directory();
     let path = |name: &str| dir.path().join(name);
-    // Nobody follows a file.
-    let config = format!("[kafka]\npartitions = {PARTITIONS}\n");
-    std::fs::write(path("dynamic.toml"), config).expect("written");
+    follow_no_file(dir.path());
     let own = (0..DOMAINS).map(|n| {
         format!(
             "[rate.wide.domains.\"tenant-{n}\"]\nrate = \"{}/s\"\n",

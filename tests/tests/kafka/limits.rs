@@ -1,13 +1,15 @@
 //! `tollgate limits` on a real Kafka: pushes, two at once, going back, and what aggregators say of it.
 
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
-use rdkafka::{ClientConfig, Message as _, Offset, TopicPartitionList};
+use rdkafka::{Message as _, Offset};
 use serde_json::Value;
 use tollgate_shared::wire::amendment::{Act, Amendment};
 use tollgate_tests::binary::tollgate;
 use tollgate_tests::kafka::LocalKafka;
 
-use crate::fleet::{Aggregator, LIMITS, PARTITIONS, WITHIN, await_whole, codes_of, get, until};
+use crate::fleet::{
+    Aggregator, LIMITS, PARTITIONS, WITHIN, await_whole, codes_of, follow_no_file, get, reader,
+    until,
+};
 
 struct Pusher<'k> {
     kafka: &'k LocalKafka,
@@ -132,11 +134,7 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
 
     // An aggregator that follows no file rules by what was pushed.
     let latest = latest(&pusher);
-    std::fs::write(
-        pusher.dir.path().join("dynamic.toml"),
-        format!("[kafka]\npartitions = {PARTITIONS}\n"),
-    )
-    .expect("written");
+    follow_no_file(pusher.dir.path());
     let one = Aggregator::start(pusher.dir.path(), kafka, &pusher.prefix, "agg-1", false);
     await_whole(&[&one]);
     let limits = get(one.http, "/v1/limits").expect("an answer");
@@ -199,17 +197,8 @@ fn rows_of_a_file_are_one_small_record(pusher: &Pusher<'_>, one: &Aggregator) {
 /// A record of the limits' topic as it stands there.
 fn limits_record(pusher: &Pusher<'_>, offset: u64) -> Vec<u8> {
     let topic = format!("{}.limits", pusher.prefix);
-    let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", pusher.kafka.bootstrap())
-        .set("group.id", &topic)
-        .set("enable.auto.commit", "false")
-        .create()
-        .expect("a consumer");
-    let mut list = TopicPartitionList::new();
-    list.add_partition_offset(&topic, 0, Offset::Offset(offset as i64))
-        .expect("added");
-    consumer.assign(&list).expect("assigned");
-    let record = consumer.poll(WITHIN).expect("in time").expect("a record");
+    let reader = reader(pusher.kafka, &topic, 0, Offset::Offset(offset as i64));
+    let record = reader.poll(WITHIN).expect("in time").expect("a record");
     record.payload().expect("a value").to_vec()
 }
 

@@ -4,13 +4,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::Consumer as _;
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
-use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use rdkafka::{ClientConfig, Offset};
 use tollgate::log::kafka::{self, KafkaConfig, StateError, StateTopic, Written};
 use tollgate_shared::place::LogId;
 use tollgate_tests::kafka::LocalKafka;
+
+use crate::fleet::reader;
 
 const WITHIN: Duration = Duration::from_secs(60);
 const PARTITION: u32 = 1;
@@ -57,25 +59,16 @@ type Raw = (i64, Vec<u8>, Option<Vec<u8>>);
 
 /// All records of the partition.
 fn records(kafka: &LocalKafka, topic: &str) -> Vec<Raw> {
-    let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", kafka.bootstrap())
-        .set("group.id", "raw")
-        .create()
-        .expect("a consumer");
+    let reader = reader(kafka, topic, PARTITION, Offset::Beginning);
     let number = i32::try_from(PARTITION).expect("small");
-    let (_, end) = consumer
+    let (_, end) = reader
         .fetch_watermarks(topic, number, WITHIN)
         .expect("watermarks");
-    let mut from_first = TopicPartitionList::new();
-    from_first
-        .add_partition_offset(topic, number, Offset::Beginning)
-        .expect("listed");
-    consumer.assign(&from_first).expect("assigned");
     let mut all: Vec<Raw> = Vec::new();
     let deadline = Instant::now() + WITHIN;
     while all.last().is_none_or(|(offset, ..)| *offset + 1 < end) {
         let left = deadline.saturating_duration_since(Instant::now());
-        let message = consumer.poll(left).expect("in time").expect("a record");
+        let message = reader.poll(left).expect("in time").expect("a record");
         all.push((
             message.offset(),
             message.key().expect("a key").to_vec(),
