@@ -8,15 +8,13 @@
 //! there. What stays true: the next version rules as the document with the change in it does, unless a plan
 //! stands behind what is taken away, which only the document knows.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use tollgate_shared::names::{NAME_BYTES_MAX, NameFault, check_name};
+use tollgate_shared::names::{NAME_BYTES_MAX, NameFault};
 
 use super::fault::Faults;
-use super::print::Key;
 use super::rate::RateClass;
 use super::resource::{CopiesResource, RateOverride, RateResource, Resource, Stated};
 use super::version::Limits;
+use super::words::Words;
 
 /// What a domain states of itself, in the words of a document. What is none stays as it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,37 +136,6 @@ impl Revision {
     }
 }
 
-/// What was read already: many domains mostly state the same, and reading that is most of the work.
-#[derive(Debug, Default)]
-struct Words {
-    rates: BTreeMap<Own, Stated>,
-    copies: BTreeSet<Own>,
-}
-
-impl Words {
-    /// What a domain states of a rate-limited resource.
-    fn stated_of(&mut self, resource: &str, domain: &str, own: &Own) -> Result<Stated, NotChanged> {
-        let key = key_of(domain)?;
-        if let Some(stated) = self.rates.get(own) {
-            return Ok(stated.clone());
-        }
-        let stated = stated_of(resource, &key, own)?;
-        self.rates.insert(own.clone(), stated.clone());
-        Ok(stated)
-    }
-
-    /// What a domain states of a copy-limited resource.
-    fn limit_of(&mut self, resource: &str, domain: &str, own: &Own) -> Result<u64, NotChanged> {
-        let key = key_of(domain)?;
-        if let (Some(limit), true) = (own.limit, self.copies.contains(own)) {
-            return Ok(limit);
-        }
-        let limit = limit_of(resource, &key, own)?;
-        self.copies.insert(own.clone());
-        Ok(limit)
-    }
-}
-
 fn change_rate(
     rate: &mut RateResource,
     domain: &str,
@@ -214,81 +181,6 @@ fn change_copies(
     let limit = limit.map(|limit| copies.global.map_or(limit, |global| limit.min(global)));
     copies.changed.put(domain, limit);
     Ok(())
-}
-
-/// What a domain states of a rate-limited resource, read as in a document of that alone.
-fn stated_of(resource: &str, domain: &Key<'_>, own: &Own) -> Result<Stated, NotChanged> {
-    if own.limit.is_some() || (own.rate.is_none() && own.hard.is_none()) {
-        return Err(NotChanged::Kind {
-            resource: resource.into(),
-            by: "hits",
-            expected: "a rate or a hard limit",
-        });
-    }
-    for (field, stated) in [("rate", &own.rate), ("hard", &own.hard)] {
-        if let Some(found) = stated.as_ref().map(|text| text.len())
-            && NAME_BYTES_MAX < found
-        {
-            return Err(NotChanged::Long { field, found });
-        }
-    }
-    let field = |name: &str, value: &Option<Box<str>>| {
-        let value = value.as_ref().map(|value| toml::Value::from(&**value));
-        value.map_or_else(String::new, |value| format!("{name} = {value}\n"))
-    };
-    let text = format!(
-        "[rate.{r}]\nrate = \"1/s\"\n[rate.{r}.domains.{d}]\n{}{}",
-        field("rate", &own.rate),
-        field("hard", &own.hard),
-        r = Key(resource),
-        d = domain,
-    );
-    let limits = parsed(&text)?;
-    let of = limits
-        .rate(resource)
-        .and_then(|rate| rate.override_of(domain.0));
-    Ok(of.map(|of| of.stated.clone()).unwrap_or_default())
-}
-
-fn limit_of(resource: &str, domain: &Key<'_>, own: &Own) -> Result<u64, NotChanged> {
-    let (None, None, Some(limit)) = (&own.rate, &own.hard, own.limit) else {
-        return Err(NotChanged::Kind {
-            resource: resource.into(),
-            by: "copies",
-            expected: "a limit",
-        });
-    };
-    let text = format!(
-        "[copies.{r}]\nlimit = 1\ndomains = {{ {d} = {limit} }}\n",
-        r = Key(resource),
-        d = domain,
-    );
-    let limits = parsed(&text)?;
-    let of = limits
-        .copies(resource)
-        .and_then(|copies| copies.override_of(domain.0));
-    Ok(of.unwrap_or(limit))
-}
-
-/// What a document says that nobody has written: its lines are nobody's either.
-fn parsed(text: &str) -> Result<Limits, NotChanged> {
-    Limits::parse(text).map_err(|mut faults| {
-        for fault in &mut faults.list {
-            (fault.line, fault.column) = (None, None);
-        }
-        NotChanged::Faults(faults)
-    })
-}
-
-/// A name that a document may have, as TOML.
-fn key_of(domain: &str) -> Result<Key<'_>, NotChanged> {
-    match check_name(domain) {
-        Ok(()) => Ok(Key(domain)),
-        Err(fault) => Err(NotChanged::Name {
-            domain: domain.into(),
-            fault,
-        }),
-    }
 }
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ mod source;
 mod units;
 mod version;
 mod warning;
+mod words;
 
 pub use amend::{NotChanged, Own, Revision};
 pub use fault::{FAULTS_MAX, Fault, FaultKind, Faults};

@@ -1,0 +1,124 @@
+//! What a domain is to have of its own, in an operator's words: read as in a document, and each once.
+//!
+//! Knows nothing of what it had before. What stays true: what is taken here a document could say, and a
+//! record has room for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_shared::names::{NAME_BYTES_MAX, check_name};
+
+use super::amend::{NotChanged, Own};
+use super::print::Key;
+use super::resource::Stated;
+use super::version::Limits;
+
+/// What was read already: many domains mostly state the same, and reading that is most of the work.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    rates: BTreeMap<Own, Stated>,
+    copies: BTreeSet<Own>,
+}
+
+impl Words {
+    /// What a domain states of a rate-limited resource.
+    pub fn stated_of(
+        &mut self,
+        resource: &str,
+        domain: &str,
+        own: &Own,
+    ) -> Result<Stated, NotChanged> {
+        let key = key_of(domain)?;
+        if let Some(stated) = self.rates.get(own) {
+            return Ok(stated.clone());
+        }
+        let stated = stated_of(resource, &key, own)?;
+        self.rates.insert(own.clone(), stated.clone());
+        Ok(stated)
+    }
+
+    /// What a domain states of a copy-limited resource.
+    pub fn limit_of(&mut self, resource: &str, domain: &str, own: &Own) -> Result<u64, NotChanged> {
+        let key = key_of(domain)?;
+        if let (Some(limit), true) = (own.limit, self.copies.contains(own)) {
+            return Ok(limit);
+        }
+        let limit = limit_of(resource, &key, own)?;
+        self.copies.insert(own.clone());
+        Ok(limit)
+    }
+}
+
+/// What a domain states of a rate-limited resource, read as in a document of that alone.
+fn stated_of(resource: &str, domain: &Key<'_>, own: &Own) -> Result<Stated, NotChanged> {
+    if own.limit.is_some() || (own.rate.is_none() && own.hard.is_none()) {
+        return Err(NotChanged::Kind {
+            resource: resource.into(),
+            by: "hits",
+            expected: "a rate or a hard limit",
+        });
+    }
+    for (field, stated) in [("rate", &own.rate), ("hard", &own.hard)] {
+        if let Some(found) = stated.as_ref().map(|text| text.len())
+            && NAME_BYTES_MAX < found
+        {
+            return Err(NotChanged::Long { field, found });
+        }
+    }
+    let field = |name: &str, value: &Option<Box<str>>| {
+        let value = value.as_ref().map(|value| toml::Value::from(&**value));
+        value.map_or_else(String::new, |value| format!("{name} = {value}\n"))
+    };
+    let text = format!(
+        "[rate.{r}]\nrate = \"1/s\"\n[rate.{r}.domains.{d}]\n{}{}",
+        field("rate", &own.rate),
+        field("hard", &own.hard),
+        r = Key(resource),
+        d = domain,
+    );
+    let limits = parsed(&text)?;
+    let of = limits
+        .rate(resource)
+        .and_then(|rate| rate.override_of(domain.0));
+    Ok(of.map(|of| of.stated.clone()).unwrap_or_default())
+}
+
+fn limit_of(resource: &str, domain: &Key<'_>, own: &Own) -> Result<u64, NotChanged> {
+    let (None, None, Some(limit)) = (&own.rate, &own.hard, own.limit) else {
+        return Err(NotChanged::Kind {
+            resource: resource.into(),
+            by: "copies",
+            expected: "a limit",
+        });
+    };
+    let text = format!(
+        "[copies.{r}]\nlimit = 1\ndomains = {{ {d} = {limit} }}\n",
+        r = Key(resource),
+        d = domain,
+    );
+    let limits = parsed(&text)?;
+    let of = limits
+        .copies(resource)
+        .and_then(|copies| copies.override_of(domain.0));
+    Ok(of.unwrap_or(limit))
+}
+
+/// What a document says that nobody has written: its lines are nobody's either.
+fn parsed(text: &str) -> Result<Limits, NotChanged> {
+    Limits::parse(text).map_err(|mut faults| {
+        for fault in &mut faults.list {
+            (fault.line, fault.column) = (None, None);
+        }
+        NotChanged::Faults(faults)
+    })
+}
+
+/// A name that a document may have, as TOML.
+fn key_of(domain: &str) -> Result<Key<'_>, NotChanged> {
+    match check_name(domain) {
+        Ok(()) => Ok(Key(domain)),
+        Err(fault) => Err(NotChanged::Name {
+            domain: domain.into(),
+            fault,
+        }),
+    }
+}
