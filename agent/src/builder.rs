@@ -179,8 +179,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Holds that are on record at most; beyond it copies are let through, and nobody counts them.
-    /// Default: 262,144.
+    /// Holds that are on record at most, of however many domains; beyond it copies are let through, and nobody
+    /// counts them. Default: 262,144.
     pub fn holds_max(mut self, holds: usize) -> Self {
         self.bounds.holds = holds;
         self
@@ -195,13 +195,15 @@ impl AgentBuilder {
     }
 
     /// Calls back whenever the aggregators say of a hold that it was too much, is over, or does not
-    /// count; on the network thread: it must not block.
+    /// count; on the network thread: it must not block. A panic of it is counted
+    /// ([`Stats::callbacks_panicked`](crate::Stats::callbacks_panicked)) and logged, and the agent goes on.
     pub fn on_hold(mut self, on_hold: Arc<dyn Fn(&HoldNews<'_>) + Send + Sync>) -> Self {
         self.on_hold = Some(OnHold(on_hold));
         self
     }
 
-    /// Calls back whenever the deny list has changed, on the network thread: it must not block.
+    /// Calls back whenever the deny list has changed, on the network thread: it must not block. Panics are
+    /// as with [`Self::on_hold`].
     pub fn on_heard(mut self, on_heard: Arc<dyn Fn(&Heard<'_>) + Send + Sync>) -> Self {
         self.on_heard = Some(OnHeard(on_heard));
         self

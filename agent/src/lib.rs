@@ -44,6 +44,7 @@ mod answer;
 mod axum;
 mod blind;
 mod builder;
+mod callback;
 mod clock;
 mod copies;
 mod courier;

@@ -64,6 +64,7 @@ pub(crate) fn tell(agent: &str, stats: &Stats) {
         ("tollgate_agent_frames_refused_total", stats.frames_refused),
         ("tollgate_agent_gaps_total", stats.gaps),
         ("tollgate_agent_silences_total", stats.silences),
+        ("tollgate_agent_silent_topics_total", stats.silent_topics),
         ("tollgate_agent_snapshots_total", stats.snapshots),
         ("tollgate_agent_snapshots_torn_total", stats.snapshots_torn),
         ("tollgate_agent_links_lost_total", stats.links_lost),
@@ -90,6 +91,10 @@ pub(crate) fn tell(agent: &str, stats: &Stats) {
             stats.holds_beyond_strict,
         ),
         ("tollgate_agent_beats_total", stats.beats),
+        (
+            "tollgate_agent_callbacks_panicked_total",
+            stats.callbacks_panicked,
+        ),
     ];
     for (name, value) in counters {
         counter!(name, "agent" => agent.to_owned()).absolute(value);
@@ -176,6 +181,6 @@ mod tests {
         assert_eq!(kept["tollgate_agent_hits_accepted_total"], 7.0);
         assert_eq!(kept["tollgate_agent_gaps_total"], 2.0);
         assert_eq!(kept["tollgate_agent_blind_seconds"], 1.5);
-        assert_eq!(kept.len(), 33);
+        assert_eq!(kept.len(), 35);
     }
 }

@@ -311,6 +311,8 @@ impl Rate {
             };
         }
         if flags & REFUSED != 0 {
+            // No denial tells of it, so none would be lifted where other limits open it.
+            shared.resources.doubt_limits(&self.resource);
             return self.unless_killed(flags, want, || {
                 let cause = match flags & OF_RATE {
                     0 => Cause::Unconfigured,

@@ -59,6 +59,8 @@ pub(crate) struct Resource {
     /// Copies that no domain may have more of; [`u64::MAX`]: not known.
     copies_limit: AtomicU64,
     joined: AtomicBool,
+    /// A call was refused by what is known of the limits, and nobody has asked for them since.
+    limits_doubted: AtomicBool,
     public: RwLock<Arc<Public>>,
     local: RwLock<Option<Arc<Local>>>,
 }
@@ -86,6 +88,7 @@ impl Resource {
             policy: AtomicU64::new(0),
             copies_limit: AtomicU64::new(u64::MAX),
             joined: AtomicBool::new(false),
+            limits_doubted: AtomicBool::new(false),
             public: RwLock::default(),
             local: RwLock::new(None),
         }
@@ -294,6 +297,8 @@ pub(crate) fn whole_seconds(window: Span) -> u64 {
 pub(crate) struct Resources {
     seed: u64,
     max: usize,
+    /// Whether the limits of any are doubted, so that nobody else looks for them.
+    limits_doubted: AtomicBool,
     all: RwLock<Table>,
 }
 
@@ -308,6 +313,7 @@ impl Resources {
         Self {
             seed,
             max,
+            limits_doubted: AtomicBool::new(false),
             all: RwLock::default(),
         }
     }
@@ -369,6 +375,35 @@ impl Resources {
     pub(crate) fn add_newer(&self, known: &mut Vec<Arc<Resource>>) {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         known.extend_from_slice(all.by_id.get(known.len()..).unwrap_or_default());
+    }
+
+    /// The limits of a resource refused somebody: they may be others by now.
+    pub(crate) fn doubt_limits(&self, resource: &Resource) {
+        // Hardly ever the first to say so.
+        if !resource.limits_doubted.load(Ordering::Relaxed) {
+            resource.limits_doubted.store(true, Ordering::Relaxed);
+            self.limits_doubted.swap(true, Ordering::Release);
+        }
+    }
+
+    /// Those whose limits are doubted, of which `is_due` says which to ask for now; the others stay doubted.
+    pub(crate) fn take_doubted(&self, is_due: impl Fn(ResourceId) -> bool) -> Vec<Arc<Resource>> {
+        if !self.limits_doubted.load(Ordering::Relaxed)
+            || !self.limits_doubted.swap(false, Ordering::Acquire)
+        {
+            return Vec::new();
+        }
+        let mut doubted = self.all();
+        doubted.retain(|one| one.limits_doubted.load(Ordering::Relaxed));
+        let all = doubted.len();
+        doubted.retain(|one| is_due(one.id));
+        for one in &doubted {
+            one.limits_doubted.store(false, Ordering::Relaxed);
+        }
+        if doubted.len() < all {
+            self.limits_doubted.store(true, Ordering::Relaxed);
+        }
+        doubted
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -29,6 +29,7 @@ pub(crate) struct Counters {
     pub(crate) frames_refused: AtomicU64,
     pub(crate) gaps: AtomicU64,
     pub(crate) silences: AtomicU64,
+    pub(crate) silent_topics: AtomicU64,
     pub(crate) snapshots: AtomicU64,
     pub(crate) snapshots_torn: AtomicU64,
     pub(crate) foreign_logs: AtomicU64,
@@ -44,6 +45,7 @@ pub(crate) struct Counters {
     pub(crate) beats: AtomicU64,
     pub(crate) verdicts: AtomicU64,
     pub(crate) verdicts_ignored: AtomicU64,
+    pub(crate) callbacks_panicked: AtomicU64,
 }
 
 impl Counters {
@@ -112,6 +114,8 @@ pub struct Stats {
     pub gaps: u64,
     /// Times that a feed was silent for too long.
     pub silences: u64,
+    /// Times that a topic said nothing although denials of it are in the list, and was asked about.
+    pub silent_topics: u64,
     /// Snapshots taken.
     pub snapshots: u64,
     /// Snapshots of which a part was lost on its way; they are asked for again.
@@ -142,6 +146,9 @@ pub struct Stats {
     pub verdicts: u64,
     /// Verdicts on holds that said nothing new, or were not for this epoch.
     pub verdicts_ignored: u64,
+    /// Calls of `on_hold` and `on_heard`, and of the process's recorder of metrics, that panicked; the
+    /// agent went on.
+    pub callbacks_panicked: u64,
     /// Holds that were let through without being recorded: at the bound on them, or after the end.
     pub holds_unrecorded: u64,
     /// For how long not all partitions have been heard; none: all are.
@@ -183,6 +190,7 @@ impl From<&Counters> for Stats {
             frames_refused: of(&counters.frames_refused),
             gaps: of(&counters.gaps),
             silences: of(&counters.silences),
+            silent_topics: of(&counters.silent_topics),
             snapshots: of(&counters.snapshots),
             snapshots_torn: of(&counters.snapshots_torn),
             foreign_logs: of(&counters.foreign_logs),
@@ -198,6 +206,7 @@ impl From<&Counters> for Stats {
             beats: of(&counters.beats),
             verdicts: of(&counters.verdicts),
             verdicts_ignored: of(&counters.verdicts_ignored),
+            callbacks_panicked: of(&counters.callbacks_panicked),
             ..Self::default()
         }
     }

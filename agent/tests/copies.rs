@@ -10,27 +10,21 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use tollgate_agent::testing::{Outcome, Ruling, TestAgent, WhenBlind};
 use tollgate_agent::{
-    Cause, Confirmation, Copies, Denied, EndedBy, FullScope, Hold, HoldChange, HoldFault, HoldNews,
+    Cause, Confirmation, Denied, EndedBy, FullScope, Hold, HoldChange, HoldFault, HoldNews,
     KillSwitch, Misuse, ReserveError, Revoked, Scope, SeizeError, Why,
 };
 
+#[path = "support/sandbox.rs"]
+mod sandbox;
+
+use sandbox::{kit, poll};
+
 const SECOND: Duration = Duration::from_secs(1);
-
-fn kit() -> (TestAgent, Copies) {
-    let kit = TestAgent::new();
-    let sandbox = kit.agent().copies("sandbox");
-    kit.copies_limit("sandbox", 10);
-    (kit, sandbox)
-}
-
-fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
-    future.poll(&mut Context::from_waker(Waker::noop()))
-}
 
 /// Polls, lets the agent take what was said, and polls once more.
 fn poll_with<T>(kit: &TestAgent, mut future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {

@@ -9,10 +9,11 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use support::Aggregator;
-use tollgate_agent::{Agent, Cause, Confirmation, FullScope, ReserveError};
+use tollgate_agent::{Agent, AgentBuilder, Cause, Confirmation, FullScope, ReserveError};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::link::Refusal;
@@ -23,6 +24,10 @@ use tollgate_shared::wire::verdict::VerdictSays;
 const SOON: Duration = Duration::from_secs(20);
 
 async fn beside(aggregator: &Aggregator, reserve: Reserving) -> Agent {
+    built_beside(aggregator, reserve, Agent::builder()).await
+}
+
+async fn built_beside(aggregator: &Aggregator, reserve: Reserving, builder: AgentBuilder) -> Agent {
     let public = Public {
         version: 1,
         kind: Kind::Copies,
@@ -36,7 +41,7 @@ async fn beside(aggregator: &Aggregator, reserve: Reserving) -> Agent {
         ..Public::default()
     };
     aggregator.set_public("sandbox", public);
-    let agent = Agent::builder()
+    let agent = builder
         .name("a")
         .aggregator(aggregator.agents.to_string())
         .build()
@@ -141,4 +146,72 @@ async fn a_lost_record_is_followed_by_a_list() {
     assert!(texts(&aggregator).is_empty());
     aggregator.refuse(None);
     until_said(&aggregator, "beat sandbox [\"1x2\"]").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_whose_callbacks_panic_beats_on_and_says_how_often() {
+    let aggregator = Aggregator::start(1).await;
+    let builder = Agent::builder()
+        .on_hold(Arc::new(|news| panic!("of {}", news.number())))
+        .on_heard(Arc::new(|_| panic!("of a denial")));
+    let agent = built_beside(&aggregator, Reserving::Optimistic, builder).await;
+    let sandbox = agent.copies("sandbox");
+    let hold = sandbox.reserve("acme", 2).expect("not full");
+    until_said(&aggregator, "hold 1 acme x2").await;
+    let excess = VerdictSays::Counted {
+        number: 1,
+        excess: 1,
+        by: None,
+    };
+    aggregator.rule("a", "sandbox", excess).await;
+    aggregator
+        .until("a panic", |_| agent.stats().callbacks_panicked == 1)
+        .await;
+    aggregator.deny("sandbox", "beta", SOON).await;
+    aggregator
+        .until("another", |_| agent.stats().callbacks_panicked == 2)
+        .await;
+    let beats = |one: &Aggregator| {
+        let all = texts(one).into_iter();
+        all.filter(|text| text.starts_with("beat sandbox")).count()
+    };
+    let before = beats(&aggregator);
+    aggregator
+        .until("two beats more", |one| before + 2 <= beats(one))
+        .await;
+    assert!(sandbox.reserve("beta", 1).is_err(), "what was heard counts");
+    let confirmed = tokio::time::timeout(SOON, hold.confirmed()).await;
+    assert!(matches!(confirmed, Ok(Confirmation::Excess { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strict_copies_may_be_granted_in_part() {
+    let aggregator = Aggregator::start(1).await;
+    let agent = beside(&aggregator, Reserving::Strict).await;
+    let sandbox = agent.copies("sandbox");
+    let ask = |copies| {
+        let sandbox = sandbox.clone();
+        tokio::spawn(async move { sandbox.reserve_confirmed_up_to("acme", copies, SOON).await })
+    };
+    let asking = ask(2..=9);
+    until_said(&aggregator, "reserve 1 acme x2..9").await;
+    let granted = |number, copies| VerdictSays::Granted {
+        number,
+        copies,
+        by: Some(Scope::Resource),
+    };
+    aggregator.rule("a", "sandbox", granted(1, 5)).await;
+    let hold = asking.await.expect("no panic").expect("granted");
+    assert_eq!((hold.copies(), sandbox.held("acme")), (5, 5));
+    until_said(&aggregator, "beat sandbox [\"1x5\"]").await;
+    let asking = ask(6..=9);
+    until_said(&aggregator, "reserve 2 acme x6..9").await;
+    aggregator.rule("a", "sandbox", granted(2, 0)).await;
+    let refused = asking.await.expect("no panic");
+    assert!(
+        matches!(refused, Err(ReserveError::Denied(denied)) if denied.cause() == Cause::Full),
+        "{refused:?}"
+    );
+    drop(hold);
+    until_said(&aggregator, "release 1 x5").await;
 }

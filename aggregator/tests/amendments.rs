@@ -451,3 +451,25 @@ async fn a_domain_is_given_limits_of_its_own_by_asking_an_aggregator() {
     assert_eq!(code, 1, "there is nothing left to take away: {text}");
     assert_eq!(world.version(), before + 2);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resource_that_a_version_opens_is_open_to_agents_that_refused_it_by_themselves() {
+    let world = World::new().await;
+    let closed = "[rate.closed]\ntiers = []\n";
+    let write = |more: &str| {
+        let file = world.dir.path().join("limits.toml");
+        std::fs::write(file, format!("{LIMITS}{more}")).expect("written");
+        world.served.signal("HUP");
+    };
+    let before = world.version();
+    write(closed);
+    until("it is a version", || before < world.version()).await;
+    let rate = world.agent.rate("closed");
+    let denied = |rate: &Rate| rate.hit("acme").err().map(|denied| denied.cause());
+    until("nobody may use it", || {
+        denied(&rate) == Some(Cause::Inaccessible)
+    })
+    .await;
+    write(&closed.replace("tiers = []", "rate = \"1000/s\""));
+    until("it is open", || denied(&rate).is_none()).await;
+}

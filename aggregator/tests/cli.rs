@@ -25,6 +25,12 @@ fn every_end_has_its_exit_code_and_says_why() {
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     write("bad.toml", "version = 1\n[rate.r]\nrats = \"1/s\"\n");
     write("cases.jsonl", "{\"name\":\"n\"}\n");
+    let copies = |mode: &str, limits: &str| {
+        let op = r#"{"op":"hold","t":0,"hold":"h","agent":"A","domain":"a","copies":1}"#;
+        format!(r#"{{"mode":"{mode}","limits":{{{limits}}},"ops":[{op}]}}"#)
+    };
+    write("copies.jsonl", &copies("hold", r#""domain":5,"gloabl":5"#));
+    write("mixed.jsonl", &copies("reserve", r#""domain":5"#));
     write("tollgate.toml", "[listen]\nhtpp = \"x\"\n");
     write("afile", "");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -64,6 +70,16 @@ fn every_end_has_its_exit_code_and_says_why() {
             &["simulate", "--cases", "cases.jsonl"],
             65,
             "cases.jsonl: line 1: not a case",
+        ),
+        (
+            &["simulate", "--cases", "copies.jsonl"],
+            65,
+            "copies.jsonl: line 1: not a case: limits: unknown field `gloabl`, expected one of `domain`",
+        ),
+        (
+            &["simulate", "--cases", "mixed.jsonl"],
+            65,
+            "mixed.jsonl: line 1: ops[0]: op \"hold\" in a case of mode \"reserve\": expected \"reserve\"",
         ),
         (&["simulate", "--cases", "none.jsonl"], 66, "none.jsonl"),
         (&["simulate"], 64, "--cases"),

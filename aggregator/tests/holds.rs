@@ -3,10 +3,11 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use support::{DEADLINE, Dealer, Served, directory, run, serve, wall};
-use tollgate_agent::{Agent, Confirmation, Copies, ReserveError, SeizeError};
+use tollgate_agent::{Agent, Confirmation, Copies, Hold, ReserveError, SeizeError};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::Sender;
@@ -24,15 +25,24 @@ reserve = "strict"
 "#;
 
 async fn agent(served: &Served, name: &str) -> Agent {
+    agent_of(served, name, &["sandbox", "gpu"]).await
+}
+
+/// An agent that has heard the aggregator of these resources.
+async fn agent_of(served: &Served, name: &str, resources: &[&str]) -> Agent {
     let agent = Agent::builder()
         .name(name)
         .aggregator(served.agents.to_string())
         .build()
         .expect("good settings");
-    let _ = (agent.copies("sandbox"), agent.copies("gpu"));
+    for resource in resources {
+        let _ = agent.copies(resource);
+    }
     assert!(agent.ready(DEADLINE).await, "{name} hears the aggregator");
     agent
 }
+
+const BLACKLIST: &str = include_str!("../../config/cookbook/blacklist.toml");
 
 /// Waits until what was denied is not, or the other way round.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -107,11 +117,25 @@ async fn what_one_process_holds_another_is_denied_until_it_is_given_back() {
     let url = format!("http://{}", served.http);
     let (code, text, _) = run(std::path::Path::new("."), &["holds", "--url", &url]);
     assert_eq!(code, 0);
-    assert!(text.starts_with("AGE"), "{text}");
-    assert!(
-        text.contains("web#") && text.contains("[probation]"),
-        "{text}"
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let columns = [
+        "AGE", "RESOURCE", "DOMAIN", "GROUP", "COPIES", "STATE", "AGENT",
+    ];
+    assert_eq!(lines[0], columns, "{text}");
+    assert_eq!(lines[2][2..6], ["new", "probation", "1", "held"], "{text}");
+    assert!(lines[2][6].starts_with("web#"), "{text}");
+    assert_eq!(listed(&served, &["--state", "held"]), expected);
+    assert_eq!(listed(&served, &["--state", "staged"]), []);
+    assert_eq!(listed(&served, &["--state", "lost"]), []);
+    let (code, one, stderr) = run(
+        std::path::Path::new("."),
+        &["holds", "--url", &url, "--limit", "1"],
     );
+    assert_eq!((code, one.lines().count()), (0, 2));
+    assert!(stderr.contains("there are more; see --limit"), "{stderr}");
 
     drop(hold);
     until("acme is open again", || !is_denied(&theirs, "acme")).await;
@@ -285,4 +309,59 @@ fn what_cannot_be_asked_ends_as_the_table_says() {
     assert!(stderr.contains("--resource \"a*\""), "{stderr}");
     let (code, _, _) = run(here, &["holds", "--url", "nowhere"]);
     assert_eq!(code, 64);
+    for (flag, value, expected) in [
+        ("--limit", "0", "1..=100000"),
+        ("--limit", "100001", "1..=100000"),
+        ("--state", "idle", "held, lost, staged"),
+    ] {
+        let (code, _, stderr) = run(here, &["holds", flag, value]);
+        assert_eq!(code, 64, "{stderr}");
+        assert!(stderr.contains(expected), "{stderr}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_cookbooks_blacklist_is_played_by_an_agent_as_its_table_says() {
+    let dir = directory(&format!("version = 1\nrules = 1\n{BLACKLIST}"));
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let agent = agent_of(&served, "web", &["cookbook.blacklist"]).await;
+    let copies = agent.copies("cookbook.blacklist");
+    let (_, table) = BLACKLIST
+        .split_once("# What happens, from top to bottom:")
+        .expect("a table");
+    let mut held: BTreeMap<&str, Vec<Hold>> = BTreeMap::new();
+    let mut played = 0;
+    for line in table.lines() {
+        let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+        match words[..] {
+            [] => continue,
+            [who, "takes", asked, "gets", gets, ..] => {
+                let (asked, gets): (u32, u32) = (number(asked), number(gets));
+                // What was given back is had as soon as that is known here.
+                if 0 < gets {
+                    until(line, || !is_denied(&copies, who)).await;
+                }
+                let taken = copies
+                    .reserve_confirmed_up_to(who, 1..=asked, DEADLINE)
+                    .await;
+                let got = taken.as_ref().map_or(0, Hold::copies);
+                assert_eq!(got, gets, "{line}: {taken:?}");
+                held.entry(who).or_default().extend(taken);
+            }
+            [who, "gives", copies] => {
+                let hold = held.get_mut(who).and_then(|holds| holds.first_mut());
+                let hold = hold.expect("it holds something");
+                hold.release(number(copies)).expect("so many");
+            }
+            _ => panic!("not a line of the table: {line}"),
+        }
+        played += 1;
+    }
+    assert_eq!(played, 7);
+    assert_eq!(served.metric("tollgate_copies_excess_total"), 0.0);
+}
+
+fn number(word: &str) -> u32 {
+    word.parse().unwrap_or_else(|_| panic!("{word}: a number"))
 }

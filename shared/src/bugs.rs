@@ -55,6 +55,7 @@ bugs! {
     OlderWins "older-wins" "of two statements about a scope the later heard one holds"
     LeaseForgotten "lease-forgotten" "denials hold although nobody is heard"
     LateFrames "late-frames" "what a frame is late by is not taken off a denial's rest"
+    GroupFullLate "group-full-late" "a group is full one copy late"
     GapUnseen "gap-unseen" "a gap in a topic's sequences is not noticed"
     UnlistedKept "unlisted-kept" "a snapshot ends nothing that it does not list"
     GenerationKept "generation-kept" "a new generation of a log voids nothing"

@@ -4,11 +4,12 @@
 use std::env::VarError;
 use std::io::Write as _;
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tollgate_tests::simulation::held::BACK_WITHIN_US;
-use tollgate_tests::simulation::kept;
+use tollgate_tests::simulation::kept::{self, PLANS};
 use tollgate_tests::simulation::plan::{Episode, Fault, Plan};
 use tollgate_tests::simulation::swarm::{Order, Report, swarm};
 use tollgate_tests::simulation::{Run, run};
@@ -60,7 +61,7 @@ fn some_seconds_of_seeds_violate_no_law() {
     ));
     let order = Order {
         time: Some(SOME_SECONDS),
-        kept: kept::in_the_tree(),
+        kept: kept::in_the_tree().unwrap_or_else(|fault| panic!("{fault}")),
         workers: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
         ..Order::of(first, None)
     };
@@ -220,10 +221,70 @@ fn options_of_which_one_would_be_ignored_are_refused() {
     }
 }
 
+fn fault_of(args: &str) -> (Option<i32>, String) {
+    let output = simulate(args);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), said)
+}
+
+#[test]
+fn what_is_wrong_with_a_state_is_told_with_a_fitting_code() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (state, nowhere) = (dir.path().join("state"), dir.path().join("no/where"));
+    let with = |path: &Path| fault_of(&format!("--seed 1 --seeds 1 --state {}", path.display()));
+    let (code, said) = with(&nowhere);
+    assert_eq!(code, Some(73), "{said}");
+    let expected = format!("--state: {}: cannot be written: ", nowhere.display());
+    assert!(said.contains(&expected), "{said}");
+    let (code, said) = with(dir.path());
+    assert_eq!(code, Some(66), "{said}");
+    std::fs::write(&state, r#"{"schema": "another"}"#).expect("it is written");
+    let (code, said) = with(&state);
+    assert_eq!(code, Some(65), "{said}");
+    assert!(said.contains("found schema another, expected"), "{said}");
+    std::fs::remove_file(&state).expect("it is there");
+    assert_eq!(with(&state).0, Some(0));
+    let of_another = format!("--seed 2 --seeds 1 --state {}", state.display());
+    assert_eq!(fault_of(&of_another).0, Some(64));
+}
+
+#[test]
+fn numbers_that_are_too_large_are_refused_with_what_may_be() {
+    for (args, expected) in [
+        (
+            "--seed 9223372036854775808 --seeds 1",
+            "0..=9223372036854775807",
+        ),
+        (
+            "--seed 1 --seeds 18446744073709551615",
+            "1..=9223372036854775807",
+        ),
+        ("--minutes 307445734561825861", "1..=307445734561825860"),
+        (
+            "--hashes --seed 18446744073709551615",
+            "0..=9223372036854775807",
+        ),
+    ] {
+        let (code, said) = fault_of(args);
+        assert_eq!(code, Some(64), "{args}: {said}");
+        assert!(said.contains(expected), "{args}: {said}");
+    }
+}
+
+#[test]
+fn help_names_exit_codes_and_what_leaves_kept_seeds_out() {
+    let help = printed("--help");
+    for code in ["0", "1", "64", "65", "66", "73", "74", "77"] {
+        let is_told = |line: &str| line.split_whitespace().next() == Some(code);
+        assert!(help.lines().any(is_told), "{code}: {help}");
+    }
+    assert!(help.contains("not with --seed"), "{help}");
+}
+
 #[test]
 fn a_plan_is_drawn_in_the_way_that_is_asked_for() {
     let hashes = |way: &str| printed(&format!("{way} --seed {SHORT_SEED} --seeds 1 --hashes"));
-    assert_eq!(hashes("--way 7"), hashes(""));
+    assert_eq!(hashes(&format!("--way {PLANS}")), hashes(""));
     let third = run(Plan::draw_as(3, SHORT_SEED).expect("it is known"), false);
     assert_eq!(
         hashes("--way 3"),
@@ -241,11 +302,12 @@ fn a_plan_is_drawn_in_the_way_that_is_asked_for() {
         printed(&format!("--anew --seed {seed} --seeds 1 --hashes")),
         format!("{seed} {:016x}\n", anew.hash)
     );
-    let output = simulate("--way 8 --seed 1 --trace");
+    let output = simulate(&format!("--way {} --seed 1 --trace", PLANS + 1));
     assert_eq!(output.status.code(), Some(64));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        said.contains("'8'") && said.contains("one of 3, 4, 5, 6, 7, 106, 107"),
+        said.contains(&format!("'{}'", PLANS + 1))
+            && said.contains("one of 3, 4, 5, 6, 7, 8, 106, 107, 108"),
         "{said}"
     );
 }

@@ -13,7 +13,8 @@
 //! domain at its limit would now and then be told to have too much.
 //!
 //! What stays true: holds, pairs and words are bounded; at the bound copies are granted, unrecorded, and
-//! counted. What is given back of a recorded hold is always recorded, which the copies held bound.
+//! counted. A shard with more pairs than it may remember has none that is idle. What is given back of a
+//! recorded hold is always recorded, which the copies held bound.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -33,6 +34,10 @@ const SHARDS: usize = 64;
 /// milliseconds of as many calls as one core can make.
 const WORDS_MAX: usize = 8_192;
 
+/// Pairs that each shard remembers while nothing is held of them, at least: about 100 bytes each, so that
+/// a domain that comes again soon allocates nothing, however few holds may be on record.
+const PAIRS_MIN: usize = 16;
+
 /// Holds that one agent may have on record, unless its builder says otherwise.
 pub(crate) const HOLDS_MAX: usize = 1 << 18;
 
@@ -45,8 +50,10 @@ pub(crate) struct Desk {
     /// Recorded holds that are not over.
     live: AtomicUsize,
     holds_max: usize,
-    /// Pairs of one shard.
-    pairs_max: usize,
+    /// Pairs of one shard, beyond which only those are kept of which something is held.
+    pairs_idle_max: usize,
+    /// Pairs beyond that, of all shards; as many as holds at most. Which shards they are in is chance.
+    pairs_beyond: AtomicUsize,
     unrecorded: AtomicU64,
 }
 
@@ -124,7 +131,8 @@ impl Desk {
             order: AtomicU64::new(0),
             live: AtomicUsize::new(0),
             holds_max,
-            pairs_max: holds_max.div_ceil(SHARDS),
+            pairs_idle_max: holds_max.div_ceil(SHARDS).max(PAIRS_MIN),
+            pairs_beyond: AtomicUsize::new(0),
             unrecorded: AtomicU64::new(0),
         }
     }
@@ -136,9 +144,12 @@ impl Desk {
             return Taken::Full;
         };
         let mut table = shard.lock();
-        let known = table.pair(resource, wanted, self.pairs_max);
+        let known = self.pair(&mut table, resource, wanted);
         let held = known.as_ref().map_or(0, |pair| pair.held);
         let Some(copies) = wanted.fits_beside(held) else {
+            if held == 0 {
+                self.let_go(&mut table, wanted.fingerprint);
+            }
             return Taken::Full;
         };
         let mut ticket = Ticket {
@@ -207,7 +218,7 @@ impl Desk {
             limit: None,
             at: Timestamp::ZERO,
         };
-        if let Some(pair) = shard.lock().pair(resource, &wanted, self.pairs_max) {
+        if let Some(pair) = self.pair(&mut shard.lock(), resource, &wanted) {
             pair.held = pair.held.saturating_add(u64::from(copies));
             ticket.summed = true;
         }
@@ -232,6 +243,9 @@ impl Desk {
             && let Some(pair) = table.pairs.get_mut(&ticket.fingerprint)
         {
             pair.held = pair.held.saturating_sub(u64::from(less));
+            if pair.held == 0 {
+                self.let_go(&mut table, ticket.fingerprint);
+            }
         }
         if ticket.number == 0 {
             return;
@@ -248,6 +262,64 @@ impl Desk {
                 at,
                 what,
             );
+        }
+    }
+
+    /// The pair's sum. None: there is no room for one, or another pair has its fingerprint.
+    #[inline]
+    fn pair<'a>(
+        &self,
+        table: &'a mut Table,
+        resource: &Resource,
+        wanted: &Wanted<'_>,
+    ) -> Option<&'a mut Pair> {
+        if !table.pairs.contains_key(&wanted.fingerprint) {
+            self.make_pair(table, resource, wanted);
+        }
+        table
+            .pairs
+            .get_mut(&wanted.fingerprint)
+            .filter(|pair| pair.resource == resource.id && *pair.domain == *wanted.domain)
+    }
+
+    #[cold]
+    fn make_pair(&self, table: &mut Table, resource: &Resource, wanted: &Wanted<'_>) {
+        if table.pairs.len() == self.pairs_idle_max {
+            // All that are idle at once, so that the next ones find room without looking. Where there are more,
+            // none is.
+            table.pairs.retain(|_, pair| pair.held != 0);
+        }
+        if self.pairs_idle_max <= table.pairs.len() {
+            // A few more than the bound may be made by threads that come at once. While everything that is held
+            // is on record this bound is not reached before that on holds.
+            let beyond = self.pairs_beyond.load(Ordering::Relaxed);
+            if self.holds_max <= beyond || !self.has_room() {
+                return;
+            }
+            self.pairs_beyond.fetch_add(1, Ordering::Relaxed);
+        }
+        let pair = Pair {
+            resource: resource.id,
+            domain: wanted.domain.into(),
+            held: 0,
+        };
+        table.pairs.insert(wanted.fingerprint, pair);
+    }
+
+    /// Nothing is held of a pair any more: it is remembered, where there is room for those that are idle.
+    #[inline]
+    fn let_go(&self, table: &mut Table, fingerprint: u64) {
+        if self.pairs_idle_max < table.pairs.len() {
+            self.forget(table, fingerprint);
+        }
+    }
+
+    #[cold]
+    fn forget(&self, table: &mut Table, fingerprint: u64) {
+        let idle = |pair: &Pair| pair.held == 0;
+        if table.pairs.get(&fingerprint).is_some_and(idle) {
+            table.pairs.remove(&fingerprint);
+            self.pairs_beyond.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -336,35 +408,6 @@ impl Shard {
     #[inline]
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Table {
-    /// The pair's sum. None: there is no room for one, or another pair has its fingerprint.
-    #[inline]
-    fn pair(&mut self, resource: &Resource, wanted: &Wanted<'_>, max: usize) -> Option<&mut Pair> {
-        if !self.pairs.contains_key(&wanted.fingerprint) {
-            self.make_pair(resource, wanted, max);
-        }
-        self.pairs
-            .get_mut(&wanted.fingerprint)
-            .filter(|pair| pair.resource == resource.id && *pair.domain == *wanted.domain)
-    }
-
-    #[cold]
-    fn make_pair(&mut self, resource: &Resource, wanted: &Wanted<'_>, max: usize) {
-        if max <= self.pairs.len() {
-            // All that are idle at once, so that the next ones find room without looking.
-            self.pairs.retain(|_, pair| pair.held != 0);
-        }
-        if self.pairs.len() < max {
-            let pair = Pair {
-                resource: resource.id,
-                domain: wanted.domain.into(),
-                held: 0,
-            };
-            self.pairs.insert(wanted.fingerprint, pair);
-        }
     }
 }
 

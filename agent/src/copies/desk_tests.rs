@@ -195,8 +195,49 @@ fn pairs_that_are_idle_make_room_for_others() {
         .iter()
         .map(|shard| shard.lock().pairs.len())
         .sum();
-    assert!(pairs <= SHARDS, "{pairs}");
+    assert!(pairs <= SHARDS * PAIRS_MIN, "{pairs}");
     assert_eq!(bench.desk.unrecorded(), 0);
+}
+
+#[test]
+fn as_many_holds_as_may_be_are_recorded_whatever_their_domains_and_shards() {
+    const MAX: usize = 64;
+    let bench = Bench::new(MAX);
+    let scattered: Vec<String> = (0..2 * MAX).map(|n| format!("d{n}")).collect();
+    let of_one_shard = (0..).map(|n| format!("s{n}"));
+    let of_one_shard = of_one_shard.filter(|domain| bench.resource.fingerprint(domain) >> 58 == 5);
+    let of_one_shard: Vec<String> = of_one_shard.take(2 * MAX).collect();
+    let mut unrecorded = 0;
+    for domains in [&scattered, &of_one_shard, &scattered] {
+        let (fit, beyond) = domains.split_at(MAX);
+        let take = |domain: &String| bench.take(domain, 1, Some(1)).expect("granted");
+        let held: Vec<Ticket> = fit.iter().map(take).collect();
+        assert!(held.iter().all(|ticket| ticket.number != 0), "{held:?}");
+        assert!(fit.iter().all(|domain| bench.held(domain) == 1));
+        assert_eq!(bench.take(&fit[MAX - 1], 1, Some(1)), None, "it is summed");
+        let more: Vec<Ticket> = beyond.iter().map(take).collect();
+        unrecorded += MAX as u64;
+        assert_eq!(bench.desk.unrecorded(), unrecorded);
+        let shards = bench.desk.shards.iter();
+        let pairs: usize = shards.map(|shard| shard.lock().pairs.len()).sum();
+        assert!(pairs <= MAX + SHARDS * PAIRS_MIN, "{pairs}");
+        for ticket in held.into_iter().chain(more) {
+            bench.give(ticket, 1, true);
+        }
+        bench.sweep();
+        assert_eq!(bench.desk.pairs_beyond.load(Ordering::Relaxed), 0);
+    }
+}
+
+#[test]
+fn a_pair_that_is_refused_takes_no_room_beyond_the_bound() {
+    let bench = Bench::new(SHARDS);
+    for n in 0..10_000 {
+        assert_eq!(bench.take(&format!("d{n}"), 1, Some(0)), None);
+    }
+    let shards = bench.desk.shards.iter();
+    let most = shards.map(|shard| shard.lock().pairs.len()).max();
+    assert_eq!(most, Some(PAIRS_MIN));
 }
 
 #[test]

@@ -92,9 +92,10 @@ impl Copies {
     /// Takes `copies` for `domain` now, if no limit is known to be reached: none that the aggregators
     /// said is full (of the domain, a group of it, or the resource), and not the domain's own by what
     /// this process holds of it alone, as far as that one is known here: the limit that the resource
-    /// gives to all domains, or, where some domain has another (an override), the global one, which
-    /// nobody's is above. What a group or all domains hold together is summed up by the aggregators
-    /// alone. While nobody is heard of the resource the blind policy decides instead.
+    /// gives to all domains, or, where some domain has another (an override), the greatest of any and the
+    /// global one, which nobody's is above. What a group or all domains hold together is summed up by the aggregators
+    /// alone. Whoever is refused by what the process holds itself has the limit asked for again, at most every
+    /// five seconds, in case it was raised. While nobody is heard of the resource the blind policy decides instead.
     ///
     /// What a resource is like is known once it has been joined ([`Agent::ready`](crate::Agent::ready)
     /// waits for that). Before, nothing is known against a call, not even that the resource is strict:
@@ -235,6 +236,10 @@ impl Copies {
         let domain = self.inner.shared.admit(domain);
         let looked = self.would_take(&domain, Want::all_of(copies.saturating_add(more)));
         if let Err(ReserveError::Denied(denied)) = &looked {
+            if denied.code().is_none() {
+                let Inner { resource, shared } = &*self.inner;
+                shared.resources.doubt_limits(resource);
+            }
             self.record_refused(&domain, copies, denied);
         }
         looked
@@ -315,7 +320,11 @@ impl Copies {
                 let limit = None;
                 self.take_up_to(fingerprint, domain, Leave { limit, ..leave })
             }
-            Taken::Full => Err(self.full().into()),
+            Taken::Full => {
+                // It is nobody's word but what is known of the limit, which may have been raised.
+                shared.resources.doubt_limits(resource);
+                Err(self.full().into())
+            }
         }
     }
 

@@ -122,6 +122,11 @@ impl Hold {
     /// younger: where the resource has a `max_age`, they are let go at that age, whatever is left of `ttl`. An
     /// operator may let them go before, by the id.
     ///
+    /// The id is had at once, and the transfer itself goes through the log in the background. One that never
+    /// gets there, because this process dies before, or more waits for the log than may, stages nothing: whoever
+    /// brings the id is told that nobody knows it, and the copies come back with the agent's next list, or as
+    /// all that a dead agent held. None is lost, and none is in two hands.
+    ///
     /// # Errors
     ///
     /// As [`Hold::release`]; and [`HoldFault::Unrecorded`] of a hold that is not on record, or not any

@@ -7,6 +7,7 @@
 //!
 //! What stays true: whoever stops waiting has cancelled, by whatever way it stopped.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,8 +29,12 @@ use crate::stats::Counters;
 const SEIZE_WITHIN: Duration = Duration::from_secs(10);
 
 /// How soon an id that nobody knows is asked for again: it may have come faster than its transfer, whose
-/// agent sends it through the log. Some hundred milliseconds in all.
-const UNKNOWN_AGAIN_MS: [u64; 6] = [5, 10, 20, 40, 80, 160];
+/// agent sends it through the log. Each time twice as late, up to the second of these.
+const UNKNOWN_AGAIN_MS: (u64, u64) = (5, 160);
+
+/// How often it is asked for again by those who have not said how long they would wait for a transfer: some
+/// hundred milliseconds in all, so that an id that is spent is told so before long.
+const UNKNOWN_AGAIN_MAX: u32 = 6;
 
 impl Copies {
     /// Takes `copies` for `domain` once the aggregators have granted them, within `deadline`: for
@@ -53,8 +58,32 @@ impl Copies {
         copies: u32,
         deadline: Duration,
     ) -> Result<Hold, ReserveError> {
-        if copies == 0 {
+        self.reserve_confirmed_up_to(domain, copies..=copies, deadline)
+            .await
+    }
+
+    /// Takes as many copies as the aggregators grant, at least the start of `copies`; see
+    /// [`Copies::reserve_confirmed`], of which it has the cost: one round trip through the log, whatever is
+    /// granted. By the kill switch all of `copies` are used, and at the deadline, where the blind policy lets
+    /// through, the start alone: what nobody has granted is no more than is of use.
+    ///
+    /// # Errors
+    ///
+    /// As [`Copies::reserve_confirmed`]; [`Misuse::NoCopies`] also where the start is 0, and
+    /// [`Misuse::MinAboveMax`].
+    pub async fn reserve_confirmed_up_to(
+        &self,
+        domain: &str,
+        copies: RangeInclusive<u32>,
+        deadline: Duration,
+    ) -> Result<Hold, ReserveError> {
+        let (min, copies) = copies.into_inner();
+        if min == 0 {
             return Err(Misuse::NoCopies.into());
+        }
+        if copies < min {
+            let max = copies;
+            return Err(Misuse::MinAboveMax { min, max }.into());
         }
         let Inner { resource, shared } = &*self.inner;
         let until = shared.clock.read().plus(Span::from_std(deadline));
@@ -72,6 +101,7 @@ impl Copies {
             let seldom = Seldom::Reserve {
                 domain: (*domain).into(),
                 copies,
+                min,
                 answer,
             };
             let at = shared.clock.cached_wall();
@@ -100,7 +130,7 @@ impl Copies {
                 None => break,
             }
         }
-        self.beyond(fingerprint, &domain, copies)
+        self.beyond(fingerprint, &domain, min)
     }
 
     /// The resource is strict, as far as is known.
@@ -141,16 +171,18 @@ impl Copies {
     /// Takes over what was staged under an id by [`Hold::transfer`], in this process or another, and
     /// waits for the verdict, ten seconds at most: the hold's copies count all the while, for the
     /// domain that they were taken for. An id that is not known is asked for again for some hundred
-    /// milliseconds, since it may have come faster than its transfer.
+    /// milliseconds, since it may have come faster than its transfer; [`Copies::seize_within`] asks for longer.
     ///
     /// # Errors
     ///
     /// [`SeizeError`]; where no verdict came in time it is given up.
     pub async fn seize(&self, id: TransferId) -> Result<Hold, SeizeError> {
-        self.seize_within(id, SEIZE_WITHIN).await
+        self.seize_asking(id, SEIZE_WITHIN, UNKNOWN_AGAIN_MAX).await
     }
 
-    /// [`Copies::seize`], waiting so long at most.
+    /// [`Copies::seize`], waiting so long at most, for the transfer as well as for the verdict: an id that is
+    /// not known is asked for again until then, six times a second. One that is spent, or was never to be, is
+    /// told so only then.
     ///
     /// # Errors
     ///
@@ -160,12 +192,23 @@ impl Copies {
         id: TransferId,
         max_wait: Duration,
     ) -> Result<Hold, SeizeError> {
+        self.seize_asking(id, max_wait, u32::MAX).await
+    }
+
+    /// Seizes; an id that is not known is asked for again so often at most.
+    async fn seize_asking(
+        &self,
+        id: TransferId,
+        max_wait: Duration,
+        again_max: u32,
+    ) -> Result<Hold, SeizeError> {
         let Inner { resource, shared } = &*self.inner;
         if resource.flags() & OF_RATE != 0 {
             return Err(SeizeError::NotCopies);
         }
         let until = shared.clock.read().plus(Span::from_std(max_wait));
-        let mut again = UNKNOWN_AGAIN_MS.iter();
+        let (mut pause_ms, pause_ms_max) = UNKNOWN_AGAIN_MS;
+        let mut again = 0;
         loop {
             let (answer, verdict) = oneshot::channel();
             let at = shared.clock.cached_wall();
@@ -179,14 +222,20 @@ impl Copies {
                 }
                 Some(Answer::Full(_) | Answer::Refused(Why::UnknownTransfer)) => {
                     drop(pending);
-                    let pause = again.next().map(|millis| Span::from_millis(*millis));
                     let left = until.since(shared.clock.read());
-                    let Some(pause) = pause.filter(|pause| *pause <= left) else {
+                    let pause = Span::from_millis(pause_ms).min(left);
+                    if again_max <= again || left == Span::ZERO {
                         return Err(SeizeError::Unknown);
-                    };
+                    }
+                    again = again.saturating_add(1);
+                    pause_ms = pause_ms.saturating_mul(2).min(pause_ms_max);
                     let wake = shared.clock.read().plus(pause);
                     while shared.clock.read() < wake && !shared.has_ended() {
                         shared.timer.sleep(wake.since(shared.clock.read())).await;
+                    }
+                    // Whoever asked with no time left would claim it and give it up at once.
+                    if until <= shared.clock.read() {
+                        return Err(SeizeError::Unknown);
                     }
                 }
                 Some(Answer::Refused(why)) => return Err(SeizeError::Refused(why)),

@@ -46,6 +46,8 @@ pub(crate) enum Seldom {
     Reserve {
         domain: Arc<str>,
         copies: u32,
+        /// Fewer are of no use.
+        min: u32,
         answer: oneshot::Sender<Answer>,
     },
     /// Copies move to the staging area.

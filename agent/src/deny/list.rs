@@ -12,7 +12,7 @@
 //! filter; entries, notes and the index of ends are bounded, and at a bound the scope stays open.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 
 use tollgate_shared::bugs::{Bug, planted};
@@ -109,6 +109,8 @@ pub(crate) struct DenyList {
     view: Arc<DenyView>,
     max: usize,
     len: usize,
+    /// By resource and partition that have any, how many denials.
+    counts: BTreeMap<(ResourceId, u32), usize>,
     opened: HashMap<u64, Opened>,
     /// Once notes were dropped at the bound: by resource and partition, the greatest place of one.
     /// Statements at or below it about scopes without an entry are ignored.
@@ -127,6 +129,7 @@ impl DenyList {
             view,
             max: denials_max,
             len: 0,
+            counts: BTreeMap::new(),
             opened: HashMap::new(),
             forgotten: HashMap::new(),
             ends: BinaryHeap::new(),
@@ -138,6 +141,11 @@ impl DenyList {
     /// Denials in the list.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// The resources of which any is in the list, with the partition that says so, in order.
+    pub(crate) fn denied(&self) -> impl Iterator<Item = (ResourceId, u32)> {
+        self.counts.keys().copied()
     }
 
     #[cfg(test)]
@@ -233,7 +241,13 @@ impl DenyList {
             lease: word.lease.clone(),
         };
         self.opened.remove(&fingerprint);
-        self.view.exact.insert(fingerprint, entry);
+        *self
+            .counts
+            .entry((entry.resource, entry.partition))
+            .or_default() += 1;
+        if let Some(before) = self.view.exact.insert(fingerprint, entry) {
+            self.one_less(&before);
+        }
         if until < Mono::MAX {
             self.ends.push(Reverse((until, fingerprint)));
         }
@@ -387,6 +401,7 @@ impl DenyList {
             return;
         };
         self.len -= 1;
+        self.one_less(&entry);
         self.view.filter.remove(fingerprint);
         if entry.is_group {
             self.one_group_less(entry.resource);
@@ -394,6 +409,16 @@ impl DenyList {
             && let Some(resource) = self.whole.remove(&entry.resource)
         {
             resource.set_flag(WHOLE, false);
+        }
+    }
+
+    fn one_less(&mut self, entry: &Entry) {
+        let at = (entry.resource, entry.partition);
+        if let Some(left) = self.counts.get_mut(&at) {
+            *left -= 1;
+            if *left == 0 {
+                self.counts.remove(&at);
+            }
         }
     }
 

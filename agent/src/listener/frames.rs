@@ -8,12 +8,13 @@ use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::{Code, Place};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::{Evidence, Frame, Told, Topic};
-use tollgate_shared::wire::statement::{Says, Scope};
+use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope};
 use tollgate_shared::wire::verdict::VerdictFrame;
 
 use super::ledger::{self, LogNews, TopicKey};
 use super::run::Heard as RunHeard;
 use super::{Listener, topic_of};
+use crate::callback;
 use crate::clock::Mono;
 use crate::deny::{Said, Taken, Word};
 use crate::heard::{Change, Heard};
@@ -60,10 +61,12 @@ impl Listener {
             peer.take_ruled(&frame.evidence);
         }
         let heard = peer.run(key).frame(frame.sequence);
+        peer.run(key).came(now);
         let late = match planted(Bug::LateFrames) {
             true => Span::ZERO,
             false => peer.delay.late(frame.sent, now),
         };
+        let anew = self.logs_anew(&frame.evidence);
         let foreign = self.note_logs(&frame.evidence, now);
         if let Some(resource) = &resource {
             for told in frame
@@ -77,7 +80,7 @@ impl Listener {
         }
         match heard {
             RunHeard::Continues => {
-                let unheard = self.ask_of_unstated(index, resource.as_deref(), &frame, now);
+                let unheard = self.ask_of_unstated(index, resource.as_deref(), &frame, &anew, now);
                 let foreign = &foreign | &unheard;
                 self.take_evidence(key, &frame.evidence, &foreign, late, now);
             }
@@ -114,12 +117,13 @@ impl Listener {
         index: usize,
         resource: Option<&Resource>,
         frame: &Frame,
+        anew: &HashSet<u32>,
         now: Mono,
     ) -> HashSet<u32> {
         let (Some(peer), Some(resource)) = (self.peers.get_mut(index), resource) else {
             return HashSet::new();
         };
-        let unstated = peer.unstated(resource.id, &frame.evidence);
+        let unstated = peer.unstated(resource.id, &frame.evidence, anew);
         if !unstated.is_empty() && peer.wanted.insert(resource.id) && peer.ask.is_none() {
             // Partitions come one after the other where many are taken over.
             peer.next_ask = peer.next_ask.max(now.plus(super::ASK_AGAIN));
@@ -134,6 +138,16 @@ impl Listener {
         }
     }
 
+    /// Partitions of whose log, which takes the place of another, nobody has spoken before.
+    fn logs_anew(&self, evidence: &[Evidence]) -> HashSet<u32> {
+        let is_anew = |one: &&Evidence| {
+            let known = self.ledger.log_of(one.partition);
+            known.is_some_and(|known| known != one.log)
+        };
+        let anew = evidence.iter().filter(is_anew);
+        anew.map(|one| one.partition).collect()
+    }
+
     /// Takes note of the logs that evidence is about; the partitions whose log is another fleet's.
     pub(super) fn note_logs(&mut self, evidence: &[Evidence], now: Mono) -> HashSet<u32> {
         let mut foreign = HashSet::new();
@@ -142,6 +156,7 @@ impl Listener {
                 LogNews::Same => {}
                 LogNews::Anew(generation) => {
                     self.deny.void(one.partition, generation);
+                    self.bans_asked.clear();
                     if self.taught.give_up(one.partition) {
                         self.forget_versions();
                     }
@@ -213,7 +228,8 @@ impl Listener {
         }
         let said = match statement.says {
             Says::Denied(denial) => {
-                self.refresh_if_newer(index, resource, denial.version, now);
+                let at = (told.partition, statement.place);
+                self.refresh_if_stale(index, resource, at, &denial, now);
                 let until = if told.remaining == Span::MAX {
                     Mono::MAX
                 } else {
@@ -269,8 +285,22 @@ impl Listener {
         }
     }
 
-    fn refresh_if_newer(&mut self, index: usize, resource: &Resource, version: u64, now: Mono) {
-        if version <= resource.public().version {
+    /// Asks for the limits where a denial shows that others are in force than are known: those of a newer version.
+    /// A ban's denial bears the version of the ban; where denials are said to be ignored, it is asked about once,
+    /// since a namespace that ignores them has none (a resource in shadow has).
+    fn refresh_if_stale(
+        &mut self,
+        index: usize,
+        resource: &Resource,
+        (partition, place): (u32, Place),
+        denial: &Denial,
+        now: Mono,
+    ) {
+        let public = resource.public();
+        let is_new_ban = public.ignored
+            && denial.cause == Cause::Banned
+            && self.bans_asked.get(&(resource.id, partition)) < Some(&place);
+        if denial.version <= public.version && !is_new_ban {
             return;
         }
         let due = self
@@ -279,7 +309,12 @@ impl Listener {
             .is_none_or(|last| REFRESH_EVERY <= now.since(*last));
         if due {
             self.refreshed.insert(resource.id, now);
+            if is_new_ban {
+                self.bans_asked.insert((resource.id, partition), place);
+            }
             self.want(index, Some(resource));
+        } else {
+            self.around.resources.doubt_limits(resource);
         }
     }
 
@@ -302,7 +337,7 @@ impl Listener {
             change,
             at: self.around.clock.instant(now),
         };
-        (on_heard.0)(&heard);
+        callback::call(&self.around.counters, "on_heard", || (on_heard.0)(&heard));
     }
 
     pub(super) fn resource(&self, id: ResourceId) -> Option<Arc<Resource>> {

@@ -18,6 +18,8 @@ mod bench;
 mod delay;
 mod frames;
 mod ledger;
+#[cfg(test)]
+mod limits_tests;
 mod peer;
 mod run;
 mod snapshots;
@@ -30,6 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use tollgate_shared::place::Place;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Topic;
@@ -51,6 +54,14 @@ const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
 
 /// How often a link that works is asked whether it does; each answer measures the clocks again.
 const HELLO_EVERY: Span = Span::from_secs(1);
+
+/// The least time between two asks for limits that refused somebody by what the agent holds itself. Where what
+/// was asked for fits no more, the aggregators' denial comes and refuses instead; where more was asked for than
+/// is left, it is asked again for as long as somebody does so.
+const DOUBTED_EVERY: Span = Span::from_secs(5);
+
+/// How often topics that say nothing are looked for: as often as heartbeats come.
+const LOOK_EVERY: Span = Span::from_millis(250);
 
 /// A link over which nothing has come for so long after a hello is made anew. One that is closed is
 /// noticed earlier, by the sending of the next hello; this is for what stalls, and for nothing shorter,
@@ -116,8 +127,14 @@ pub(crate) struct Listener {
     peers: Vec<Peer>,
     partitions: u32,
     last_nonce: u64,
-    /// When a resource was last asked for because its limits changed.
+    /// When a resource was last asked for because its limits changed, or might have.
     refreshed: HashMap<ResourceId, Mono>,
+    /// The newest ban of a partition that was asked about where denials are said to be ignored.
+    bans_asked: HashMap<(ResourceId, u32), Place>,
+    /// Of whom doubted limits are asked next.
+    next_doubted: usize,
+    /// When topics that say nothing are looked for next.
+    next_look: Mono,
     writer: Writer,
     acts: Vec<Act>,
     /// The agent's own topic.
@@ -140,6 +157,9 @@ impl Listener {
             partitions: 0,
             last_nonce: nonce,
             refreshed: HashMap::new(),
+            bans_asked: HashMap::new(),
+            next_doubted: 0,
+            next_look: Mono::ZERO,
             writer: Writer::new(),
             acts: Vec::new(),
         }
@@ -283,9 +303,17 @@ impl Listener {
 
     /// Time passes. To be called several times a second.
     pub(crate) fn tick(&mut self, now: Mono) {
+        self.refresh_doubted(now);
+        let is_look_due = self.next_look <= now;
+        if is_look_due {
+            self.next_look = now.plus(LOOK_EVERY);
+        }
         for index in 0..self.peers.len() {
             self.keep_link(index, now);
             self.keep_feed(index, now);
+            if is_look_due {
+                self.doubt_silent_topics(index, now);
+            }
             self.ask_if_needed(index, now);
         }
         self.deny.expire(now);
@@ -295,6 +323,31 @@ impl Listener {
             .counters
             .denials_live
             .store(live, Ordering::Relaxed);
+    }
+
+    /// Asks one aggregator each for limits that refused somebody, in case they are others by now.
+    fn refresh_doubted(&mut self, now: Mono) {
+        let refreshed = &self.refreshed;
+        let is_due = |id: ResourceId| {
+            let last = refreshed.get(&id);
+            last.is_none_or(|last| DOUBTED_EVERY <= now.since(*last))
+        };
+        for resource in self.around.resources.take_doubted(is_due) {
+            let may_know = |peer: &Peer| peer.link_up && peer.is_joined(TopicKey::Of(resource.id));
+            let count = self.peers.len();
+            // Each time another one, in case one lags behind.
+            self.next_doubted = self.next_doubted.wrapping_add(1);
+            let from = self.next_doubted;
+            let mut turn = (0..count).map(|one| from.wrapping_add(one) % count);
+            let found = turn.find(|one| self.peers.get(*one).is_some_and(may_know));
+            match found.and_then(|one| self.peers.get_mut(one)) {
+                Some(peer) => {
+                    self.refreshed.insert(resource.id, now);
+                    peer.wanted.insert(resource.id);
+                }
+                None => self.around.resources.doubt_limits(&resource),
+            }
+        }
     }
 
     fn keep_link(&mut self, index: usize, now: Mono) {
@@ -349,6 +402,18 @@ impl Listener {
             Counters::add(&self.around.counters.silences, 1);
             self.open_feed(index);
         }
+    }
+
+    /// Topics that say nothing although denials of theirs are in the list are asked about: where one is in force,
+    /// heartbeats say so, so it may have been lifted by a frame that was missed. Once a silence: another owner of
+    /// the partition may have said it.
+    fn doubt_silent_topics(&mut self, index: usize, now: Mono) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let denied = self.deny.denied();
+        let silent = peer.doubt_silent(denied, now);
+        Counters::add(&self.around.counters.silent_topics, silent);
     }
 
     fn open_feed(&mut self, index: usize) {
@@ -444,6 +509,7 @@ impl Listener {
             self.ledger.end_all();
             self.taught.give_up_all();
             self.forget_versions();
+            self.bans_asked.clear();
             self.peers.iter_mut().for_each(Peer::interrupt);
             self.want_all();
         }

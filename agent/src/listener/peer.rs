@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use tollgate_shared::place::LogId;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::Evidence;
 
@@ -71,7 +72,7 @@ pub(super) struct Peer {
     pub(super) delay: Delay,
     pub(super) runs: HashMap<TopicKey, Run>,
     /// By resource, the partitions of which it has said what is in force.
-    stated: HashMap<ResourceId, HashSet<u32>>,
+    stated: HashMap<ResourceId, HashMap<u32, LogId>>,
     /// Partitions that it rules, as its last heartbeat has it, if there was one.
     ruled: Option<Vec<u32>>,
     /// Resources that are subscribed to and to be asked for.
@@ -127,22 +128,57 @@ impl Peer {
         self.runs.get(&topic).is_some_and(Run::joined)
     }
 
+    /// Wants to hear what is in force of resources of which nothing is heard, where it rules a partition in which
+    /// some of them are denied; how many.
+    pub(super) fn doubt_silent(
+        &mut self,
+        denied: impl Iterator<Item = (ResourceId, u32)>,
+        now: Mono,
+    ) -> u64 {
+        let Some(ruled) = self.ruled.as_ref().filter(|_| self.feed == Feed::Open) else {
+            return 0;
+        };
+        let mut silent = 0;
+        for (id, _) in denied.filter(|(_, partition)| ruled.contains(partition)) {
+            let run = self.runs.get_mut(&TopicKey::Of(id));
+            if run.is_some_and(|run| run.falls_silent(self.silence, now)) {
+                self.wanted.insert(id);
+                silent += 1;
+            }
+        }
+        silent
+    }
+
     /// A snapshot has said what is in force for a resource in these partitions.
     pub(super) fn has_stated(&mut self, resource: ResourceId, evidence: &[Evidence]) {
-        let partitions = evidence.iter().map(|one| one.partition).collect();
-        self.stated.insert(resource, partitions);
+        let logs = evidence
+            .iter()
+            .map(|one| (one.partition, one.log))
+            .collect();
+        self.stated.insert(resource, logs);
     }
 
     /// Of the partitions in a frame about a resource those of which it has not said what is in force.
     ///
     /// It rules them since its snapshot was made. It says what is in force in them as soon as it does, but
-    /// not what was lifted while nobody ruled them.
-    pub(super) fn unstated(&self, resource: ResourceId, evidence: &[Evidence]) -> HashSet<u32> {
-        let stated = self.stated.get(&resource);
-        let partitions = evidence.iter().map(|one| one.partition);
-        partitions
-            .filter(|one| !stated.is_some_and(|stated| stated.contains(one)))
-            .collect()
+    /// not what was lifted while nobody ruled them. So it is with a log that took the place of the one that it
+    /// spoke of, unless that is `anew` to everybody: others may have spoken of it, and of what was lifted since.
+    pub(super) fn unstated(
+        &mut self,
+        resource: ResourceId,
+        evidence: &[Evidence],
+        anew: &HashSet<u32>,
+    ) -> HashSet<u32> {
+        let mut unstated = HashSet::new();
+        let stated = self.stated.entry(resource).or_default();
+        for one in evidence {
+            match stated.get_mut(&one.partition) {
+                Some(log) if *log == one.log => {}
+                Some(log) if anew.contains(&one.partition) => *log = one.log,
+                Some(_) | None => drop(unstated.insert(one.partition)),
+            }
+        }
+        unstated
     }
 
     /// A heartbeat names all partitions that it rules: of others, it will have to say anew what is in force.
@@ -154,8 +190,10 @@ impl Peer {
         }
         let now: Vec<u32> = ruled().collect();
         for stated in self.stated.values_mut() {
-            stated.retain(|one| now.contains(one));
+            stated.retain(|one, _| now.contains(one));
         }
+        // What it was asked before it ruled a partition it did not answer for that.
+        self.runs.values_mut().for_each(Run::trust);
         self.ruled = Some(now);
     }
 
@@ -208,5 +246,65 @@ mod tests {
         bench.frame(1, 21, &[]);
         bench.advance(Span::from_millis(100));
         assert_eq!(bench.asked(1), None);
+    }
+
+    #[test]
+    fn a_topic_that_says_nothing_of_what_it_denied_is_asked_about_once() {
+        let mut bench = Bench::joined(1);
+        bench.frame(0, 12, &[told("acme", 11, Some(second(600)))]);
+        // The last is lifted, and nothing of the topic follows.
+        let _lost = bench.next_frame(0, "r", Vec::new(), &[told("acme", 13, None)]);
+        let waits = |bench: &mut Bench, times: u64| {
+            for ruled in 0..times {
+                bench.listener.link_alive(0, bench.now);
+                bench.advance(Span::from_millis(250));
+                bench.heartbeat(0, 14 + ruled);
+            }
+        };
+        waits(&mut bench, 2);
+        assert_eq!(bench.asked(0), None);
+        waits(&mut bench, 1);
+        assert!(bench.asked(0).is_some());
+        assert!(bench.refused("acme").is_some());
+        // It answers that it still is, and has spoken since it was heard.
+        let still = [told("acme", 11, Some(second(600)))];
+        bench.snapshot(0, 12, &still);
+        waits(&mut bench, 4);
+        bench.snapshot(0, 12, &still);
+        waits(&mut bench, 9);
+        assert_eq!(bench.asked(0), None, "a silence is doubted once");
+        // A sign of life, and silence again.
+        bench.frame(0, 24, &[]);
+        waits(&mut bench, 4);
+        bench.snapshot(0, 25, &[]);
+        assert_eq!(bench.refused("acme"), None);
+        waits(&mut bench, 9);
+        assert_eq!(bench.asked(0), None, "nothing of it is denied");
+    }
+
+    #[test]
+    fn a_silent_topic_is_asked_of_who_rules_what_it_denied() {
+        let mut bench = Bench::joined(2);
+        let beat = |bench: &mut Bench, times: u64, partitions: u32| {
+            for ruled in 0..times {
+                bench.advance(Span::from_millis(250));
+                let evidence = super::super::bench::evidence(bench.log, 14 + ruled);
+                let ruled = evidence
+                    .into_iter()
+                    .filter(|one| one.partition < partitions);
+                let frame = bench.next_frame(1, "", ruled.collect(), &[]);
+                bench.hear(1, &frame);
+            }
+        };
+        // The first says so, and goes; the second rules nothing of it, and has nothing to say.
+        bench.frame(0, 12, &[told("acme", 11, Some(second(600)))]);
+        bench.listener.feed_down(0);
+        bench.listener.link_down(0);
+        beat(&mut bench, 9, 0);
+        assert_eq!(bench.asked(1), None);
+        // It takes over, and the denial was lifted while nobody told.
+        beat(&mut bench, 2, u32::MAX);
+        bench.snapshot(1, 16, &[]);
+        assert_eq!(bench.refused("acme"), None);
     }
 }

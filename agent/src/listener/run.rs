@@ -7,9 +7,14 @@
 //! frame 9           a gap: 8 was missed, not joined until another snapshot
 //! ```
 //!
-//! Knows nothing of what frames say. What stays true: while joined, nothing was missed.
+//! Whether its last frame was missed no sequence tells: that is doubted where nothing follows for long.
+//!
+//! Knows nothing of what frames say. What stays true: while joined, nothing was missed that something followed.
 
 use tollgate_shared::bugs::{Bug, planted};
+use tollgate_shared::time::Span;
+
+use crate::clock::Mono;
 
 /// What a frame does to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +35,10 @@ pub(crate) struct Run {
     /// The first and the last sequence; none before anything was heard.
     span: Option<(u64, u64)>,
     joined: bool,
+    /// When the last frame was heard, or the run was joined.
+    heard: Mono,
+    /// It was asked about since it fell silent.
+    doubted: bool,
 }
 
 impl Run {
@@ -38,6 +47,7 @@ impl Run {
     }
 
     pub(crate) fn frame(&mut self, sequence: u64) -> Heard {
+        self.doubted = false;
         match self.span {
             Some((_, last)) if sequence <= last => Heard::Again,
             Some((first, last))
@@ -54,6 +64,7 @@ impl Run {
                 *self = Self {
                     span: Some((sequence, sequence)),
                     joined: false,
+                    ..*self
                 };
                 if before.is_some() {
                     Heard::Gap
@@ -69,11 +80,32 @@ impl Run {
         match self.span {
             // Frames between the snapshot and the first one heard are missing.
             Some((first, _)) if sequence.saturating_add(1) < first => return self.joined,
-            Some((first, last)) => self.span = Some((first, last.max(sequence))),
+            Some((first, last)) => {
+                // It has spoken, and was not heard.
+                self.doubted &= sequence <= last;
+                self.span = Some((first, last.max(sequence)));
+            }
             None => self.span = Some((sequence.saturating_add(1), sequence)),
         }
         self.joined = true;
         true
+    }
+
+    /// Something of it came now: a frame, or the snapshot that joins it.
+    pub(crate) fn came(&mut self, now: Mono) {
+        self.heard = now;
+    }
+
+    /// Its silence may be doubted again.
+    pub(crate) fn trust(&mut self) {
+        self.doubted = false;
+    }
+
+    /// Whether nothing has followed for so long: true once, until something does.
+    pub(crate) fn falls_silent(&mut self, silence: Span, now: Mono) -> bool {
+        let falls = self.joined && !self.doubted && silence <= now.since(self.heard);
+        self.doubted |= falls;
+        falls
     }
 
     /// Whatever was heard, something may have been missed since.

@@ -174,6 +174,7 @@ impl Listener {
             // One that was left out of the answer is asked for again, as is one that came too early.
             let sequence = ask.sequences.get(&resource.id);
             if sequence.is_some_and(|sequence| peer.run(key).snapshot(*sequence)) {
+                peer.run(key).came(now);
                 peer.has_stated(resource.id, &snapshot.evidence);
                 self.take_evidence(key, &snapshot.evidence, &foreign, late, now);
                 resource.set_joined();

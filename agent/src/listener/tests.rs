@@ -5,14 +5,12 @@ use std::sync::atomic::Ordering;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::Frame;
-use tollgate_shared::wire::link::{FromAgent, FromAggregator};
-use tollgate_shared::wire::public::Public;
+use tollgate_shared::wire::link::FromAgent;
 use tollgate_shared::wire::statement::{Near, Says};
 
 use super::Act;
-use super::bench::{Bench, LOG, PARTITIONS, denied, evidence, second, told, told_in};
+use super::bench::{Bench, LOG, denied, evidence, second, told, told_in};
 use super::ledger::TopicKey;
-use crate::resource::REFUSED;
 
 #[test]
 fn a_denial_holds_for_what_is_left_of_it_and_a_lift_ends_it() {
@@ -338,104 +336,24 @@ fn another_instance_at_the_address_is_joined_from_the_beginning() {
 }
 
 #[test]
-fn a_newer_version_in_a_statement_asks_for_the_limits() {
-    let mut bench = Bench::joined(1);
-    let mut newer = denied("acme", 11);
-    if let Says::Denied(denial) = &mut newer.statement.says {
-        denial.version = 5;
-    }
-    bench.frame(0, 12, &[newer]);
+fn what_an_owner_said_of_the_log_before_is_not_said_of_the_one_in_its_place() {
+    let mut bench = Bench::joined(2);
+    bench.log.generation = 2;
+    bench.frame(1, 17, &[told_in(2, "acme", 16, Some(second(30)))]);
+    bench.snapshot(1, 18, &[told_in(2, "acme", 16, Some(second(30)))]);
+    assert!(bench.refused("acme").is_some());
+    bench.advance(Span::from_millis(100));
+    // The other one has not heard yet of what stands in the place of its log, and answers of that.
+    bench.log.generation = 1;
+    bench.snapshot(0, 400, &[]);
+    assert!(bench.refused("acme").is_some() && bench.asked(0).is_none());
+    // When it has, it does not say what was lifted in between: it has to be asked.
+    bench.log.generation = 2;
+    bench.frame(0, 67, &[]);
+    bench.advance(Span::from_millis(100));
     assert!(bench.asked(0).is_some());
-}
-
-/// Limits that refuse what is not configured, or do not.
-fn limits(version: u64, refused: bool) -> Public {
-    Public {
-        version,
-        refused,
-        ..Public::default()
-    }
-}
-
-fn is_refused(bench: &Bench) -> bool {
-    bench.resource.flags() & REFUSED != 0
-}
-
-#[test]
-fn limits_do_not_outlive_the_log_that_they_were_taught_with() {
-    let mut bench = Bench::joined(1);
-    bench.ask_again(0, 12, limits(5, true));
-    assert!(is_refused(&bench));
-    // The aggregator comes back with an empty log. For two seconds it may be another fleet's.
-    bench.log.random = 8;
-    bench.ask_again(0, 3, limits(1, false));
-    assert!(is_refused(&bench), "another fleet teaches nothing");
-    for _ in 0..4 {
-        bench.advance(Span::from_millis(500));
-        bench.heartbeat(0, 3);
-    }
-    assert!(bench.asked(0).is_some(), "now it is the log");
-    bench.snapshot(0, 4, &[]);
-    assert!(!is_refused(&bench));
-    assert_eq!(bench.resource.public().version, 1);
-}
-
-#[test]
-fn limits_go_back_where_the_log_lost_its_end() {
-    let mut bench = Bench::joined(1);
-    bench.ask_again(0, 12, limits(5, true));
-    bench.log.generation = 2;
-    bench.ask_again(0, 3, limits(4, false));
-    assert!(!is_refused(&bench));
-}
-
-#[test]
-fn an_aggregator_that_has_read_less_does_not_take_limits_back() {
-    let mut bench = Bench::joined(2);
-    bench.ask_again(0, 12, limits(5, true));
-    bench.ask_again(1, 12, limits(4, false));
-    assert_eq!(bench.resource.public().version, 5);
-    // Nor after the log was made anew, by whomever that is heard first.
-    bench.log.generation = 2;
-    bench.ask_again(0, 3, limits(3, false));
-    bench.ask_again(1, 3, limits(2, true));
-    assert_eq!(bench.resource.public().version, 3);
-    assert!(!is_refused(&bench));
-}
-
-#[test]
-fn an_aggregator_of_a_log_that_is_given_up_teaches_nothing() {
-    let mut bench = Bench::joined(2);
-    bench.log.generation = 2;
-    bench.ask_again(0, 3, limits(1, false));
-    bench.log = LOG;
-    bench.ask_again(1, 40, limits(9, true));
-    assert_eq!(bench.resource.public().version, 1);
-    assert!(!is_refused(&bench));
-}
-
-#[test]
-fn limits_are_of_another_log_where_there_are_other_partitions() {
-    let mut bench = Bench::joined(1);
-    bench.ask_again(0, 12, limits(5, true));
-    bench.advance(second(1));
-    let nonce = bench.listener.peers[0].hello.expect("a hello").nonce;
-    let welcome = FromAggregator::Welcome {
-        nonce,
-        instance: Bench::instance(0),
-        partitions: PARTITIONS + 1,
-        feeds: vec!["tcp://feed:1".into()],
-        clock: bench.clock(),
-        members: Vec::new(),
-    };
-    bench.listener.link_said(0, welcome, bench.now);
-    bench
-        .listener
-        .feed_up(0, vec![bench.resource.id], bench.now);
-    bench.public = limits(1, false);
-    bench.snapshot(0, 3, &[]);
-    assert_eq!(bench.resource.public().version, 1);
-    assert!(!is_refused(&bench));
+    bench.snapshot(0, 67, &[]);
+    assert!(bench.refused("acme").is_none());
 }
 
 #[test]

@@ -210,7 +210,10 @@ impl<W: Wires> Hub<W> {
             .is_none_or(|last| crate::metrics::EVERY <= last.elapsed())
         {
             self.metrics_told = Some(Instant::now());
-            crate::metrics::tell(self.courier.agent(), &self.shared.stats());
+            let stats = self.shared.stats();
+            crate::callback::call(&self.shared.counters, "metrics", || {
+                crate::metrics::tell(self.courier.agent(), &stats);
+            });
         }
     }
 

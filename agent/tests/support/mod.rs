@@ -366,6 +366,11 @@ impl Served {
 fn text_of_op(op: &HoldOp<'_>) -> String {
     let number = op.number;
     match op.does {
+        Does::Reserve {
+            domain,
+            copies,
+            min,
+        } if min < copies => format!("reserve {number} {domain} x{min}..{copies}"),
         Does::Reserve { domain, copies, .. } => format!("reserve {number} {domain} x{copies}"),
         Does::Hold { domain, copies } => format!("hold {number} {domain} x{copies}"),
         Does::Release { copies } => format!("release {number} x{copies}"),

@@ -445,3 +445,38 @@ fn a_frozen_engine_goes_on_being_what_it_was() {
     let restored = Engine::restore(0, 1, &chunks, &play.versions);
     assert_eq!(restored.map(|engine| engine.digest()).ok(), Some(digest));
 }
+
+#[test]
+fn what_is_said_again_with_a_generation_is_known_by_its_place_from_then_on() {
+    let mut play = Play::of(TWO);
+    play.hits("api.search", &["acme", "acme", "globex", "globex"]);
+    let before = play.engine.digest();
+    let log = LogId {
+        generation: 2,
+        random: 6,
+    };
+    play.apply(&pen().genesis(log));
+    let said = play.rulings.statements.iter();
+    let said: Vec<_> = said.map(|said| said.statement.place).collect();
+    assert_eq!(said.len(), 2);
+    let places =
+        |engine: &Engine| -> Vec<_> { engine.live_denials().map(|live| live.place).collect() };
+    assert_eq!(places(&play.engine), said);
+    assert!(said.iter().all(|place| place.generation == 2));
+    assert_ne!(play.engine.digest(), before, "it is another log's");
+}
+
+#[test]
+fn what_is_ruled_before_a_log_says_which_it_is_is_said_again_when_it_does() {
+    let mut play = Play::of(TWO);
+    (play.engine, play.offset) = (Engine::new(0, 1), 0);
+    // It was on its way to the topic in whose place this one is.
+    play.version(TWO);
+    play.hits("api.search", &["acme", "acme"]);
+    assert_eq!(play.rulings.statements[0].statement.place.generation, 0);
+    play.apply(&pen().genesis(LOG));
+    let said = play.rulings.statements[0].statement.place;
+    assert_eq!((said.generation, said.offset), (1, 2));
+    let live = play.engine.live_denials().next().expect("it is in force");
+    assert_eq!(live.place, said);
+}

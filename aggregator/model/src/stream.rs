@@ -93,6 +93,8 @@ pub struct StreamPair {
     /// None before the first entry.
     time_us: Option<u64>,
     denied: Option<Denial>,
+    /// When a denial ended that was over at a version, and nothing has been ruled since.
+    was_denied_us: u64,
     over: Over,
 }
 
@@ -105,6 +107,7 @@ impl StreamPair {
             limits,
             time_us: None,
             denied: None,
+            was_denied_us: 0,
             over: Over::default(),
         }
     }
@@ -116,7 +119,7 @@ impl StreamPair {
     pub fn entry(&mut self, at_us: u64, n: u64, min: Option<u64>) -> EntryOutcome {
         let min = min.unwrap_or(0);
         let now_us = self.time_us.map_or(at_us, |time_us| time_us.max(at_us));
-        self.time_us = Some(now_us);
+        (self.time_us, self.was_denied_us) = (Some(now_us), 0);
         self.state.forget(&self.limits, now_us);
         let (limits, state) = (&self.limits, &mut self.state);
         // `None`: too late to say, only counted.
@@ -149,9 +152,13 @@ impl StreamPair {
         let limits = limits.normalized();
         self.state.reshape(&self.limits, &limits);
         self.limits = limits;
-        self.denied = self.in_force(at_us);
-        if self.denied.is_some() {
-            self.rule_again(at_us);
+        let denied = self.in_force(at_us);
+        let was_denied = std::mem::replace(&mut self.denied, denied);
+        match (denied, was_denied.map(|denial| denial.end)) {
+            (Some(_), _) => self.rule_again(at_us),
+            // It stays until then all the same.
+            (None, Some(End::At(end_us))) => self.was_denied_us = end_us,
+            (None, _) => {}
         }
         self.denied
     }
@@ -171,13 +178,13 @@ impl StreamPair {
     pub(crate) fn rule_again(&mut self, at_us: u64) {
         let now_us = self.time_us.unwrap_or(0).max(at_us);
         let own = self.in_force(at_us).and_then(|_| self.rule_denial(now_us));
-        self.denied = self.over.stated(own, now_us);
+        (self.denied, self.was_denied_us) = (self.over.stated(own, now_us), 0);
     }
 
     /// The same where nothing limits the resource: only a ban denies.
     pub(crate) fn free(&mut self, at_us: u64) {
         let now_us = self.time_us.unwrap_or(0).max(at_us);
-        self.denied = self.over.stated(None, now_us);
+        (self.denied, self.was_denied_us) = (self.over.stated(None, now_us), 0);
     }
 
     /// What operators say of it from now on.
@@ -226,7 +233,7 @@ impl StreamPair {
         let denied_us = match self.denied.map(|denial| denial.end) {
             Some(End::Never) => return None,
             Some(End::At(end_us)) => end_us,
-            None => 0,
+            None => self.was_denied_us,
         };
         Some(stays_us.max(matters_us).max(denied_us))
     }

@@ -244,6 +244,10 @@ fn a_pair_leaves_at_the_first_counted_tick_later_than_10_minutes_after_its_own_t
     assert_eq!(log.model.pairs_count(), 1, "not later yet");
     assert!(!log.tick(START + 60 * MINUTE + 1), "later, but not counted");
     assert_eq!(log.model.pairs_count(), 1);
+    let mut late_in_its_slot = Log::new(per_second(9));
+    late_in_its_slot.hits(START, &[hit("d", START)]);
+    assert!(late_in_its_slot.tick(START + 60 * MINUTE + 499 * MS));
+    assert_eq!(late_in_its_slot.model.pairs_count(), 1, "of the same slot");
     log.tick(START + 60 * MINUTE + SECOND);
     assert_eq!(log.model.pairs_count(), 0);
 }

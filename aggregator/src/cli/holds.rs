@@ -1,9 +1,9 @@
 //! `tollgate holds`: who holds what, the oldest first.
 //!
 //! ```text
-//! AGE     RESOURCE  DOMAIN  COPIES  STATE   WHO
-//! 1h 2m   sandbox   acme         3  held    web-1#17
-//! 12s     sandbox   new-1        1  staged  (transfer 0000000000000000000000000000abcd)
+//! AGE     RESOURCE  DOMAIN  GROUP      COPIES  STATE                 AGENT
+//! 1h 2m   sandbox   acme    -               3  held, strict, seized  web-1#17
+//! 12s     sandbox   new-1   probation       1  staged, ends in 48s   (transfer 0000000000000000000000000000abcd)
 //! ```
 //!
 //! Asks an aggregator. `release` ends holds by an operator's word: their copies come back, and they stay
@@ -18,6 +18,8 @@ use super::Global;
 use super::exit::{Exit, Failure};
 use super::operator::{self, Spoken, Word, name};
 use super::output::{Format, Output};
+use crate::core::holds::STATES;
+use crate::http::HOLDS_MAX;
 use crate::http::amend::Asked;
 
 /// What `holds` takes.
@@ -40,8 +42,16 @@ pub struct HoldsArgs {
     /// Only those taken under this group
     #[arg(long)]
     group: Option<String>,
+    /// Only those in this state: they count, their agent is gone, or they are on their way to another agent
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(STATES))]
+    state: Option<String>,
     /// At most so many
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1_000,
+        value_parser = clap::value_parser!(u32).range(1..=HOLDS_MAX as i64)
+    )]
     limit: u32,
 }
 
@@ -87,7 +97,11 @@ struct Hold {
     number: Option<u64>,
     transfer: Option<String>,
     copies: u32,
+    start_us: u64,
     age_us: u64,
+    end_us: Option<u64>,
+    strict: bool,
+    seized: bool,
 }
 
 /// Runs the command. Where a partition could not be asked it ends with 1.
@@ -113,11 +127,19 @@ pub fn run(global: &Global, args: &HoldsArgs) -> Result<Exit, Failure> {
                 output.json(&with_schema(hold))?;
             }
         }
-        Format::Text => print(&answer, &mut output)?,
+        Format::Text => print(&answer, args, &mut output)?,
     }
     output.finish()?;
-    if answer.more {
-        eprintln!("tollgate: there are more; see --limit, or narrow what is asked for");
+    // Fewer than were asked for, and more there may be: whoever looked stopped before the end.
+    match (answer.more, answer.holds.len() < args.limit as usize) {
+        (false, _) => {}
+        (true, false) => {
+            eprintln!("tollgate: there are more; see --limit, or narrow what is asked for")
+        }
+        (true, true) => eprintln!(
+            "tollgate: not all holds were looked at, and others may fit as well; ask of one --resource, or by \
+             --state staged"
+        ),
     }
     Ok(operator::ended(&answer.partitions_missing))
 }
@@ -203,28 +225,16 @@ fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), 
 }
 
 fn ask(args: &HoldsArgs, domain: &Option<String>) -> Result<Answer, Failure> {
-    let url = format!("{}/v1/holds", args.spoken.url);
-    let mut request = ureq::get(&url).query("limit", args.limit.to_string());
-    let filters = [
-        ("resource", &args.resource),
-        ("domain", domain),
-        ("agent", &args.agent),
-        ("group", &args.group),
+    let query = [
+        ("limit", Some(args.limit.to_string())),
+        ("resource", args.resource.clone()),
+        ("domain", domain.clone()),
+        ("agent", args.agent.clone()),
+        ("group", args.group.clone()),
+        ("state", args.state.clone()),
     ];
-    for (name, value) in filters {
-        if let Some(value) = value {
-            request = request.query(name, value);
-        }
-    }
-    let unavailable = |error: ureq::Error| Failure::Unavailable(format!("{url}: {error}"));
-    let mut response = request.call().map_err(unavailable)?;
-    let body = response.body_mut().with_config().limit(BODY_BYTES_MAX);
-    let body = body.read_to_string().map_err(unavailable)?;
-    serde_json::from_str(&body).map_err(|error| Failure::Data(format!("{url}: {error}")))
+    operator::get(&args.spoken.url, "/v1/holds", &query)
 }
-
-/// An answer of as many holds as may be asked for, with names of the greatest length.
-const BODY_BYTES_MAX: u64 = 256 << 20;
 
 fn with_schema(hold: &Value) -> Value {
     let mut hold = hold.clone();
@@ -234,47 +244,80 @@ fn with_schema(hold: &Value) -> Value {
     hold
 }
 
-fn print(answer: &Answer, output: &mut Output) -> Result<(), Failure> {
-    if answer.holds.is_empty() {
-        return output.line("nobody holds anything");
+/// What an empty list means.
+fn nothing(answer: &Answer, args: &HoldsArgs) -> &'static str {
+    let filters = [
+        &args.resource,
+        &args.domain,
+        &args.agent,
+        &args.group,
+        &args.state,
+    ];
+    if answer.more {
+        "none among the holds that were looked at"
+    } else if !answer.partitions_missing.is_empty() {
+        "none in the partitions that were asked"
+    } else if filters.iter().any(|filter| filter.is_some()) {
+        "nobody holds anything like that"
+    } else {
+        "nobody holds anything"
     }
-    let mut rows = vec![["AGE", "RESOURCE", "DOMAIN", "COPIES", "STATE", "WHO"].map(str::to_owned)];
+}
+
+const COLUMNS: [&str; 7] = [
+    "AGE", "RESOURCE", "DOMAIN", "GROUP", "COPIES", "STATE", "AGENT",
+];
+
+fn print(answer: &Answer, args: &HoldsArgs, output: &mut Output) -> Result<(), Failure> {
+    if answer.holds.is_empty() {
+        return output.line(nothing(answer, args));
+    }
+    let mut rows = vec![COLUMNS.map(str::to_owned)];
     for hold in &answer.holds {
         let hold = Hold::deserialize(hold).map_err(|error| Failure::Data(error.to_string()))?;
         rows.push(row(&hold));
     }
-    let widths: [usize; 6] = std::array::from_fn(|column| {
+    let widths: [usize; COLUMNS.len()] = std::array::from_fn(|column| {
         let widths = rows.iter().map(|row| row[column].chars().count());
         widths.max().unwrap_or(0)
     });
     for row in &rows {
-        let [age, resource, domain, copies, state, who] = row;
-        let [w0, w1, w2, w3, w4, _] = widths;
+        let [age, resource, domain, groups, copies, state, who] = row;
+        let [w0, w1, w2, w3, w4, w5, _] = widths;
         let line = format!(
-            "{age:<w0$}  {resource:<w1$}  {domain:<w2$}  {copies:>w3$}  {state:<w4$}  {who}"
+            "{age:<w0$}  {resource:<w1$}  {domain:<w2$}  {groups:<w3$}  {copies:>w4$}  {state:<w5$}  {who}"
         );
         output.line(line.trim_end())?;
     }
     Ok(())
 }
 
-fn row(hold: &Hold) -> [String; 6] {
+fn row(hold: &Hold) -> [String; COLUMNS.len()] {
     let who = match (&hold.agent, &hold.transfer) {
         (Some(agent), _) => format!("{agent}#{}", hold.number.unwrap_or(0)),
         (None, Some(transfer)) => format!("(transfer {transfer})"),
         (None, None) => String::new(),
     };
     let groups = match hold.groups.is_empty() {
-        true => String::new(),
-        false => format!("  [{}]", hold.groups.join(", ")),
+        true => "-".to_owned(),
+        false => hold.groups.join(", "),
     };
+    let left = hold.end_us.map(|end| {
+        let now = hold.start_us.saturating_add(hold.age_us);
+        format!("ends in {}", age(end.saturating_sub(now)))
+    });
+    let strict = hold.strict.then(|| "strict".to_owned());
+    let seized = hold.seized.then(|| "seized".to_owned());
+    let state = [Some(hold.state.clone()), strict, seized, left];
+    let state: Vec<String> = state.into_iter().flatten().collect();
     [
         age(hold.age_us),
         hold.resource.clone(),
         hold.domain.clone(),
+        groups,
         hold.copies.to_string(),
-        hold.state.clone(),
-        who + &groups,
+        state.join(", "),
+        who,
     ]
 }
 
@@ -294,6 +337,56 @@ fn age(us: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_has_all_that_is_known_of_a_hold() {
+        let seized = serde_json::json!({
+            "resource": "sandbox", "domain": "acme", "groups": ["gold", "new"], "state": "held",
+            "agent": "web-1", "number": 17, "transfer": null, "copies": 3, "start_us": 5_000_000,
+            "age_us": 3_720_000_000_u64, "end_us": null, "strict": true, "seized": true,
+        });
+        let staged = serde_json::json!({
+            "resource": "sandbox", "domain": "acme", "groups": [], "state": "staged", "agent": null,
+            "number": null, "transfer": "ab", "copies": 1, "start_us": 5_000_000, "age_us": 12_000_000,
+            "end_us": 65_000_000, "strict": false, "seized": false,
+        });
+        let told = [seized, staged]
+            .map(|hold| row(&Hold::deserialize(&hold).expect("a hold")).join(" | "));
+        let expected = [
+            "1h 2m | sandbox | acme | gold, new | 3 | held, strict, seized | web-1#17",
+            "12s | sandbox | acme | - | 1 | staged, ends in 48s | (transfer ab)",
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn an_empty_list_says_what_it_is_a_list_of() {
+        use clap::Parser;
+
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            holds: HoldsArgs,
+        }
+        let told = |more, partitions_missing: &[u32], words: &[&str]| {
+            let line = Line::parse_from([&["holds"], words].concat());
+            let answer = Answer {
+                holds: Vec::new(),
+                more,
+                partitions_missing: partitions_missing.to_vec(),
+            };
+            nothing(&answer, &line.holds)
+        };
+        assert_eq!(told(false, &[], &[]), "nobody holds anything");
+        let staged = ["--state", "staged"];
+        assert_eq!(told(false, &[], &staged), "nobody holds anything like that");
+        let cut = "none among the holds that were looked at";
+        assert_eq!(told(true, &[], &["--domain", "acme"]), cut);
+        assert_eq!(
+            told(false, &[3], &[]),
+            "none in the partitions that were asked"
+        );
+    }
 
     #[test]
     fn ages_are_told_in_two_units() {

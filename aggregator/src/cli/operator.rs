@@ -162,14 +162,16 @@ fn refusal(url: &str, status: u16, body: &str) -> Failure {
 ///
 /// # Errors
 ///
-/// Where nobody answers, or with something else.
+/// Where nobody answers, or with something else: what the aggregator says of a request that it refuses
+/// (65), and anything else (69).
 pub fn get<T: serde::de::DeserializeOwned>(
     url: &str,
     path: &str,
     query: &[(&str, Option<String>)],
 ) -> Result<T, Failure> {
     let url = format!("{url}{path}");
-    let mut request = ureq::get(&url);
+    let request = ureq::get(&url).config();
+    let mut request = request.http_status_as_error(false).build();
     for (name, value) in query {
         if let Some(value) = value {
             request = request.query(*name, value);
@@ -179,7 +181,24 @@ pub fn get<T: serde::de::DeserializeOwned>(
     let mut response = request.call().map_err(unavailable)?;
     let body = response.body_mut().with_config().limit(BODY_BYTES_MAX);
     let body = body.read_to_string().map_err(unavailable)?;
+    match response.status().as_u16() {
+        200 => {}
+        status => return Err(not_listed(&url, status, &body)),
+    }
     serde_json::from_str(&body).map_err(|error| Failure::Data(format!("{url}: {error}")))
+}
+
+/// A list that was refused, in the words of whoever refused it.
+fn not_listed(url: &str, status: u16, body: &str) -> Failure {
+    #[derive(Deserialize)]
+    struct Fault {
+        error: String,
+    }
+    match (status, serde_json::from_str::<Fault>(body)) {
+        (400..=499, Ok(fault)) => Failure::Data(format!("{url}: {}", fault.error)),
+        (_, Ok(fault)) => Failure::Unavailable(format!("{url}: {}", fault.error)),
+        (status, Err(_)) => Failure::Unavailable(format!("{url}: status {status}")),
+    }
 }
 
 /// Says which partitions could not be asked; an answer without them is not the whole of one.
@@ -200,5 +219,26 @@ pub fn name(text: &str) -> Result<String, String> {
     match tollgate_shared::names::check_name(text) {
         Ok(()) => Ok(text.to_owned()),
         Err(fault) => Err(fault.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_is_refused_is_so_in_the_words_of_whoever_refused_it() {
+        let body = r#"{"schema":"tollgate.error/1","error":"limit = 5: expected at most 3"}"#;
+        let Failure::Data(text) = not_listed("http://a/v1/holds", 400, body) else {
+            panic!("65");
+        };
+        assert_eq!(text, "http://a/v1/holds: limit = 5: expected at most 3");
+        for (status, body) in [(503, body), (400, "<html>"), (502, "")] {
+            let refused = not_listed("http://a/v1/holds", status, body);
+            assert!(
+                matches!(refused, Failure::Unavailable(_)),
+                "{status} {body}"
+            );
+        }
     }
 }

@@ -11,10 +11,11 @@
 //! them could. More than a few frames at once, as after a start, go out in steps, which subscribers can
 //! follow. Knows nothing of sockets.
 //!
-//! What stays true: sequences of a topic have no gaps; evidence of a topic never runs ahead of its
-//! statements; a frame is never larger than a message may be.
+//! What stays true: a sequence that a topic leaves out says that something was forgotten of which somebody may
+//! have heard; evidence of a topic never runs ahead of its statements; a frame is never larger than a message
+//! may be.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use tollgate_shared::time::{Span, Timestamp};
@@ -81,6 +82,8 @@ pub struct Announcer {
     sequences: HashMap<Arc<str>, u64>,
     control_sequence: u64,
     live: Live,
+    /// Partitions of which somebody may have heard what was forgotten since.
+    forgotten: BTreeSet<u32>,
     /// Ruled in this turn and not told yet, by resource.
     pending: BTreeMap<Arc<str>, Vec<Untold>>,
     /// Too many to be told at once, by resource; no evidence of its topic goes out before them.
@@ -100,6 +103,7 @@ impl Announcer {
             sequences: HashMap::new(),
             control_sequence: 0,
             live: Live::default(),
+            forgotten: BTreeSet::new(),
             pending: BTreeMap::new(),
             rest: BTreeMap::new(),
             next_step: Span::ZERO,
@@ -134,8 +138,21 @@ impl Announcer {
         }
     }
 
-    /// Forgets what a partition said: it is ruled anew.
+    /// Begins to announce a partition: what is in force there is said once. Where it was forgotten before, nothing
+    /// that follows may take back what was told then, or by others meanwhile; so all topics leave a sequence out, and
+    /// whoever follows one asks what is in force.
+    pub fn begin(&mut self, partition: u32, live: impl IntoIterator<Item = (Arc<str>, Statement)>) {
+        if self.forgotten.remove(&partition) {
+            self.sequences.values_mut().for_each(|last| *last += 1);
+        }
+        for (resource, statement) in live {
+            self.announce(partition, &resource, statement);
+        }
+    }
+
+    /// Forgets what a partition said: it is ruled anew, or by another.
     pub fn forget(&mut self, partition: u32) {
+        self.forgotten.insert(partition);
         self.live.forget(partition);
         for pending in self.pending.values_mut() {
             pending.retain(|untold| untold.partition != partition);
@@ -395,20 +412,25 @@ mod tests {
         })
     }
 
-    /// What is told of what was ruled in turns, when the log's time is 100 µs; and what is in force then.
-    fn told_of(turns: &[Vec<&Statement>]) -> (Vec<Told>, Vec<Told>) {
+    /// Partition 0, when the log's time is 100 µs.
+    fn ready() -> BTreeMap<u32, Ready> {
         let log = LogId {
             generation: 1,
             random: 1,
         };
+        let log_now = Timestamp::from_micros(100);
         let evidence = Evidence {
             partition: 0,
             log,
             ruled: 9,
-            appended: Timestamp::from_micros(100),
+            appended: log_now,
         };
-        let log_now = Timestamp::from_micros(100);
-        let ready = BTreeMap::from([(0, Ready { evidence, log_now })]);
+        BTreeMap::from([(0, Ready { evidence, log_now })])
+    }
+
+    /// What is told of what was ruled in turns, when the log's time is 100 µs; and what is in force then.
+    fn told_of(turns: &[Vec<&Statement>]) -> (Vec<Told>, Vec<Told>) {
+        let ready = ready();
         let mut announcer = Announcer::new(1, TOPIC_KEY_UNPROTECTED);
         let mut effects = Vec::new();
         for turn in turns {
@@ -449,5 +471,34 @@ mod tests {
             (told, in_force),
             (vec![with(60, &long)], vec![with(60, &long)])
         );
+    }
+
+    #[test]
+    fn who_forgets_what_was_in_force_leaves_a_sequence_out_before_it_goes_on() {
+        let ready = ready();
+        let mut announcer = Announcer::new(1, TOPIC_KEY_UNPROTECTED);
+        let heard = |announcer: &mut Announcer| {
+            let mut effects = Vec::new();
+            announcer.publish_pending(Span::ZERO, &ready, &mut effects);
+            let of = |effect: &Effect| match effect {
+                Effect::Publish { frame, .. } => {
+                    let frame = Frame::decode(frame).expect("a frame");
+                    (frame.resource.to_string(), frame.sequence)
+                }
+                other => panic!("{other:?}"),
+            };
+            effects.iter().map(of).collect::<Vec<_>>()
+        };
+        let r: Arc<str> = "r".into();
+        announcer.announce(0, &r, statement(1, denied(900)));
+        assert_eq!(heard(&mut announcer), [("r".to_owned(), 1)]);
+        announcer.forget(0);
+        announcer.begin(0, [(Arc::clone(&r), statement(2, denied(900)))]);
+        announcer.announce(0, &"other".into(), statement(3, denied(900)));
+        // Of the other one nobody has heard anything.
+        let of_both = [("other".to_owned(), 1), ("r".to_owned(), 3)];
+        assert_eq!(heard(&mut announcer), of_both);
+        announcer.announce(0, &r, statement(4, denied(950)));
+        assert_eq!(heard(&mut announcer), [("r".to_owned(), 4)]);
     }
 }

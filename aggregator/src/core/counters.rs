@@ -61,9 +61,11 @@ pub struct Counters {
     pub holds_ended_by_age: u64,
     /// Full domains that were not denied because as many are as may be.
     pub denials_at_cap: u64,
-    /// Agents that were silent for too long.
+    /// Agents that were silent for too long, so that copies of theirs came back.
     pub agents_gone: u64,
-    /// Agents that were heard again.
+    /// Agents that were silent for as long and held nothing: they do not beat then.
+    pub agents_idle: u64,
+    /// Agents of either kind that were heard again.
     pub agents_returned: u64,
     /// Epochs that were replaced, or said themselves that they are over.
     pub epochs_over: u64,

@@ -3,12 +3,14 @@
 //! ```text
 //! snapshot up to X ── follow from X ── record X is the one it ends with ──> ruled on from X + 1
 //!                                      another one, or none ──> the next older snapshot, or the beginning
+//! read up to X, stopped ── follow from X ── the same; another one, or none ──> the newest snapshot
 //! ```
 //!
 //! A log may lose its end in a power cut and grow again; then an offset has another record than before,
 //! and a snapshot beyond the cut is of a future that never was. So a snapshot carries a mark of its last
 //! record, whoever keeps it. Knows nothing of files and topics. What stays true: nothing is ruled from a
-//! snapshot before the log was seen to have its last record, unless that is gone by age.
+//! snapshot, or by who had stopped reading, before the log was seen to have the last record, unless that is gone
+//! by age.
 
 use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Span;
@@ -48,13 +50,21 @@ impl Core {
             let proved = |partition: &Partition| !partition.unproved && partition.takes();
             return self.partitions.get(index as usize).is_some_and(proved);
         }
-        let is_known = partition.ruler.mark() == Some(mark_of(delivered));
+        let is_known = match &partition.last {
+            Some(last) => last == delivered,
+            None => partition.ruler.mark() == Some(mark_of(delivered)),
+        };
         if !is_known && !planted(Bug::SnapshotUnproved) {
             self.refute(index);
             return false;
         }
-        partition.next = delivered.offset + 1 + u64::from(planted(Bug::SnapshotOff));
+        let off = match partition.last {
+            None => u64::from(planted(Bug::SnapshotOff)),
+            Some(_) => 0,
+        };
+        partition.next = delivered.offset + 1 + off;
         partition.appended = delivered.appended;
+        partition.last = Some(delivered.clone());
         self.proved(index);
         false
     }
@@ -88,6 +98,7 @@ impl Core {
             return true;
         }
         partition.next = next;
+        partition.last = None;
         if wanted + 1 < next {
             self.counters.gaps += 1;
             tracing::error!(
@@ -120,13 +131,23 @@ impl Core {
         self.settings.start.snapshots.remove(&index);
     }
 
-    /// The snapshot that a partition was restored from is not of this log: it goes, and an older one is
-    /// tried.
+    /// What a partition has ruled is not of this log. Where that was a snapshot's, it goes, and an older one is
+    /// tried; what was read here says nothing of snapshots.
     fn refute(&mut self, index: u32) {
         let Some(partition) = self.partitions.get(index as usize) else {
             return;
         };
         let upto = partition.next;
+        if partition.is_reading_again() {
+            tracing::error!(
+                partition = index,
+                upto,
+                "the log is another one than was read before, or lost its end: the partition is ruled anew"
+            );
+            self.counters.gaps += 1;
+            self.identities.forget((Stream::Hits, index));
+            return self.restore_newer(index);
+        }
         tracing::warn!(
             partition = index,
             upto,
@@ -225,6 +246,7 @@ impl Core {
             return self.restore_newer(partition);
         }
         found.next = next;
+        found.last = None;
     }
 
     /// Whether a partition whose beginning is gone waits for what another group knows of it.
@@ -276,8 +298,9 @@ impl Core {
         }
     }
 
-    /// Records went by age before they were ruled: in a fleet another may have ruled them, and its snapshot
-    /// knows what they did. Where none reaches that far, it is gone on with what there is.
+    /// Records went by age before they were ruled, or what was ruled is not of this log: in a fleet another may have
+    /// ruled what is missing, and its snapshot knows what that did. Where none reaches that far, it is gone on with
+    /// what there is.
     fn restore_newer(&mut self, index: u32) {
         self.forget_ruled(index);
         self.restore_again(index);

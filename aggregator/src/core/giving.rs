@@ -9,7 +9,8 @@
 //! longer than one part takes. Knows nothing of sockets.
 //!
 //! What stays true: one ask of an agent waits at most, its newest; every part of an answer names the
-//! point of the feed that was taken when it was asked, and has its number.
+//! point of the feed that was taken when it was asked, and has its number; of a partition that was let go
+//! meanwhile it does not say how far that was ruled, since what is in force there is not listed any more.
 
 use std::collections::VecDeque;
 
@@ -101,6 +102,11 @@ impl Core {
 
     fn next_part(&self, now: Now, giving: &mut Giving) -> Snapshot {
         let ready = self.ready(now.clock);
+        // Else an agent would take all that it knows of such a partition for open.
+        giving.point.evidence.retain(|then| {
+            let now = ready.get(&then.partition).map(|ready| ready.evidence);
+            now.is_some_and(|now| now.log == then.log && then.ruled <= now.ruled)
+        });
         let latest = self.limits.book.latest();
         let public = |resource: &str| match latest {
             Some(version) => version.limits.public(resource, version.number),

@@ -15,6 +15,12 @@ use super::partition::Partition;
 /// Holds that one answer looks at, over all resources.
 const LOOK_MAX: usize = 200_000;
 
+/// The states of a hold: it counts; its agent is gone, so that it does not; it is nobody's, and counts.
+pub const STATES: [&str; 3] = [HELD, LOST, STAGED];
+const HELD: &str = "held";
+const LOST: &str = "lost";
+const STAGED: &str = "staged";
+
 /// Which holds are asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HoldFilter {
@@ -26,6 +32,8 @@ pub struct HoldFilter {
     pub agent: Option<String>,
     /// Taken under this group.
     pub group: Option<String>,
+    /// In this state: one of [`STATES`].
+    pub state: Option<&'static str>,
     /// At most so many.
     pub limit: usize,
 }
@@ -173,7 +181,8 @@ impl Place<'_> {
             filter.domain.as_ref().is_none_or(|of| of == domain)
                 && group.is_none_or(|of| groups.contains(&of))
         };
-        for held in copies.oldest_first() {
+        let only_staged = filter.state == Some(STAGED);
+        for held in copies.oldest_first().take_while(|_| !only_staged) {
             // One beyond the limit says that there are more.
             if LOOK_MAX <= *looked || filter.limit < found.len() {
                 *more = true;
@@ -181,11 +190,12 @@ impl Place<'_> {
             }
             *looked += 1;
             let of_agent = filter.agent.as_ref().is_none_or(|of| of == held.agent);
-            if of_agent && wanted(held.domain, &held.groups) {
+            let of_state = filter.state.is_none_or(|of| of == name_of(held.state));
+            if of_agent && of_state && wanted(held.domain, &held.groups) {
                 found.push(self.held(&held));
             }
         }
-        if filter.agent.is_some() {
+        if filter.agent.is_some() || filter.state.is_some_and(|of| of != STAGED) {
             return found;
         }
         for staged in copies.staged() {
@@ -203,10 +213,7 @@ impl Place<'_> {
 
     fn held(&self, held: &Held<'_>) -> HoldView {
         HoldView {
-            state: match held.state {
-                HoldState::Live => "held",
-                HoldState::Lost => "lost",
-            },
+            state: name_of(held.state),
             agent: Some(held.agent.into()),
             epoch: Some(format!("{:032x}", held.epoch)),
             number: Some(held.id.number),
@@ -223,7 +230,7 @@ impl Place<'_> {
 
     fn staged(&self, staged: &StagedView<'_>) -> HoldView {
         HoldView {
-            state: "staged",
+            state: STAGED,
             transfer: Some(staged.id.to_string()),
             end_us: Some(staged.end.as_micros()),
             ..self.view(
@@ -248,7 +255,7 @@ impl Place<'_> {
             resource: self.resource.into(),
             domain: domain.into(),
             groups: groups.iter().map(|group| (*group).into()).collect(),
-            state: "held",
+            state: HELD,
             agent: None,
             epoch: None,
             number: None,
@@ -268,6 +275,13 @@ impl HoldView {
     fn order(&self) -> impl Ord + '_ {
         let who = (&self.agent, &self.epoch, self.number, &self.transfer);
         (self.start_us, &self.resource, who)
+    }
+}
+
+const fn name_of(state: HoldState) -> &'static str {
+    match state {
+        HoldState::Live => HELD,
+        HoldState::Lost => LOST,
     }
 }
 

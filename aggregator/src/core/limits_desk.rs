@@ -347,8 +347,7 @@ impl Core {
         }
         self.counters.forged += 1;
         let why = format!("no limits version {} with this digest", pointer.version);
-        partition.next = delivered.offset + 1;
-        partition.appended = delivered.appended;
+        self.advance(index, delivered);
         self.keep_aside(Stream::Hits, index, delivered, why);
         false
     }

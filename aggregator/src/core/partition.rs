@@ -27,7 +27,7 @@ use super::ruler::Ruler;
 use super::snapshots::Snapshots;
 use super::testimonies::Testimonies;
 use super::usage::Usage;
-use crate::log::Ticket;
+use crate::log::{Delivered, Ticket};
 
 /// How often an owner brings time into its partitions: half of what a tick's slot is wide, so that one
 /// lost tick leaves no slot without one.
@@ -132,7 +132,8 @@ pub struct Partition {
     pub stage: Stage,
     /// The offset of the next record to rule; while it is unproved, of the record that proves it.
     pub next: u64,
-    /// It was restored from a snapshot, and the log was not seen to have the last record of that.
+    /// It was restored from a snapshot, or had stopped reading, and the log was not seen to have the record that
+    /// its state ends with.
     pub unproved: bool,
     /// Snapshots from this offset on are not of this log.
     pub restore_before: Option<u64>,
@@ -142,6 +143,9 @@ pub struct Partition {
     pub headless_until: Option<Span>,
     /// The append time of the last record that was ruled.
     pub appended: Timestamp,
+    /// The record that was read last, where it was read here: the one before `next`, or at `next` while that is to
+    /// prove it.
+    pub last: Option<Delivered>,
     /// Its own ticks.
     pub ticks: Ticks,
     /// A pointer on its way.
@@ -181,6 +185,7 @@ impl Partition {
             overtaken_at: None,
             headless_until: None,
             appended: Timestamp::ZERO,
+            last: None,
             ticks: Ticks::default(),
             pointer: Slot::default(),
             pointed: 0,
@@ -232,11 +237,17 @@ impl Partition {
             evidence: Evidence {
                 partition: self.index,
                 log,
-                ruled: self.next,
+                ruled: self.ruled(),
                 appended: self.appended,
             },
             log_now,
         })
+    }
+
+    /// All records below this offset have been ruled, to their last slice: an agent that was told more would
+    /// take what later slices say for what it knows already.
+    fn ruled(&self) -> u64 {
+        (self.next + u64::from(self.unproved)).saturating_sub(u64::from(self.ruler.has_more()))
     }
 
     /// What it appended and has not seen in the log yet may be gone with the log that took it, and is not
@@ -248,6 +259,11 @@ impl Partition {
             ..Ticks::default()
         };
         (self.pointer, self.pointed) = (Slot::default(), 0);
+    }
+
+    /// Whether it waits for the record that it had read last, as a proof that the log is the same.
+    pub fn is_reading_again(&self) -> bool {
+        self.unproved && self.last.is_some()
     }
 
     /// Whether this process rules it, or is about to.

@@ -259,7 +259,7 @@ impl Core {
                 let log = partition.log().unwrap_or_default();
                 let (stage, why) = match &partition.stage {
                     // Its state is a snapshot's: the log has the last word on whether it is its own.
-                    _ if partition.unproved => ("restoring", None),
+                    _ if partition.unproved && !partition.is_reading_again() => ("restoring", None),
                     Stage::Elsewhere => ("elsewhere", None),
                     Stage::Restoring { .. } => ("restoring", None),
                     Stage::Headless { .. } => (
@@ -286,7 +286,7 @@ impl Core {
                     why,
                     generation: log.generation,
                     log_random: random_hex(log),
-                    offset: partition.next,
+                    offset: partition.next + u64::from(partition.is_reading_again()),
                     appended_us: partition.appended.as_micros(),
                     version: partition.ruler.version(),
                     digest: partition.ruler.digest(),

@@ -20,7 +20,7 @@ use super::{Core, Purpose};
 use crate::log::{Stream, Ticket};
 
 /// Statements of one partition whose evidence the log does not have yet: some 10 MB.
-const RECORDINGS_MAX: usize = 65_536;
+pub const RECORDINGS_MAX: usize = 65_536;
 
 /// Of them, what one turn appends again: some tenths of a millisecond.
 const RETRIES_A_TURN: usize = 1_024;
@@ -111,7 +111,27 @@ impl Recordings {
     }
 }
 
+/// What the log may not have yet of what a partition caused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The partition.
+    pub partition: u32,
+    /// Its totals: beyond [`TOTALS_MAX`](super::totals::TOTALS_MAX) no delivery of it is ruled.
+    pub totals: usize,
+    /// Evidence of its statements: beyond [`RECORDINGS_MAX`] no record of it is ruled.
+    pub evidence: usize,
+}
+
 impl Core {
+    /// What waits for the log, partition by partition.
+    pub fn waiting(&self) -> impl Iterator<Item = Waiting> {
+        self.partitions.iter().map(|partition| Waiting {
+            partition: partition.index,
+            totals: self.totals.of_source(partition.index),
+            evidence: partition.recordings.len(),
+        })
+    }
+
     /// A partition rules nothing for the moment: the log has to catch up with what followed from it.
     pub(super) fn hold_back(&mut self, index: u32) {
         let Some(partition) = self.partitions.get_mut(index as usize) else {

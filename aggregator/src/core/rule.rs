@@ -170,19 +170,29 @@ impl Core {
         more
     }
 
-    /// Follows from where it was ruled to.
+    /// Follows from where it was ruled to. A fleet's topic may have been made anew meanwhile and be as long: there
+    /// it reads once more what it read last, which proves that it is the same.
     pub(super) fn follow_again(&mut self, index: u32) {
+        let shared = self.shared;
         if let Some(partition) = self.partitions.get_mut(index as usize) {
             partition.stage = Stage::Returning;
+            if shared
+                && !partition.unproved
+                && let Some(last) = &partition.last
+            {
+                partition.next = last.offset;
+                partition.unproved = true;
+            }
             let next = partition.next;
             self.follow(Stream::Hits, index, next);
         }
     }
 
-    fn advance(&mut self, index: u32, delivered: &Delivered) {
+    pub(super) fn advance(&mut self, index: u32, delivered: &Delivered) {
         if let Some(partition) = self.partitions.get_mut(index as usize) {
             partition.next = delivered.offset + 1;
             partition.appended = delivered.appended;
+            partition.last = Some(delivered.clone());
         }
     }
 
@@ -313,9 +323,7 @@ impl Core {
             return;
         }
         partition.announcing = true;
-        for (resource, statement) in partition.ruler.live() {
-            self.announcer.announce(index, &resource, statement);
-        }
+        self.announcer.begin(index, partition.ruler.live());
         tracing::debug!(partition = index, "announcing");
         let ours = || {
             self.partitions
@@ -426,6 +434,9 @@ impl Core {
 fn tell_news(partition: u32, news: &AgentNews) {
     let agent = &*news.agent;
     match news.change {
+        AgentChange::Gone { copies: 0 } => {
+            tracing::debug!(partition, agent, "an agent is silent, and held nothing");
+        }
         AgentChange::Gone { copies } => {
             tracing::info!(
                 partition,
@@ -434,7 +445,7 @@ fn tell_news(partition: u32, news: &AgentNews) {
                 "an agent is gone, its copies are back"
             );
         }
-        AgentChange::Returned => tracing::info!(partition, agent, "an agent is back"),
+        AgentChange::Returned => tracing::debug!(partition, agent, "an agent is heard again"),
         AgentChange::Over { copies } => {
             tracing::debug!(partition, agent, copies, "an agent's epoch is over");
         }

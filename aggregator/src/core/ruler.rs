@@ -402,6 +402,8 @@ fn count_copies(rulings: &Rulings, counters: &mut Counters) {
     counters.denials_at_cap += rulings.copies.denials_at_cap;
     for news in &rulings.agents {
         match news.change {
+            // It beats no more, since it holds nothing: nothing has happened.
+            AgentChange::Gone { copies: 0 } => counters.agents_idle += 1,
             AgentChange::Gone { copies } => {
                 counters.agents_gone += 1;
                 counters.copies_back += copies;

@@ -116,6 +116,7 @@ impl Core {
         if let Some(partition) = self.partitions.get_mut(index as usize) {
             let upto = ruler.applied_upto();
             partition.next = upto.unwrap_or(0);
+            partition.last = None;
             partition.unproved = upto.is_some();
             partition.restored_upto = upto;
             partition.ruler = ruler;
@@ -145,6 +146,7 @@ impl Core {
             partition.generation_before = partition.generation_met();
             partition.ruler = Ruler::new(index, count);
             partition.next = 0;
+            partition.last = None;
             partition.unproved = false;
             partition.announcing = false;
             partition.forget_on_the_way();
@@ -203,7 +205,11 @@ impl Core {
                 // One of before the partition was let go is nobody's.
                 if let Some(since) = since {
                     partition.snapshots.took = now.clock.saturating_sub(since);
+                    // The newest is of this log now.
+                    partition.restore_before = None;
                 }
+            } else if since.is_some() {
+                partition.snapshots.is_wanted();
             }
         }
         if saved {
@@ -217,7 +223,14 @@ impl Core {
 impl Snapshots {
     /// Lets go of the one that waits for the log.
     pub fn drop_waiting(&mut self) {
-        self.frozen = None;
+        if self.frozen.take().is_some() {
+            self.is_wanted();
+        }
+    }
+
+    /// What was ruled before is in none yet: another one is due, though nothing follows.
+    fn is_wanted(&mut self) {
+        self.entries = self.entries.max(1);
     }
 
     /// How long saving the last one took.
@@ -225,9 +238,14 @@ impl Snapshots {
         self.took
     }
 
-    /// How long ago the last one was saved, or this process started.
+    /// How long ago the last one was saved, or this process started; zero where it has all hits that were ruled,
+    /// since no other is due before the next.
     pub fn age(&self, clock: Span) -> Span {
-        clock.saturating_sub(self.saved_at.unwrap_or_default())
+        let is_in_it = self.entries == 0 && self.frozen.is_none() && self.saving.is_none();
+        match is_in_it {
+            true => Span::ZERO,
+            false => clock.saturating_sub(self.saved_at.unwrap_or_default()),
+        }
     }
 }
 
@@ -259,5 +277,28 @@ impl Partition {
         self.snapshots.entries = 0;
         self.snapshots.records = 0;
         self.snapshots.due_at = Some(clock.saturating_add(policy.every));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_is_as_old_as_its_snapshot_once_hits_are_ruled_that_are_in_none() {
+        let clock = Span::from_secs(90);
+        let mut snapshots = Snapshots {
+            saved_at: Some(Span::from_secs(60)),
+            ..Snapshots::default()
+        };
+        assert_eq!(snapshots.age(clock), Span::ZERO);
+        snapshots.entries = 1;
+        assert_eq!(snapshots.age(clock), Span::from_secs(30));
+        (snapshots.entries, snapshots.saving) = (0, Some(clock));
+        assert_eq!(snapshots.age(clock), Span::from_secs(30));
+        // That one fails, and nothing follows.
+        snapshots.saving = None;
+        snapshots.is_wanted();
+        assert_eq!(snapshots.age(clock), Span::from_secs(30));
     }
 }

@@ -26,7 +26,7 @@ use tollgate_shared::time::Span;
 use crate::log::Ticket;
 
 /// Totals of one source partition that the log may not have yet: some 10 MB.
-const TOTALS_MAX: usize = 65_536;
+pub const TOTALS_MAX: usize = 65_536;
 
 /// One total that an engine asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,7 +207,7 @@ impl Totals {
             .min()
     }
 
-    fn of_source(&self, source: u32) -> usize {
+    pub(super) fn of_source(&self, source: u32) -> usize {
         let from = |source| ChainKey {
             source,
             resource: Box::default(),

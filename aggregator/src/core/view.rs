@@ -330,7 +330,8 @@ pub struct Gauges {
     pub log_up: u64,
     /// By how much the last ruled record of a partition lies before the wall clock: the greatest of ours.
     pub log_lag_us: u64,
-    /// How old the newest snapshot of a partition is: the greatest of ours; 0 where none are taken.
+    /// How old the newest snapshot of a partition is that has ruled hits since: the greatest of ours; 0 where none
+    /// are taken.
     pub snapshot_age_us: u64,
     /// How long it took to save the last one of a partition: the greatest of ours.
     pub snapshot_took_us: u64,

@@ -14,7 +14,7 @@ use tollgate_shared::names::{EVERYBODY, admit_domain};
 use super::fleet::{self, List, Order};
 use super::query::UrlQuery;
 use super::{Shown, fault, silent};
-use crate::core::holds::HoldFilter;
+use crate::core::holds::{HoldFilter, STATES};
 use crate::core::usage::{By, TOP_MAX, TopFilter};
 use crate::core::view::{DenialFilter, Query, Reply};
 
@@ -23,7 +23,7 @@ const DENIALS_MAX: usize = 100_000;
 const DENIALS_DEFAULT: usize = 1_000;
 
 /// The most holds in one answer, and how many there are where nobody says.
-const HOLDS_MAX: usize = 100_000;
+pub const HOLDS_MAX: usize = 100_000;
 const HOLDS_DEFAULT: usize = 1_000;
 
 /// How many pairs there are in an answer of those that use most, where nobody says.
@@ -87,6 +87,7 @@ pub(super) struct HoldsUrl {
     domain: Option<String>,
     agent: Option<String>,
     group: Option<String>,
+    state: Option<String>,
     limit: Option<usize>,
 }
 
@@ -100,12 +101,19 @@ pub(super) async fn holds(
         let text = format!("limit = {limit}: expected at most {HOLDS_MAX}");
         return fault(StatusCode::BAD_REQUEST, text);
     }
+    let named = url.state.as_deref();
+    let state = named.and_then(|name| STATES.into_iter().find(|state| *state == name));
+    if let Some(name) = named.filter(|_| state.is_none()) {
+        let text = format!("state = {name:?}: expected one of {}", STATES.join(", "));
+        return fault(StatusCode::BAD_REQUEST, text);
+    }
     let filter = HoldFilter {
         resource: url.resource,
         // The name under which a caller of this domain is limited.
         domain: url.domain.map(|domain| admit_domain(&domain).into_owned()),
         agent: url.agent,
         group: url.group,
+        state,
         limit,
     };
     let list = List {

@@ -114,7 +114,7 @@ impl Metrics {
             ),
             (
                 "tollgate_snapshot_age_seconds",
-                "How old the newest snapshot of a partition is; the greatest.",
+                "How old the newest snapshot of a partition is that has ruled hits since; the greatest.",
                 gauges.snapshot_age_us,
             ),
             (

@@ -18,6 +18,7 @@ mod lists;
 mod metrics;
 mod query;
 
+pub use lists::HOLDS_MAX;
 pub use metrics::Metrics;
 
 use std::collections::HashMap;

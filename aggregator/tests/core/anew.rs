@@ -6,6 +6,7 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::Record;
 
 use crate::LIMITS;
+use crate::bounds::domains;
 use crate::sharing::{State, digests, restore, twin};
 use crate::world::{Fate, MemoryLog, PARTITIONS, World};
 
@@ -81,6 +82,46 @@ fn a_topic_made_anew_is_of_the_next_generation_whatever_was_on_its_way_to_the_on
         let random = genesis.map(|log| format!("{:016x}", log.random));
         assert_eq!(found.map(|one| one.log_random.clone()), random);
     }
+    assert_eq!(digests(&mut world), twin(&world.log));
+}
+
+#[test]
+fn who_rules_on_before_it_reads_on_sees_that_the_topic_was_made_anew_though_it_is_as_long() {
+    let limits = |limit: u32| LIMITS.replace("5/m", &format!("{limit}/m"));
+    let mut log = World::new(&limits(1)).log;
+    log.streams.retain(|(stream, _), _| *stream != Stream::Hits);
+    let mut world = World::shared(log, 2);
+    world.step(Event::Assigned((0..PARTITIONS).collect()));
+    world.run_for(Span::from_millis(100));
+    restore(&mut world, &State::new());
+    world.run_for(Span::from_secs(1));
+    let all: Vec<String> = domains("search", 1).take(3_000).collect();
+    for _ in 0..2 {
+        for some in all.chunks(500) {
+            let record = world.batch_of("search", some);
+            world.put(Stream::Hits, 1, record);
+        }
+    }
+    world.run_for(Span::from_secs(1));
+    let before = world.told();
+    assert_eq!(before, all.len());
+    // New limits are ruled slice by slice, and nothing is read meanwhile.
+    world.read_limits_file(&limits(9));
+    while world.told() == before {
+        assert!(!world.round(), "no denial was lifted");
+    }
+    assert!(world.told() < before + all.len());
+    let at = (Stream::Hits, 1);
+    let length = world.log.streams[&at].len();
+    world.log.streams.insert(at, Vec::new());
+    for n in 0..=length {
+        let record = world.batch_of("search", &all[n..n + 3]);
+        world.put(Stream::Hits, 1, record);
+    }
+    world.run_for(Span::from_secs(1));
+    restore(&mut world, &State::new());
+    world.run_for(Span::from_secs(3));
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
     assert_eq!(digests(&mut world), twin(&world.log));
 }
 

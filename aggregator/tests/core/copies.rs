@@ -2,7 +2,7 @@
 //! denials and lifts on the resource's, the list of holds, and the same after a restart.
 
 use tollgate::core::event::{Event, Peer, Request};
-use tollgate::core::holds::{HoldFilter, HoldsView};
+use tollgate::core::holds::{HoldFilter, HoldsView, STATES};
 use tollgate::core::view::{DenialFilter, Query, Reply};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
@@ -269,6 +269,12 @@ fn holds_are_listed_oldest_first_and_filtered() {
     for (filter, expected) in filters {
         assert_eq!(count(&mut world, filter.clone()), expected, "{filter:?}");
     }
+    for (state, expected) in STATES.into_iter().zip([3, 0, 1]) {
+        let state = Some(state);
+        let of_state = holds(&mut world, HoldFilter { state, ..all() });
+        assert_eq!(of_state.holds.len(), expected, "{state:?}");
+        assert!(of_state.holds.iter().all(|hold| Some(hold.state) == state));
+    }
     let two = holds(&mut world, HoldFilter { limit: 2, ..all() });
     assert_eq!((two.holds.len(), two.more), (2, true));
     assert_eq!(two.holds[..], view.holds[..2]);
@@ -287,6 +293,23 @@ fn an_agent_that_falls_silent_is_gone_within_its_timeout_and_half_a_second() {
     assert_eq!(last, Some(("sandbox".to_owned(), "acme".to_owned(), false)));
     let view = holds(&mut world, all());
     assert_eq!((view.holds[0].state, view.resources[0].copies), ("lost", 0));
+}
+
+#[test]
+fn an_agent_that_holds_nothing_and_is_silent_is_idle_and_not_gone() {
+    let mut world = World::new(LIMITS);
+    ops(&mut world, "web", "sandbox", &[(1, hold("acme", 2))]);
+    let release = Does::Release { copies: 2 };
+    ops(
+        &mut world,
+        "job",
+        "sandbox",
+        &[(1, hold("beta", 2)), (1, release)],
+    );
+    world.run_for(Span::from_millis(2_500));
+    let counters = world.counters();
+    assert_eq!((counters.agents_gone, counters.agents_idle), (1, 1));
+    assert_eq!(counters.copies_back, 2);
 }
 
 #[test]

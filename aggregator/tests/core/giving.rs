@@ -34,6 +34,11 @@ fn parts(world: &World, nonce: u64) -> Vec<&Snapshot> {
         .collect()
 }
 
+/// The partitions of which a part says how far they were ruled.
+fn partitions(part: &Snapshot) -> impl Iterator<Item = u32> {
+    part.evidence.iter().map(|one| one.partition)
+}
+
 fn listed(parts: &[&Snapshot]) -> Vec<String> {
     let topics = parts.iter().flat_map(|part| &part.topics);
     let told = topics.flat_map(|topic| &topic.told);
@@ -88,6 +93,29 @@ fn what_is_in_force_is_given_a_part_a_turn_and_all_of_it() {
             evidence.ruled <= told.statement.place.offset
         );
     }
+}
+
+#[test]
+fn of_a_partition_that_was_let_go_between_the_ask_and_the_answer_nothing_is_said() {
+    let mut world = World::new(LIMITS);
+    close(&mut world, 0..4_500);
+    ask(&mut world, "one", 7);
+    world.step(Event::Turn);
+    let before: BTreeSet<u32> = partitions(parts(&world, 7)[0]).collect();
+    let gone = *before.first().expect("a partition");
+    world.step(Event::Revoked(vec![gone]));
+    world.settle();
+    let parts = parts(&world, 7);
+    let last = parts.last().expect("a part");
+    assert!(!last.more && 1 < parts.len());
+    let left: BTreeSet<u32> = partitions(last).collect();
+    assert_eq!(left, &before - &BTreeSet::from([gone]));
+    let later = parts[1..].iter().flat_map(|part| &part.topics);
+    assert!(
+        later
+            .flat_map(|topic| &topic.told)
+            .all(|told| told.partition != gone)
+    );
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! New limits rule what is denied again a slice a turn, and nobody else waits for it.
 
+use std::collections::BTreeMap;
+
 use tollgate::core::view::{DenialFilter, Query, Reply};
 use tollgate::log::Stream;
 use tollgate_shared::time::Span;
+use tollgate_shared::wire::frame::Frame;
 use tollgate_shared::wire::statement::Scope;
 
 use crate::bounds::domains;
@@ -66,10 +69,25 @@ fn new_limits_lift_many_denials_in_steps_and_the_other_partitions_rule_on() {
         }
     }
     assert!(steps.iter().all(|step| *step <= 2 * 1_024), "{steps:?}");
+    no_evidence_runs_ahead_of_what_is_told(&world.frames);
     // All lifts, the neighbour's denial, and the one that the second hit brought.
     assert_eq!(world.told(), before + DENIED + 2);
     assert_eq!(world.counters().lifts as usize, DENIED);
     assert_eq!(world.why_not_ready(), Vec::<String>::new());
+}
+
+fn no_evidence_runs_ahead_of_what_is_told(frames: &[Frame]) {
+    let mut heard: BTreeMap<u32, u64> = BTreeMap::new();
+    for frame in frames.iter().filter(|frame| &*frame.resource == "once") {
+        for told in &frame.told {
+            let heard = heard.get(&told.partition).copied().unwrap_or(0);
+            let place = told.statement.place;
+            assert!(heard <= place.offset, "{place}, ruled up to {heard}");
+        }
+        for one in &frame.evidence {
+            heard.insert(one.partition, one.ruled);
+        }
+    }
 }
 
 #[test]

@@ -89,7 +89,8 @@ pub struct PublicGroup {
 pub struct PublicCopies {
     /// The default limit of one domain.
     pub limit: u64,
-    /// The limit of all domains together.
+    /// What no domain's copies are above: the limit of all domains together; where some domains have limits of
+    /// their own, the greatest that any has, if that is less.
     pub global: Option<u64>,
     /// When copies may be used.
     pub reserve: Reserving,

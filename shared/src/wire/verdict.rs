@@ -114,6 +114,11 @@ pub enum VerdictSays {
 }
 
 /// What ended a hold.
+///
+/// It stays ended while its agent lists it: aggregators remember the ids that were ended, of each epoch and
+/// resource the last 4,096, and for as long as the epoch is known, which it is until ten minutes of log time
+/// after it was taken to be gone. A hold that is listed beyond either bound is counted again; one that had
+/// grown too old ends again at the next tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EndedBy {
     /// Its greatest age.

@@ -15,22 +15,21 @@
 //! simulate --bugs --seeds 10000         bugs put in by hand, and the seeds that find each (feature `bugs`)
 //! ```
 //!
-//! Exit codes: 0 nothing found; 1 a law is violated, the program panicked, something was never met, or nobody was
-//! refused; 64 usage: options of which one would be ignored are refused, too.
+//! Exit codes stand in [`AFTER_HELP`], which `--help` ends with.
 
-use std::io::IsTerminal as _;
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
-use tollgate_tests::simulation::kept;
-use tollgate_tests::simulation::plan::{PLAN_WAYS, Plan};
-use tollgate_tests::simulation::shrink::shrink;
+use tollgate::cli::exit::Exit;
+use tollgate_tests::simulation::history::History;
+use tollgate_tests::simulation::kept::{self, SeedsFault};
+use tollgate_tests::simulation::plan::PLAN_WAYS;
 use tollgate_tests::simulation::so_far::{self, SoFarFault};
-use tollgate_tests::simulation::swarm::{Failed, Order, swarm};
-use tollgate_tests::simulation::trace::Violation;
+use tollgate_tests::simulation::swarm::{Order, Report, swarm};
 use tollgate_tests::simulation::{run, told};
 
 /// A tenth of a run's time went into the system's allocator; what is allocated decides nothing.
@@ -49,18 +48,70 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 /// The same where nobody watches.
 const PROGRESS_IN_FILES_EVERY: Duration = Duration::from_secs(60);
 
+/// What `--help` ends with.
+const AFTER_HELP: &str = "\
+Seeds that failed once and are kept in the tree run first, but not with --seed, which looks at what it names alone, \
+and not with --kills. With the feature `bugs` there is --bugs, which looks for each of the bugs that are put in by hand.
+
+Exit codes:
+   0  nothing is wrong
+   1  a law is violated, the program panicked, something was never met, or nobody was refused
+  64  usage: options of which one would be ignored are refused, too, and a --state of another order
+  65  seeds.txt or the file of --state is bad, or of another version
+  66  the file of --state cannot be read
+  73  the file of --state cannot be written, found before the first seed
+  74  the file of --state could not be written any more; the report is of all that was run
+  77  as 73, where a right is missing";
+
+/// Seeds that may be named: with as many behind them as may be asked for, there is no end to them.
+const SEED_MAX: u64 = i64::MAX as u64;
+
+/// More minutes are more seconds than there are.
+const MINUTES_MAX: u64 = u64::MAX / 60;
+
+/// Why nothing was run, or what it came to is not written down.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error(transparent)]
+    Seeds(#[from] SeedsFault),
+    #[error("--state: {0}")]
+    State(#[from] SoFarFault),
+}
+
+impl Fault {
+    fn exit(&self) -> Exit {
+        let state = match self {
+            Self::Seeds(_) => return Exit::Data,
+            Self::State(state) => state,
+        };
+        match state {
+            SoFarFault::Read { .. } => Exit::NoInput,
+            SoFarFault::Create { why, .. } => match why.kind() {
+                ErrorKind::PermissionDenied => Exit::NotAuthorised,
+                _ => Exit::CantCreate,
+            },
+            SoFarFault::Write { .. } => Exit::Io,
+            SoFarFault::Unreadable { .. } | SoFarFault::Version { .. } | SoFarFault::Way { .. } => {
+                Exit::Data
+            }
+            SoFarFault::Other { .. } => Exit::Usage,
+        }
+    }
+}
+
 /// Runs the shipped code in a simulated world, seed by seed, and checks the laws.
 #[derive(Debug, Parser)]
-#[command(name = "simulate")]
+#[command(name = "simulate", after_help = AFTER_HELP)]
 struct Arguments {
-    /// How many seeds.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    /// How many seeds; default: 100, where nothing else says when to end.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=SEED_MAX))]
     seeds: Option<u64>,
-    /// The first seed; default: from the clock.
-    #[arg(long)]
+    /// The first seed, and no kept ones before it; default: from the clock.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     seed: Option<u64>,
-    /// For how long, whatever the number of seeds.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    /// For how long new seeds are begun at most; with `--seeds`, `--decisions` or `--kills` it ends earlier where
+    /// those are done. Kept seeds are run however long they take.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=MINUTES_MAX))]
     minutes: Option<u64>,
     /// Go on until a seed fails.
     #[arg(long, conflicts_with_all = ["seeds", "decisions", "kills"])]
@@ -72,8 +123,8 @@ struct Arguments {
     #[arg(long, conflicts_with = "kills", value_parser = clap::value_parser!(u64).range(1..))]
     decisions: Option<u64>,
     /// How many seeds are run at once; default: as many as there are cores.
-    #[arg(long)]
-    workers: Option<NonZeroUsize>,
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
     /// A file that says how far it is, written every ten seconds: where there is one, it is gone on with.
     #[arg(long)]
     state: Option<PathBuf>,
@@ -126,8 +177,8 @@ fn main() -> ExitCode {
             // A broken pipe is nobody's fault.
             let _ = error.print();
             return match error.use_stderr() {
-                true => ExitCode::from(64),
-                false => ExitCode::SUCCESS,
+                true => Exit::Usage.into(),
+                false => Exit::Done.into(),
             };
         }
     };
@@ -142,16 +193,16 @@ fn main() -> ExitCode {
         return hunts::table(&arguments);
     }
     match long(&arguments) {
-        Ok(good) => good,
+        Ok(exit) => exit.into(),
         Err(fault) => {
-            eprintln!("--state: {fault}");
-            ExitCode::from(64)
+            eprintln!("{fault}");
+            fault.exit().into()
         }
     }
 }
 
 /// Many seeds.
-fn long(arguments: &Arguments) -> Result<ExitCode, SoFarFault> {
+fn long(arguments: &Arguments) -> Result<Exit, Fault> {
     let order = order(arguments)?;
     let first = order.first;
     eprintln!("seeds from {first}, {} at once", order.workers);
@@ -178,20 +229,48 @@ fn long(arguments: &Arguments) -> Result<ExitCode, SoFarFault> {
             );
         }
     })?;
-    match arguments.format {
-        Format::Text => print!("{}", told::text(first, &report)),
-        Format::Json => println!("{}", told::json(first, &report)),
+    tell(&report, &order, arguments.format);
+    let is_good = report.is_good();
+    match report.unwritten.map(Fault::from) {
+        None if is_good => Ok(Exit::Done),
+        None => Ok(Exit::No),
+        Some(fault) if is_good => Err(fault),
+        // What is against a law counts for more.
+        Some(fault) => {
+            eprintln!("{fault}");
+            Ok(Exit::No)
+        }
     }
-    if let Some(failed) = report.failed.first() {
-        tell_failure(failed, &order);
-    }
-    Ok(match report.is_good() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(1),
-    })
 }
 
-fn order(arguments: &Arguments) -> Result<Order, SoFarFault> {
+/// The report, and of the first seed that failed the shortest history that does the same.
+fn tell(report: &Report, order: &Order, format: Format) {
+    let first = order.first;
+    let history = || {
+        let failed = report.failed.first()?;
+        eprintln!("seed {}: {}", failed.seed, failed.violation);
+        eprintln!("looking for the shortest history that does the same ...");
+        // Where the program panics has been said; it does so many times now.
+        std::panic::set_hook(Box::new(|_| {}));
+        Some(History::look_for(failed, order, PATIENCE))
+    };
+    match format {
+        Format::Text => {
+            let _ = say(&told::text(first, report));
+            if let Some(history) = history() {
+                eprint!("{history}");
+            }
+        }
+        Format::Json => {
+            let _ = say(&format!(
+                "{}\n",
+                told::json(first, report, history().as_ref())
+            ));
+        }
+    }
+}
+
+fn order(arguments: &Arguments) -> Result<Order, Fault> {
     let known = match &arguments.state {
         Some(path) => so_far::first_seed(path)?,
         None => None,
@@ -215,19 +294,36 @@ fn order(arguments: &Arguments) -> Result<Order, SoFarFault> {
         until_failure: arguments.until_failure,
         // One seed is looked at alone.
         kept: match (arguments.seed, arguments.kills) {
-            (None, None) => kept::in_the_tree(),
+            (None, None) => kept::in_the_tree()?,
             _ => Vec::new(),
         },
         kills: arguments.kills,
         go_on: arguments.go_on,
         anew: arguments.anew,
         way: arguments.way,
-        workers: arguments
+        workers: match arguments
             .workers
-            .unwrap_or_else(|| std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)),
+            .and_then(|count| NonZeroUsize::new(count.into()))
+        {
+            Some(count) => count,
+            None => std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+        },
         state: arguments.state.clone(),
         ..Order::of(first, seeds)
     })
+}
+
+/// Prints; whether anybody reads on: who does not, as `head`, has read enough.
+fn say(text: &str) -> bool {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => true,
+        Err(error) => {
+            if error.kind() != ErrorKind::BrokenPipe {
+                eprintln!("what is printed cannot be written: {error}");
+            }
+            false
+        }
+    }
 }
 
 /// A seed that violates a law prints its number too, and says so.
@@ -235,12 +331,16 @@ fn hashes(first: u64, arguments: &Arguments) -> ExitCode {
     let seeds = arguments.seeds.unwrap_or(SEEDS);
     let order = looked_at(first, arguments);
     let mut good = true;
-    for seed in (first..).take(usize::try_from(seeds).unwrap_or(usize::MAX)) {
+    // Neither is above half of what there is.
+    for seed in first..first + seeds {
         let run = run(order.plan_of(order.way(), seed), false);
-        println!("{seed} {:016x}", run.hash);
+        let is_read = say(&format!("{seed} {:016x}\n", run.hash));
         if let Some(violation) = run.violation {
             eprintln!("seed {seed}: {violation}");
             good = false;
+        }
+        if !is_read {
+            break;
         }
     }
     ExitCode::from(u8::from(!good))
@@ -272,58 +372,14 @@ fn seed_of_the_clock() -> u64 {
 fn show(seed: u64, arguments: &Arguments) -> ExitCode {
     let order = looked_at(seed, arguments);
     let run = run(order.plan_of(order.way(), seed), true);
-    print!("{}", run.trace.unwrap_or_default());
-    println!("hash {:016x}", run.hash);
+    let trace = run.trace.unwrap_or_default();
+    let _ = say(&format!("{trace}hash {:016x}\n", run.hash));
     match run.violation {
         None => ExitCode::SUCCESS,
         Some(violation) => {
             eprintln!("seed {seed}: {violation}");
             ExitCode::from(1)
         }
-    }
-}
-
-/// The first seed that failed, by the shortest history that does the same: found now, or by an earlier part.
-fn tell_failure(failed: &Failed, order: &Order) {
-    let (seed, way) = (failed.seed, failed.way);
-    let plan = order.plan_of(way, seed);
-    eprintln!("seed {seed}: {}", failed.violation);
-    // Where the program panics has been said; it does so many times now.
-    std::panic::set_hook(Box::new(|_| {}));
-    let found = run(plan.clone(), false).violation;
-    if found.is_none_or(|found| found.check != failed.violation.check) {
-        // An earlier part of the swarm was by another build.
-        eprintln!("seed {seed}: this build does not find it");
-    } else {
-        tell_shortest(&plan, &failed.violation);
-    }
-    let anew = if order.anew { "--anew " } else { "" };
-    eprintln!("see it with: simulate --way {way} {anew}--seed {seed} --trace");
-}
-
-fn tell_shortest(plan: &Plan, violation: &Violation) {
-    eprintln!("looking for the shortest history that does the same ...");
-    let shrunk = shrink(plan, violation, PATIENCE);
-    eprintln!(
-        "seed {} with {} of {} faults ({} runs): {}",
-        plan.seed,
-        shrunk.plan.episodes.len(),
-        plan.episodes.len(),
-        shrunk.runs,
-        shrunk.violation
-    );
-    eprintln!(
-        "  {:?}, {} partitions, {} owners, {} agents",
-        shrunk.plan.log,
-        shrunk.plan.partitions,
-        shrunk.plan.owners,
-        shrunk.plan.agents.len()
-    );
-    for episode in &shrunk.plan.episodes {
-        eprintln!(
-            "  {:>10} us to {:>10} us  {:?}",
-            episode.from_us, episode.to_us, episode.fault
-        );
     }
 }
 
@@ -374,5 +430,17 @@ mod hunts {
             println!("| `{}` | {} | {needed} | {by} |", bug.name(), bug.what());
         }
         ExitCode::from(u8::from(!all_found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_of_another_version_are_bad_input() {
+        let fault = Fault::from(kept::parse("tollgate-simulation-seeds 0\n").unwrap_err());
+        assert_eq!(fault.exit(), Exit::Data);
+        assert!(fault.to_string().starts_with("seeds.txt: line 1: found"));
     }
 }

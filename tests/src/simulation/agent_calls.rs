@@ -69,11 +69,22 @@ impl World {
         };
         since(&mut host.gaps, stats.gaps, "feed gap");
         since(&mut host.silences, stats.silences, "feed silent");
+        since(&mut host.silent_topics, stats.silent_topics, "topic silent");
         since(&mut host.links_lost, stats.links_lost, "link lost");
         since(
             &mut host.sent_again,
             stats.batches_sent_again,
             "batch sent again",
+        );
+        since(
+            &mut host.dropped_queue,
+            stats.hits_dropped_queue,
+            "hits dropped at an agent's queue",
+        );
+        since(
+            &mut host.dropped_courier,
+            stats.hits_dropped_courier,
+            "hits given up by a courier",
         );
         if 1 < stats.snapshots {
             since(&mut host.snapshots, stats.snapshots, "snapshot asked anew");
@@ -131,6 +142,9 @@ impl World {
         } else {
             host.random.below(2 * calls + 1)
         };
+        if 1 < host.times && 0 < calls {
+            self.watch.cover.see("burst of calls");
+        }
         let every_us = host.plan.every_us;
         for _ in 0..calls {
             self.call(agent);

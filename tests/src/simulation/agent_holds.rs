@@ -71,6 +71,8 @@ pub struct Holding {
     random_of_over: Random,
     /// When anything was done last.
     pub changed_us: u64,
+    /// Calls that were let through, in all lives.
+    pub granted: u64,
 }
 
 /// Copies that somebody handed over and nobody has taken over yet.
@@ -89,6 +91,7 @@ impl Holding {
             over: BTreeSet::new(),
             random_of_over: Random::of(seed, "holds over", agent as u64),
             changed_us: 0,
+            granted: 0,
         }
     }
 
@@ -193,6 +196,7 @@ impl World {
         let now_us = self.now_us;
         let holding = &mut self.agents[agent].holding;
         let mut changed = false;
+        let mut faults = Vec::new();
         let mut at = 0;
         while let Some((resource, one)) = holding.in_use.get_mut(at) {
             if now_us < one.until_us {
@@ -204,9 +208,7 @@ impl World {
             match holding.random.below(4) {
                 0 if 1 < copies => {
                     let some = holding.random.between(1, u64::from(copies) - 1) as u32;
-                    if let Err(fault) = one.hold.release(some) {
-                        debug_assert!(is_over(fault), "{fault}");
-                    }
+                    faults.extend(one.hold.release(some).err());
                     one.until_us = now_us + holding.random.spread(1_000, 1_000_000);
                 }
                 1 => {
@@ -216,17 +218,24 @@ impl World {
                             self.offered.0.push_back((*resource, id));
                             self.watch.cover.see("copies handed over");
                         }
-                        Err(fault) => {
-                            let as_may_be = fault == HoldFault::Unrecorded || is_over(fault);
-                            debug_assert!(as_may_be, "{fault}");
-                        }
+                        Err(HoldFault::Unrecorded) => {}
+                        Err(fault) => faults.push(fault),
                     }
                     holding.in_use.remove(at);
                 }
                 _ => drop(holding.in_use.remove(at)),
             }
         }
+        self.check_given_back(agent, &faults);
         changed
+    }
+
+    /// Law 6: what counts can be given back in parts, and handed over once it is on record.
+    fn check_given_back(&mut self, agent: usize, faults: &[HoldFault]) {
+        if let Some(fault) = faults.iter().find(|fault| !is_over(**fault)) {
+            let what = format!("agent {agent}: {fault}");
+            self.violated(6, "what is held can be given back and handed over", what);
+        }
     }
 
     fn take_copies(&mut self, agent: usize) {
@@ -266,6 +275,7 @@ impl World {
         match taken {
             Ok(hold) => {
                 self.watch.cover.see("copies taken");
+                holding.granted += 1;
                 let until_us = now_us + random.spread(1_000, host.plan.hold_max_us);
                 holding.in_use.push((resource, InUse { hold, until_us }));
             }
@@ -400,4 +410,23 @@ impl World {
 /// Whether the agent has heard that a hold counts no more.
 fn is_over(fault: HoldFault) -> bool {
     matches!(fault, HoldFault::Ended(_) | HoldFault::Uncounted(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Plan;
+    use super::*;
+
+    #[test]
+    fn what_counts_and_cannot_be_given_back_violates_the_law_in_every_build() {
+        let mut world = World::new(Plan::draw(1), false);
+        let over = HoldFault::Ended(EndedBy::Operator);
+        world.check_given_back(0, &[over]);
+        assert_eq!(world.violation, None);
+        let (asked, held) = (2, 1);
+        world.check_given_back(0, &[over, HoldFault::TooMany { asked, held }]);
+        let found = world.violation.expect("the hold has fewer");
+        let check = "what is held can be given back and handed over";
+        assert_eq!((found.law, &*found.check), (6, check));
+    }
 }

@@ -83,12 +83,19 @@ pub struct AgentHost {
     pub(super) was_dead: bool,
     pub(super) gaps: u64,
     pub(super) silences: u64,
+    pub(super) silent_topics: u64,
     pub(super) links_lost: u64,
     pub(super) sent_again: u64,
+    pub(super) dropped_queue: u64,
+    pub(super) dropped_courier: u64,
     pub(super) snapshots: u64,
     pub(super) saw: bool,
     /// When anything was heard last.
     pub(super) heard_us: u64,
+    /// When it heard a frame last.
+    pub(super) feed_heard_us: u64,
+    /// Until when it had heard none for long, the last time.
+    pub(super) deaf_until_us: Option<u64>,
 }
 
 /// A refusal's code, and what had been heard then.
@@ -125,11 +132,16 @@ impl AgentHost {
             was_dead: false,
             gaps: 0,
             silences: 0,
+            silent_topics: 0,
             links_lost: 0,
             sent_again: 0,
+            dropped_queue: 0,
+            dropped_courier: 0,
             snapshots: 0,
             saw: false,
             heard_us: 0,
+            feed_heard_us: 0,
+            deaf_until_us: None,
         }
     }
 
@@ -164,7 +176,10 @@ impl AgentHost {
         self.justified.clear();
         self.held.clear();
         (self.gaps, self.silences, self.links_lost, self.sent_again) = (0, 0, 0, 0);
+        self.silent_topics = 0;
+        (self.dropped_queue, self.dropped_courier) = (0, 0);
         (self.snapshots, self.saw, self.heard_us) = (0, false, now_us);
+        (self.feed_heard_us, self.deaf_until_us) = (now_us, None);
     }
 
     pub(super) fn set_clocks(&self, now_us: u64) {

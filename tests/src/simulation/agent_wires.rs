@@ -8,6 +8,7 @@ use tollgate_agent::simulation::{Happening, Wish};
 use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator};
 
+use super::heard::HEARD_WITHIN_US;
 use super::net::Sent;
 use super::plan::{Edge, Way};
 use super::trace::hash_of;
@@ -409,6 +410,10 @@ impl World {
                     return;
                 }
                 host.heard_us = self.now_us;
+                if HEARD_WITHIN_US < self.now_us - host.feed_heard_us {
+                    host.deaf_until_us = Some(self.now_us);
+                }
+                host.feed_heard_us = self.now_us;
                 self.trace
                     .event(self.now_us, &[10, agent as u64, hash_of(frame)], || {
                         format!(

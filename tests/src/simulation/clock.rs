@@ -1,4 +1,4 @@
-//! The clocks of a host: one that tells wall time and may jump, one that only goes on.
+//! The clocks of a host: one that tells wall time and may jump or stand still, one that only goes on.
 //!
 //! Both run fast or slow by the host's drift. True time is the simulation's own, in microseconds from
 //! its start; nothing but these clocks shows it to the code under test.
@@ -15,6 +15,8 @@ pub struct Clock {
     mono_us: u64,
     wall_us: u64,
     drift_ppm: i64,
+    /// By how many faults the wall clock stands still.
+    stops: u32,
 }
 
 impl Clock {
@@ -26,6 +28,7 @@ impl Clock {
             mono_us: 1_000_000_000,
             wall_us: BEGINNING_US.saturating_add_signed(wall_off_us),
             drift_ppm,
+            stops: 0,
         }
     }
 
@@ -42,13 +45,32 @@ impl Clock {
 
     /// The wall clock.
     pub fn wall(&self, now_us: u64) -> Timestamp {
-        Timestamp::from_micros(self.wall_us + self.since(now_us))
+        Timestamp::from_micros(self.wall_us + self.wall_since(now_us))
     }
 
     /// Puts the wall clock forward or back.
     pub fn jump(&mut self, now_us: u64, by_us: i64) {
         self.settle(now_us);
         self.wall_us = self.wall_us.saturating_add_signed(by_us);
+    }
+
+    /// The wall clock stands still until [`Clock::go_on`] was called as often.
+    pub fn stop(&mut self, now_us: u64) {
+        self.settle(now_us);
+        self.stops += 1;
+    }
+
+    /// The wall clock goes on from where it stood.
+    pub fn go_on(&mut self, now_us: u64) {
+        self.settle(now_us);
+        self.stops -= 1;
+    }
+
+    fn wall_since(&self, now_us: u64) -> u64 {
+        match self.stops {
+            0 => self.since(now_us),
+            _ => 0,
+        }
     }
 
     /// The host goes down for a while and comes up again: its monotonic clock goes on all the same,
@@ -59,9 +81,8 @@ impl Clock {
     }
 
     fn settle(&mut self, now_us: u64) {
-        let since = self.since(now_us);
-        self.mono_us += since;
-        self.wall_us += since;
+        self.wall_us += self.wall_since(now_us);
+        self.mono_us += self.since(now_us);
         self.at_us = now_us;
     }
 }
@@ -82,5 +103,26 @@ mod tests {
         );
         clock.set_drift(1_000_000, -100);
         assert_eq!(clock.mono_us(2_000_000) - mono, 1_000_100 + 999_900);
+    }
+
+    #[test]
+    fn a_wall_clock_that_was_stopped_twice_stands_still_until_both_are_over() {
+        let mut clock = Clock::new(0, 0);
+        let wall = |clock: &Clock, now_us| clock.wall(now_us).as_micros() - BEGINNING_US;
+        let mono = clock.mono_us(0);
+        clock.stop(1_000);
+        clock.stop(2_000);
+        assert_eq!(
+            (wall(&clock, 3_000), clock.mono_us(3_000) - mono),
+            (1_000, 3_000)
+        );
+        clock.go_on(4_000);
+        clock.jump(4_500, 50);
+        assert_eq!(wall(&clock, 5_000), 1_050);
+        clock.go_on(5_000);
+        assert_eq!(
+            (wall(&clock, 6_000), clock.mono_us(6_000) - mono),
+            (2_050, 6_000)
+        );
     }
 }

@@ -1,11 +1,15 @@
 //! What the engine said of a record, beside what the model said.
 //!
-//! They share no type, so everything is brought into one form here. What stays true: nothing that the
-//! model says is left out of the comparison, and nothing that the engine says.
+//! They share no type, so everything is brought into one form here. Compared are what is stated of each scope of a
+//! rate (until when it is denied, and unless several versions come at once, why), what became of a record's entries,
+//! resource by resource, the totals that are due, by how much stamps were moved in all, and whether a tick counted.
+//! Not compared is what the model does not know: copies, notices that a limit is near, refused calls, candidates.
+//! Nor is which entry of a resource had which part of its counts, and what became of totalled hits: what is stated
+//! then shows that.
 
 use std::collections::BTreeMap;
 
-use tollgate_engine::engine::{Counts, Fate, Rulings, Said};
+use tollgate_engine::engine::{Counts, Engine, Fate, ResourceCounts, Rulings, Said};
 use tollgate_model as model;
 use tollgate_model::log::{EntryRuling, NotRuled, RecordOutcome, TotalRuling};
 use tollgate_shared::wire::record::Record;
@@ -14,6 +18,7 @@ use tollgate_shared::wire::statement::{Cause, Says, Scope};
 use super::accounts::{Sums, pair_of};
 use super::copy_limits::COPIES;
 use super::coverage::Coverage;
+use super::documents::DOMAINS;
 
 /// The time of each pair: the greatest instant among its entries.
 pub type Times = Sums;
@@ -21,6 +26,8 @@ pub type Times = Sums;
 type ScopeName = (String, Option<String>);
 /// The last statement about each scope: its end (none: open) and cause.
 type Stated = BTreeMap<ScopeName, Option<(u64, Cause)>>;
+/// What became of entries, by resource.
+type CountsOf = BTreeMap<String, Counts>;
 
 /// The instant of an end; a denial that never ends has the last one there is.
 pub fn end_us(end: model::End) -> u64 {
@@ -58,8 +65,12 @@ pub fn rulings(
         return Err(format!("statements {got:?}, the model: {expected:?}"));
     }
     if let Record::Hits(batch) = record {
-        let copies: Vec<u64> = batch.hits().map(|hit| u64::from(hit.copies)).collect();
-        let (got, expected) = (total(rulings), expected_counts(&copies, outcome));
+        let hits = batch.hits();
+        let entries = hits.map(|hit| (batch.resource(hit.resource), u64::from(hit.copies)));
+        let (got, expected) = (
+            counts(&rulings.counts),
+            expected_counts(entries, &outcome.entries),
+        );
         if got != expected {
             return Err(format!("counts {got:?}, the model: {expected:?}"));
         }
@@ -144,9 +155,11 @@ fn expected(outcome: &RecordOutcome) -> Stated {
     stated
 }
 
-fn total(rulings: &Rulings) -> Counts {
-    let mut total = Counts::default();
-    for of in &rulings.counts {
+/// What became of each resource's entries; one of which nothing counts is left out.
+fn counts(all: &[ResourceCounts]) -> CountsOf {
+    let mut by_resource = CountsOf::new();
+    for of in all {
+        let total = by_resource.entry(of.resource.to_string()).or_default();
         total.entries += of.counts.entries;
         total.granted += of.counts.granted;
         total.excess += of.counts.excess;
@@ -156,12 +169,18 @@ fn total(rulings: &Rulings) -> Counts {
         total.at_cap += of.counts.at_cap;
         total.misrouted += of.counts.misrouted;
     }
-    total
+    by_resource.retain(|_, total| *total != Counts::default());
+    by_resource
 }
 
-fn expected_counts(copies: &[u64], outcome: &RecordOutcome) -> Counts {
-    let mut total = Counts::default();
-    for (copies, ruling) in copies.iter().zip(&outcome.entries) {
+/// The same as the model says it, of entries with their resources and copies.
+fn expected_counts<'a>(
+    entries: impl Iterator<Item = (&'a str, u64)>,
+    rulings: &[EntryRuling],
+) -> CountsOf {
+    let mut by_resource = CountsOf::new();
+    for ((resource, copies), ruling) in entries.zip(rulings) {
+        let total = by_resource.entry(resource.to_owned()).or_default();
         total.entries += 1;
         match ruling {
             EntryRuling::Ruled { outcome, .. } => {
@@ -177,7 +196,32 @@ fn expected_counts(copies: &[u64], outcome: &RecordOutcome) -> Counts {
             },
         }
     }
-    total
+    by_resource.retain(|_, total| *total != Counts::default());
+    by_resource
+}
+
+/// Compares how many pairs there are: which came in, and which have left. Those of copies that are banned
+/// are none of the model's.
+///
+/// # Errors
+///
+/// How many there are, and should be.
+pub fn pairs(engine: &Engine, model: &model::PartitionModel) -> Result<(), String> {
+    let (pairs, expected) = (engine.pairs(), model.pairs_count());
+    if pairs == expected {
+        return Ok(());
+    }
+    let of_copies = COPIES.iter().map(|resource| {
+        let known = |domain: &&&str| engine.pair(resource, domain).is_some();
+        DOMAINS.iter().filter(known).count() as u64
+    });
+    let of_copies: u64 = of_copies.sum();
+    if pairs == expected + of_copies {
+        return Ok(());
+    }
+    Err(format!(
+        "{pairs} pairs, {of_copies} of them of copies; the model: {expected}"
+    ))
 }
 
 /// Notes what was met.
@@ -252,5 +296,33 @@ fn cover_requests(
         if hit.min.is_some() && outcome.granted == 0 {
             cover.see("request with a minimum refused");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_resource_had_is_not_taken_for_what_another_had() {
+        let of = |resource: &str, entries, too_old| ResourceCounts {
+            resource: resource.into(),
+            counts: Counts {
+                entries,
+                too_old,
+                ..Counts::default()
+            },
+        };
+        let rulings = [
+            EntryRuling::NotRuled(NotRuled::TooOld),
+            EntryRuling::NotRuled(NotRuled::TooOld),
+            EntryRuling::NotRuled(NotRuled::Duplicate),
+        ];
+        let expected = |of: [(&'static str, u64); 3]| expected_counts(of.into_iter(), &rulings);
+        let said = counts(&[of("a", 1, 3), of("b", 1, 2)]);
+        assert_eq!(said, expected([("a", 3), ("b", 2), ("c", 7)]));
+        // The sums are the same.
+        assert_ne!(said, expected([("a", 2), ("b", 3), ("c", 7)]));
+        assert_ne!(said, expected([("a", 3), ("a", 2), ("c", 7)]));
     }
 }

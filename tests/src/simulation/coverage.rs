@@ -1,11 +1,12 @@
 //! What has been met: faults and interesting states, each with a counter.
 //!
-//! A swarm that leaves one of [`WANTED`] at zero has not tried what it claims to try, and fails.
+//! A swarm that leaves one of [`WANTED`] at zero has not tried what it claims to try, and fails; of [`SELDOM`] only
+//! one that is much larger.
 
 use std::collections::BTreeMap;
 
 /// What every swarm has to have met.
-pub const WANTED: [&str; 104] = [
+pub const WANTED: [&str; 112] = [
     "act dry-run",
     "act in force",
     "act lost the race",
@@ -29,6 +30,7 @@ pub const WANTED: [&str; 104] = [
     "appends late",
     "batch duplicate",
     "batch sent again",
+    "burst of calls",
     "call refused by pair",
     "call refused by whole resource",
     "call while blind",
@@ -39,6 +41,9 @@ pub const WANTED: [&str; 104] = [
     "clock jumps of an owner",
     "clock jumps of the log",
     "clock of an owner off",
+    "clock stops of an agent",
+    "clock stops of an owner",
+    "clock stops of the log",
     "copies beyond a limit",
     "copies granted before use",
     "copies handed over",
@@ -69,6 +74,8 @@ pub const WANTED: [&str; 104] = [
     "hit excess",
     "hit granted late",
     "hit too old",
+    "hits dropped at an agent's queue",
+    "hits given up by a courier",
     "hold ended by age",
     "hold ended by an operator",
     "hold not known to the log",
@@ -91,6 +98,7 @@ pub const WANTED: [&str; 104] = [
     "pair left",
     "partition given to another owner",
     "partition let go late",
+    "partition moved",
     "partition restored from another's snapshot",
     "power cut lost acknowledged records",
     "power cut under synced",
@@ -106,7 +114,54 @@ pub const WANTED: [&str; 104] = [
     "states of two owners compared",
     "tick ignored",
     "topic made anew",
+    "topic silent",
     "torn end cut off",
+    "total applied",
+    "total out of order",
+    "transfer ended by tick",
+];
+
+/// What comes about in few seeds. An agent gives up what the log does not answer for in five minutes: of 22,000 seeds
+/// six had faults on that scale that did it.
+pub const SELDOM: [&str; 1] = ["hits given up by a courier"];
+
+/// What comes about in one of ten seeds at least: a hundred that have not met it are drawn otherwise than they should.
+pub const COMMON: [&str; 38] = [
+    "act in force",
+    "agent died",
+    "agent died holding copies",
+    "agent returned",
+    "batch duplicate",
+    "batch sent again",
+    "call refused by pair",
+    "call refused by whole resource",
+    "call while blind",
+    "catch-up finished",
+    "clock drifts",
+    "copies beyond a limit",
+    "copies granted before use",
+    "copies handed over",
+    "copies of the gone back",
+    "copies refused as full",
+    "copies refused by own holds",
+    "copies seized",
+    "copies taken",
+    "denial by global limit",
+    "denial by hard limit",
+    "denial by tier",
+    "feed opened anew",
+    "hit after its pair's time was late and counted in no tier",
+    "hit excess",
+    "hit granted late",
+    "hit too old",
+    "message delayed",
+    "message lost",
+    "message reordered",
+    "request with a minimum refused",
+    "snapshot asked anew",
+    "snapshot saved",
+    "stamps corrected",
+    "tick ignored",
     "total applied",
     "total out of order",
     "transfer ended by tick",
@@ -177,5 +232,6 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), WANTED.len());
+        assert!(SELDOM.iter().all(|what| WANTED.contains(what)));
     }
 }

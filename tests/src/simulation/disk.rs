@@ -36,6 +36,8 @@ struct State {
     crash_in: Option<u64>,
     crashed: bool,
     room_bytes: Option<u64>,
+    /// Writes for which there was no room.
+    without_room: u64,
     syncs_fail: bool,
     random: Random,
     operations: u64,
@@ -64,6 +66,7 @@ impl SimDisk {
             crash_in: None,
             crashed: false,
             room_bytes: None,
+            without_room: 0,
             syncs_fail: false,
             random,
             operations: 0,
@@ -87,6 +90,11 @@ impl SimDisk {
     /// So many bytes can still be written.
     pub fn set_room(&self, bytes: Option<u64>) {
         self.state().room_bytes = bytes;
+    }
+
+    /// How many writes found no room.
+    pub fn without_room(&self) -> u64 {
+        self.state().without_room
     }
 
     /// Whether syncing fails.
@@ -357,6 +365,7 @@ impl DiskFile for Open {
             return Err(down());
         }
         if fits < bytes.len() {
+            state.without_room += 1;
             return Err(io::ErrorKind::StorageFull.into());
         }
         Ok(())

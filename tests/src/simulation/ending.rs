@@ -2,8 +2,10 @@
 //!
 //! In the calm everything has to come right within a stated time: owners have caught up and say so, their
 //! digests are the second engine's, everything recorded is in the log once, the log has all evidence,
-//! and every deny list agrees with the replay.
+//! and every deny list agrees with the replay: what is in force is refused, and nothing else is, of rates and copies.
 
+use tollgate::core::recordings::{RECORDINGS_MAX, Waiting};
+use tollgate::core::totals::TOTALS_MAX;
 use tollgate_model::log::Scope;
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::place::Place;
@@ -19,7 +21,7 @@ const CHECK_EVERY_US: u64 = 200_000;
 
 /// Denials stated so long before the end must have been heard by everybody. The slowest way is a frame
 /// lost in the calm's beginning: a silence, a feed made anew, a snapshot.
-const HEARD_WITHIN_US: u64 = 1_000_000;
+pub(super) const HEARD_WITHIN_US: u64 = 1_000_000;
 
 /// How long before its end a denial may be over for an agent: what frames were late, and some.
 const EARLY_US: u64 = 60_000;
@@ -31,6 +33,12 @@ const TICKED_WITHIN_US: u64 = 300_000;
 /// How long a chain of totals may stay broken in the calm: owners catch up first, and wait two seconds.
 const BRIDGED_WITHIN_US: u64 = 7_000_000;
 
+/// And how long a chain takes to be bridged that breaks later: half a second until it is seen, two in which it
+/// stands still, half a second until it is looked at again, and the way of the bridge.
+const BRIDGED_SINCE_US: u64 = 3_500_000;
+
+const _: () = assert!(BRIDGED_WITHIN_US + BRIDGED_SINCE_US < CALM_US);
+
 /// How long evidence may be on its way in the calm. Where the log's clock was set back its time may come to
 /// go on at the very end, and then what was held long ago is let go.
 const RECORDED_WITHIN_US: u64 = 200_000;
@@ -39,17 +47,18 @@ const RECORDED_WITHIN_US: u64 = 200_000;
 /// them, within half a second, and is on its way for some milliseconds.
 const GIVEN_BACK_WITHIN_US: u64 = 600_000;
 
-/// Totals and evidence on their way are bounded by what is ruled while the log refuses appends.
-const WAITING_MAX: u64 = 100_000;
+/// What may wait of a partition beyond the bound of an owner: it looks at totals before a delivery and at evidence
+/// before a record, and a delivery is of some dozens of records here, each on four resources at most.
+const BESIDE_MAX: usize = 4_096;
 
 impl World {
     pub(super) fn check_state(&mut self) {
         for owner in 0..self.owners.len() {
             self.check_digests(owner);
-            if let Some(gauges) = self.gauges(owner)
-                && WAITING_MAX < gauges.totals_waiting.max(gauges.denials_waiting)
-            {
-                self.violated(7, "what waits is bounded", format!("{gauges:?}"));
+            let core = self.owners[owner].core.as_ref();
+            if let Some(beyond) = core.and_then(|core| core.waiting().find(is_beyond)) {
+                let what = format!("owner {owner}: {beyond:?}");
+                self.violated(7, "what waits is bounded", what);
             }
         }
         self.check_holdings();
@@ -121,15 +130,22 @@ impl World {
         {
             self.violated(5, "the log has all evidence", missing);
         }
-        // Where records were lost chains had to be bridged first, over what was asked for before.
-        let from_us = match self.watch.accounts.records_lost {
-            true => self.plan.calm_us() + BRIDGED_WITHIN_US,
-            false => 0,
+        // Where records were lost chains had to be bridged first, over what was asked for before. And a target
+        // that has a total from beyond its source's end is found out when the source has come so far.
+        let asked_us = match self.watch.accounts.records_lost {
+            true => self.plan.calm_us() + BRIDGED_WITHIN_US..self.now_us - BRIDGED_SINCE_US,
+            false => 0..self.now_us - QUIET_US,
         };
-        let asked_us = from_us..self.now_us - QUIET_US;
         if let Some(overdue) = self.watch.total_overdue(asked_us) {
             self.violated(5, "each total counts once", overdue);
         }
+        let given = |of_group: &Vec<Option<usize>>| of_group.iter().all(Option::is_some);
+        if self.plan.fleet && !self.assigned.iter().all(given) {
+            let what = format!("owners by group and partition: {:?}", self.assigned);
+            self.violated(7, "every partition is ruled at the end", what);
+        }
+        let without_room = self.log.writes_without_room();
+        self.watch.cover.add("disk full", without_room);
         for agent in 0..self.agents.len() {
             self.check_agent_at_end(agent);
         }
@@ -150,8 +166,18 @@ impl World {
         }
         let latest = self.watch.latest_version();
         if let Some(view) = self.digests(owner) {
+            let rules = |partition: u32| {
+                let mut ruling = view.partitions.iter().filter(|one| one.stage == "ruling");
+                ruling.any(|one| one.partition == partition)
+            };
+            let ours = |partition: &u32| !self.plan.fleet || self.is_assigned(owner, *partition);
+            let mut ours = (0..self.plan.partitions).filter(ours);
+            if let Some(partition) = ours.find(|partition| !rules(*partition)) {
+                let what = format!("owner {owner} does not rule partition {partition}: {view:?}");
+                return self.violated(7, "every partition is ruled at the end", what);
+            }
             for found in view.partitions {
-                if self.plan.fleet && self.assigned[found.partition as usize] != Some(owner) {
+                if self.plan.fleet && !self.is_assigned(owner, found.partition) {
                     continue;
                 }
                 let ruled = &self.watch.ruled[found.partition as usize];
@@ -238,12 +264,16 @@ impl World {
                 );
             }
         }
-        if stats.denials_without_room == 0 {
+        let has_room = stats.denials_without_room == 0;
+        self.agents[agent].set_clocks(self.now_us);
+        if has_room {
             self.check_deny_list(agent);
+            self.check_full_copies(agent);
         }
+        self.check_refused_at_end(agent);
     }
 
-    /// Every denial of the replay that is in force is in the deny list; that nothing else is, calls show.
+    /// Every denial of the replay that is in force is in the deny list.
     fn check_deny_list(&mut self, agent: usize) {
         for (r, resource) in RESOURCES.iter().enumerate() {
             for domain in DOMAINS {
@@ -274,26 +304,40 @@ impl World {
         let ruled = &self.watch.ruled[partition as usize];
         let statement = ruled.model.statements(scope).last()?;
         let denial = statement.denied?;
-        let cause = self.watch.record(
-            tollgate::log::Stream::Hits,
-            partition,
-            statement.place.offset,
-        )?;
         let place = Place {
             generation: ruled.generation_of(statement.place.offset),
             offset: statement.place.offset,
             entry: statement.place.entry,
         };
+        self.should_be_in_force(partition, place, end_us(denial.end))
+            .then_some(place)
+    }
+
+    /// Whether a denial was stated in the calm or has no end, so that everybody should have heard of it by now, and is
+    /// not over.
+    pub(super) fn should_be_in_force(&self, partition: u32, place: Place, end_us: u64) -> bool {
+        let ruled = &self.watch.ruled[partition as usize];
+        let stream = tollgate::log::Stream::Hits;
+        let Some(cause) = self.watch.record(stream, partition, place.offset) else {
+            return false;
+        };
         let newest = ruled.log.map_or(0, |log| log.generation);
-        let stated_in_calm = self.now_us - CALM_US + QUIET_US < cause.at_us;
+        // Of those that end agents may have missed one while there were faults, whose end they then have from nobody.
+        let stated_in_calm = end_us == u64::MAX || self.now_us - CALM_US + QUIET_US < cause.at_us;
         let heard = cause.at_us + HEARD_WITHIN_US < self.now_us;
         // Where the log's clock was set back its time stands still, and agents, who run down what was
         // left when they heard of it, are earlier.
-        let left_us = end_us(denial.end).saturating_sub(cause.appended.as_micros());
-        let log_now_us = self.log_now_us(partition)?;
-        let in_force = log_now_us + EARLY_US < end_us(denial.end)
+        let left_us = end_us.saturating_sub(cause.appended.as_micros());
+        let Some(log_now_us) = self.log_now_us(partition) else {
+            return false;
+        };
+        let in_force = log_now_us + EARLY_US < end_us
             && self.now_us + EARLY_US + TICKED_WITHIN_US < cause.at_us.saturating_add(left_us);
-        (stated_in_calm && heard && in_force && place.generation == newest).then_some(place)
+        // Those of before a log's newest generation are said again with it.
+        let begins = ruled.generations.last().map_or(0, |(begins, _)| *begins);
+        let begun = self.watch.record(stream, partition, begins);
+        let said_again = begun.is_some_and(|one| one.at_us + HEARD_WITHIN_US < self.now_us);
+        stated_in_calm && heard && in_force && (place.generation == newest || said_again)
     }
 
     /// What the log's clock shows at most.
@@ -301,5 +345,27 @@ impl World {
         let ruled = &self.watch.ruled[partition as usize];
         let (at_us, log_us) = ruled.ticks.last()?;
         Some(log_us + 1_000 + (self.now_us - at_us))
+    }
+}
+
+/// Whether more waits than an owner lets wait.
+fn is_beyond(waiting: &Waiting) -> bool {
+    TOTALS_MAX + BESIDE_MAX < waiting.totals || RECORDINGS_MAX + BESIDE_MAX < waiting.evidence
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_held_to_the_bound_of_each_partition() {
+        let waiting = |totals, evidence| Waiting {
+            partition: 0,
+            totals,
+            evidence,
+        };
+        assert!(!is_beyond(&waiting(TOTALS_MAX, RECORDINGS_MAX)));
+        assert!(is_beyond(&waiting(TOTALS_MAX + 5_000, 0)));
+        assert!(is_beyond(&waiting(0, RECORDINGS_MAX + 5_000)));
     }
 }

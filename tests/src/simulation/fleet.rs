@@ -1,6 +1,6 @@
 //! A fleet: partitions are shared out among owners, come and go, and are restored from common snapshots.
 //!
-//! What a consumer group and the `state` topic are to the real one. Whoever is to rule a partition next is
+//! Of two groups each rules all partitions. What a consumer group and the `state` topic are to the real one. Whoever is to rule a partition next is
 //! told before, after or while the one before is told to let go, so that a partition has two owners at
 //! times and none at others. Knows nothing of rules.
 
@@ -37,11 +37,25 @@ impl State {
 }
 
 impl World {
+    fn group_of(&self, owner: usize) -> usize {
+        owner % self.plan.groups
+    }
+
+    fn assigned_in_group_of(&mut self, owner: usize, partition: u32) -> &mut Option<usize> {
+        let group = self.group_of(owner);
+        &mut self.assigned[group][partition as usize]
+    }
+
+    /// Whether an owner is the one of its group that is to rule a partition.
+    pub(super) fn is_assigned(&self, owner: usize, partition: u32) -> bool {
+        self.assigned[self.group_of(owner)][partition as usize] == Some(owner)
+    }
+
     /// An owner is there: it is given what nobody rules, and a share of the rest.
     pub(super) fn owner_joins(&mut self, owner: usize) {
         self.step(owner, CoreEvent::Assigned(Vec::new()));
         for partition in 0..self.plan.partitions {
-            let before = self.assigned[partition as usize];
+            let before = *self.assigned_in_group_of(owner, partition);
             let unruled = before.is_none_or(|of| of == owner || !self.owners[of].is_up());
             if unruled || self.random.one_in(2) {
                 let late_us = self.random.spread(1_000, 2_000_000);
@@ -55,7 +69,7 @@ impl World {
         if !self.owners[to].is_up() {
             return;
         }
-        let before = self.assigned[partition as usize].replace(to);
+        let before = self.assigned_in_group_of(to, partition).replace(to);
         self.trace
             .event(self.now_us, &[50, u64::from(partition), to as u64], || {
                 format!("partition {partition} is given to owner {to}")
@@ -87,13 +101,13 @@ impl World {
 
     pub(super) fn assigned_to(&mut self, owner: usize, life: u64, partition: u32) {
         // It may have gone on to another meanwhile.
-        if self.owners[owner].life == life && self.assigned[partition as usize] == Some(owner) {
+        if self.owners[owner].life == life && self.is_assigned(owner, partition) {
             self.step(owner, CoreEvent::Assigned(vec![partition]));
         }
     }
 
     pub(super) fn revoked_from(&mut self, owner: usize, life: u64, partition: u32) {
-        if self.owners[owner].life == life && self.assigned[partition as usize] != Some(owner) {
+        if self.owners[owner].life == life && !self.is_assigned(owner, partition) {
             self.watch.cover.see("partition let go late");
             self.step(owner, CoreEvent::Revoked(vec![partition]));
         }
@@ -105,12 +119,13 @@ impl World {
             return;
         }
         let others: Vec<usize> = (0..self.owners.len())
+            .filter(|other| self.group_of(*other) == self.group_of(owner))
             .filter(|other| self.owners[*other].is_up())
             .collect();
         for partition in 0..self.plan.partitions {
-            if self.assigned[partition as usize] == Some(owner) {
+            if self.is_assigned(owner, partition) {
                 match others.is_empty() {
-                    true => self.assigned[partition as usize] = None,
+                    true => *self.assigned_in_group_of(owner, partition) = None,
                     false => {
                         let to = *self.random.pick(&others);
                         self.move_partition(partition, to, 0);

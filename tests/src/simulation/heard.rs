@@ -6,7 +6,7 @@
 //!
 //! That is stricter than leniency, which lets an agent forget: of two statements about a scope the one of the
 //! greater place holds, whatever comes first, twice or late. Knows nothing of frames. What stays true: what is
-//! near its end, and what a clock that jumps may have ended, is left out.
+//! near its end, and what the log's clock may have ended that jumped or stood still, is left out.
 
 use tollgate_model::log::{Scope, Statement};
 use tollgate_shared::names::partition_of_pair;
@@ -14,7 +14,7 @@ use tollgate_shared::place::Place;
 
 use super::compare::end_us;
 use super::documents::{DOMAINS, RESOURCES};
-use super::faults::{Fault, Way};
+use super::faults::{Fault, Way, Whose};
 use super::world::World;
 
 /// How long a denial has still to last: what is not known of how late a frame was, with room.
@@ -23,8 +23,8 @@ const LEFT_US: u64 = 2_500_000;
 /// Who keeps fewer denials than there are scopes may have had no room.
 const ROOM: usize = 100;
 
-/// Nobody heard for so long, and leases may run out.
-const HEARD_WITHIN_US: u64 = 30_000_000;
+/// No frame heard for so long, and leases may run out.
+pub(super) const HEARD_WITHIN_US: u64 = 30_000_000;
 
 impl World {
     pub(super) fn check_heard(&mut self, agent: usize) {
@@ -32,14 +32,30 @@ impl World {
         let is_jumping = |fault: &Fault| {
             matches!(
                 fault,
-                Fault::LogClock { .. } | Fault::TopicAnew | Fault::AgentClock { .. }
+                Fault::LogClock { .. } | Fault::ClockStops(Whose::Log) | Fault::TopicAnew
             )
         };
-        let jumps = self.plan.episodes.iter().any(|one| is_jumping(&one.fault));
-        let is_deaf =
-            HEARD_WITHIN_US < self.now_us - host.heard_us || self.is_feed_cut_for_long(agent);
+        let begun = self.plan.episodes.iter();
+        let mut begun = begun.filter(|one| one.from_us <= self.now_us);
+        let jumps = begun.any(|one| is_jumping(&one.fault));
+        let is_deaf = HEARD_WITHIN_US < self.now_us - host.feed_heard_us
+            || host
+                .deaf_until_us
+                .is_some_and(|until_us| self.now_us < until_us + HEARD_WITHIN_US)
+            || self.is_feed_cut_for_long(agent);
+        // Where nothing reaches the log nothing is news, and leases run out as well.
+        let is_still = self.watch.ruled.iter().any(|ruled| {
+            let last = ruled.taken.last().map_or(0, |(at_us, _)| *at_us);
+            last + HEARD_WITHIN_US < self.now_us
+        });
         let is_frozen = self.now_us < host.frozen_until_us || !host.waiting.is_empty();
-        if jumps || is_deaf || is_frozen || host.process.is_none() || host.plan.denials_max < ROOM {
+        if jumps
+            || is_deaf
+            || is_still
+            || is_frozen
+            || host.process.is_none()
+            || host.plan.denials_max < ROOM
+        {
             return;
         }
         host.set_clocks(self.now_us);
@@ -83,8 +99,9 @@ impl World {
         let heard = host.process.as_ref()?.heard_upto(resource, partition)?;
         let generation = ruled.generation_of(statement.place.offset);
         let is_known = (generation, statement.place.offset) < (heard.generation, heard.offset);
-        // Of an older log nothing may hold any more.
+        // Of an older log nothing may hold any more, nor of an end that is lost and not begun anew yet.
         let is_of_this = heard.generation == generation
+            && heard.offset <= ruled.taken.len() as u64
             && ruled.log.is_some_and(|log| log.generation == generation);
         if !is_known || !is_of_this || !self.lasts(partition, statement) {
             return None;

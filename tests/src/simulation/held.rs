@@ -21,6 +21,7 @@ use tollgate_shared::wire::statement::{Says, Scope};
 use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays};
 
 use super::copy_limits::COPIES;
+use super::fullness::note_word;
 use super::watch::{Ruled, Watch};
 use super::world::World;
 
@@ -82,6 +83,7 @@ impl Ruled {
     pub(super) fn look_at_copies(&mut self, record: &Record<'_>) -> Result<(), String> {
         for said in &self.rulings.statements {
             if COPIES.contains(&&*said.resource) {
+                note_word(&mut self.words, &said.resource, &said.statement);
                 let end = match said.statement.says {
                     Says::Denied(denial) => Some(denial.end),
                     Says::Open | Says::Near(_) => None,

@@ -12,7 +12,7 @@
 use super::plan::{PLAN_WAYS, Plan};
 
 /// In how many ways plans have been drawn so far. To be raised when [`super::plan`] draws otherwise.
-pub const PLANS: u32 = 7;
+pub const PLANS: u32 = 8;
 
 /// A seed that failed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,15 +36,15 @@ impl Kept {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SeedsFault {
     /// It is not one, or of another version.
-    #[error("line 1: found `{found}`, expected `tollgate-simulation-seeds {PLANS}`")]
+    #[error("seeds.txt: line 1: found `{found}`, expected `tollgate-simulation-seeds {PLANS}`")]
     Version {
         /// The first line.
         found: String,
     },
     /// A line does not read.
     #[error(
-        "line {line}: found `{found}`, expected in which way plans are drawn (one of {PLAN_WAYS:?}), a seed, \
-         and its story"
+        "seeds.txt: line {line}: found `{found}`, expected in which way plans are drawn (one of {PLAN_WAYS:?}), \
+         a seed, and its story"
     )]
     Line {
         /// Its number, from 1.
@@ -56,11 +56,11 @@ pub enum SeedsFault {
 
 /// The seeds that are kept in the tree.
 ///
-/// # Panics
+/// # Errors
 ///
-/// Where the file in the tree has faults; a test reads it.
-pub fn in_the_tree() -> Vec<Kept> {
-    parse(include_str!("seeds.txt")).expect("the file in the tree reads")
+/// [`SeedsFault`], where the file in the tree has faults; a test reads it.
+pub fn in_the_tree() -> Result<Vec<Kept>, SeedsFault> {
+    parse(include_str!("seeds.txt"))
 }
 
 /// Reads a file of seeds.
@@ -105,17 +105,24 @@ mod tests {
 
     #[test]
     fn the_file_in_the_tree_reads() {
-        assert!(in_the_tree().iter().all(|kept| !kept.story.is_empty()));
+        let kept = in_the_tree().expect("it reads");
+        assert!(kept.iter().all(|kept| !kept.story.is_empty()));
     }
 
     #[test]
     fn a_file_of_another_version_or_with_a_bad_line_is_refused_with_its_place() {
         let version = parse("tollgate-simulation-seeds 99\n").unwrap_err();
-        assert!(version.to_string().contains("seeds 99"), "{version}");
+        assert_eq!(
+            version.to_string(),
+            format!(
+                "seeds.txt: line 1: found `tollgate-simulation-seeds 99`, expected `tollgate-simulation-seeds {PLANS}`"
+            )
+        );
         for bad in ["4 x a story", "9 7 a story", "x 7 a story", "4 7", "7"] {
             let text = format!("tollgate-simulation-seeds {PLANS}\n# why\n3  7  a story\n{bad}\n");
             let line = parse(&text).unwrap_err();
-            assert!(line.to_string().starts_with("line 4:"), "{line}");
+            let expected = format!("seeds.txt: line 4: found `{bad}`, expected in which way");
+            assert!(line.to_string().starts_with(&expected), "{line}");
         }
     }
 }

@@ -68,6 +68,13 @@ impl LogHost {
         }
     }
 
+    pub(super) fn writes_without_room(&self) -> u64 {
+        match self {
+            Self::Journal { disk, .. } => disk.without_room(),
+            Self::Shared(_) => 0,
+        }
+    }
+
     pub(super) fn crash_in(&self, operations: u64) {
         if let Self::Journal { disk, .. } = self {
             disk.crash_in(operations);
@@ -262,6 +269,8 @@ impl World {
                         0 => us,
                         late_us => us + self.random.below(late_us),
                     };
+                    let late = u64::from(0 < self.appends_late_us);
+                    self.watch.cover.add("appends late", late);
                     self.after(us, Event::SharedAppends { owner, life });
                 }
             }
@@ -304,6 +313,8 @@ impl World {
         if !std::mem::replace(&mut host.log_due, true) {
             let life = host.life;
             let us = self.random.spread(10, 1_000) + self.random.below(self.answers_late_us);
+            let slow = u64::from(0 < self.answers_late_us);
+            self.watch.cover.add("log slow", slow);
             self.after(us, Event::JournalTurn { owner, life });
         }
     }

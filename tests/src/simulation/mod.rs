@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! world        hosts, wires and the log on one clock, driven by one `queue` of events
-//! plan         what a seed stands for: sizes, load, and the list of `faults`
+//! plan         what a seed stands for: sizes, load, and the list of `faults` (`later_faults`)
 //! agent_host   an agent's process (shipped) and its clocks; `agent_wires` its connections, `agent_calls`
 //!              the services that call it
 //! owner_host   an aggregator's core (shipped), its clocks and connections; `owner_effects` what it asks for
@@ -11,7 +11,7 @@
 //! fleet        who rules which partition, where owners share them out
 //! watch        the log ruled beside the owners: by a second engine, and by the independent model
 //! agent_holds  services that hold copies
-//! refusals, heard, accounts, held, silence, ending    what is checked
+//! refusals, heard, accounts, held, silence, ending, refused_at_end    what is checked
 //! swarm, told  many seeds, and what is told of them; `so_far` how far they are, `built` by which builds
 //! bugs         whether it would be found: bugs put in by hand (with the feature of that name)
 //! ```
@@ -38,9 +38,12 @@ pub mod event;
 pub mod faults;
 mod feeding;
 pub mod fleet;
+mod fullness;
 mod heard;
 pub mod held;
+pub mod history;
 pub mod kept;
+mod later_faults;
 pub mod log_host;
 pub mod net;
 pub mod operators;
@@ -50,6 +53,8 @@ pub mod plan;
 mod queue;
 pub mod random;
 pub mod refusals;
+mod refused_at_end;
+pub mod report;
 mod said;
 mod shared_host;
 pub mod shared_log;
@@ -77,7 +82,7 @@ pub struct Run {
     pub plan: Plan,
     /// What was against a law, if anything.
     pub violation: Option<Violation>,
-    /// Calls decided.
+    /// Calls decided: of rates, and for copies that need not be granted first.
     pub decisions: u64,
     /// Calls refused under denials.
     pub refusals: u64,
@@ -100,9 +105,11 @@ pub fn run(plan: Plan, trace: bool) -> Run {
     if let Err(why) = catch_unwind(AssertUnwindSafe(|| world.run())) {
         world.violated(NO_LAW, PANICKED, message_of(&*why));
     }
+    // They are counted apart, since what the trace ends with stays what it was.
+    let granted: u64 = world.agents.iter().map(|host| host.holding.granted).sum();
     Run {
         violation: world.violation,
-        decisions: world.decisions,
+        decisions: world.decisions + granted,
         refusals: world.refusals,
         returns: world.returns,
         digests: world
@@ -122,4 +129,28 @@ fn message_of(why: &(dyn Any + Send)) -> String {
     let text = why.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| why.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "without a message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_that_are_granted_are_decisions_as_those_that_are_refused() {
+        let holds = |seed: &u64| {
+            let plan = Plan::draw(*seed);
+            plan.uses_copies() && plan.length_us < 16_000_000
+        };
+        let seed = (1..).find(holds).expect("there are some");
+        let mut plan = Plan::draw(seed);
+        for agent in &mut plan.agents {
+            // Nobody calls for a rate.
+            agent.calls_per_s = 0;
+        }
+        let run = run(plan, false);
+        let taken = run.cover.of("copies taken");
+        assert!(0 < taken, "seed {seed}: nothing was taken");
+        assert_eq!(run.violation, None);
+        assert_eq!(run.decisions, taken + run.refusals);
+    }
 }

@@ -9,7 +9,7 @@ use tollgate::core::counters::Counters;
 use tollgate::core::event::{Effect, Event as CoreEvent, Peer};
 use tollgate::core::view::{DigestsView, Gauges, Query, Readiness, Reply};
 use tollgate_agent::simulation::Happening;
-use tollgate_shared::time::Span;
+use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::{Frame, Topic};
 use tollgate_shared::wire::link::FromAggregator;
 use tollgate_shared::wire::statement::Says;
@@ -234,8 +234,9 @@ impl World {
             let Says::Denied(denial) = told.statement.says else {
                 continue;
             };
-            // What is over when it is told is told with no time left.
-            if told.remaining == Span::MAX || told.remaining == Span::ZERO {
+            // What is over when it is told is told with no time left, and what has no end with no end.
+            let has_no_end = told.remaining == Span::MAX && denial.end == Timestamp::MAX;
+            if has_no_end || told.remaining == Span::ZERO {
                 continue;
             }
             let place = told.statement.place;

@@ -50,7 +50,7 @@ pub(super) struct Doom {
 pub struct OwnerHost {
     pub(super) index: usize,
     pub(super) partitions: u32,
-    /// The group that it is of: those of a fleet are one, others rule everything each.
+    /// The group that it is of: those of a fleet are one or two, others rule everything each.
     group: Option<Box<str>>,
     pub(super) policy: Policy,
     /// Which life this is, from 1.
@@ -96,7 +96,8 @@ impl OwnerHost {
             partitions: plan.partitions,
             group: match (plan.log, plan.fleet) {
                 (LogPlan::Shared, false) => Some(format!("group-{index}").into()),
-                (LogPlan::Shared, true) => Some("fleet".into()),
+                (LogPlan::Shared, true) if plan.groups == 1 => Some("fleet".into()),
+                (LogPlan::Shared, true) => Some(format!("fleet-{}", index % plan.groups).into()),
                 (LogPlan::Journal { .. }, _) => None,
             },
             policy: Policy {

@@ -5,9 +5,12 @@
 
 use super::copy_limits::CopyLimits;
 use super::documents::{DOMAINS, Document, RESOURCES};
-pub use super::faults::{Edge, Episode, Fault, WAYS, Way};
-use super::faults::{acts, episodes, latest_episodes, more_episodes, owner_clocks};
+use super::faults::episodes;
+pub use super::faults::{Edge, Episode, Fault, WAYS, Way, Whose};
 use super::kept::PLANS;
+use super::later_faults::{
+    acts, latest_episodes, more_episodes, of_added_owners, owner_clocks, stopped_clocks,
+};
 use super::random::Random;
 use tollgate::log::journal::Ack;
 
@@ -60,10 +63,7 @@ pub struct AgentPlan {
 }
 
 /// In which ways plans can be drawn, by the numbers that [`Plan::draw_as`] takes; [`PLANS`] is the present one.
-pub const PLAN_WAYS: [u32; 7] = [3, 4, 5, 6, PLANS, KILLS_WAY_BEFORE, KILLS_WAY];
-
-/// The way in which plans about kills were drawn before operators did more than push.
-const KILLS_WAY_BEFORE: u32 = 106;
+pub const PLAN_WAYS: [u32; 9] = [3, 4, 5, 6, 7, PLANS, 106, 107, KILLS_WAY];
 
 /// The way in which plans about kills are drawn: a hundred more than the ordinary one.
 pub const KILLS_WAY: u32 = 100 + PLANS;
@@ -81,6 +81,8 @@ pub struct Plan {
     pub owners: usize,
     /// Whether owners share partitions out, or each rules all of them.
     pub fleet: bool,
+    /// Of a fleet: how many groups there are, of which each rules all partitions.
+    pub groups: usize,
     /// Partitions.
     pub partitions: u32,
     /// Agents.
@@ -111,8 +113,18 @@ impl Plan {
 
     /// What a seed stands for.
     pub fn draw(seed: u64) -> Self {
-        let mut plan = Self::draw_sixth(seed);
+        let mut plan = Self::draw_seventh(seed);
         plan.way = PLANS;
+        if plan.fleet && Random::of(seed, "groups", 0).one_in(3) {
+            plan.have_two_groups(&mut Random::of(seed, "groups", 1));
+        }
+        stopped_clocks(&mut plan, &mut Random::of(seed, "stopped clocks", 0));
+        plan
+    }
+
+    fn draw_seventh(seed: u64) -> Self {
+        let mut plan = Self::draw_sixth(seed);
+        plan.way = 7;
         acts(&mut plan, &mut Random::of(seed, "acts", 0));
         owner_clocks(&mut plan, &mut Random::of(seed, "owners' clocks", 0));
         plan
@@ -151,8 +163,11 @@ impl Plan {
             // Topics were made anew where that was asked for.
             5 => Self::draw_fourth(seed).with_topic_anew(),
             6 => Self::draw_sixth(seed),
+            7 => Self::draw_seventh(seed),
             PLANS => Self::draw(seed),
-            KILLS_WAY_BEFORE => Self::draw_sixth(seed).with_kills(),
+            // Operators did no more than push.
+            106 => Self::draw_sixth(seed).with_kills(),
+            107 => Self::draw_seventh(seed).with_kills(),
             KILLS_WAY => Self::draw_kills(seed),
             _ => return None,
         };
@@ -172,6 +187,16 @@ impl Plan {
             self.episodes.sort_by_key(|episode| episode.from_us);
         }
         self
+    }
+
+    /// Two groups of owners, of two each: whoever is killed, another group rules on.
+    fn have_two_groups(&mut self, random: &mut Random) {
+        let before = self.owners;
+        (self.groups, self.owners) = (2, 4);
+        self.owner_drift_ppm
+            .resize_with(self.owners, || drift(random));
+        self.owner_wall_off_us.resize(self.owners, 0);
+        of_added_owners(self, before, random);
     }
 
     /// Of four long worlds one stays as it is: most of what happens, happens in short ones too, and of those
@@ -268,6 +293,7 @@ impl Plan {
             log,
             owners,
             fleet: log == LogPlan::Shared && random.one_in(2),
+            groups: 1,
             partitions: random.between(1, 4) as u32,
             agents,
             documents,

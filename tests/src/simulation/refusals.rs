@@ -95,6 +95,16 @@ impl Watch {
             {
                 known -= 1;
             }
+            // A record that brings several versions is told slice by slice: who has not heard all of it may know
+            // any of what it says of the scope.
+            let of_it = |at: &usize| statements[*at].place.offset == code.place.offset;
+            let is_heard = heard.is_some_and(|heard| {
+                heard.generation == generation && code.place.offset < heard.offset
+            });
+            let mut of_it = (0..known).rev().take_while(of_it);
+            if !is_heard && let Some(at) = of_it.find(|at| statements[*at].denied.is_some()) {
+                known = at + 1;
+            }
             let Some(newest) = known.checked_sub(1).map(|at| statements[at]) else {
                 continue;
             };

@@ -18,7 +18,7 @@ use super::watch::{Ruled, TotalName, Watch};
 
 impl Ruled {
     /// The offset of the first record that the log took at an instant or later.
-    fn first_since(&self, at_us: u64) -> u64 {
+    pub(super) fn first_since(&self, at_us: u64) -> u64 {
         self.taken
             .partition_point(|(taken_us, _)| *taken_us < at_us) as u64
     }
@@ -98,13 +98,14 @@ impl Watch {
 
     /// Whether some version grants a pair nothing at all, by the model.
     pub fn is_never_granted(&self, resource: &str, domain: &str) -> bool {
-        self.limits.values().any(|limits| {
-            limits.resources.get(resource).is_some_and(|of| {
-                let mut pair = model::StreamPair::new(&of.of(domain));
-                let entry = pair.entry(1, 1, None);
-                entry.granted == 0
-            })
-        })
+        let mut versions = self.limits.values();
+        versions.any(|limits| grants_nothing(limits, resource, domain))
+    }
+
+    /// Whether the newest version does so.
+    pub fn is_granted_nothing_now(&self, resource: &str, domain: &str) -> bool {
+        let newest = self.limits.last_key_value();
+        newest.is_some_and(|(_, limits)| grants_nothing(limits, resource, domain))
     }
 
     /// What the second engine says at a place.
@@ -199,4 +200,12 @@ impl Watch {
         }
         None
     }
+}
+
+/// Whether limits grant a pair nothing at all, by the model.
+fn grants_nothing(limits: &model::Limits, resource: &str, domain: &str) -> bool {
+    limits.resources.get(resource).is_some_and(|of| {
+        let mut pair = model::StreamPair::new(&of.of(domain));
+        pair.entry(1, 1, None).granted == 0
+    })
 }

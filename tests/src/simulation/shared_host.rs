@@ -73,6 +73,8 @@ impl World {
         }
         // They stay in order, and what is delivered may come before them.
         let at_us = self.now_us + self.random.below(self.answers_late_us);
+        let slow = u64::from(0 < self.answers_late_us);
+        self.watch.cover.add("log slow", slow);
         host.answers_last_us = at_us.max(host.answers_last_us + 1);
         let at_us = host.answers_last_us;
         self.at(

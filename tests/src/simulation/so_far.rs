@@ -20,6 +20,7 @@ use super::coverage::{Coverage, WANTED};
 use super::faults::Fault;
 use super::held::Returns;
 use super::kept::PLANS;
+use super::plan::PLAN_WAYS;
 use super::swarm::{Failed, Order, Report, Task};
 
 const SCHEMA: &str = "tollgate.simulation-state/2";
@@ -27,9 +28,25 @@ const SCHEMA: &str = "tollgate.simulation-state/2";
 /// What is wrong with such a file.
 #[derive(Debug, thiserror::Error)]
 pub enum SoFarFault {
-    /// It cannot be read or written.
-    #[error("{path}: {why}")]
-    Io {
+    /// It cannot be read.
+    #[error("{path}: cannot be read: {why}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: io::Error,
+    },
+    /// It cannot be written, which is tried before anything is run.
+    #[error("{path}: cannot be written: {why}")]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: io::Error,
+    },
+    /// It cannot be written any more.
+    #[error("{path}: cannot be written any more: {why}")]
+    Write {
         /// The file.
         path: PathBuf,
         /// Why.
@@ -43,7 +60,31 @@ pub enum SoFarFault {
         /// Why.
         why: serde_json::Error,
     },
-    /// It is of another order, or was written in another way.
+    /// It was written in another way.
+    #[error("{path}: found {what} {found}, expected {expected}")]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Of what there is another.
+        what: &'static str,
+        /// What it says.
+        found: String,
+        /// What is known here.
+        expected: String,
+    },
+    /// It names a seed of plans that nobody knows how to draw.
+    #[error(
+        "{path}: seed {seed}: found a way of drawing plans {found}, expected one of {PLAN_WAYS:?}"
+    )]
+    Way {
+        /// The file.
+        path: PathBuf,
+        /// The seed.
+        seed: u64,
+        /// What it says.
+        found: u32,
+    },
+    /// It is of another order.
     #[error("{path}: found {what} {found}, expected {expected}")]
     Other {
         /// The file.
@@ -55,6 +96,17 @@ pub enum SoFarFault {
         /// What was asked for.
         expected: String,
     },
+}
+
+impl SoFarFault {
+    /// The same of a file that was to be begun.
+    #[must_use]
+    pub fn of_the_first_write(self) -> Self {
+        match self {
+            Self::Write { path, why } => Self::Create { path, why },
+            other => other,
+        }
+    }
 }
 
 /// How far it came.
@@ -103,7 +155,7 @@ struct Written {
 ///
 /// # Errors
 ///
-/// [`SoFarFault::Io`].
+/// [`SoFarFault::Write`].
 pub fn write(
     path: &Path,
     order: &Order,
@@ -144,7 +196,7 @@ pub fn write(
             .map(|(what, times)| (what.to_owned(), times))
             .collect(),
     };
-    let fault = |why| SoFarFault::Io {
+    let fault = |why| SoFarFault::Write {
         path: path.to_owned(),
         why,
     };
@@ -163,12 +215,22 @@ pub fn read(path: &Path, order: &Order) -> Result<Option<SoFar>, SoFarFault> {
     let Some(written) = read_any(path)? else {
         return Ok(None);
     };
-    let same = |what, found: String, expected: String| same(path, what, found, expected);
-    same(
+    of_this_version(
+        path,
         "a way of drawing plans",
         written.plans.to_string(),
         PLANS.to_string(),
     )?;
+    check_ways(path, &written)?;
+    let same = |what, found: String, expected: String| match found == expected {
+        true => Ok(()),
+        false => Err(SoFarFault::Other {
+            path: path.to_owned(),
+            what,
+            found,
+            expected,
+        }),
+    };
     same(
         "first seed",
         written.first.to_string(),
@@ -208,6 +270,7 @@ pub fn read(path: &Path, order: &Order) -> Result<Option<SoFar>, SoFarFault> {
             only_kills: written.only_kills,
             failed: written.failed,
             builds,
+            unwritten: None,
         },
         next: written.next,
         left: written
@@ -232,7 +295,7 @@ fn read_any(path: &Path) -> Result<Option<Written>, SoFarFault> {
         Ok(text) => text,
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(why) => {
-            return Err(SoFarFault::Io {
+            return Err(SoFarFault::Read {
                 path: path.to_owned(),
                 why,
             });
@@ -244,11 +307,28 @@ fn read_any(path: &Path) -> Result<Option<Written>, SoFarFault> {
     };
     // Of another version the fields are others, too: it says first what it is.
     let version: Version = serde_json::from_slice(&text).map_err(unreadable)?;
-    same(path, "schema", version.schema, SCHEMA.to_owned())?;
+    of_this_version(path, "schema", version.schema, SCHEMA.to_owned())?;
     serde_json::from_slice(&text).map(Some).map_err(unreadable)
 }
 
-fn same(
+/// Whether every seed is of a way in which plans can be drawn.
+fn check_ways(path: &Path, written: &Written) -> Result<(), SoFarFault> {
+    let left = (written.left.iter()).filter_map(|(seed, way)| Some((*seed, (*way)?)));
+    let failed = written
+        .failed
+        .iter()
+        .map(|failed| (failed.seed, failed.way));
+    match left.chain(failed).find(|(_, way)| !PLAN_WAYS.contains(way)) {
+        None => Ok(()),
+        Some((seed, found)) => Err(SoFarFault::Way {
+            path: path.to_owned(),
+            seed,
+            found,
+        }),
+    }
+}
+
+fn of_this_version(
     path: &Path,
     what: &'static str,
     found: String,
@@ -256,7 +336,7 @@ fn same(
 ) -> Result<(), SoFarFault> {
     match found == expected {
         true => Ok(()),
-        false => Err(SoFarFault::Other {
+        false => Err(SoFarFault::Version {
             path: path.to_owned(),
             what,
             found,
@@ -296,7 +376,11 @@ mod tests {
             builds: vec![built::this().to_owned()],
             ..Report::default()
         };
-        write(&path, &order, &report, 10, Vec::new()).expect("it is written");
+        let left = vec![Task {
+            seed: 8,
+            plans: Some(3),
+        }];
+        write(&path, &order, &report, 10, left).expect("it is written");
         let text = std::fs::read_to_string(&path).expect("it is there");
         assert!(text.contains(from), "{text}");
         std::fs::write(&path, text.replace(from, to)).expect("it is written");
@@ -334,6 +418,23 @@ mod tests {
             )),
             "{fault}"
         );
+    }
+
+    #[test]
+    fn a_seed_of_plans_that_nobody_can_draw_is_refused() {
+        let ways = format!("expected one of {PLAN_WAYS:?}");
+        for (from, to, seed) in [
+            ("[[8,3]]".to_owned(), "[[8,99]]", 8),
+            (
+                format!(r#""seed":7,"way":{PLANS}"#),
+                r#""seed":7,"way":99"#,
+                7,
+            ),
+        ] {
+            let fault = changed(&from, to).expect_err("no such way").to_string();
+            let expected = format!("seed {seed}: found a way of drawing plans 99, {ways}");
+            assert!(fault.ends_with(&expected), "{fault}");
+        }
     }
 
     #[test]

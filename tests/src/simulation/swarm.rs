@@ -5,26 +5,20 @@
 //! that is large enough fails where something was never met; what is added up does not depend on how many
 //! workers there are; a seed that panics is one that fails, and ends no other.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
 
 use super::built;
-use super::coverage::Coverage;
-use super::held::Returns;
 use super::kept::{Kept, PLANS};
 use super::plan::{KILLS_WAY, Plan};
+pub use super::report::{Failed, Report, SEEDS_THAT_MEET_ALL};
 use super::so_far::{self, SoFar, SoFarFault};
-use super::trace::Violation;
 use super::{Run, run};
-
-/// From so many seeds on a swarm has to have met everything.
-pub const SEEDS_THAT_MEET_ALL: u64 = 3_000;
 
 /// How often what a swarm came to so far is written down.
 const WRITTEN_EVERY: Duration = Duration::from_secs(10);
@@ -83,7 +77,8 @@ impl Order {
             return kills <= report.returns.kills;
         }
         let asked = self.seeds.is_some() || self.decisions.is_some();
-        let seeds_max = self.seeds.map(|wanted| wanted + self.kept.len() as u64);
+        let kept = self.kept.len() as u64;
+        let seeds_max = self.seeds.map(|wanted| wanted.saturating_add(kept));
         asked
             && !self.until_failure
             && seeds_max.is_none_or(|wanted| wanted <= seeds)
@@ -123,94 +118,6 @@ pub struct Task {
     pub plans: Option<u32>,
 }
 
-/// A seed that failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failed {
-    /// The seed.
-    pub seed: u64,
-    /// In which way its plan was drawn.
-    pub way: u32,
-    /// How it failed.
-    pub violation: Violation,
-}
-
-/// What it came to.
-#[derive(Debug, Default)]
-pub struct Report {
-    /// Seeds that were run.
-    pub seeds: u64,
-    /// Those of them that are kept.
-    pub kept: u64,
-    /// Calls decided.
-    pub decisions: u64,
-    /// Calls refused under denials.
-    pub refusals: u64,
-    /// How long it took.
-    pub elapsed: Duration,
-    /// What cores were at work on it: others may want the machine too.
-    pub worked: Duration,
-    /// What was met.
-    pub cover: Coverage,
-    /// Faults that were planned, by kind.
-    pub faults: BTreeMap<&'static str, u64>,
-    /// Agents that died while they held copies; and the longest time until those were back, where nothing
-    /// else was wrong.
-    pub returns: Returns,
-    /// Whether it was all about kills.
-    pub only_kills: bool,
-    /// All seeds that failed, in order.
-    pub failed: Vec<Failed>,
-    /// The builds that took part, the present one last.
-    pub builds: Vec<String>,
-}
-
-impl Report {
-    /// What should have been met and was not.
-    pub fn missing(&self) -> Vec<&'static str> {
-        if self.seeds < SEEDS_THAT_MEET_ALL || self.only_kills {
-            return Vec::new();
-        }
-        self.cover.missing()
-    }
-
-    /// Whether anybody was refused. A swarm in which nobody was proves nothing.
-    pub fn proves_something(&self) -> bool {
-        0 < self.refusals
-    }
-
-    /// Whether nothing is wrong.
-    pub fn is_good(&self) -> bool {
-        self.failed.is_empty() && self.missing().is_empty() && self.proves_something()
-    }
-
-    fn add(&mut self, task: Task, run: Run, worked: Duration) {
-        self.seeds += 1;
-        self.kept += u64::from(task.plans.is_some());
-        self.decisions += run.decisions;
-        self.refusals += run.refusals;
-        for episode in &run.plan.episodes {
-            *self.faults.entry(episode.fault.kind()).or_default() += 1;
-        }
-        self.worked += worked;
-        self.cover.merge(&run.cover);
-        self.returns.kills += run.returns.kills;
-        if self.only_kills && run.plan.only_deaths() {
-            let longest_us = &mut self.returns.longest_us;
-            *longest_us = run.returns.longest_us.max(*longest_us);
-        }
-        if let Some(violation) = run.violation {
-            let (seed, way) = (run.plan.seed, run.plan.way);
-            let failed = Failed {
-                seed,
-                way,
-                violation,
-            };
-            self.failed.push(failed);
-            self.failed.sort_by_key(|failed| (failed.seed, failed.way));
-        }
-    }
-}
-
 /// What the workers share.
 struct Common<'a> {
     order: &'a Order,
@@ -240,25 +147,38 @@ impl Common<'_> {
         if self.stopped || order.is_carried_out(seeds, &self.report) {
             return None;
         }
-        let task = self.first.pop_front().unwrap_or_else(|| {
-            self.new_since.get_or_insert_with(Instant::now);
-            self.next += 1;
-            let seed = self.next - 1;
-            Task { seed, plans: None }
-        });
+        let Some(task) = self.first.pop_front().or_else(|| self.new_task()) else {
+            self.stopped = true;
+            return None;
+        };
         self.under_way.insert(task);
         Some(task)
     }
 
-    fn give(&mut self, task: Task, run: Run, worked: Duration) -> Result<(), SoFarFault> {
+    /// The next new seed; none: there are no more numbers.
+    fn new_task(&mut self) -> Option<Task> {
+        self.new_since.get_or_insert_with(Instant::now);
+        let seed = self.next;
+        self.next = seed.checked_add(1)?;
+        Some(Task { seed, plans: None })
+    }
+
+    fn give(&mut self, task: Task, run: Run, worked: Duration) {
         self.under_way.remove(&task);
         self.report.add(task, run, worked);
         self.report.elapsed = self.before + self.started.elapsed();
         if WRITTEN_EVERY <= self.written.elapsed() {
             self.written = Instant::now();
-            self.write()?;
+            self.write_or_stop();
         }
-        Ok(())
+    }
+
+    /// What was found is told although it cannot be written down, and nothing more is looked for.
+    fn write_or_stop(&mut self) {
+        if let Err(fault) = self.write() {
+            self.stopped = true;
+            self.report.unwritten.get_or_insert(fault);
+        }
     }
 
     /// What is under way is run again by whoever goes on.
@@ -275,7 +195,8 @@ impl Common<'_> {
 ///
 /// # Errors
 ///
-/// Where what stands about an earlier part is not of this order, or cannot be read or written.
+/// Where what stands about an earlier part is not of this order, or cannot be read or written: found before the
+/// first seed is run. What cannot be written later is in the report.
 pub fn swarm(order: &Order, after: impl FnMut(&Report) + Send) -> Result<Report, SoFarFault> {
     swarm_of(order, &|plan| run(plan, false), after)
 }
@@ -317,24 +238,24 @@ fn swarm_of(
         (common.before, common.report) = (report.elapsed, report);
         (common.next, common.first) = (next, left.into());
     }
+    if order.state.is_some() {
+        common.write().map_err(SoFarFault::of_the_first_write)?;
+    }
     let common = Mutex::new((common, after));
-    let workers: Result<(), SoFarFault> = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let others: Vec<_> = (1..order.workers.get())
             .map(|_| scope.spawn(|| work(order, run, &common)))
             .collect();
-        let mut all = work(order, run, &common);
+        work(order, run, &common);
         for other in others {
             // What panics there is not the shipped code, and panics here.
-            let ended = other
+            other
                 .join()
                 .unwrap_or_else(|why| std::panic::resume_unwind(why));
-            all = all.and(ended);
         }
-        all
     });
-    let (common, _) = common.into_inner().unwrap_or_else(PoisonError::into_inner);
-    workers?;
-    common.write()?;
+    let (mut common, _) = common.into_inner().unwrap_or_else(PoisonError::into_inner);
+    common.write_or_stop();
     Ok(common.report)
 }
 
@@ -343,21 +264,17 @@ fn work<A: FnMut(&Report)>(
     order: &Order,
     run: &impl Fn(Plan) -> Run,
     common: &Mutex<(Common<'_>, A)>,
-) -> Result<(), SoFarFault> {
+) {
     loop {
         let Some(task) = lock(common).0.take() else {
-            return Ok(());
+            return;
         };
         let before = worked();
         let run = run(order.plan(task));
         let worked = worked().saturating_sub(before);
         let (common, after) = &mut *lock(common);
-        let written = common.give(task, run, worked);
+        common.give(task, run, worked);
         after(&common.report);
-        if written.is_err() {
-            common.stopped = true;
-            return written;
-        }
     }
 }
 
@@ -450,5 +367,46 @@ mod tests {
         assert_eq!((report.seeds, report.kept), (3, 2));
         let expected = [(3, PLANTED), (PLANS, PLANTED), (PLANS, PLANTED - 1)];
         assert_eq!(*lock(&drawn), expected);
+    }
+    #[test]
+    fn a_state_that_cannot_be_written_is_found_before_the_first_seed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("nowhere").join("state.json");
+        let order = Order {
+            state: Some(path.clone()),
+            ..Order::of(PLANTED, Some(1))
+        };
+        let never = |plan: Plan| -> Run { panic!("seed {} is run", plan.seed) };
+        let fault = swarm_of(&order, &never, |_| {}).expect_err("there is no such directory");
+        assert!(matches!(fault, SoFarFault::Create { .. }), "{fault:?}");
+        let expected = format!("{}: cannot be written: No such file", path.display());
+        assert!(fault.to_string().starts_with(&expected), "{fault}");
+    }
+
+    #[test]
+    fn what_was_found_is_told_although_it_cannot_be_written_down() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let gone = dir.path().join("gone");
+        std::fs::create_dir(&gone).expect("it is made");
+        let order = Order {
+            state: Some(gone.join("state.json")),
+            ..Order::of(PLANTED, Some(1))
+        };
+        let removed = |plan: Plan| {
+            std::fs::remove_dir_all(&gone).expect("it is removed");
+            planted(plan)
+        };
+        let report = swarm_of(&order, &removed, |_| {}).expect("it was written at first");
+        assert_eq!(report.failed.len(), 1);
+        let fault = report.unwritten.expect("it cannot be written any more");
+        assert!(matches!(fault, SoFarFault::Write { .. }), "{fault:?}");
+    }
+
+    #[test]
+    fn where_there_are_no_more_numbers_a_swarm_ends() {
+        let order = Order::of(u64::MAX, Some(u64::MAX));
+        let never = |plan: Plan| -> Run { panic!("seed {} is run", plan.seed) };
+        let report = swarm_of(&order, &never, |_| {}).expect("nothing is written");
+        assert_eq!(report.seeds, 0);
     }
 }

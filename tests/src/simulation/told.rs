@@ -14,6 +14,7 @@ use std::fmt::{self, Write as _};
 use serde_json::{Map, Value, json};
 
 use super::faults::Fault;
+use super::history::History;
 use super::swarm::Report;
 
 /// Decisions in a second of one core.
@@ -84,11 +85,23 @@ fn write_text(to: &mut String, first: u64, report: &Report) -> fmt::Result {
     for missing in report.missing() {
         writeln!(to, "never met       {missing}")?;
     }
+    for (missing, from) in report.not_met_yet() {
+        match report.only_kills {
+            true => writeln!(
+                to,
+                "not met         {missing}  (not required where all is about kills)"
+            )?,
+            false => writeln!(
+                to,
+                "not met yet     {missing}  (required from {from} seeds on)"
+            )?,
+        }
+    }
     Ok(())
 }
 
-/// As JSON.
-pub fn json(first: u64, report: &Report) -> Value {
+/// As JSON; `shortest` is of the first seed that failed.
+pub fn json(first: u64, report: &Report, shortest: Option<&History>) -> Value {
     let cover: Map<String, Value> = report
         .cover
         .all()
@@ -113,6 +126,8 @@ pub fn json(first: u64, report: &Report) -> Value {
             })
         })
         .collect();
+    let not_met_yet = report.not_met_yet().into_iter();
+    let not_met_yet: Vec<String> = not_met_yet.map(|(what, _)| what).collect();
     let failed_seeds: Vec<u64> = report.failed.iter().map(|failed| failed.seed).collect();
     json!({
         "schema": "tollgate.simulation/1",
@@ -133,9 +148,11 @@ pub fn json(first: u64, report: &Report) -> Value {
         "worked_us": report.worked.as_micros() as u64,
         "coverage": cover,
         "never_met": report.missing(),
+        "not_met_yet": not_met_yet,
         "failed_seeds": failed_seeds,
         "violation": failures.first(),
         "failures": failures,
+        "shortest_history": shortest.map(History::json),
     })
 }
 
@@ -157,7 +174,7 @@ fn of_kind(report: &Report, kind: &str) -> u64 {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::swarm::Failed;
+    use super::super::swarm::{Failed, SEEDS_THAT_MEET_ALL};
     use super::super::trace::Violation;
     use super::*;
 
@@ -174,7 +191,7 @@ mod tests {
 
     #[test]
     fn faults_are_told_by_kind_and_the_build_and_the_date_are_named() {
-        let (text, json) = (text(1, &report()), json(1, &report()));
+        let (text, json) = (text(1, &report()), json(1, &report(), None));
         assert!(text.contains("faults          3\n"), "{text}");
         assert!(text.contains("             2  cut\n"), "{text}");
         assert!(text.contains("             0  topic made anew\n"), "{text}");
@@ -185,6 +202,37 @@ mod tests {
         assert_eq!(json["faults_by_kind"]["cut"], 2);
         assert_eq!(json["builds"], json!(["one"]));
         assert!(json["date"].as_str().is_some_and(|date| date.len() == 20));
+    }
+
+    #[test]
+    fn what_few_seeds_did_not_meet_is_told_and_does_not_make_them_fail() {
+        let (few, enough) = (report(), SEEDS_THAT_MEET_ALL);
+        assert!(few.is_good());
+        let told = text(1, &few);
+        for (what, from) in [
+            ("hit excess", 100),
+            ("fault: retention", SEEDS_THAT_MEET_ALL),
+        ] {
+            let line = format!("not met yet     {what}  (required from {from} seeds on)\n");
+            assert!(told.contains(&line), "{told}");
+        }
+        assert!(!told.contains("never met"), "{told}");
+        let told = json(1, &few, None);
+        let not_yet = told["not_met_yet"].as_array().expect("a list");
+        assert!(not_yet.contains(&json!("fault: retention")));
+        let many = Report {
+            seeds: enough + few.kept,
+            ..few
+        };
+        let told = text(1, &many);
+        assert!(
+            told.contains("never met       fault: retention\n"),
+            "{told}"
+        );
+        assert!(!told.contains("not met yet     fault"), "{told}");
+        let told = json(1, &many, None);
+        let missing = told["never_met"].as_array().expect("a list");
+        assert!(missing.contains(&json!("fault: retention")));
     }
 
     #[test]
@@ -206,7 +254,7 @@ mod tests {
         };
         assert!(!report.is_good());
         assert!(text(1, &report).contains("proves nothing  nobody was refused"));
-        assert_eq!(json(1, &report)["proves_something"], false);
+        assert_eq!(json(1, &report, None)["proves_something"], false);
     }
 
     #[test]
@@ -225,7 +273,7 @@ mod tests {
             failed: vec![failed(7, 3), failed(8, 6)],
             ..report()
         };
-        let (text, json) = (text(1, &report), json(1, &report));
+        let (text, json) = (text(1, &report), json(1, &report, None));
         assert!(
             text.contains("  seed 7  (--way 3) law 3, a check at 0.000005 s: what\n"),
             "{text}"

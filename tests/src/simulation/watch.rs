@@ -28,6 +28,7 @@ use super::accounts::Accounts;
 use super::compare;
 use super::coverage::Coverage;
 use super::feeding::{Brought, feed_hits, feed_pointer, feed_sender, feed_totals};
+use super::fullness::{AllSizes, Words, sizes_of};
 use super::held::{EndedHolds, Stated};
 use super::operators::counter_of;
 use super::silence::Silences;
@@ -70,6 +71,8 @@ pub struct Ruled {
     pub stated: Stated,
     /// What was said to agents about their holds, by place.
     pub verdicts: BTreeMap<Place, Vec<Verdict>>,
+    /// What was said last about scopes of copies.
+    pub(super) words: Words,
     /// Holds that operators ended.
     pub(super) ended: EndedHolds,
     /// Transfers that are staged.
@@ -105,6 +108,8 @@ pub struct Watch {
     /// What operators did by hand, by version.
     pub(super) made: BTreeMap<u64, Arc<Made>>,
     texts: Vec<String>,
+    /// Limits of copies, by version.
+    sizes: BTreeMap<u64, AllSizes>,
 }
 
 impl Ruled {
@@ -122,6 +127,7 @@ impl Ruled {
             generations: Vec::new(),
             stated: Stated::new(),
             verdicts: BTreeMap::new(),
+            words: Words::new(),
             ended: EndedHolds::new(),
             staged: 0,
             silences: Silences::default(),
@@ -157,6 +163,7 @@ impl Watch {
             limits: BTreeMap::new(),
             made: BTreeMap::new(),
             texts: Vec::new(),
+            sizes: BTreeMap::new(),
         }
     }
 
@@ -392,6 +399,12 @@ impl Watch {
                 check: "engine and model say the same".into(),
                 what: format!("partition {partition}, offset {offset}: {what}"),
             })?;
+            compare::pairs(&ruled.engine, &ruled.model).map_err(|what| Violation {
+                law: 3,
+                at_us,
+                check: "engine and model know the same pairs".into(),
+                what: format!("partition {partition}, offset {offset}: {what}"),
+            })?;
             compare::cover(
                 &record,
                 outcome,
@@ -409,6 +422,22 @@ impl Watch {
             check: "every count is the sum of its holds".into(),
             what: format!("partition {partition}, offset {offset}: {what}"),
         })?;
+        if !matches!(record, Record::Hits(_))
+            && let Some(version) = ruled
+                .engine
+                .version()
+                .and_then(|number| self.book.get(number))
+        {
+            let sizes = self.sizes.entry(version.number);
+            let sizes = sizes.or_insert_with(|| sizes_of(&version.text));
+            let full = ruled.check_fullness(version, sizes);
+            full.map_err(|what| Violation {
+                law: 6,
+                at_us,
+                check: "what is full is said to be, and nothing else".into(),
+                what: format!("partition {partition}, offset {offset}: {what}"),
+            })?;
+        }
         ruled.look_at_silence(&record).map_err(|what| Violation {
             law: 6,
             at_us,
@@ -457,6 +486,7 @@ impl Watch {
         self.past.extend(old);
         self.book = LimitsBook::default();
         self.limits.clear();
+        self.sizes.clear();
         self.made.clear();
         self.totals_due.clear();
         self.announced.iter_mut().for_each(BTreeSet::clear);
@@ -473,6 +503,21 @@ impl Watch {
                 }
             }
         }
+        self.keep_ticks_shown();
         Ok(lost)
+    }
+
+    /// Owners went by ticks that a log has lost with its end, and what they told then is still believed.
+    fn keep_ticks_shown(&mut self) {
+        for ruled in &mut self.ruled {
+            let of_it = |past: &&Ruled| past.index == ruled.index;
+            let before = self.past.iter().rev().find(of_it);
+            // Of a topic that was made anew nothing is left, and nothing of the one before counts.
+            if let Some(before) = before.filter(|_| !ruled.taken.is_empty()) {
+                ruled.ticks.extend(&before.ticks);
+                ruled.ticks.sort_unstable();
+                ruled.ticks.dedup();
+            }
+        }
     }
 }

@@ -19,7 +19,7 @@ use super::held::{Death, Overdue, Returns};
 use super::net::Net;
 use super::operators::Operators;
 use super::owner_host::{LogHost, OwnerHost};
-use super::plan::{Fault, Plan};
+use super::plan::{Fault, Plan, Whose};
 use super::queue::Queue;
 use super::random::Random;
 use super::trace::{Trace, Violation};
@@ -66,8 +66,8 @@ pub struct World {
     pub overdue: Overdue,
     /// Draws what belongs to no host.
     pub random: Random,
-    /// Of a fleet: who is to rule each partition.
-    pub assigned: Vec<Option<usize>>,
+    /// Of a fleet: who is to rule each partition, by group.
+    pub assigned: Vec<Vec<Option<usize>>>,
     /// Of a fleet: what owners restore from.
     pub state: State,
     /// Of a fleet: whether those snapshots are of the log that is there.
@@ -116,7 +116,7 @@ impl World {
             operators: Operators::default(),
             overdue: Overdue::default(),
             random: Random::of(seed, "world", 0),
-            assigned: vec![None; plan.partitions as usize],
+            assigned: vec![vec![None; plan.partitions as usize]; plan.groups],
             state: State::default(),
             state_is_of_the_log: true,
             appends_refused: (0, 0),
@@ -372,9 +372,16 @@ impl World {
                 self.log_clock.jump(now_us, by_us);
                 self.watch.cover.see("clock jumps of the log");
             }
+            Fault::ClockStops(whose) => {
+                self.wall_clock(whose).stop(now_us);
+                self.watch.cover.see(match whose {
+                    Whose::Agent(_) => "clock stops of an agent",
+                    Whose::Owner(_) => "clock stops of an owner",
+                    Whose::Log => "clock stops of the log",
+                });
+            }
             Fault::DiskFull { room_bytes } => {
                 self.log.set_disk_room(Some(room_bytes));
-                self.watch.cover.see("disk full");
             }
             Fault::Appends {
                 refused_ppm,
@@ -383,22 +390,34 @@ impl World {
             Fault::NoSnapshots => self.no_snapshots += 1,
             Fault::SlowLog { by_us } => {
                 self.answers_late_us = by_us;
-                self.watch.cover.see("log slow");
             }
             Fault::SlowAppends { by_us } => {
                 self.appends_late_us = by_us;
-                self.watch.cover.see("appends late");
             }
             Fault::Retention { records } => self.retention(records),
             Fault::TopicAnew => self.topic_anew(),
             Fault::Push { document } => self.push(document),
             Fault::Act { owner, does, draw } => self.operator_acts(owner, does, draw),
-            Fault::Burst { agent, times } => self.agents[agent].times = times,
+            Fault::Burst { agent, times } => {
+                self.agents[agent].times = times;
+            }
             Fault::Move {
                 partition,
                 to,
                 late_us,
-            } => self.move_partition(partition, to, late_us),
+            } => {
+                let is_up = u64::from(self.owners[to].is_up());
+                self.watch.cover.add("partition moved", is_up);
+                self.move_partition(partition, to, late_us);
+            }
+        }
+    }
+
+    fn wall_clock(&mut self, whose: Whose) -> &mut Clock {
+        match whose {
+            Whose::Agent(agent) => &mut self.agents[agent].clock,
+            Whose::Owner(owner) => &mut self.owners[owner].clock,
+            Whose::Log => &mut self.log_clock,
         }
     }
 
@@ -433,6 +452,7 @@ impl World {
             Fault::AgentClock { agent, by_us } => self.agents[agent].clock.jump(now_us, -by_us),
             Fault::OwnerClock { owner, by_us } => self.owners[owner].clock.jump(now_us, -by_us),
             Fault::LogClock { by_us } => self.log_clock.jump(now_us, -by_us),
+            Fault::ClockStops(whose) => self.wall_clock(whose).go_on(now_us),
             Fault::DiskFull { .. } => self.log.set_disk_room(None),
             Fault::Appends { .. } => self.appends_refused = (0, 0),
             Fault::NoSnapshots => self.no_snapshots -= 1,

@@ -8,7 +8,7 @@ use tollgate_tests::http::get_text;
 use tollgate_tests::kafka::{LocalKafka, Proxy};
 
 use crate::fleet::{Aggregator, PARTITIONS, await_whole, directory, until};
-use crate::followed::await_refused;
+use crate::followed::{await_refused, hit_all};
 
 /// How often connections are cut while brokers look fenced, and how long each time lasts: a client that is connected
 /// again asks for metadata, and not each answer that names no broker has it forget them all.
@@ -52,12 +52,19 @@ pub fn clients_that_were_told_of_no_broker_find_kafka_again(_: &LocalKafka) {
     let took = await_whole(&[&aggregator]);
     println!("whole {took:?} after the agent was");
     let http = aggregator.http;
-    until("snapshots are written again", || {
+    let saved = || {
         let metrics = get_text(http, "/metrics").unwrap_or_default();
         let mut lines = metrics.lines();
-        let age = lines.find_map(|line| line.strip_prefix("tollgate_snapshot_age_seconds "));
-        age.and_then(|age| age.parse().ok())
-            .is_some_and(|age: f64| age < 5.0)
+        let saved = lines.find_map(|line| line.strip_prefix("tollgate_snapshots_saved_total "));
+        saved.and_then(|count| count.parse::<u32>().ok())
+    };
+    let before = saved().expect("it serves metrics");
+    let mut round = 0;
+    until("snapshots are written again", || {
+        // Where nothing comes none is due.
+        hit_all(&rate, &format!("later-{round}"));
+        round += 1;
+        saved().is_some_and(|now| before + 2 * PARTITIONS <= now)
     });
     assert_eq!(agent.stats().hits_dropped(), 0);
 }

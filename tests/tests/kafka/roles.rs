@@ -356,13 +356,17 @@ fn aggregators_go_on_when_they_may(stage: &Stage) {
                 ("Write", "aside") => "Describe",
                 (operation, _) => operation,
             };
+            let named = format!("`{}`: {operation}: ", topic(right.1));
             if right == ("Write", "state") {
-                // Snapshots are taken where there is something new.
+                // Snapshots are taken where there is something new, and another aggregator's may have all of before.
+                one.line_with("all partitions are ruled");
                 let address = one.agents.to_string();
                 let hit = ["hit", "search", "state", "-n", "40", "--aggregator"];
                 stage.run("told", &[&hit[..], &[&address]].concat());
             }
-            one.line_with(&format!("`{}`: {operation}: ", topic(right.1)));
+            if !one.said().iter().any(|line| line.contains(&named)) {
+                one.line_with(&named);
+            }
             if ["hits", "limits"].contains(&right.1) {
                 let ready = twin::text(one.http, "/readyz").unwrap_or_default();
                 assert!(ready.contains(&topic(right.1)), "{right:?}: {ready}");

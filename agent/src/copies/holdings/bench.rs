@@ -108,6 +108,7 @@ impl Bench {
         let seldom = Seldom::Reserve {
             domain: domain.into(),
             copies,
+            min: copies,
             answer,
         };
         (self.tell(None, What::Seldom(Box::new(seldom))), verdict)

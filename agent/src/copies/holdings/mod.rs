@@ -184,6 +184,7 @@ impl Keeper {
             Seldom::Reserve {
                 domain,
                 copies,
+                min,
                 answer,
             } => {
                 let kept = Kept {
@@ -197,7 +198,7 @@ impl Keeper {
                 Some(Act::Reserve {
                     domain,
                     copies,
-                    min: copies,
+                    min,
                 })
             }
             Seldom::Seize { from, answer } => {

@@ -13,6 +13,7 @@ use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays, Why};
 use super::Keeper;
 use super::cargo::{Act, Operation};
 use super::table::{Held, Kept, Stands};
+use crate::callback;
 use crate::clock::Mono;
 use crate::copies::news::{FullScope, HoldChange, HoldNews};
 use crate::copies::told::{Answer, Word};
@@ -224,8 +225,12 @@ impl Keeper {
             // It was granted, and the log that knew what it was taken over from has lost that since: it is in
             // use all the same, and listed as any other hold it is counted. Lists that were on their way
             // before that are refused as well, which says nothing more.
-            None if why == Why::UnknownTransfer && self.is_in_use(id, number) => {
+            None | Some(Op::Seize) if why == Why::UnknownTransfer && self.is_in_use(id, number) => {
                 self.list_as_its_own(id, number, now);
+            }
+            // Nobody has it yet: who seizes it asks again, or tells the host that there is none.
+            Some(Op::Seize) if why == Why::UnknownTransfer => {
+                self.end_one(id, number, &Word::Uncounted(op, why), Answer::Refused(why));
             }
             // Neither is it counted, nor would it be if it were listed again.
             None | Some(Op::Hold | Op::Reserve | Op::Seize) => {
@@ -264,7 +269,8 @@ impl Keeper {
 
     fn tell_news(&self, id: ResourceId, number: u64, change: HoldChange) {
         if let (Some(on_hold), Some(held)) = (&self.on_hold, self.held.get(&id)) {
-            (on_hold.0)(&HoldNews::new(&held.resource.name, number, change));
+            let news = HoldNews::new(&held.resource.name, number, change);
+            callback::call(&self.counters, "on_hold", || (on_hold.0)(&news));
         }
     }
 }

@@ -6,8 +6,10 @@
 //!     -> [{"granted":8,"counts":{"global":8,"domains":{"a":8},"groups":{},"full":[]}}]
 //! ```
 //!
-//! Each op is preceded by a tick at its `t`. What an op is expected to result in is ignored. Knows
-//! nothing of files. What stays true: a result has the field names that an expectation has.
+//! Each op is preceded by a tick at its `t`; one that lies before the greatest so far brings no time in, as in
+//! a log. What an op is expected to result in is ignored, and so is whatever else a case and its ops have;
+//! limits have no other fields than these. Knows nothing of files. What stays true: a result has the field
+//! names that an expectation has.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,18 +27,39 @@ use crate::cases::fault::CaseFault;
 ///
 /// [`CaseFault`] says what is wrong with the case.
 pub fn run(case: &Value) -> Result<Vec<Value>, CaseFault> {
-    let case = Case::deserialize(case)?;
-    let mut played = Played::under(&case.limits);
-    case.ops.iter().map(|op| played.op(op)).collect()
+    let whole = Whole::deserialize(case)?;
+    let limits: CaseLimits = part(&whole.limits, || "limits".to_owned())?;
+    let mut ops: Vec<TimedOp> = Vec::with_capacity(whole.ops.len());
+    for (index, op) in whole.ops.iter().enumerate() {
+        let op: TimedOp = part(op, || format!("ops[{index}]"))?;
+        op.op.check_mode(whole.mode, index)?;
+        ops.push(op);
+    }
+    let mut played = Played::under(&limits);
+    ops.iter().map(|op| played.op(op)).collect()
+}
+
+/// A part of a case, or where it stands with what is wrong with it.
+fn part<'a, T: Deserialize<'a>>(
+    value: &'a Value,
+    place: impl FnOnce() -> String,
+) -> Result<T, CaseFault> {
+    T::deserialize(value).map_err(|fault| CaseFault::Part {
+        place: place(),
+        fault,
+    })
+}
+
+/// A case whose parts are not read yet.
+#[derive(Deserialize)]
+struct Whole {
+    mode: Option<Taking>,
+    limits: Value,
+    ops: Vec<Value>,
 }
 
 #[derive(Deserialize)]
-struct Case {
-    limits: CaseLimits,
-    ops: Vec<TimedOp>,
-}
-
-#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct CaseLimits {
     domain: u64,
     global: Option<u64>,
@@ -48,6 +71,7 @@ struct CaseLimits {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct CaseGroup {
     members: Vec<String>,
     limit: u64,
@@ -107,6 +131,42 @@ struct Counts<'a> {
     domains: BTreeMap<&'a str, u64>,
     groups: BTreeMap<&'a str, u64>,
     full: Vec<String>,
+}
+
+/// How copies are taken, in all of a case.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Taking {
+    Reserve,
+    Hold,
+}
+
+impl Taking {
+    /// The mode, and the op that belongs to it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Reserve => "reserve",
+            Self::Hold => "hold",
+        }
+    }
+}
+
+impl Op {
+    fn check_mode(&self, mode: Option<Taking>, index: usize) -> Result<(), CaseFault> {
+        let taking = match self {
+            Self::Reserve { .. } => Taking::Reserve,
+            Self::Hold { .. } => Taking::Hold,
+            _ => return Ok(()),
+        };
+        match mode {
+            Some(mode) if mode != taking => Err(CaseFault::Op {
+                index,
+                found: taking.name(),
+                expected: mode.name(),
+            }),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl CaseLimits {

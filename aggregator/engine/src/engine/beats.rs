@@ -6,10 +6,13 @@
 //! list                       what is counted and not listed comes back, what is listed and not
 //!                            counted is counted: a verdict for each
 //! a resource not named       nothing of it is held
+//! a number asked about       how it stands; where copies are not counted, what its operation was told
 //! ```
 //!
 //! Knows nothing of operations. What stays true: after lists of everything the epoch holds what it
 //! said, less what was ended or could not be counted.
+
+use std::sync::Arc;
 
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
@@ -67,6 +70,13 @@ impl Engine {
                     .any(|part| beat.resource(part.resource) == name)
             };
             self.nothing_held_beside(&who, clock, named, &mut voice);
+        }
+        // After everything else, so that no statement's place depends on it.
+        for part in beat.parts() {
+            if let Some(door) = doors.get(part.resource as usize) {
+                let resource = beat.resource(part.resource);
+                tell_of_uncounted(&who, *door, resource, &part, &mut voice);
+            }
         }
         Fate::Applied
     }
@@ -222,6 +232,47 @@ fn told(
         }
     }
 }
+
+/// Answers for numbers of a resource whose copies are not counted here, as their operations were answered:
+/// whoever missed that verdict would wait for ever.
+fn tell_of_uncounted(
+    who: &Who,
+    door: Door,
+    resource: &str,
+    part: &PartRead<'_>,
+    voice: &mut Voice<'_>,
+) {
+    let (in_use, awaited): (Answer, Answer) = match door {
+        Door::Counted { .. } => return,
+        // Nothing is known of a reserve that was let through: it is asked for anew, and let through anew.
+        Door::Free => (
+            |number| VerdictSays::Counted {
+                number,
+                excess: 0,
+                by: None,
+            },
+            |number| VerdictSays::NotHeld { number },
+        ),
+        Door::Unconfigured => {
+            let turned_away: Answer = |number| refused(number, None, Why::Unconfigured);
+            (turned_away, turned_away)
+        }
+        Door::Misrouted => {
+            let turned_away: Answer = |number| refused(number, None, Why::Misrouted);
+            (turned_away, turned_away)
+        }
+    };
+    let says = part.awaiting().map(awaited).chain(part.asked().map(in_use));
+    let mut name: Option<Arc<str>> = None;
+    for says in says {
+        let name = name.get_or_insert_with(|| resource.into());
+        voice.verdict(&who.name, who.epoch, name, says);
+        voice.next();
+    }
+}
+
+/// What is said of a number.
+type Answer = fn(u64) -> VerdictSays;
 
 /// A beat of an epoch that is over: whatever it holds is not counted.
 fn tell_that_it_is_over(who: &Who, beat: &Beat<'_>, voice: &mut Voice<'_>) {

@@ -226,8 +226,11 @@ impl Denials {
     }
 
     /// The same in the order in which they are said again under a new generation.
-    pub fn to_say_again(&self, now: Timestamp) -> Vec<&LiveDenial> {
-        let mut live: Vec<&LiveDenial> = self.after(now).map(|(_, live)| live).collect();
+    pub fn to_say_again(&self, now: Timestamp) -> Vec<(Identity, LiveDenial)> {
+        let live = self.after(now);
+        let mut live: Vec<_> = live
+            .map(|(identity, live)| (identity, live.clone()))
+            .collect();
         if planted(Bug::HashOrder) {
             let map: std::collections::HashMap<_, _> = live.into_iter().enumerate().collect();
             live = map.into_values().collect();

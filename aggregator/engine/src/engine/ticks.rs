@@ -12,10 +12,10 @@ use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::record::Tick;
-use tollgate_shared::wire::statement::{Says, Statement};
 
 use super::Engine;
-use super::rulings::{Fate, Rulings, Said};
+use super::denials::LiveDenial;
+use super::rulings::{Fate, Rulings};
 use crate::pairs::{Identities, slot_of};
 
 /// What a counted tick looks at and takes back: some tenths of a millisecond.
@@ -81,31 +81,25 @@ impl Engine {
     ///
     /// A higher generation voids all that was said before, so what is in force is said again.
     fn identify(&mut self, offset: u64, log: LogId, rulings: &mut Rulings) -> Fate {
-        let Some(ours) = self.log else {
-            self.log = Some(log);
-            if self.applied_upto.is_none() {
+        match self.log {
+            None if self.applied_upto.is_none() => {
+                self.log = Some(log);
                 self.identities = Identities::new(log);
+                return Fate::Applied;
             }
-            return Fate::Applied;
-        };
-        if log == ours {
-            return Fate::Applied;
-        }
-        if log.generation <= ours.generation {
-            return Fate::OfAnotherLog;
+            // What came before it, as a pointer that was on its way when a topic was made anew, is of no generation.
+            None => {}
+            Some(ours) if log == ours => return Fate::Applied,
+            Some(ours) if log.generation <= ours.generation => return Fate::OfAnotherLog,
+            Some(_) => {}
         }
         self.log = Some(log);
         let mut place = Place::of_record(log, offset);
         let now = self.now();
-        for live in self.denials.to_say_again(now) {
-            rulings.statements.push(Said {
-                resource: live.resource.clone(),
-                statement: Statement {
-                    scope: live.scope(),
-                    place,
-                    says: Says::Denied(live.denial),
-                },
-            });
+        for (identity, live) in self.denials.to_say_again(now) {
+            // From now on it is known by this place: that of the generation before is void to agents.
+            self.denials
+                .deny(identity, LiveDenial { place, ..live }, rulings);
             place.entry = place.entry.saturating_add(1);
         }
         let mut voice = self.voice(place, rulings);

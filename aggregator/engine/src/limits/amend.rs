@@ -179,6 +179,7 @@ fn change_copies(
     }
     // A global limit lowers all others.
     let limit = limit.map(|limit| copies.global.map_or(limit, |global| limit.min(global)));
+    copies.greatest = copies.greatest.max(limit.unwrap_or_default());
     copies.changed.put(domain, limit);
     Ok(())
 }

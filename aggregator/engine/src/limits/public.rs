@@ -63,7 +63,7 @@ impl Limits {
 fn public_copies(copies: &CopiesResource, agent_timeout: Span) -> PublicCopies {
     PublicCopies {
         limit: copies.limit,
-        global: copies.global,
+        global: nobody_is_above(copies),
         reserve: match copies.reserve {
             Reserve::Optimistic => Reserving::Optimistic,
             Reserve::Strict => Reserving::Strict,
@@ -76,6 +76,12 @@ fn public_copies(copies: &CopiesResource, agent_timeout: Span) -> PublicCopies {
         agent_timeout,
         groups: public_groups(copies, GROUPS_BYTES_MAX),
     }
+}
+
+/// What the copies of no domain are above, beside the default limit of those that have none of their own.
+fn nobody_is_above(copies: &CopiesResource) -> Option<u64> {
+    let greatest = copies.overrides().next().map(|_| copies.greatest);
+    copies.global.into_iter().chain(greatest).min()
 }
 
 /// The groups of a resource, as far as they fit into `bytes`: first the names of all, then the
@@ -232,6 +238,35 @@ mod tests {
         assert_eq!(unknown.blind, PublicBlind::Closed);
         assert!(!public("web").refused);
     }
+
+    #[test]
+    fn agents_learn_what_no_domain_may_exceed_where_some_have_limits_of_their_own() {
+        let limits = Limits::parse(
+            "version = 1\nrules = 1\n[copies.box]\nlimit = 3\nglobal = 90\ndomains = { a = 50, b = 1 }\n\
+             [copies.few]\nlimit = 3\ndomains = { a = 2 }\n[copies.one]\nlimit = 3\n",
+        )
+        .expect("it is right");
+        let greatest = |limits: &Limits, name| {
+            let copies = limits.public(name, 1).copies;
+            copies.and_then(|copies| copies.global)
+        };
+        assert_eq!(greatest(&limits, "box"), Some(50));
+        assert_eq!(greatest(&limits, "few"), Some(3), "the default is above it");
+        assert_eq!(greatest(&limits, "one"), None, "it is the default");
+        let own = |limit| crate::limits::Own {
+            limit: Some(limit),
+            ..crate::limits::Own::default()
+        };
+        let raised = limits
+            .with_own("box", "c", Some(&own(900)))
+            .expect("it may");
+        assert_eq!(
+            greatest(&raised, "box"),
+            Some(90),
+            "and what is changed since"
+        );
+    }
+
     #[test]
     fn members_that_do_not_fit_are_left_out_group_by_group() {
         let limits = Limits::parse(

@@ -308,6 +308,9 @@ pub struct CopiesResource {
     pub(super) table: Arc<CopiesTable>,
     /// Who has another one since.
     pub(super) changed: Changed<u64>,
+    /// No domain may hold more than this: the greatest limit that any has, or had before it was changed, so
+    /// that a version costs no more than its change.
+    pub(super) greatest: u64,
 }
 
 /// The overrides of a document, each domain with its limit.

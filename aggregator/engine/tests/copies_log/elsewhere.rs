@@ -7,8 +7,10 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::holds::Does;
 use tollgate_shared::wire::record::Record;
 
-use crate::play::{Play, RESOURCE, Sending, agent};
+use crate::play::{Play, RESOURCE, Sending, agent, listed, whole};
 use crate::{SANDBOX, hold, release};
+use tollgate_shared::holdings::TransferId;
+use tollgate_shared::wire::beat::{BeatHead, Part};
 
 #[test]
 fn what_is_not_limited_is_let_through_or_refused_and_never_kept() {
@@ -35,14 +37,76 @@ fn what_is_not_limited_is_let_through_or_refused_and_never_kept() {
 }
 
 #[test]
+fn a_lost_verdict_on_copies_that_are_not_counted_is_said_again_to_whoever_asks() {
+    let reserve = Does::Reserve {
+        domain: "acme",
+        copies: 9,
+        min: 1,
+    };
+    let seize = Does::Seize {
+        from: TransferId(3),
+    };
+    let mut play = Play::of("");
+    let mut web = agent("web", 1);
+    play.ops(&mut web, &[(1, hold("acme", 4)), (2, reserve), (3, seize)]);
+    let in_use = [listed(1, "acme", 4, play.now_ms)];
+    let asks = Part {
+        awaiting: &[2, 3],
+        asked: &[1],
+        ..whole(&in_use)
+    };
+    play.beat(&mut web, asks);
+    let anew = [
+        "web: 2 not held",
+        "web: 3 not held",
+        "web: 1 counted, 0 too many",
+    ];
+    assert_eq!(play.said(), anew, "who waits asks anew");
+    let places: Vec<_> = play.rulings.verdicts.iter().map(|due| due.place).collect();
+    assert!(places.is_sorted_by(|a, b| a < b), "{places:?}");
+    play.restart();
+    play.beat(&mut web, whole(&in_use));
+    assert!(play.said().is_empty(), "nobody asked");
+    play.version("[namespace.\"*\"]\nallow_unconfigured = false\n");
+    play.beat(&mut web, asks);
+    let refused = [
+        "web: 2 refused: the resource is not configured",
+        "web: 3 refused: the resource is not configured",
+        "web: 1 refused: the resource is not configured",
+    ];
+    assert_eq!(play.said(), refused);
+    assert_eq!(play.engine.copies().count(), 0);
+}
+
+#[test]
 fn what_belongs_to_another_partition_is_told_so() {
-    let mut play = Play::of(SANDBOX);
-    let home = partition_of_resource(RESOURCE, 7);
-    let mut elsewhere = Engine::new((home + 1) % 7, 7);
+    let play = Play::of(SANDBOX);
     let mut web: Sending = agent("web", 1);
     let bytes = play.ops_bytes(&mut web, &[(1, hold("acme", 1))]);
+    let refused = "web: 1 refused: the resource belongs to another partition";
+    assert_eq!(said_elsewhere(play, &bytes), [refused]);
+}
+
+#[test]
+fn who_asks_about_a_resource_of_another_partition_is_told_so_too() {
+    let play = Play::of(SANDBOX);
+    let mut web: Sending = agent("web", 1);
+    let in_use = [listed(1, "acme", 1, play.now_ms)];
+    let asks = Part {
+        asked: &[1],
+        ..whole(&in_use)
+    };
+    let bytes = play.beat_bytes(&mut web, BeatHead::default(), &[asks]);
+    let refused = "web: 1 refused: the resource belongs to another partition";
+    assert_eq!(said_elsewhere(play, &bytes), [refused]);
+}
+
+/// What a partition that the resource does not belong to says of a record.
+fn said_elsewhere(mut play: Play, bytes: &[u8]) -> Vec<String> {
+    let home = partition_of_resource(RESOURCE, 7);
+    let mut elsewhere = Engine::new((home + 1) % 7, 7);
     let mut rulings = Rulings::new();
-    let record = Record::decode(&bytes).expect("a record");
+    let record = Record::decode(bytes).expect("a record");
     // A version first, so that the resource is known.
     let (&version, _) = play.versions.iter().next().expect("a version");
     let pointer = tollgate_shared::wire::record::Pointer {
@@ -59,8 +123,5 @@ fn what_belongs_to_another_partition_is_told_so() {
     );
     elsewhere.apply(1, at, &record, &play.versions, &mut rulings);
     play.rulings = rulings;
-    assert_eq!(
-        play.said(),
-        ["web: 1 refused: the resource belongs to another partition"]
-    );
+    play.said()
 }

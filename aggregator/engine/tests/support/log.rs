@@ -419,10 +419,7 @@ impl Builder {
         self.push(writer.as_slice().to_vec(), Some(input));
     }
 
-    /// Ticks are appended at the very start of a slot: there the model, which lets pairs leave to
-    /// the microsecond, and the engine, which does by the slot, agree.
     fn tick(&mut self) {
-        self.now_ms = self.now_ms.next_multiple_of(500);
         self.ticks += 1;
         let tick = Tick {
             log: LOG,

@@ -388,7 +388,9 @@ impl PartitionModel {
         self.over_us = self.over_us.max(appended_us);
         self.agents.tick(appended_us);
         self.end_amendments(appended_us);
-        self.table.leave(appended_us);
+        // Later is later by the slot, as it is for ticks themselves: where in its slot a tick comes to
+        // stand decides nothing.
+        self.table.leave(appended_us / SLOT_US * SLOT_US);
         outcome.tick_counted = true;
         outcome
     }

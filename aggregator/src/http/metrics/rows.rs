@@ -196,7 +196,7 @@ pub(super) fn counted(c: &Counters) -> [Row; 40] {
     ]
 }
 
-pub(super) fn counted_copies(c: &Counters) -> [Row; 23] {
+pub(super) fn counted_copies(c: &Counters) -> [Row; 24] {
     [
         (
             "tollgate_hold_operations_total",
@@ -286,12 +286,17 @@ pub(super) fn counted_copies(c: &Counters) -> [Row; 23] {
         ),
         (
             "tollgate_agents_gone_total",
-            "Agents that were silent for the timeout.",
+            "Agents that were silent for the timeout, so that copies of theirs came back.",
             c.agents_gone,
         ),
         (
+            "tollgate_agents_idle_total",
+            "Agents that were silent for the timeout and held nothing.",
+            c.agents_idle,
+        ),
+        (
             "tollgate_agents_returned_total",
-            "Agents that were gone and came back.",
+            "Agents that were silent for the timeout, gone or idle, and were heard again.",
             c.agents_returned,
         ),
         (
@@ -380,7 +385,7 @@ pub(super) fn measured(g: &Gauges) -> [Row; 19] {
         ),
         (
             "tollgate_agents_away",
-            "Agents' epochs that are gone, by partition.",
+            "Agents' epochs that are silent, gone or idle, by partition.",
             g.agents_gone,
         ),
         (

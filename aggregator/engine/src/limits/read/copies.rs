@@ -86,6 +86,7 @@ fn read_resource(
         item.span(bounds, "a duration from 500ms to 3650d, as \"1h\"")
     });
     let domains = read_domains(section, plans, &cap);
+    let greatest = domains.values().copied().fold(limit, u64::max);
     CopiesResource {
         name: name.into(),
         ix: ResourceIx(0),
@@ -101,6 +102,7 @@ fn read_resource(
             limits: domains.into_values().collect(),
         }),
         changed: Changed::default(),
+        greatest,
     }
 }
 

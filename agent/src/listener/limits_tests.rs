@@ -1,0 +1,175 @@
+//! Limits that a listener learns: when it asks for them, and whose word it takes.
+
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::link::FromAggregator;
+use tollgate_shared::wire::public::Public;
+use tollgate_shared::wire::statement::{Cause, Says};
+
+use super::bench::{Bench, LOG, PARTITIONS, denied, second};
+use crate::resource::REFUSED;
+
+#[test]
+fn a_newer_version_in_a_statement_asks_for_the_limits() {
+    let mut bench = Bench::joined(1);
+    let mut newer = denied("acme", 11);
+    if let Says::Denied(denial) = &mut newer.statement.says {
+        denial.version = 5;
+    }
+    bench.frame(0, 12, &[newer]);
+    assert!(bench.asked(0).is_some());
+}
+
+#[test]
+fn a_ban_where_denials_are_said_to_be_ignored_asks_for_the_limits() {
+    let mut bench = Bench::joined(1);
+    let ignored = Public {
+        version: 9,
+        ignored: true,
+        ..Public::default()
+    };
+    bench.ask_again(0, 12, ignored);
+    let old = denied("acme", 12);
+    bench.frame(0, 13, std::slice::from_ref(&old));
+    assert!(bench.asked(0).is_none(), "it was ruled before");
+    // It names the version that it came with, which may be older than the one that heeds it again.
+    let mut ban = denied("globex", 13);
+    if let Says::Denied(denial) = &mut ban.statement.says {
+        denial.cause = Cause::Banned;
+    }
+    bench.frame(0, 14, &[ban]);
+    assert!(bench.asked(0).is_some());
+}
+
+#[test]
+fn limits_that_refused_somebody_are_asked_for_again_now_and_then() {
+    let mut bench = Bench::joined(2);
+    let doubt = |bench: &Bench| {
+        let resources = &bench.listener.around.resources;
+        resources.doubt_limits(&bench.resource);
+    };
+    let asked = |bench: &Bench| [bench.asked(0).is_some(), bench.asked(1).is_some()];
+    let five_seconds = |bench: &mut Bench| {
+        for _ in 0..10 {
+            bench.advance(Span::from_millis(500));
+            for peer in 0..2 {
+                bench.heartbeat(peer, 10);
+                if bench.listener.peers[peer].hello.is_some() {
+                    bench.answer_hello(peer, Bench::instance(peer));
+                }
+            }
+        }
+    };
+    doubt(&bench);
+    bench.advance(Span::from_millis(100));
+    assert_eq!(asked(&bench), [false, true], "one of them knows");
+    bench.snapshot(1, 10, &[]);
+    doubt(&bench);
+    bench.advance(Span::from_millis(100));
+    assert_eq!(asked(&bench), [false, false]);
+    // Who was refused meanwhile is not forgotten, and another one is asked.
+    five_seconds(&mut bench);
+    assert_eq!(asked(&bench), [true, false]);
+    bench.snapshot(0, 10, &[]);
+    // Whose link is down is not.
+    bench.listener.link_down(1);
+    doubt(&bench);
+    five_seconds(&mut bench);
+    assert_eq!(asked(&bench), [true, false]);
+    bench.snapshot(0, 10, &[]);
+    five_seconds(&mut bench);
+    assert_eq!(
+        asked(&bench),
+        [false, false],
+        "nobody has been refused since"
+    );
+}
+
+/// Limits that refuse what is not configured, or do not.
+fn limits(version: u64, refused: bool) -> Public {
+    Public {
+        version,
+        refused,
+        ..Public::default()
+    }
+}
+
+fn is_refused(bench: &Bench) -> bool {
+    bench.resource.flags() & REFUSED != 0
+}
+
+#[test]
+fn limits_do_not_outlive_the_log_that_they_were_taught_with() {
+    let mut bench = Bench::joined(1);
+    bench.ask_again(0, 12, limits(5, true));
+    assert!(is_refused(&bench));
+    // The aggregator comes back with an empty log. For two seconds it may be another fleet's.
+    bench.log.random = 8;
+    bench.ask_again(0, 3, limits(1, false));
+    assert!(is_refused(&bench), "another fleet teaches nothing");
+    for _ in 0..4 {
+        bench.advance(Span::from_millis(500));
+        bench.heartbeat(0, 3);
+    }
+    assert!(bench.asked(0).is_some(), "now it is the log");
+    bench.snapshot(0, 4, &[]);
+    assert!(!is_refused(&bench));
+    assert_eq!(bench.resource.public().version, 1);
+}
+
+#[test]
+fn limits_go_back_where_the_log_lost_its_end() {
+    let mut bench = Bench::joined(1);
+    bench.ask_again(0, 12, limits(5, true));
+    bench.log.generation = 2;
+    bench.ask_again(0, 3, limits(4, false));
+    assert!(!is_refused(&bench));
+}
+
+#[test]
+fn an_aggregator_that_has_read_less_does_not_take_limits_back() {
+    let mut bench = Bench::joined(2);
+    bench.ask_again(0, 12, limits(5, true));
+    bench.ask_again(1, 12, limits(4, false));
+    assert_eq!(bench.resource.public().version, 5);
+    // Nor after the log was made anew, by whomever that is heard first.
+    bench.log.generation = 2;
+    bench.ask_again(0, 3, limits(3, false));
+    bench.ask_again(1, 3, limits(2, true));
+    assert_eq!(bench.resource.public().version, 3);
+    assert!(!is_refused(&bench));
+}
+
+#[test]
+fn an_aggregator_of_a_log_that_is_given_up_teaches_nothing() {
+    let mut bench = Bench::joined(2);
+    bench.log.generation = 2;
+    bench.ask_again(0, 3, limits(1, false));
+    bench.log = LOG;
+    bench.ask_again(1, 40, limits(9, true));
+    assert_eq!(bench.resource.public().version, 1);
+    assert!(!is_refused(&bench));
+}
+
+#[test]
+fn limits_are_of_another_log_where_there_are_other_partitions() {
+    let mut bench = Bench::joined(1);
+    bench.ask_again(0, 12, limits(5, true));
+    bench.advance(second(1));
+    let nonce = bench.listener.peers[0].hello.expect("a hello").nonce;
+    let welcome = FromAggregator::Welcome {
+        nonce,
+        instance: Bench::instance(0),
+        partitions: PARTITIONS + 1,
+        feeds: vec!["tcp://feed:1".into()],
+        clock: bench.clock(),
+        members: Vec::new(),
+    };
+    bench.listener.link_said(0, welcome, bench.now);
+    bench
+        .listener
+        .feed_up(0, vec![bench.resource.id], bench.now);
+    bench.public = limits(1, false);
+    bench.snapshot(0, 3, &[]);
+    assert_eq!(bench.resource.public().version, 1);
+    assert!(!is_refused(&bench));
+}

@@ -1,0 +1,172 @@
+//! Law 6: what is said to be full is full, and nothing else, by limits read from the document's text.
+//!
+//! ```text
+//! holds of acme 2, 1, staged 1 ──> 4 copies      limit = 4: said to be full       limit = 5: not
+//! ```
+//!
+//! Adds up what each hold and each transfer has, and shares nothing with the engine's counts and limits but the
+//! list of holds. Who is banned is denied whatever it holds, and where a namespace ignores denials none is said.
+//! What stays true: nothing is changed by looking.
+
+use std::collections::BTreeMap;
+
+use tollgate::core::limits_book::Version;
+use tollgate_engine::copies::{Copies, HoldState};
+use tollgate_shared::wire::statement::{Cause, Says, Scope, Statement};
+
+use super::copy_limits::COPIES;
+use super::watch::Ruled;
+
+/// What was said last about a scope of copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// It is full.
+    Full,
+    /// It is banned.
+    Banned,
+    /// Neither.
+    Open,
+}
+
+/// What was said last, by resource and scope.
+pub(super) type Words = BTreeMap<(Box<str>, Scope), Word>;
+
+/// Limits of one resource, as its document's text has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sizes {
+    /// Few pairs may be known: where there is no room for another, that it is full is not said.
+    is_capped: bool,
+    pair: Option<u64>,
+    whole: Option<u64>,
+    groups: BTreeMap<String, u64>,
+}
+
+impl Sizes {
+    /// The effective limit of a scope: a domain's or a group's is at most that of the whole.
+    fn of(&self, scope: &Scope) -> Option<u64> {
+        let own = match scope {
+            Scope::Pair(_) => self.pair,
+            Scope::Resource => self.whole,
+            Scope::Group(name) => self.groups.get(&**name).copied(),
+        };
+        own.map(|own| self.whole.map_or(own, |whole| own.min(whole)))
+    }
+}
+
+/// Limits of all resources of copies.
+pub(super) type AllSizes = BTreeMap<&'static str, Sizes>;
+
+/// Reads what a text says of copies: documents here write no limit of one domain alone.
+pub(super) fn sizes_of(text: &str) -> AllSizes {
+    let document: toml::Table = text.parse().unwrap_or_default();
+    let number = |table: &toml::Value, key: &str| {
+        let found = table.get(key)?.as_integer()?;
+        u64::try_from(found).ok()
+    };
+    let of = |name: &&'static str| {
+        let table = document.get("copies")?.get(*name)?;
+        let groups = table.get("groups").and_then(toml::Value::as_table);
+        let groups = groups.into_iter().flatten();
+        let engine = document.get("engine");
+        let sizes = Sizes {
+            is_capped: engine.is_some_and(|engine| engine.get("pairs_per_partition_max").is_some()),
+            pair: number(table, "limit"),
+            whole: number(table, "global"),
+            groups: groups
+                .filter_map(|(name, group)| Some((name.clone(), number(group, "limit")?)))
+                .collect(),
+        };
+        Some((*name, sizes))
+    };
+    COPIES.iter().filter_map(of).collect()
+}
+
+/// Copies by scope, added up.
+fn sums(copies: &Copies) -> BTreeMap<Scope, u64> {
+    let mut sums = BTreeMap::new();
+    let mut add = |domain: &str, groups: &[&str], copies: u32| {
+        let groups = groups.iter().map(|name| Scope::Group((*name).into()));
+        for scope in groups.chain([Scope::Pair(domain.into()), Scope::Resource]) {
+            *sums.entry(scope).or_default() += u64::from(copies);
+        }
+    };
+    for hold in copies.oldest_first() {
+        if hold.state == HoldState::Live {
+            add(hold.domain, &hold.groups, hold.copies);
+        }
+    }
+    for staged in copies.staged() {
+        add(staged.domain, &staged.groups, staged.copies);
+    }
+    sums
+}
+
+/// Takes note of what was said about a scope.
+pub(super) fn note_word(words: &mut Words, resource: &str, statement: &Statement) {
+    let word = match statement.says {
+        Says::Denied(denial) if denial.cause == Cause::Banned => Word::Banned,
+        Says::Denied(_) => Word::Full,
+        Says::Open | Says::Near(_) => Word::Open,
+    };
+    words.insert((resource.into(), statement.scope.clone()), word);
+}
+
+impl Ruled {
+    /// What is said to be full and is not, or is and is not said to be.
+    ///
+    /// # Errors
+    ///
+    /// Which scope, and the figures.
+    pub(super) fn check_fullness(&self, version: &Version, all: &AllSizes) -> Result<(), String> {
+        for (name, copies) in self.engine.copies() {
+            let Some(sizes) = all.get(&**name) else {
+                continue;
+            };
+            let is_silent = version.limits.namespace_of(name).ignore_configured;
+            let sums = sums(copies);
+            let said = self.words.keys().filter(|(of, _)| **of == **name);
+            let said = said.map(|(_, scope)| scope);
+            for scope in sums.keys().chain(said) {
+                let limit = sizes.of(scope);
+                let sum = sums.get(scope).copied().unwrap_or(0);
+                let is_full = limit.is_some_and(|limit| limit <= sum) && !is_silent;
+                let word = self.words.get(&((**name).into(), scope.clone()));
+                let word = word.copied().unwrap_or(Word::Open);
+                let is_right = match word {
+                    Word::Banned => true,
+                    Word::Full => is_full,
+                    Word::Open => !is_full || sizes.is_capped,
+                };
+                if !is_right {
+                    return Err(format!(
+                        "{name}, {scope:?}: {sum} copies of {limit:?} in version {}, and what was said last is {word:?}",
+                        version.number
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_read_for_what_it_says_of_copies() {
+        let text = "[copies.\"gpu.slot\"]\nlimit = 3\nglobal = 9\ngroups.few = { limit = 4, members = [\"acme\"] }\n\
+                    [copies.\"seat.pool\"]\nlimit = 1\n";
+        let read = sizes_of(text);
+        assert_eq!(
+            (read["gpu.slot"].pair, read["gpu.slot"].whole),
+            (Some(3), Some(9))
+        );
+        assert_eq!(read["gpu.slot"].groups["few"], 4);
+        assert_eq!(
+            (read["seat.pool"].pair, read["seat.pool"].whole),
+            (Some(1), None)
+        );
+        assert_eq!(sizes_of("[rate.x]\n"), AllSizes::new());
+    }
+}

@@ -1,0 +1,203 @@
+//! Faults that came later: each drawn by itself, so that what was drawn before them stays what it was.
+//!
+//! Knows nothing of what a fault does. What stays true: every fault is over when the calm begins.
+
+use super::faults::{Episode, Fault, Whose};
+use super::operators::DOES;
+use super::plan::{LogPlan, Plan};
+use super::random::Random;
+
+/// The first of them.
+pub(super) fn more_episodes(plan: &mut Plan, random: &mut Random) {
+    let calm_us = plan.calm_us();
+    let mut add = |from_us: u64, to_us: u64, fault| {
+        plan.episodes.push(Episode {
+            from_us: from_us.min(calm_us),
+            to_us: to_us.min(calm_us),
+            fault,
+        });
+    };
+    if random.one_in(4) {
+        let from_us = random.below(calm_us);
+        let to_us = from_us + random.spread(50_000, 5_000_000);
+        let by_us = random.spread(1_000, 2_000_000);
+        add(from_us, to_us, Fault::SlowLog { by_us });
+        // What waits for answers is what a crash is about.
+        if random.one_in(2) {
+            let crash = Fault::Crash {
+                owner: random.below(plan.owners as u64) as usize,
+                after: random.below(300),
+                in_disk: false,
+                power: random.one_in(4),
+            };
+            let crash_us = random.between(from_us, to_us);
+            add(crash_us, crash_us + random.spread(50_000, 2_000_000), crash);
+        }
+    }
+    plan.episodes.sort_by_key(|episode| episode.from_us);
+}
+
+/// Faults that came after those.
+pub(super) fn latest_episodes(plan: &mut Plan, random: &mut Random) {
+    let calm_us = plan.calm_us();
+    let mut latest = Vec::new();
+    let mut add = |from_us: u64, to_us: u64, fault| {
+        latest.push(Episode {
+            from_us: from_us.min(calm_us),
+            to_us: to_us.min(calm_us),
+            fault,
+        });
+    };
+    if plan.log == LogPlan::Shared && random.one_in(4) {
+        let from_us = random.below(calm_us);
+        let to_us = from_us + random.spread(500_000, 10_000_000);
+        let by_us = random.spread(20_000, 1_500_000);
+        add(from_us, to_us, Fault::SlowAppends { by_us });
+        for _ in 0..random.below(3) {
+            let crash_us = random.between(from_us, to_us);
+            let crash = Fault::Crash {
+                owner: random.below(plan.owners as u64) as usize,
+                after: random.below(100),
+                in_disk: false,
+                power: false,
+            };
+            add(crash_us, crash_us + random.spread(50_000, 2_000_000), crash);
+        }
+    }
+    if plan.fleet && random.one_in(3) {
+        for _ in 0..random.between(1, 4) {
+            let at_us = random.below(calm_us);
+            let records = random.below(4);
+            add(at_us, at_us, Fault::Retention { records });
+            // Who stands still meanwhile is overtaken.
+            if random.one_in(2) {
+                let owner = random.below(plan.owners as u64) as usize;
+                let from_us = at_us.saturating_sub(random.spread(100_000, 3_000_000));
+                let to_us = at_us + random.spread(1_000, 1_000_000);
+                add(from_us, to_us, Fault::Stall { owner });
+            }
+        }
+    }
+    if plan.fleet && random.one_in(4) {
+        let at_us = random.below(calm_us);
+        add(at_us, at_us, Fault::TopicAnew);
+    }
+    // Who holds something is cut off for so long that it is missed, and comes back.
+    if 0 < plan.agents[0].holds_per_s && random.one_in(3) {
+        let agent = random.below(plan.agents.len() as u64) as usize;
+        let to_us = random.between(calm_us / 2, calm_us);
+        let from_us = to_us.saturating_sub(random.spread(1_500_000, 6_000_000));
+        add(from_us, to_us, Fault::Freeze { agent });
+    }
+    plan.episodes.append(&mut latest);
+    plan.episodes.sort_by_key(|episode| episode.from_us);
+}
+
+/// What operators do by hand: in every other seed, and in each as often as it likes.
+pub(super) fn acts(plan: &mut Plan, random: &mut Random) {
+    if random.one_in(2) {
+        return;
+    }
+    let mut at_us = 0;
+    for _ in 0..random.spread(1, 40) {
+        // Two at once: of them one wins.
+        if !random.one_in(4) {
+            at_us = random.below(plan.calm_us());
+        }
+        let does = *random.pick(&DOES);
+        let fault = Fault::Act {
+            owner: random.below(plan.owners as u64) as usize,
+            does,
+            draw: random.draw(),
+        };
+        if plan.uses_copies() || !does.is_about_copies() {
+            plan.episodes.push(Episode {
+                from_us: at_us,
+                to_us: at_us,
+                fault,
+            });
+        }
+    }
+    plan.episodes.sort_by_key(|episode| episode.from_us);
+}
+
+/// Owners' wall clocks: off from the beginning, or for a while.
+pub(super) fn owner_clocks(plan: &mut Plan, random: &mut Random) {
+    let calm_us = plan.calm_us();
+    for owner in 0..plan.owners {
+        let off_us = |random: &mut Random| {
+            let sign = if random.one_in(2) { 1 } else { -1 };
+            sign * random.spread(10_000, 900_000_000) as i64
+        };
+        if random.one_in(3) {
+            plan.owner_wall_off_us[owner] = off_us(random);
+        }
+        if random.one_in(3) {
+            for _ in 0..random.between(1, 3) {
+                let from_us = random.below(calm_us);
+                let to_us = (from_us + random.spread(10_000, 30_000_000)).min(calm_us);
+                let by_us = off_us(random);
+                plan.episodes.push(Episode {
+                    from_us,
+                    to_us,
+                    fault: Fault::OwnerClock { owner, by_us },
+                });
+            }
+        }
+    }
+    plan.episodes.sort_by_key(|episode| episode.from_us);
+}
+
+/// Wall clocks that stand still: in one of four seeds.
+pub(super) fn stopped_clocks(plan: &mut Plan, random: &mut Random) {
+    if !random.one_in(4) {
+        return;
+    }
+    let calm_us = plan.calm_us();
+    for _ in 0..random.between(1, 4) {
+        let whose = match random.below(3) {
+            0 => Whose::Agent(random.below(plan.agents.len() as u64) as usize),
+            1 => Whose::Owner(random.below(plan.owners as u64) as usize),
+            _ => Whose::Log,
+        };
+        let from_us = random.below(calm_us);
+        let to_us = (from_us + random.spread(10_000, 30_000_000)).min(calm_us);
+        plan.episodes.push(Episode {
+            from_us,
+            to_us,
+            fault: Fault::ClockStops(whose),
+        });
+    }
+    plan.episodes.sort_by_key(|episode| episode.from_us);
+}
+
+/// What happens to owners that were added to a plan: they die, stand still, and are given partitions.
+pub(super) fn of_added_owners(plan: &mut Plan, from: usize, random: &mut Random) {
+    let calm_us = plan.calm_us();
+    for owner in from..plan.owners {
+        for _ in 0..random.below(4) {
+            let from_us = random.below(calm_us);
+            let to_us = (from_us + random.spread(50_000, 4_000_000)).min(calm_us);
+            let fault = match random.below(3) {
+                0 => Fault::Stall { owner },
+                1 => Fault::Move {
+                    partition: random.below(u64::from(plan.partitions)) as u32,
+                    to: owner,
+                    late_us: random.spread(1_000, 5_000_000),
+                },
+                _ => Fault::Crash {
+                    owner,
+                    after: random.below(400),
+                    in_disk: false,
+                    power: random.one_in(2),
+                },
+            };
+            plan.episodes.push(Episode {
+                from_us,
+                to_us,
+                fault,
+            });
+        }
+    }
+    plan.episodes.sort_by_key(|episode| episode.from_us);
+}

@@ -1,0 +1,213 @@
+//! At the end, when all faults are over: nobody refuses what is open, of rates and copies, and nobody lets through
+//! copies that are denied.
+//!
+//! ```text
+//! @17 denied, @23 open     a second later, all faults are over: who refuses by @17 has not heard what everybody should
+//! ```
+//!
+//! Calls show what an agent refuses although it knows better (`refusals`); here it is held to what it should know,
+//! whatever it has heard. Knows nothing of how agents hear. What stays true: what the log took in the last second says
+//! nothing against anybody.
+
+use tollgate_agent::{Cause, ReserveError, Scope as DeniedScope};
+use tollgate_shared::names::partition_of_resource;
+use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::statement::Scope as StatedScope;
+
+use super::copy_limits::COPIES;
+use super::documents::{DOMAINS, RESOURCES};
+use super::ending::HEARD_WITHIN_US;
+use super::world::World;
+
+impl World {
+    /// Every denial of copies that is in force is in the deny list. Copies have no model: as the second engine says. Who are the members of a group is not
+    /// looked at.
+    pub(super) fn check_full_copies(&mut self, agent: usize) {
+        for (resource, copies) in self.agents[agent].holding.copies.iter().enumerate() {
+            let partition = partition_of_resource(COPIES[resource], self.plan.partitions);
+            let of_it = |((of, scope), stated): (&(Box<str>, StatedScope), &Vec<_>)| {
+                let (place, end) = *stated.last().filter(|_| **of == *COPIES[resource])?;
+                let domain = match scope {
+                    StatedScope::Pair(domain) => domain.to_string(),
+                    StatedScope::Resource => "nobody".to_owned(),
+                    StatedScope::Group(_) => return None,
+                };
+                let end: Timestamp = end?;
+                self.should_be_in_force(partition, place, end.as_micros())
+                    .then_some((domain, place))
+            };
+            let mut denied = self.watch.ruled[partition as usize]
+                .stated
+                .iter()
+                .filter_map(of_it);
+            if let Some((domain, place)) = denied.find(|(domain, _)| copies.peek(domain).is_ok()) {
+                let name = COPIES[resource];
+                let what = format!("agent {agent} does not refuse {name} for {domain}: {place}");
+                return self.violated(7, "deny lists agree with the replay at the end", what);
+            }
+        }
+    }
+
+    /// Nobody refuses at the end but by what holds for who has heard everything that should have been heard by now.
+    pub(super) fn check_refused_at_end(&mut self, agent: usize) {
+        let rates = (0..RESOURCES.len()).flat_map(|r| DOMAINS.map(|domain| (r, domain)));
+        let copies = 0..self.agents[agent].holding.copies.len();
+        let mut copies = copies.flat_map(|r| DOMAINS.map(|domain| (r, domain)));
+        let found = { rates }
+            .find_map(|(r, domain)| self.rate_refused(agent, r, domain))
+            .or_else(|| copies.find_map(|(r, domain)| self.copies_refused(agent, r, domain)));
+        if let Some(what) = found {
+            let what = format!("agent {agent} refuses {what}");
+            self.violated(7, "nobody refuses at the end what is open", what);
+        }
+    }
+
+    fn rate_refused(&self, agent: usize, r: usize, domain: &str) -> Option<String> {
+        let resource = RESOURCES[r];
+        let denied = self.agents[agent].rates[r].peek(domain).err()?;
+        let Some(code) = denied.code() else {
+            // What the newest version never grants an agent may refuse by itself.
+            let by_itself = denied.cause() != Cause::Blind
+                && self.watch.is_granted_nothing_now(resource, domain);
+            return (!by_itself).then(|| format!("{resource} for {domain}: {:?}", denied.cause()));
+        };
+        let scope = match denied.scope() {
+            DeniedScope::Resource => "*",
+            _ => domain,
+        };
+        let (known, heard) = self.should_be_known(code.partition);
+        let gone = self.watch.is_of_another_log(code, known);
+        let until = self
+            .watch
+            .justified_until(code, resource, scope, (known, heard), self.now_us);
+        let why = match until {
+            _ if gone.is_some() => gone?,
+            Ok(until_us) if self.now_us < until_us => return None,
+            Ok(until_us) => format!("it was over at {until_us} us"),
+            Err(why) => why,
+        };
+        Some(format!("{resource} for {domain} by {code}: {why}"))
+    }
+
+    fn copies_refused(&self, agent: usize, resource: usize, domain: &str) -> Option<String> {
+        let name = COPIES[resource];
+        let refused = self.agents[agent].holding.copies[resource].peek(domain);
+        let denied = match refused.err()? {
+            ReserveError::Denied(denied) => denied,
+            other => return Some(format!("{name} for {domain}: {other}")),
+        };
+        let holding = &self.agents[agent].holding;
+        let Some(code) = denied.code() else {
+            // One that does something as seldom as the calm is quiet may not have come to give back.
+            let by_own_holds = denied.cause() == Cause::Full && 0 < holding.held(resource);
+            return (!by_own_holds).then(|| format!("{name} for {domain}: {:?}", denied.cause()));
+        };
+        let (known, heard) = self.should_be_known(code.partition);
+        let gone = self.watch.is_of_another_log(code, known);
+        let justified =
+            self.watch
+                .justified_copies(code, name, domain, (known, heard), self.now_us);
+        let why = gone.or_else(|| justified.err())?;
+        Some(format!("{name} for {domain} by {code}: {why}"))
+    }
+
+    /// What everybody should know of a partition by now: its log, and everything below a place.
+    fn should_be_known(&self, partition: u32) -> (Option<LogId>, Option<Place>) {
+        let ruled = &self.watch.ruled[partition as usize];
+        let known = ruled.log.map(|log| Place {
+            generation: log.generation,
+            offset: ruled.first_since(self.now_us - HEARD_WITHIN_US),
+            entry: 0,
+        });
+        (ruled.log, known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Plan;
+    use super::super::watch::Watch;
+    use super::*;
+
+    /// A world at its end, in which somebody is refused something; and what is found there once nothing of that was
+    /// ever in the log.
+    fn found_without_a_log(refused: impl Fn(&World, usize) -> bool) -> String {
+        let is_short = |plan: &Plan| plan.length_us < 20_000_000 && plan.uses_copies();
+        for plan in (1..).map(Plan::draw).filter(is_short) {
+            let mut world = World::new(plan, false);
+            world.run();
+            assert_eq!(world.violation, None);
+            let mut agents = 0..world.agents.len();
+            if let Some(agent) = agents.find(|agent| refused(&world, *agent)) {
+                world.check_refused_at_end(agent);
+                assert_eq!(world.violation, None);
+                world.watch.ruled = Watch::new(world.plan.partitions).ruled;
+                world.check_refused_at_end(agent);
+                let found = world.violation.expect("nothing justifies it");
+                assert_eq!(found.check, "nobody refuses at the end what is open");
+                return found.what;
+            }
+        }
+        unreachable!("there is no last seed")
+    }
+
+    #[test]
+    fn what_is_open_and_refused_at_the_end_is_found_of_rates() {
+        let refused = |world: &World, agent: usize| {
+            let rates = &world.agents[agent].rates;
+            let peek = |domain: &&str| {
+                rates.iter().any(|rate| {
+                    rate.peek(domain)
+                        .is_err_and(|denied| denied.code().is_some())
+                })
+            };
+            DOMAINS.iter().any(peek)
+        };
+        let found = found_without_a_log(refused);
+        assert!(found.contains("nobody knows generation"), "{found}");
+    }
+
+    #[test]
+    fn what_is_open_and_refused_at_the_end_is_found_of_copies() {
+        let refused = |world: &World, agent: usize| {
+            let rates = &world.agents[agent].rates;
+            let copies = &world.agents[agent].holding.copies;
+            let no_rate = DOMAINS
+                .iter()
+                .all(|d| rates.iter().all(|rate| rate.peek(d).is_ok()));
+            let peek = |domain: &&str| copies.iter().any(|of| of.peek(domain).is_err());
+            no_rate && DOMAINS.iter().any(peek)
+        };
+        let found = found_without_a_log(refused);
+        assert!(found.contains("nobody knows generation"), "{found}");
+    }
+    #[test]
+    fn copies_that_are_denied_and_let_through_at_the_end_are_found() {
+        let is_short = |plan: &Plan| plan.length_us < 20_000_000 && plan.uses_copies();
+        let plan = (1..).map(Plan::draw).find(is_short).expect("some are");
+        let mut world = World::new(plan, false);
+        world.run();
+        let copies = world.agents[0].holding.copies.clone();
+        let open = (0..COPIES.len()).flat_map(|of| DOMAINS.map(|domain| (of, domain)));
+        let mut open = open.filter(|(of, domain)| copies[*of].peek(domain).is_ok());
+        let (of, domain) = open.next().expect("something is open");
+        world.check_full_copies(0);
+        assert_eq!(world.violation, None);
+        // Of that the agents have heard nothing.
+        let partition = partition_of_resource(COPIES[of], world.plan.partitions);
+        let ruled = &mut world.watch.ruled[partition as usize];
+        let place = Place {
+            generation: ruled.log.map_or(0, |log| log.generation),
+            offset: ruled.first_since(world.now_us - 3_000_000),
+            entry: 0,
+        };
+        let key = (COPIES[of].into(), StatedScope::Pair(domain.into()));
+        let end = Timestamp::from_micros(u64::MAX);
+        let stated = ruled.stated.entry(key).or_default();
+        stated.push((place, Some(end)));
+        world.check_full_copies(0);
+        let found = world.violation.expect("it is let through");
+        assert_eq!(found.check, "deny lists agree with the replay at the end");
+    }
+}
