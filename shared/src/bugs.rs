@@ -49,6 +49,7 @@ bugs! {
     SnapshotOff "snapshot-off" "after a snapshot ruling goes on one record too late"
     SnapshotUnproved "snapshot-unproved" "a snapshot is taken for this log's without a look at it"
     SnapshotEarly "snapshot-early" "a snapshot is kept before the log has what its records caused"
+    ManifestEarly "manifest-early" "a snapshot's manifest is sent before its chunks are acknowledged"
     TotalsNotAgain "totals-not-again" "a total whose append failed is not sent again"
     RestFromTick "rest-from-tick" "a denial's rest is told as of the newest tick"
     EvidenceFirst "evidence-first" "a heartbeat goes out before what was ruled in its turn"

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 /// What every swarm has to have met.
-pub const WANTED: [&str; 112] = [
+pub const WANTED: [&str; 113] = [
     "act dry-run",
     "act in force",
     "act lost the race",
@@ -108,6 +108,7 @@ pub const WANTED: [&str; 112] = [
     "seize found nothing",
     "retention overtook a reader",
     "snapshot asked anew",
+    "snapshot half-written",
     "snapshot saved",
     "snapshot could not be saved",
     "stamps corrected",

@@ -4,37 +4,15 @@
 //! told before, after or while the one before is told to let go, so that a partition has two owners at
 //! times and none at others. Knows nothing of rules.
 
-use std::collections::BTreeMap;
-
 use tollgate::core::assignment::{Known, Restored};
 use tollgate::core::event::Event as CoreEvent;
 use tollgate::core::ruler::Ruler;
 use tollgate::core::snapshots::Chunks;
 use tollgate_engine::engine::SnapshotFault;
 
+use super::random::Random;
+use super::state_topic::By;
 use super::world::{Event, World};
-
-/// Snapshots that all owners may restore from: the last two whole ones of each partition.
-#[derive(Debug, Default)]
-pub struct State(BTreeMap<u32, Vec<(u64, Chunks)>>);
-
-impl State {
-    /// Where the newest one of each partition ends.
-    pub fn newest(&self) -> impl Iterator<Item = (u32, u64)> {
-        let newest = |(partition, kept): (&u32, &Vec<(u64, Chunks)>)| {
-            kept.first().map(|(upto, _)| (*partition, *upto))
-        };
-        self.0.iter().filter_map(newest)
-    }
-
-    /// Keeps a snapshot.
-    pub fn keep(&mut self, partition: u32, upto: u64, chunks: Chunks) {
-        let kept = self.0.entry(partition).or_default();
-        kept.push((upto, chunks));
-        kept.sort_by_key(|(upto, _)| std::cmp::Reverse(*upto));
-        kept.truncate(2);
-    }
-}
 
 impl World {
     fn group_of(&self, owner: usize) -> usize {
@@ -44,6 +22,34 @@ impl World {
     fn assigned_in_group_of(&mut self, owner: usize, partition: u32) -> &mut Option<usize> {
         let group = self.group_of(owner);
         &mut self.assigned[group][partition as usize]
+    }
+
+    /// Writes a snapshot to the `state` topic; with `is_cut`, its writer ends in the middle of it, or the topic takes no
+    /// more. Whether it is whole.
+    pub(super) fn write_snapshot(
+        &mut self,
+        owner: usize,
+        partition: u32,
+        (upto, chunks): (u64, Chunks),
+        is_cut: bool,
+    ) -> bool {
+        let life = self.owners[owner].life;
+        let by = By {
+            group: self.group_of(owner),
+            owner,
+            life,
+            partitions: self.plan.partitions,
+        };
+        let draws = life ^ (owner as u64) << 32 ^ u64::from(partition) << 40 ^ upto.rotate_left(48);
+        let cut = is_cut.then(|| Random::of(self.plan.seed, "half-written", draws));
+        let is_whole = self.state.write(by, partition, upto, chunks, cut);
+        if !is_whole {
+            self.watch.cover.see("snapshot half-written");
+        }
+        if let Some(what) = self.state.manifest_alone(partition) {
+            self.violated(5, "manifests come after their chunks", what);
+        }
+        is_whole
     }
 
     /// Whether an owner is the one of its group that is to rule a partition.
@@ -148,10 +154,19 @@ impl World {
             return;
         }
         let mut restored = Restored::Nothing;
-        let mut kept = self.state.0.get(&partition).into_iter().flatten();
-        let newest = kept.find(|(upto, _)| known.before.is_none_or(|before| *upto < before));
-        if let Some((_, chunks)) = newest {
-            match Ruler::restore(partition, self.plan.partitions, chunks, &known.book) {
+        let kept = self.state.candidates(partition);
+        let newest = kept
+            .into_iter()
+            .find(|found| known.before.is_none_or(|before| found.id.upto < before));
+        if let Some(found) = newest {
+            let chunks = match self.state.chunks(partition, &found) {
+                Ok(chunks) => chunks,
+                Err(why) => {
+                    let what = format!("owner {owner}, partition {partition}: {why}");
+                    return self.violated(5, "snapshots restore", what);
+                }
+            };
+            match Ruler::restore(partition, self.plan.partitions, &chunks, &known.book) {
                 Ok(ruler) => {
                     restored = Restored::Snapshot(Box::new(ruler));
                     self.watch

@@ -61,6 +61,7 @@ pub mod shared_log;
 pub mod shrink;
 mod silence;
 pub mod so_far;
+mod state_topic;
 pub mod swarm;
 pub mod told;
 pub mod trace;

@@ -268,7 +268,7 @@ impl World {
         host.session = Session::default();
         host.tickets.clear();
         host.commands.clear();
-        host.writing.clear();
+        let writing = std::mem::take(&mut host.writing);
         let life = host.life;
         let connections = std::mem::take(&mut host.connections);
         self.trace
@@ -276,6 +276,11 @@ impl World {
                 let how = if power { ", its machine with it" } else { "" };
                 format!("owner {owner}.{life} dies{how}")
             });
+        for (partition, written) in writing {
+            if self.plan.fleet {
+                self.write_snapshot(owner, partition, written, true);
+            }
+        }
         self.log.process_ends(power);
         self.after(SESSION_US, Event::OwnerMissed { owner, life });
         if power {
@@ -419,14 +424,12 @@ impl World {
             return;
         }
         let saved = self.no_snapshots == 0;
-        if let Some((upto, chunks)) = host.writing.remove(&partition)
-            && saved
-        {
+        if let Some(written) = host.writing.remove(&partition) {
             if self.plan.fleet {
-                self.state.keep(partition, upto, chunks);
-            } else {
+                self.write_snapshot(owner, partition, written, !saved);
+            } else if saved {
                 let kept = host.snapshots.entry(partition).or_default();
-                kept.insert(0, chunks);
+                kept.insert(0, written.1);
                 kept.truncate(2);
             }
         }

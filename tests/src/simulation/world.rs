@@ -14,7 +14,6 @@ use super::agent_holds::Offered;
 use super::agent_host::AgentHost;
 use super::clock::Clock;
 pub use super::event::Event;
-use super::fleet::State;
 use super::held::{Death, Overdue, Returns};
 use super::net::Net;
 use super::operators::Operators;
@@ -22,6 +21,7 @@ use super::owner_host::{LogHost, OwnerHost};
 use super::plan::{Fault, Plan, Whose};
 use super::queue::Queue;
 use super::random::Random;
+use super::state_topic::StateTopic;
 use super::trace::{Trace, Violation};
 use super::watch::Watch;
 
@@ -69,7 +69,7 @@ pub struct World {
     /// Of a fleet: who is to rule each partition, by group.
     pub assigned: Vec<Vec<Option<usize>>>,
     /// Of a fleet: what owners restore from.
-    pub state: State,
+    pub(super) state: StateTopic,
     /// Of a fleet: whether those snapshots are of the log that is there.
     pub state_is_of_the_log: bool,
     /// What refuses appends at the moment: of a million, refused, and of those taken.
@@ -117,7 +117,7 @@ impl World {
             overdue: Overdue::default(),
             random: Random::of(seed, "world", 0),
             assigned: vec![vec![None; plan.partitions as usize]; plan.groups],
-            state: State::default(),
+            state: StateTopic::default(),
             state_is_of_the_log: true,
             appends_refused: (0, 0),
             no_snapshots: 0,

@@ -32,7 +32,7 @@ mod reach;
 pub mod reader;
 mod reason;
 mod rights;
-mod state;
+pub mod state;
 #[cfg(test)]
 mod tests;
 mod thread;

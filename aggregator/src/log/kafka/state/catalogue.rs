@@ -14,6 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::wire::{Key, Manifest, SnapshotId, Unreadable};
+use super::writing::Whole;
 
 /// How many whole snapshots of each group stay: the newest, and one to fall back on.
 const KEPT: usize = 2;
@@ -52,6 +53,60 @@ pub struct Candidate {
     pub offset: u64,
 }
 
+/// A record of the topic.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Where it stands.
+    pub offset: u64,
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its value; none: what has its key is gone.
+    pub value: Option<&'a [u8]>,
+}
+
+/// A record is none of this partition's snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Foreign;
+
+/// The chunks of a snapshot, as they are read.
+#[derive(Debug, Default)]
+pub struct Gathered(BTreeMap<u32, Vec<u8>>);
+
+impl Gathered {
+    /// Looks at a record. From the manifest's `first` on; whether there is more to come.
+    pub fn enter(&mut self, candidate: &Candidate, record: &Record<'_>) -> bool {
+        if let Ok(key) = Key::decode(record.key)
+            && key.id == candidate.id
+            && let (Some(chunk), Some(bytes)) = (key.chunk, record.value)
+        {
+            self.0.insert(chunk, bytes.to_vec());
+        }
+        record.offset < candidate.offset
+    }
+
+    /// The chunks, if they are what was written.
+    ///
+    /// # Errors
+    ///
+    /// Where they are not: in words.
+    pub fn whole(self, manifest: &Manifest) -> Result<Vec<Vec<u8>>, String> {
+        let mut digest = blake3::Hasher::new();
+        for chunk in self.0.values() {
+            digest.update(chunk);
+        }
+        if self.0.keys().copied().eq(0..manifest.chunks)
+            && digest.finalize().as_bytes() == &manifest.digest
+        {
+            return Ok(self.0.into_values().collect());
+        }
+        Err(format!(
+            "its {} chunks, {} expected, do not have the digest that they were written with",
+            self.0.len(),
+            manifest.chunks
+        ))
+    }
+}
+
 impl Catalogue {
     /// Enters a record as it stands in the topic; without a value, it is gone.
     pub fn enter(
@@ -83,6 +138,59 @@ impl Catalogue {
     pub fn enter_chunk(&mut self, id: &SnapshotId, chunk: u32) {
         let entry = self.snapshots.entry(id.clone()).or_default();
         entry.chunks.insert(chunk);
+    }
+
+    /// Enters a record as it was read. `appended_ms` is when it was appended, `rules` the greatest rule set that
+    /// this build knows.
+    ///
+    /// # Errors
+    ///
+    /// [`Foreign`] where it is none of this partition's snapshots.
+    pub fn enter_record(
+        &mut self,
+        partition: u32,
+        record: &Record<'_>,
+        appended_ms: u64,
+        rules: u32,
+    ) -> Result<(), Foreign> {
+        let key = match Key::decode(record.key) {
+            Ok(key) if key.partition == partition => key,
+            Ok(_) | Err(_) => return Err(Foreign),
+        };
+        match (key.chunk, record.value) {
+            (Some(chunk), Some(_)) => self.enter_chunk(&key.id, chunk),
+            (None, Some(value)) => {
+                let manifest = Manifest::decode(value, rules);
+                self.enter(key, Some(manifest), record.offset, appended_ms);
+            }
+            (_, None) => self.enter(key, None, record.offset, appended_ms),
+        }
+        Ok(())
+    }
+
+    /// Enters a snapshot that was written; hands out the keys to drop, which it outlives.
+    pub fn take_over(
+        &mut self,
+        partition: u32,
+        whole: Whole,
+        appended_ms: u64,
+        keep_hourly: u64,
+    ) -> Vec<Key> {
+        let Whole {
+            id,
+            manifest,
+            offset,
+        } = whole;
+        for chunk in 0..manifest.chunks {
+            self.enter_chunk(&id, chunk);
+        }
+        let key = Key {
+            partition,
+            id: id.clone(),
+            chunk: None,
+        };
+        self.enter(key, Some(Ok(manifest)), offset, appended_ms);
+        self.take_outlived(partition, &id, keep_hourly)
     }
 
     /// Those that look whole, newest first; and beside them what was passed over, each with the reason.

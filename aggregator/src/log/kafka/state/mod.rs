@@ -9,10 +9,11 @@
 //! calls. Knows nothing of what is in a chunk. What stays true: a snapshot that is read is byte for
 //! byte what was written; one that is not whole is passed over with its reason.
 
-mod catalogue;
+pub mod catalogue;
 mod reader;
-mod wire;
+pub mod wire;
 mod writer;
+pub mod writing;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +24,8 @@ use super::{KafkaConfig, KafkaFault};
 pub use catalogue::Candidate;
 use catalogue::Catalogue;
 pub use reader::StateReader;
-pub use writer::{StateWriter, Written};
+pub use writer::StateWriter;
+pub use writing::Written;
 
 /// How long Kafka may say nothing while something is read or written.
 const SILENCE_MAX: Duration = Duration::from_secs(10);

@@ -2,7 +2,6 @@
 //!
 //! Waits for Kafka. What stays true: chunks are handed out only with the digest that they were written with.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -12,8 +11,7 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use super::super::consumer::{self, Logging};
 use super::super::{KafkaFault, properties, rights};
-use super::catalogue::{Candidate, Catalogue};
-use super::wire::{Key, Manifest};
+use super::catalogue::{Candidate, Catalogue, Gathered, Record};
 use super::{SILENCE_MAX, StateError, StateTopic, unsigned};
 
 /// Reads snapshots.
@@ -51,27 +49,11 @@ impl StateReader {
         let mut seen = Catalogue::default();
         let rules = self.state.rules;
         self.read(partition, Offset::Beginning, |message| {
-            match Key::decode(message.key().unwrap_or_default()) {
-                Ok(key) if key.partition == partition => {
-                    let is_manifest = key.chunk.is_none();
-                    let offset = unsigned(message.offset());
-                    match message.payload() {
-                        Some(value) if is_manifest => {
-                            let manifest = Manifest::decode(value, rules);
-                            let at = unsigned(message.timestamp().to_millis().unwrap_or(0));
-                            seen.enter(key, Some(manifest), offset, at);
-                        }
-                        Some(_) => {
-                            let Key { id, chunk, .. } = key;
-                            seen.enter_chunk(&id, chunk.unwrap_or_default());
-                        }
-                        None => seen.enter(key, None, offset, 0),
-                    }
-                }
-                Ok(_) | Err(_) => {
-                    let offset = message.offset();
-                    tracing::warn!(partition, offset, "a foreign record among snapshots");
-                }
+            let at = unsigned(message.timestamp().to_millis().unwrap_or(0));
+            let record = record(message);
+            if seen.enter_record(partition, &record, at, rules).is_err() {
+                let offset = record.offset;
+                tracing::warn!(partition, offset, "a foreign record among snapshots");
             }
             true
         })?;
@@ -94,37 +76,14 @@ impl StateReader {
         partition: u32,
         candidate: &Candidate,
     ) -> Result<Vec<Vec<u8>>, StateError> {
-        let Candidate {
-            id,
-            manifest,
-            offset,
-        } = candidate;
-        let mut found: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
-        let first = i64::try_from(manifest.first).unwrap_or(i64::MAX);
+        let mut found = Gathered::default();
+        let first = i64::try_from(candidate.manifest.first).unwrap_or(i64::MAX);
         self.read(partition, Offset::Offset(first), |message| {
-            if let Ok(key) = Key::decode(message.key().unwrap_or_default())
-                && key.id == *id
-                && let (Some(chunk), Some(bytes)) = (key.chunk, message.payload())
-            {
-                found.insert(chunk, bytes.to_vec());
-            }
-            unsigned(message.offset()) < *offset
+            found.enter(candidate, &record(message))
         })?;
-        let mut digest = blake3::Hasher::new();
-        for chunk in found.values() {
-            digest.update(chunk);
-        }
-        if found.keys().copied().eq(0..manifest.chunks)
-            && digest.finalize().as_bytes() == &manifest.digest
-        {
-            Ok(found.into_values().collect())
-        } else {
-            Err(StateError::Corrupt(format!(
-                "its {} chunks, {} expected, do not have the digest that they were written with",
-                found.len(),
-                manifest.chunks
-            )))
-        }
+        found
+            .whole(&candidate.manifest)
+            .map_err(StateError::Corrupt)
     }
 
     /// Hands out a partition's records, until there are no more or `take` has had enough.
@@ -167,5 +126,13 @@ impl StateReader {
         // What was fetched beyond is let go.
         let _ = self.client.unassign();
         read
+    }
+}
+
+fn record<'a>(message: &'a BorrowedMessage<'_>) -> Record<'a> {
+    Record {
+        offset: unsigned(message.offset()),
+        key: message.key().unwrap_or_default(),
+        value: message.payload(),
     }
 }

@@ -1,7 +1,7 @@
-//! Writing snapshots: chunk by chunk, the manifest last, and those that it outlives dropped.
+//! Writing snapshots to Kafka, in the order that `writing` has.
 //!
-//! Waits for Kafka. What stays true: a manifest is written only when all chunks were acknowledged; a client
-//! whose last snapshot was not taken is made anew, since it may be what fails.
+//! Waits for Kafka. What stays true: a client whose last snapshot was not taken is made anew, since it may be
+//! what fails.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,23 +12,11 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
-use tollgate_shared::place::LogId;
 
 use super::super::{KafkaConfig, KafkaFault, producer, properties, rights};
-use super::wire::{Key, Manifest, SnapshotId};
+use super::wire::Key;
+use super::writing::{self, Medium, Source, Written};
 use super::{SILENCE_MAX, StateError, StateTopic, unsigned};
-
-/// What is written.
-pub struct Written<'a> {
-    /// The partition.
-    pub partition: u32,
-    /// The offset of the last record in it.
-    pub upto: u64,
-    /// The log that it is of.
-    pub log: LogId,
-    /// The writer's name, for people.
-    pub name: &'a str,
-}
 
 /// What became of records that were sent.
 #[derive(Default)]
@@ -80,8 +68,7 @@ pub struct StateWriter {
     answers: Arc<Answers>,
     /// The last snapshot was not taken, and it may be this client that fails.
     is_doubted: bool,
-    /// Tells this run's snapshots from those of others.
-    run: u128,
+    source: Source,
     state: StateTopic,
 }
 
@@ -102,7 +89,12 @@ impl StateWriter {
             producer,
             answers,
             is_doubted: false,
-            run: rand::random(),
+            source: Source {
+                group: state.config.group.as_str().into(),
+                run: rand::random(),
+                partitions: state.config.partitions,
+                rules: state.rules,
+            },
             state,
         })
     }
@@ -135,89 +127,44 @@ impl StateWriter {
         keep_hourly: u64,
         chunks: impl FnOnce(&mut dyn FnMut(Vec<u8>)),
     ) -> Result<u64, StateError> {
-        let partition = written.partition;
-        let key = |chunk| Key {
-            partition,
-            id: SnapshotId {
-                upto: written.upto,
-                group: self.state.config.group.as_str().into(),
-                writer: self.run,
-            },
-            chunk,
-        };
-        let (mut count, mut bytes, mut digest) = (0u32, 0u64, blake3::Hasher::new());
-        self.begin();
-        let mut sent = Ok(());
-        chunks(&mut |chunk| {
-            digest.update(&chunk);
-            bytes += chunk.len() as u64;
-            if sent.is_ok() {
-                sent = self.send(partition, &key(Some(count)), Some(&chunk));
-            }
-            count += 1;
-        });
-        sent?;
-        let (first, _) = self.await_all(u64::from(count))?;
-        let manifest = Manifest {
-            log: written.log,
-            partitions: self.state.config.partitions,
-            rules: self.state.rules,
-            chunks: count,
-            bytes,
-            digest: *digest.finalize().as_bytes(),
-            first,
-            name: written.name.into(),
-        };
-        self.begin();
-        self.send(partition, &key(None), Some(&manifest.encode()))?;
-        let (_, offset) = self.await_all(1)?;
+        let source = self.source.clone();
+        let whole = writing::write(self, &source, written, chunks)?;
+        let (partition, offset) = (written.partition, whole.offset);
         tracing::debug!(
             partition,
             upto = written.upto,
-            chunks = count,
-            bytes,
+            chunks = whole.manifest.chunks,
+            bytes = whole.manifest.bytes,
             "snapshot written"
         );
-        let id = key(None).id;
+        let now_ms = crate::serve::wall().as_millis();
         let outlived = self.state.with_catalogue(partition, |catalogue| {
-            for chunk in 0..count {
-                catalogue.enter_chunk(&id, chunk);
-            }
-            let now_ms = crate::serve::wall().as_millis();
-            catalogue.enter(key(None), Some(Ok(manifest)), offset, now_ms);
-            catalogue.take_outlived(partition, &id, keep_hourly)
+            catalogue.take_over(partition, whole, now_ms, keep_hourly)
         });
-        self.drop_all(partition, &outlived);
-        Ok(offset)
-    }
-
-    /// Drops records. What is not dropped takes room, and no more.
-    fn drop_all(&mut self, partition: u32, keys: &[Key]) {
-        self.begin();
-        let mut sent = Ok(());
-        for key in keys {
-            sent = sent.and_then(|()| self.send(partition, key, None));
-        }
-        let dropped = sent.and_then(|()| self.await_all(keys.len() as u64));
-        if let Err(error) = dropped {
+        if let Err(error) = writing::drop_all(self, &outlived) {
             tracing::warn!(partition, %error, "snapshots that were outlived stay");
         }
-    }
-
-    fn begin(&self) {
-        self.answers.taken.store(0, Ordering::Relaxed);
-        self.answers.first.store(u64::MAX, Ordering::Relaxed);
-        self.answers.last.store(0, Ordering::Relaxed);
-        self.take_failure();
+        Ok(offset)
     }
 
     fn take_failure(&self) -> Option<String> {
         let failed = self.answers.failed.lock();
         failed.unwrap_or_else(PoisonError::into_inner).take()
     }
+}
 
-    fn send(&self, partition: u32, key: &Key, value: Option<&[u8]>) -> Result<(), StateError> {
-        let key = key.encode();
+impl Medium for StateWriter {
+    type Error = StateError;
+
+    fn begin(&mut self) {
+        self.answers.taken.store(0, Ordering::Relaxed);
+        self.answers.first.store(u64::MAX, Ordering::Relaxed);
+        self.answers.last.store(0, Ordering::Relaxed);
+        self.take_failure();
+    }
+
+    fn send(&mut self, key: &Key, value: Option<&[u8]>) -> Result<(), StateError> {
+        let (partition, key) = (key.partition, key.encode());
         let mut record: BaseRecord<'_, [u8], [u8], ()> =
             BaseRecord::with_opaque_to(&self.state.topic, ())
                 .partition(i32::try_from(partition).unwrap_or(i32::MAX))
@@ -241,8 +188,7 @@ impl StateWriter {
         }
     }
 
-    /// Waits until all that was sent is answered; the offsets of the first and the last.
-    fn await_all(&self, count: u64) -> Result<(u64, u64), StateError> {
+    fn acknowledged(&mut self, count: u64) -> Result<(u64, u64), StateError> {
         // Each is answered within `message.timeout.ms`, one way or the other.
         self.producer
             .flush(4 * SILENCE_MAX)

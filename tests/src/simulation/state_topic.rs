@@ -1,0 +1,218 @@
+//! The `state` topic of a simulated fleet: snapshots are written and read record by record, by the shipped code.
+//!
+//! Kafka alone is replaced. Of what was sent and not acknowledged when a writer dies, or when the topic takes nothing,
+//! each record stands or does not. What stays true: a manifest in the topic has all its chunks before it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate::core::snapshots::Chunks;
+use tollgate::log::kafka::state::catalogue::{Candidate, Catalogue, Gathered, Record};
+use tollgate::log::kafka::state::wire::{Key, Manifest};
+use tollgate::log::kafka::state::writing::{self, Medium, Source, Whole, Written};
+use tollgate_engine::limits::RULES;
+use tollgate_shared::place::LogId;
+
+use super::random::Random;
+
+/// Who writes a snapshot, and of what.
+#[derive(Clone, Copy, Debug)]
+pub struct By {
+    pub group: usize,
+    pub owner: usize,
+    pub life: u64,
+    pub partitions: u32,
+}
+
+/// All partitions of the topic.
+#[derive(Debug, Default)]
+pub struct StateTopic(BTreeMap<u32, Partition>);
+
+#[derive(Debug, Default)]
+struct Partition {
+    next: u64,
+    records: Vec<Stored>,
+}
+
+#[derive(Debug)]
+struct Stored {
+    offset: u64,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// A writer's client.
+struct Client<'a> {
+    partition: &'a mut Partition,
+    under_way: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// What becomes of the records under way at the first wait, after which nothing is taken.
+    cut: Option<Random>,
+}
+
+/// Nothing is taken any more.
+#[derive(Debug)]
+struct Cut;
+
+impl Partition {
+    /// Compacted at once: a key has one record, and what was dropped none.
+    fn append(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) -> u64 {
+        let offset = self.next;
+        self.next += 1;
+        self.records.retain(|stored| stored.key != key);
+        if let Some(value) = value {
+            self.records.push(Stored { offset, key, value });
+        }
+        offset
+    }
+
+    fn read(&self) -> impl Iterator<Item = Record<'_>> {
+        self.records.iter().map(|stored| Record {
+            offset: stored.offset,
+            key: &stored.key,
+            value: Some(&stored.value),
+        })
+    }
+
+    /// What a reader sees.
+    fn looked_at(&self, partition: u32) -> Catalogue {
+        let mut seen = Catalogue::default();
+        for record in self.read() {
+            seen.enter_record(partition, &record, 0, RULES)
+                .expect("of this partition");
+        }
+        seen
+    }
+}
+
+impl Medium for Client<'_> {
+    type Error = Cut;
+
+    fn begin(&mut self) {}
+
+    fn send(&mut self, key: &Key, value: Option<&[u8]>) -> Result<(), Cut> {
+        self.under_way
+            .push((key.encode(), value.map(<[u8]>::to_vec)));
+        Ok(())
+    }
+
+    fn acknowledged(&mut self, count: u64) -> Result<(u64, u64), Cut> {
+        let under_way = std::mem::take(&mut self.under_way);
+        if let Some(random) = &mut self.cut {
+            for (key, value) in under_way {
+                if random.one_in(2) {
+                    self.partition.append(key, value);
+                }
+            }
+            return Err(Cut);
+        }
+        let mut last = 0;
+        for (key, value) in under_way {
+            last = self.partition.append(key, value);
+        }
+        Ok(((last + 1).saturating_sub(count), last))
+    }
+}
+
+impl StateTopic {
+    /// Writes a snapshot; whether it is whole.
+    ///
+    /// With `cut`, its writer dies before the first chunks are acknowledged, or the topic takes no more.
+    pub fn write(
+        &mut self,
+        by: By,
+        partition: u32,
+        upto: u64,
+        chunks: Chunks,
+        cut: Option<Random>,
+    ) -> bool {
+        let of = self.0.entry(partition).or_default();
+        let source = Source {
+            group: by.group.to_string().into(),
+            run: (by.owner as u128) << 64 | u128::from(by.life),
+            partitions: by.partitions,
+            rules: RULES,
+        };
+        let written = Written {
+            partition,
+            upto,
+            log: LogId::default(),
+            name: "simulated",
+        };
+        let mut client = Client {
+            partition: of,
+            under_way: Vec::new(),
+            cut,
+        };
+        let hands_out = |take: &mut dyn FnMut(Vec<u8>)| chunks.into_iter().for_each(take);
+        let Ok(whole) = writing::write(&mut client, &source, &written, hands_out) else {
+            return false;
+        };
+        self.take_over(partition, whole);
+        true
+    }
+
+    fn take_over(&mut self, partition: u32, whole: Whole) {
+        let of = self.0.entry(partition).or_default();
+        let outlived = of.looked_at(partition).take_over(partition, whole, 0, 0);
+        let mut client = Client {
+            partition: of,
+            under_way: Vec::new(),
+            cut: None,
+        };
+        // Nothing is cut here.
+        let _ = writing::drop_all(&mut client, &outlived);
+    }
+
+    /// Where the newest whole one of each partition ends.
+    pub fn newest(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.0.iter().filter_map(|(partition, of)| {
+            let (whole, _) = of.looked_at(*partition).candidates();
+            whole.first().map(|newest| (*partition, newest.id.upto))
+        })
+    }
+
+    /// Those of a partition that look whole, newest first.
+    pub fn candidates(&self, partition: u32) -> Vec<Candidate> {
+        let of = self.0.get(&partition);
+        of.map(|of| of.looked_at(partition).candidates().0)
+            .unwrap_or_default()
+    }
+
+    /// The chunks of a snapshot.
+    pub fn chunks(&self, partition: u32, candidate: &Candidate) -> Result<Chunks, String> {
+        let mut found = Gathered::default();
+        let records = self.0.get(&partition).into_iter().flat_map(Partition::read);
+        for record in records.skip_while(|record| record.offset < candidate.manifest.first) {
+            if !found.enter(candidate, &record) {
+                break;
+            }
+        }
+        found.whole(&candidate.manifest)
+    }
+
+    /// A manifest that stands in a partition without all its chunks before it.
+    pub fn manifest_alone(&self, partition: u32) -> Option<String> {
+        let mut seen = BTreeSet::new();
+        for record in self.0.get(&partition).into_iter().flat_map(Partition::read) {
+            let key = Key::decode(record.key).ok()?;
+            let Some(chunk) = key.chunk else {
+                let chunks = Manifest::decode(record.value.unwrap_or_default(), RULES)
+                    .ok()?
+                    .chunks;
+                let missing = (0..chunks).find(|chunk| !seen.contains(&(key.id.clone(), *chunk)));
+                match missing {
+                    Some(chunk) => {
+                        let upto = key.id.upto;
+                        return Some(format!(
+                            "partition {partition}: the manifest of the snapshot up to {upto} stands at {}, \
+                             chunk {chunk} of its {chunks} does not stand before it",
+                            record.offset
+                        ));
+                    }
+                    None => continue,
+                }
+            };
+            seen.insert((key.id, chunk));
+        }
+        None
+    }
+}
