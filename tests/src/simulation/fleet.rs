@@ -1,8 +1,8 @@
 //! A fleet: partitions are shared out among owners, come and go, and are restored from common snapshots.
 //!
-//! Of two groups each rules all partitions. What a consumer group and the `state` topic are to the real one. Whoever is to rule a partition next is
-//! told before, after or while the one before is told to let go, so that a partition has two owners at
-//! times and none at others. Knows nothing of rules.
+//! Of two groups each rules all partitions. What a consumer group is to the real one; the `state` topic is
+//! `state_topic`. Whoever is to rule a partition next is told before, after or while the one before is told to let
+//! go, so that a partition has two owners at times and none at others. Knows nothing of rules.
 
 use tollgate::core::assignment::{Known, Restored};
 use tollgate::core::event::Event as CoreEvent;
@@ -25,14 +25,14 @@ impl World {
     }
 
     /// Writes a snapshot to the `state` topic; with `is_cut`, its writer ends in the middle of it, or the topic takes no
-    /// more. Whether it is whole.
+    /// more.
     pub(super) fn write_snapshot(
         &mut self,
         owner: usize,
         partition: u32,
         (upto, chunks): (u64, Chunks),
         is_cut: bool,
-    ) -> bool {
+    ) {
         let life = self.owners[owner].life;
         let by = By {
             group: self.group_of(owner),
@@ -42,14 +42,12 @@ impl World {
         };
         let draws = life ^ (owner as u64) << 32 ^ u64::from(partition) << 40 ^ upto.rotate_left(48);
         let cut = is_cut.then(|| Random::of(self.plan.seed, "half-written", draws));
-        let is_whole = self.state.write(by, partition, upto, chunks, cut);
-        if !is_whole {
+        if !self.state.write(by, partition, upto, chunks, cut) {
             self.watch.cover.see("snapshot half-written");
         }
         if let Some(what) = self.state.manifest_alone(partition) {
             self.violated(5, "manifests come after their chunks", what);
         }
-        is_whole
     }
 
     /// Whether an owner is the one of its group that is to rule a partition.

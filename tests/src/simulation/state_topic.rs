@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tollgate::core::snapshots::Chunks;
 use tollgate::log::kafka::state::catalogue::{Candidate, Catalogue, Gathered, Record};
 use tollgate::log::kafka::state::wire::{Key, Manifest};
-use tollgate::log::kafka::state::writing::{self, Medium, Source, Whole, Written};
+use tollgate::log::kafka::state::writing::{self, Medium, Source, Written};
 use tollgate_engine::limits::RULES;
 use tollgate_shared::place::LogId;
 
@@ -124,7 +124,6 @@ impl StateTopic {
         chunks: Chunks,
         cut: Option<Random>,
     ) -> bool {
-        let of = self.0.entry(partition).or_default();
         let source = Source {
             group: by.group.to_string().into(),
             run: (by.owner as u128) << 64 | u128::from(by.life),
@@ -138,7 +137,7 @@ impl StateTopic {
             name: "simulated",
         };
         let mut client = Client {
-            partition: of,
+            partition: self.0.entry(partition).or_default(),
             under_way: Vec::new(),
             cut,
         };
@@ -146,20 +145,9 @@ impl StateTopic {
         let Ok(whole) = writing::write(&mut client, &source, &written, hands_out) else {
             return false;
         };
-        self.take_over(partition, whole);
-        true
-    }
-
-    fn take_over(&mut self, partition: u32, whole: Whole) {
-        let of = self.0.entry(partition).or_default();
-        let outlived = of.looked_at(partition).take_over(partition, whole, 0, 0);
-        let mut client = Client {
-            partition: of,
-            under_way: Vec::new(),
-            cut: None,
-        };
-        // Nothing is cut here.
-        let _ = writing::drop_all(&mut client, &outlived);
+        let mut seen = client.partition.looked_at(partition);
+        let outlived = seen.take_over(partition, whole, 0, 0);
+        writing::drop_all(&mut client, &outlived).is_ok()
     }
 
     /// Where the newest whole one of each partition ends.

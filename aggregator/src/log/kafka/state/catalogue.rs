@@ -109,7 +109,7 @@ impl Gathered {
 
 impl Catalogue {
     /// Enters a record as it stands in the topic; without a value, it is gone.
-    pub fn enter(
+    fn enter(
         &mut self,
         key: Key,
         value: Option<Result<Manifest, Unreadable>>,
@@ -135,7 +135,7 @@ impl Catalogue {
     }
 
     /// Enters a chunk that is there.
-    pub fn enter_chunk(&mut self, id: &SnapshotId, chunk: u32) {
+    fn enter_chunk(&mut self, id: &SnapshotId, chunk: u32) {
         let entry = self.snapshots.entry(id.clone()).or_default();
         entry.chunks.insert(chunk);
     }
@@ -211,12 +211,7 @@ impl Catalogue {
 
     /// The keys to drop now that `newest` of this group is whole: manifests first, so that none ever
     /// stands for chunks that are gone.
-    pub fn take_outlived(
-        &mut self,
-        partition: u32,
-        newest: &SnapshotId,
-        keep_hourly: u64,
-    ) -> Vec<Key> {
+    fn take_outlived(&mut self, partition: u32, newest: &SnapshotId, keep_hourly: u64) -> Vec<Key> {
         let group = &newest.group;
         let of_group = self
             .snapshots

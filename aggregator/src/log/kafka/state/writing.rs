@@ -125,7 +125,7 @@ pub fn write<M: Medium>(
     medium.send(&key(None), Some(&manifest.encode()))?;
     let (_, offset) = medium.acknowledged(1)?;
     Ok(Whole {
-        id: key(None).id,
+        id,
         manifest,
         offset,
     })
