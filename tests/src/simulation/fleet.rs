@@ -37,7 +37,6 @@ impl World {
         let by = By {
             group: self.group_of(owner),
             owner,
-            life,
             partitions: self.plan.partitions,
         };
         let draws = life ^ (owner as u64) << 32 ^ u64::from(partition) << 40 ^ upto.rotate_left(48);

@@ -19,13 +19,16 @@ use super::random::Random;
 pub struct By {
     pub group: usize,
     pub owner: usize,
-    pub life: u64,
     pub partitions: u32,
 }
 
 /// All partitions of the topic.
 #[derive(Debug, Default)]
-pub struct StateTopic(BTreeMap<u32, Partition>);
+pub struct StateTopic {
+    partitions: BTreeMap<u32, Partition>,
+    /// How many snapshots were begun to be written.
+    written: u64,
+}
 
 #[derive(Debug, Default)]
 struct Partition {
@@ -124,9 +127,10 @@ impl StateTopic {
         chunks: Chunks,
         cut: Option<Random>,
     ) -> bool {
+        self.written += 1;
         let source = Source {
             group: by.group.to_string().into(),
-            run: (by.owner as u128) << 64 | u128::from(by.life),
+            writing: (by.owner as u128) << 64 | u128::from(self.written),
             partitions: by.partitions,
             rules: RULES,
         };
@@ -137,7 +141,7 @@ impl StateTopic {
             name: "simulated",
         };
         let mut client = Client {
-            partition: self.0.entry(partition).or_default(),
+            partition: self.partitions.entry(partition).or_default(),
             under_way: Vec::new(),
             cut,
         };
@@ -152,7 +156,7 @@ impl StateTopic {
 
     /// Where the newest whole one of each partition ends.
     pub fn newest(&self) -> impl Iterator<Item = (u32, u64)> {
-        self.0.iter().filter_map(|(partition, of)| {
+        self.partitions.iter().filter_map(|(partition, of)| {
             let (whole, _) = of.looked_at(*partition).candidates();
             whole.first().map(|newest| (*partition, newest.id.upto))
         })
@@ -160,15 +164,20 @@ impl StateTopic {
 
     /// Those of a partition that look whole, newest first.
     pub fn candidates(&self, partition: u32) -> Vec<Candidate> {
-        let of = self.0.get(&partition);
+        let of = self.partitions.get(&partition);
         of.map(|of| of.looked_at(partition).candidates().0)
             .unwrap_or_default()
+    }
+
+    fn read(&self, partition: u32) -> impl Iterator<Item = Record<'_>> {
+        let of = self.partitions.get(&partition);
+        of.into_iter().flat_map(Partition::read)
     }
 
     /// The chunks of a snapshot.
     pub fn chunks(&self, partition: u32, candidate: &Candidate) -> Result<Chunks, String> {
         let mut found = Gathered::default();
-        let records = self.0.get(&partition).into_iter().flat_map(Partition::read);
+        let records = self.read(partition);
         for record in records.skip_while(|record| record.offset < candidate.manifest.first) {
             if !found.enter(candidate, &record) {
                 break;
@@ -180,7 +189,7 @@ impl StateTopic {
     /// A manifest that stands in a partition without all its chunks before it.
     pub fn manifest_alone(&self, partition: u32) -> Option<String> {
         let mut seen = BTreeSet::new();
-        for record in self.0.get(&partition).into_iter().flat_map(Partition::read) {
+        for record in self.read(partition) {
             let key = Key::decode(record.key).ok()?;
             let Some(chunk) = key.chunk else {
                 let chunks = Manifest::decode(record.value.unwrap_or_default(), RULES)

@@ -8,7 +8,7 @@ use rdkafka::consumer::Consumer as _;
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{ClientConfig, Offset};
-use tollgate::log::kafka::{self, KafkaConfig, StateError, StateTopic, Written};
+use tollgate::log::kafka::{self, KafkaConfig, StateError, StateTopic, StateWriter, Written};
 use tollgate_shared::place::LogId;
 use tollgate_tests::kafka::LocalKafka;
 
@@ -28,8 +28,8 @@ fn write(state: &StateTopic, upto: u64, chunks: &[Vec<u8>]) {
     write_keeping(state, upto, chunks, 0);
 }
 
-fn write_keeping(state: &StateTopic, upto: u64, chunks: &[Vec<u8>], keep_hourly: u64) {
-    let written = Written {
+fn up_to(upto: u64) -> Written<'static> {
+    Written {
         partition: PARTITION,
         upto,
         log: LogId {
@@ -37,10 +37,18 @@ fn write_keeping(state: &StateTopic, upto: u64, chunks: &[Vec<u8>], keep_hourly:
             random: 7,
         },
         name: "agg-1",
-    };
+    }
+}
+
+fn write_keeping(state: &StateTopic, upto: u64, chunks: &[Vec<u8>], keep_hourly: u64) {
+    let written = up_to(upto);
     let mut writer = state.writer().expect("a writer");
+    write_by(&mut writer, &written, keep_hourly, chunks);
+}
+
+fn write_by(writer: &mut StateWriter, written: &Written<'_>, keep_hourly: u64, chunks: &[Vec<u8>]) {
     let offset = writer
-        .write(&written, keep_hourly, |sink| {
+        .write(written, keep_hourly, |sink| {
             chunks.iter().for_each(|chunk| sink(chunk.clone()));
         })
         .expect("written");
@@ -156,6 +164,16 @@ pub fn snapshots_are_read_whole_or_passed_over(kafka: &LocalKafka) {
         matches!(corrupt, Err(StateError::Corrupt(_))),
         "{corrupt:?}"
     );
+
+    // One aggregator writes up to an offset twice, as of a topic that was made anew: neither takes the other's
+    // places, and the later one is tried first.
+    let mut writer = state.writer().expect("a writer");
+    write_by(&mut writer, &up_to(50), 0, &chunks(6, 4));
+    write_by(&mut writer, &up_to(50), 0, &chunks(7, 2));
+    let found = reader.candidates(PARTITION).expect("candidates");
+    assert_eq!((found[0].id.upto, found[1].id.upto), (50, 50));
+    let read = |at: usize| reader.chunks(PARTITION, &found[at]).expect("whole");
+    assert!(read(0) == chunks(7, 2) && read(1) == chunks(6, 4));
 }
 
 /// The hour that it is, by the clock that brokers and writers have.

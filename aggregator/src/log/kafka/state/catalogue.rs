@@ -1,7 +1,7 @@
 //! What snapshots of one partition the `state` topic holds, which to restore from, and which to drop.
 //!
 //! ```text
-//! upto    group writer  chunks  manifest
+//! upto    group writing chunks  manifest
 //! 18250   a     7f..    12      whole            restored from
 //! 18000   b     02..    3       none             half-written: passed over
 //! 17250   a     7f..    12      whole            the one before
@@ -11,6 +11,7 @@
 //! Knows no Kafka. What stays true: the two newest whole ones of a group stay; what is dropped is of
 //! one's own group.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::wire::{Key, Manifest, SnapshotId, Unreadable};
@@ -206,6 +207,8 @@ impl Catalogue {
                 Err(why) => passed_over.push((id.clone(), why)),
             }
         }
+        // Of two that reach as far the later one may be of a topic that was made anew.
+        whole.sort_by_key(|one| Reverse((one.id.upto, one.offset)));
         (whole, passed_over)
     }
 
@@ -290,7 +293,7 @@ mod tests {
         SnapshotId {
             upto,
             group: group.into(),
-            writer: 1,
+            writing: 1,
         }
     }
 
@@ -347,6 +350,30 @@ mod tests {
                 "1 of its 2 chunks are there"
             ]
         );
+    }
+
+    #[test]
+    fn of_two_that_reach_as_far_the_one_written_later_comes_first() {
+        let mut catalogue = Catalogue::default();
+        for (writing, offset) in [(1, 40), (7, 20), (3, 60)] {
+            let id = SnapshotId {
+                writing,
+                ..id(10, "a")
+            };
+            enter(&mut catalogue, &id, 2, None);
+            let key = Key {
+                partition: 0,
+                id,
+                chunk: None,
+            };
+            catalogue.enter(key, Some(Ok(manifest(2))), offset, 0);
+        }
+        let (whole, _) = catalogue.candidates();
+        let found: Vec<_> = whole
+            .iter()
+            .map(|one| (one.id.writing, one.offset))
+            .collect();
+        assert_eq!(found, [(3, 60), (1, 40), (7, 20)]);
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! The records of the `state` topic: keys, chunks, manifests.
 //!
 //! ```text
-//! key       [partition, group, writer (16 bytes), upto, nil | chunk]     nil: the manifest's
+//! key       [partition, group, writing (16 bytes), upto, nil | chunk]     nil: the manifest's
 //! chunk     the bytes as the engine wrote them
 //! manifest  1 [format, generation, random, partitions, rules, chunks, bytes, digest (32 bytes),
 //!              first chunk's offset in this topic, name]
 //! no value  it is gone
 //! ```
 //!
-//! A writer is one run of one aggregator, so that who writes the snapshot of an offset a second time
-//! never mixes its chunks with those of the first. Knows no Kafka and no engine.
+//! Each writing has a number of its own, so that who writes the snapshot of an offset a second time, be it the
+//! same aggregator of another log or after a failure, never mixes its chunks with those of the first. Knows no
+//! Kafka and no engine.
 
 use tollgate_shared::names::NAME_BYTES_MAX;
 use tollgate_shared::place::LogId;
@@ -31,8 +32,8 @@ pub struct SnapshotId {
     pub upto: u64,
     /// The group that its writer belonged to.
     pub group: Box<str>,
-    /// The run of the aggregator that wrote it.
-    pub writer: u128,
+    /// Tells it from what else was written up to there.
+    pub writing: u128,
 }
 
 /// The key of a record.
@@ -93,7 +94,7 @@ impl Key {
         writer.array(5);
         writer.u64(u64::from(self.partition));
         writer.text(&self.id.group);
-        writer.bytes(&self.id.writer.to_be_bytes());
+        writer.bytes(&self.id.writing.to_be_bytes());
         writer.u64(self.id.upto);
         match self.chunk {
             Some(chunk) => writer.u64(u64::from(chunk)),
@@ -113,7 +114,7 @@ impl Key {
         reader.fixed_array("key", 5, "5")?;
         let partition = reader.u32("partition")?;
         let group = reader.text("group", 1, NAME_BYTES_MAX)?.into();
-        let writer = u128::from_be_bytes(reader.array_of_bytes("writer")?);
+        let writing = u128::from_be_bytes(reader.array_of_bytes("writing")?);
         let upto = reader.u64("upto")?;
         let chunk = if reader.nil() {
             None
@@ -126,7 +127,7 @@ impl Key {
             id: SnapshotId {
                 upto,
                 group,
-                writer,
+                writing,
             },
             chunk,
         })
@@ -238,7 +239,7 @@ mod tests {
                 id: SnapshotId {
                     upto: 18_250,
                     group: "a".into(),
-                    writer: u128::MAX - 1,
+                    writing: u128::MAX - 1,
                 },
                 chunk,
             };

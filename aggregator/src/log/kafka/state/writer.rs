@@ -68,7 +68,6 @@ pub struct StateWriter {
     answers: Arc<Answers>,
     /// The last snapshot was not taken, and it may be this client that fails.
     is_doubted: bool,
-    source: Source,
     state: StateTopic,
 }
 
@@ -89,12 +88,6 @@ impl StateWriter {
             producer,
             answers,
             is_doubted: false,
-            source: Source {
-                group: state.config.group.as_str().into(),
-                run: rand::random(),
-                partitions: state.config.partitions,
-                rules: state.rules,
-            },
             state,
         })
     }
@@ -127,7 +120,12 @@ impl StateWriter {
         keep_hourly: u64,
         chunks: impl FnOnce(&mut dyn FnMut(Vec<u8>)),
     ) -> Result<u64, StateError> {
-        let source = self.source.clone();
+        let source = Source {
+            group: self.state.config.group.as_str().into(),
+            writing: rand::random(),
+            partitions: self.state.config.partitions,
+            rules: self.state.rules,
+        };
         let whole = writing::write(self, &source, written, chunks)?;
         let (partition, offset) = (written.partition, whole.offset);
         tracing::debug!(

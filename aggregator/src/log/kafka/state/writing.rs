@@ -38,13 +38,13 @@ pub trait Medium {
     fn acknowledged(&mut self, count: u64) -> Result<(u64, u64), Self::Error>;
 }
 
-/// Who writes.
+/// Who writes, and which time it is.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The group that the writer belongs to.
     pub group: Box<str>,
-    /// Tells this run's snapshots from those of others.
-    pub run: u128,
+    /// Another number for each snapshot that is written, by whomever.
+    pub writing: u128,
     /// How many partitions the log has.
     pub partitions: u32,
     /// The greatest rule set of this build.
@@ -88,7 +88,7 @@ pub fn write<M: Medium>(
     let id = SnapshotId {
         upto: written.upto,
         group: source.group.clone(),
-        writer: source.run,
+        writing: source.writing,
     };
     let key = |chunk| Key {
         partition: written.partition,
