@@ -46,6 +46,7 @@ bugs! {
     TotalOutOfTurn "total-out-of-turn" "a total is applied whatever came before it"
     DenialKept "denial-kept" "a denial is not ruled again when a limit is raised"
     HashOrder "hash-order" "what is in force is said again in a hash map's order"
+    HoleLeft "hole-left" "of segments that a power cut left without what is before them the first is dropped first"
     SnapshotOff "snapshot-off" "after a snapshot ruling goes on one record too late"
     SnapshotUnproved "snapshot-unproved" "a snapshot is taken for this log's without a look at it"
     SnapshotEarly "snapshot-early" "a snapshot is kept before the log has what its records caused"

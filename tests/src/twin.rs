@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tollgate::core::event::{Effect, Event, Now, QueryId};
+use tollgate::core::recordings::WAITING_MAX;
 use tollgate::core::view::{Query, Reply};
 use tollgate::core::{Core, Settings, Start};
 use tollgate::log::{Delivered, LogEvent, Stream};
@@ -179,6 +180,7 @@ fn settings(partitions: u32) -> Settings {
         feeds: Vec::new(),
         heartbeat: Span::from_secs(1),
         follow_file: false,
+        waiting_max: WAITING_MAX,
         snapshots: None,
     }
 }

@@ -272,6 +272,43 @@ fn numbers_that_are_too_large_are_refused_with_what_may_be() {
 }
 
 #[test]
+fn a_rate_out_of_range_or_of_nothing_is_refused_with_what_may_be() {
+    for (args, expected) in [
+        (
+            "--rate lost=1.5",
+            "found the share `1.5`, expected a number from 0 to 1",
+        ),
+        (
+            "--rate late=0.5",
+            "found the kind `late`, expected one of lost, doubled, refused",
+        ),
+        ("--rate lost", "found `lost`, expected KIND=SHARE"),
+        (
+            "--rate lost=0 --rate lost=1",
+            "--rate: found two rates of the kind `lost`, expected one",
+        ),
+        ("--rate lost=0 --kills 1", "cannot be used with"),
+    ] {
+        let (code, said) = fault_of(args);
+        assert_eq!(code, Some(64), "{args}: {said}");
+        assert!(said.contains(expected), "{args}: {said}");
+    }
+}
+
+#[test]
+fn rates_that_are_asked_for_stand_in_the_report_and_in_what_happens() {
+    let lossy = format!("--seed {SHORT_SEED} --rate lost=0.5 --rate doubled=0");
+    let trace = printed(&format!("{lossy} --trace"));
+    assert!(trace.contains("Loss(Edge { agent: 0, owner: 0, way: Up }, 500000)"));
+    assert!(!trace.contains("Duplication("));
+    let report = printed(&format!("{lossy} --seeds 1"));
+    assert!(
+        report.contains("rates           lost=0.5 doubled=0\n"),
+        "{report}"
+    );
+}
+
+#[test]
 fn help_names_exit_codes_and_what_leaves_kept_seeds_out() {
     let help = printed("--help");
     for code in ["0", "1", "64", "65", "66", "73", "74", "77"] {

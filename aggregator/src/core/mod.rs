@@ -90,6 +90,9 @@ pub struct Settings {
     pub follow_file: bool,
     /// When snapshots are taken, if they are.
     pub snapshots: Option<Policy>,
+    /// How many statements, and how many totals, of one partition may wait for the log before nothing more of it is
+    /// ruled: [`recordings::WAITING_MAX`], but where that is to be met.
+    pub waiting_max: usize,
 }
 
 /// In what state the log was found.

@@ -19,8 +19,8 @@ use super::partition::{RETRY_AFTER, Stage};
 use super::{Core, Purpose};
 use crate::log::{Stream, Ticket};
 
-/// Statements of one partition whose evidence the log does not have yet: some 10 MB.
-pub const RECORDINGS_MAX: usize = 65_536;
+/// Statements of one partition whose evidence the log does not have yet, and totals, as many of each: some 10 MB.
+pub const WAITING_MAX: usize = 65_536;
 
 /// Of them, what one turn appends again: some tenths of a millisecond.
 const RETRIES_A_TURN: usize = 1_024;
@@ -100,14 +100,14 @@ impl Recordings {
         self.causes.is_empty()
     }
 
-    /// Whether nothing more is to be ruled for the moment.
-    pub fn is_full(&self) -> bool {
-        RECORDINGS_MAX <= self.len()
+    /// Whether nothing more is to be ruled for the moment, where so many may wait.
+    pub fn is_full(&self, max: usize) -> bool {
+        max <= self.len()
     }
 
     /// Whether enough of them are gone to go on.
-    fn has_room(&self) -> bool {
-        self.len() <= RECORDINGS_MAX / 2
+    fn has_room(&self, max: usize) -> bool {
+        self.len() <= max / 2
     }
 }
 
@@ -116,9 +116,9 @@ impl Recordings {
 pub struct Waiting {
     /// The partition.
     pub partition: u32,
-    /// Its totals: beyond [`TOTALS_MAX`](super::totals::TOTALS_MAX) no delivery of it is ruled.
+    /// Its totals: beyond [`Settings::waiting_max`](super::Settings::waiting_max) no delivery of it is ruled.
     pub totals: usize,
-    /// Evidence of its statements: beyond [`RECORDINGS_MAX`] no record of it is ruled.
+    /// Evidence of its statements: beyond that no record of it is ruled.
     pub evidence: usize,
 }
 
@@ -153,7 +153,9 @@ impl Core {
             let Some(partition) = self.partitions.get_mut(index) else {
                 return;
             };
-            let has_room = partition.recordings.has_room() && self.totals.has_room(partition.index);
+            let max = self.settings.waiting_max;
+            let has_room =
+                partition.recordings.has_room(max) && self.totals.has_room(partition.index, max);
             if partition.stage == Stage::Recording && has_room {
                 self.follow_again(index as u32);
             }

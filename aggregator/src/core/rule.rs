@@ -32,7 +32,7 @@ impl Core {
     /// Rules records of a partition as far as it can be ruled.
     pub(super) fn hits_delivered(&mut self, now: Now, index: u32, records: &[Delivered]) {
         let takes = |core: &Self| core.partitions.get(index as usize).map(Partition::takes);
-        if takes(self) == Some(true) && self.totals.is_full(index) {
+        if takes(self) == Some(true) && self.totals.is_full(index, self.settings.waiting_max) {
             return self.hold_back(index);
         }
         for record in records {
@@ -43,7 +43,7 @@ impl Core {
             if !partition.takes() {
                 return;
             }
-            if partition.recordings.is_full() {
+            if partition.recordings.is_full(self.settings.waiting_max) {
                 return self.hold_back(index);
             }
             if partition.unproved && !self.prove(index, record) {
@@ -149,7 +149,8 @@ impl Core {
             .partitions
             .get(index as usize)
             .is_some_and(|partition| {
-                partition.stage == Stage::RulingAgain && !partition.recordings.is_full()
+                partition.stage == Stage::RulingAgain
+                    && !partition.recordings.is_full(self.settings.waiting_max)
             });
         if due && !self.rule_slice(now, index) {
             self.follow_again(index);

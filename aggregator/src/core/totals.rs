@@ -25,9 +25,6 @@ use tollgate_shared::time::Span;
 
 use crate::log::Ticket;
 
-/// Totals of one source partition that the log may not have yet: some 10 MB.
-pub const TOTALS_MAX: usize = 65_536;
-
 /// One total that an engine asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
@@ -219,14 +216,14 @@ impl Totals {
             .sum()
     }
 
-    /// Whether a source is to rule nothing more for the moment.
-    pub fn is_full(&self, source: u32) -> bool {
-        TOTALS_MAX <= self.of_source(source)
+    /// Whether a source is to rule nothing more for the moment, where so many may wait.
+    pub fn is_full(&self, source: u32, max: usize) -> bool {
+        max <= self.of_source(source)
     }
 
     /// Whether enough of a source's totals are gone to go on.
-    pub fn has_room(&self, source: u32) -> bool {
-        self.of_source(source) <= TOTALS_MAX / 2
+    pub fn has_room(&self, source: u32, max: usize) -> bool {
+        self.of_source(source) <= max / 2
     }
 
     /// How many totals the log may not have yet.

@@ -109,7 +109,8 @@ impl Core {
 
     pub(super) fn wake_at(&self) -> Span {
         let slices = |partition: &Partition| {
-            partition.stage == Stage::RulingAgain && !partition.recordings.is_full()
+            partition.stage == Stage::RulingAgain
+                && !partition.recordings.is_full(self.settings.waiting_max)
         };
         if !self.givings.is_empty() || self.partitions.iter().any(slices) {
             return Span::ZERO;

@@ -1,12 +1,15 @@
 //! Opens the log that the configuration names.
 
+use std::sync::Arc;
+
 use tokio::sync::mpsc;
 use tollgate_shared::time::Span;
 
-use super::snapshots;
 use crate::cli::exit::{Exit, Failure};
 use crate::config::{self, Config, LogKind};
 use crate::core::Start;
+use crate::log::journal::disk::OsDisk;
+use crate::log::journal::snapshots::Snapshots;
 use crate::log::journal::{self, Ground, JournalConfig, LastStop, OpenError, OpenReport};
 use crate::log::{Log, LogEvent};
 
@@ -60,7 +63,7 @@ fn open_journal(
         start: Start {
             generation: report.generation,
             unbegun: report.unbegun,
-            snapshots: snapshots::read_all(&config.dir.join(snapshots::DIR), config.partitions),
+            snapshots: Snapshots::beside(&config.dir, Arc::new(OsDisk)).read_all(config.partitions),
         },
         faults: mpsc::channel(1).1,
         #[cfg(feature = "kafka")]

@@ -16,8 +16,8 @@ mod fleet;
 mod log;
 mod prepare;
 mod run;
+mod saver;
 mod signals;
-pub mod snapshots;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;

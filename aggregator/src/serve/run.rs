@@ -14,18 +14,21 @@ use super::aside::Asides;
 #[cfg(feature = "kafka")]
 use super::fleet::{Fleet, Found};
 use super::prepare::{self, Preparer};
+use super::saver::Saver;
 use super::signals::{Asked, Signals};
-use super::snapshots::Saver;
 use super::{Bound, Listeners};
 use crate::cli::exit::{Exit, Failure};
 use crate::config::{Config, LogKind};
 use crate::core::event::{Effect, Event, Now};
+use crate::core::recordings::WAITING_MAX;
 use crate::core::snapshots::Policy;
 use crate::core::{Core, Settings, Start};
 use crate::feed::{self, FeedCounters, Publisher};
 use crate::http::fleet::Others;
 use crate::http::{self, Desk, Metrics};
 use crate::link::{self, Answers, LinkCounters};
+use crate::log::journal::disk::OsDisk;
+use crate::log::journal::snapshots::Snapshots;
 use crate::log::{AsideCounters, Log, LogEvent};
 
 /// Events of the log that may wait. Each holds at most about a megabyte.
@@ -184,7 +187,8 @@ async fn start(
     match config.log {
         LogKind::Journal => {
             let dir = &config.journal.dir;
-            let saver = Saver::start(dir.join(super::snapshots::DIR), events);
+            let snapshots = Snapshots::beside(dir, Arc::new(OsDisk));
+            let saver = Saver::start(snapshots, events);
             keeper = Keeper::Files(saver.map_err(socket("snapshots"))?);
             asides = Asides::in_dir(dir.join("aside"), aside_counters);
             (core, effects) = Core::new(settings);
@@ -253,6 +257,7 @@ fn settings(config: &Config, partitions: u32, start: Start, bound: Bound) -> Set
         feeds: vec![format!("tcp://{}:{}", config.listen.advertise, bound.feed.port()).into()],
         heartbeat: Span::from_std(config.feed.heartbeat),
         follow_file: config.limits.follow,
+        waiting_max: WAITING_MAX,
         snapshots: Some(Policy {
             every: Span::from_std(config.snapshot.every),
             entries_max: config.snapshot.entries_max,

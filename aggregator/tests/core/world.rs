@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tollgate::core::assignment::Known;
 use tollgate::core::event::{Aside, Effect, Event, LimitsFile, Now, Peer, QueryId, Request};
+use tollgate::core::recordings::WAITING_MAX;
 use tollgate::core::snapshots::{Chunks, Policy};
 use tollgate::core::view::{DigestsView, Gauges, PairView, Query, Reply};
 use tollgate::core::{Core, Settings, Start};
@@ -123,6 +124,7 @@ impl World {
             feeds: vec!["tcp://127.0.0.1:1".into()],
             heartbeat: Span::from_millis(250),
             follow_file: true,
+            waiting_max: WAITING_MAX,
             snapshots: Some(Policy {
                 every: Span::from_secs(30),
                 entries_max: 200,

@@ -11,6 +11,7 @@
 //! simulate --way 3 --seed 118 --trace   the same, of a plan as it was drawn in an earlier way: kept seeds are of such
 //! simulate --seed 1 --seeds 50 --hashes each seed's number that stands for all that happened: every build
 //!                                       of one commit prints the same
+//! simulate --rate lost=0.3              a third of all messages is lost, whatever the seeds draw
 //! simulate --seed 118 --seeds 1         one seed; where it fails, the shortest history that does
 //! simulate --bugs --seeds 10000         bugs put in by hand, and the seeds that find each (feature `bugs`)
 //! ```
@@ -28,6 +29,7 @@ use tollgate::cli::exit::Exit;
 use tollgate_tests::simulation::history::History;
 use tollgate_tests::simulation::kept::{self, SeedsFault};
 use tollgate_tests::simulation::plan::PLAN_WAYS;
+use tollgate_tests::simulation::rates::{self, Rate};
 use tollgate_tests::simulation::so_far::{self, SoFarFault};
 use tollgate_tests::simulation::swarm::{Order, Report, swarm};
 use tollgate_tests::simulation::{run, told};
@@ -135,6 +137,10 @@ struct Arguments {
     /// Make the topic anew once, in seeds that have a fleet.
     #[arg(long)]
     anew: bool,
+    /// A rate of a fault from the beginning to the calm, in place of what seeds draw: of the messages `lost` or
+    /// `doubled`, or of the appends `refused`; as lost=0.05. For several kinds it is said several times.
+    #[arg(long = "rate", value_name = "KIND=SHARE", conflicts_with = "kills")]
+    rates: Vec<Rate>,
     /// Kill agents that hold copies again and again, until so many have died.
     #[arg(long, conflicts_with = "seeds", value_parser = clap::value_parser!(u64).range(1..))]
     kills: Option<u64>,
@@ -147,7 +153,7 @@ struct Arguments {
     #[cfg(feature = "bugs")]
     #[arg(long, conflicts_with_all = [
         "trace", "hashes", "minutes", "until_failure", "go_on", "decisions", "workers", "state", "way", "anew",
-        "kills", "format",
+        "rates", "kills", "format",
     ])]
     bugs: bool,
     /// Of all bugs only this one.
@@ -182,6 +188,10 @@ fn main() -> ExitCode {
             };
         }
     };
+    if let Err(fault) = rates::check(&arguments.rates) {
+        eprintln!("--rate: {fault}");
+        return Exit::Usage.into();
+    }
     if let (true, Some(seed)) = (arguments.trace, arguments.seed) {
         return show(seed, &arguments);
     }
@@ -300,6 +310,7 @@ fn order(arguments: &Arguments) -> Result<Order, Fault> {
         kills: arguments.kills,
         go_on: arguments.go_on,
         anew: arguments.anew,
+        rates: arguments.rates.clone(),
         way: arguments.way,
         workers: match arguments
             .workers
@@ -351,6 +362,7 @@ fn looked_at(first: u64, arguments: &Arguments) -> Order {
     Order {
         kills: arguments.kills,
         anew: arguments.anew,
+        rates: arguments.rates.clone(),
         way: arguments.way,
         ..Order::of(first, None)
     }

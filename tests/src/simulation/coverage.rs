@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 /// What every swarm has to have met.
-pub const WANTED: [&str; 113] = [
+pub const WANTED: [&str; 120] = [
     "act dry-run",
     "act in force",
     "act lost the race",
@@ -55,6 +55,8 @@ pub const WANTED: [&str; 113] = [
     "copies taken",
     "crash between effects",
     "crash in a disk operation",
+    "crash in writing a snapshot",
+    "crash while a journal opens",
     "denial by ban",
     "denial by global limit",
     "denial by hard limit",
@@ -79,6 +81,7 @@ pub const WANTED: [&str; 113] = [
     "hold ended by age",
     "hold ended by an operator",
     "hold not known to the log",
+    "journal closed in order",
     "lease ran out",
     "limits push lost the race",
     "limits pushed",
@@ -92,11 +95,14 @@ pub const WANTED: [&str; 113] = [
     "message lost",
     "message reordered",
     "more than one owner",
+    "owner cut off from the log",
     "owner stalled",
+    "owner stopped in order",
     "owner took over from a snapshot",
     "pair at the cap",
     "pair left",
     "partition given to another owner",
+    "partition held back",
     "partition let go late",
     "partition moved",
     "partition restored from another's snapshot",
@@ -113,6 +119,7 @@ pub const WANTED: [&str; 113] = [
     "snapshot could not be saved",
     "stamps corrected",
     "states of two owners compared",
+    "sync failed",
     "tick ignored",
     "topic made anew",
     "topic silent",

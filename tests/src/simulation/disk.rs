@@ -27,11 +27,22 @@ struct File {
 
 type FileRef = Arc<Mutex<File>>;
 
+/// A file that got another name.
+#[derive(Debug)]
+struct Renamed {
+    from: PathBuf,
+    to: PathBuf,
+    /// What had that name before.
+    replaced: Option<FileRef>,
+}
+
 #[derive(Debug)]
 struct State {
     files: BTreeMap<PathBuf, FileRef>,
     /// Taken away, but not durably.
     removed: BTreeMap<PathBuf, FileRef>,
+    /// Given other names, but not durably; in order.
+    renamed: Vec<Renamed>,
     locked: bool,
     crash_in: Option<u64>,
     crashed: bool,
@@ -39,6 +50,8 @@ struct State {
     /// Writes for which there was no room.
     without_room: u64,
     syncs_fail: bool,
+    /// Syncs that failed.
+    failed_syncs: u64,
     random: Random,
     operations: u64,
 }
@@ -62,12 +75,14 @@ impl SimDisk {
         Self(Arc::new(Mutex::new(State {
             files: BTreeMap::new(),
             removed: BTreeMap::new(),
+            renamed: Vec::new(),
             locked: false,
             crash_in: None,
             crashed: false,
             room_bytes: None,
             without_room: 0,
             syncs_fail: false,
+            failed_syncs: 0,
             random,
             operations: 0,
         })))
@@ -102,6 +117,11 @@ impl SimDisk {
         self.state().syncs_fail = fail;
     }
 
+    /// How many syncs failed.
+    pub fn failed_syncs(&self) -> u64 {
+        self.state().failed_syncs
+    }
+
     /// A crash that was to come does not come.
     pub fn forget_crash(&self) {
         self.state().crash_in = None;
@@ -119,10 +139,25 @@ impl SimDisk {
         let State {
             files,
             removed,
+            renamed,
             random,
             ..
         } = &mut *state;
         let mut lost = Lost::default();
+        // As with journaled file systems: of what was done to names a beginning is left.
+        let left = match renamed.len() {
+            0 => 0,
+            count => random.below(count as u64 + 1) as usize,
+        };
+        for undone in renamed.drain(..).skip(left).rev() {
+            lost.files += 1;
+            if let Some(file) = files.remove(&undone.to) {
+                files.insert(undone.from, file);
+            }
+            if let Some(replaced) = undone.replaced {
+                files.insert(undone.to, replaced);
+            }
+        }
         for (path, file) in std::mem::take(removed) {
             if random.one_in(2) {
                 lost.files += 1;
@@ -287,6 +322,24 @@ impl Disk for SimDisk {
         self.open(path)
     }
 
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        if !state.goes_on()? && state.random.one_in(2) {
+            return Err(down());
+        }
+        let file = state.files.remove(from).ok_or_else(not_found)?;
+        let replaced = state.files.insert(to.to_owned(), file);
+        state.renamed.push(Renamed {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            replaced,
+        });
+        if state.crashed {
+            return Err(down());
+        }
+        Ok(())
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
         if !state.goes_on()? {
@@ -303,6 +356,7 @@ impl Disk for SimDisk {
             return Err(down());
         }
         state.removed.retain(|path, _| path.parent() != Some(dir));
+        state.renamed.retain(|one| one.to.parent() != Some(dir));
         for (_, file) in state
             .files
             .iter()
@@ -388,6 +442,7 @@ impl DiskFile for Open {
             return Err(down());
         }
         if state.syncs_fail {
+            state.failed_syncs += 1;
             return Err(io::Error::other("sync fails"));
         }
         let mut file = self.file.lock().expect("one thread");

@@ -4,8 +4,7 @@
 //! digests are the second engine's, everything recorded is in the log once, the log has all evidence,
 //! and every deny list agrees with the replay: what is in force is refused, and nothing else is, of rates and copies.
 
-use tollgate::core::recordings::{RECORDINGS_MAX, Waiting};
-use tollgate::core::totals::TOTALS_MAX;
+use tollgate::core::recordings::Waiting;
 use tollgate_model::log::Scope;
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::place::Place;
@@ -56,7 +55,9 @@ impl World {
         for owner in 0..self.owners.len() {
             self.check_digests(owner);
             let core = self.owners[owner].core.as_ref();
-            if let Some(beyond) = core.and_then(|core| core.waiting().find(is_beyond)) {
+            let max = self.plan.waiting_max;
+            let beyond = |waiting: &Waiting| is_beyond(waiting, max);
+            if let Some(beyond) = core.and_then(|core| core.waiting().find(beyond)) {
                 let what = format!("owner {owner}: {beyond:?}");
                 self.violated(7, "what waits is bounded", what);
             }
@@ -146,6 +147,8 @@ impl World {
         }
         let without_room = self.log.writes_without_room();
         self.watch.cover.add("disk full", without_room);
+        let failed_syncs = self.log.failed_syncs();
+        self.watch.cover.add("sync failed", failed_syncs);
         for agent in 0..self.agents.len() {
             self.check_agent_at_end(agent);
         }
@@ -218,6 +221,7 @@ impl World {
         if let Some(counters) = self.counters(owner) {
             let cover = &mut self.watch.cover;
             cover.add("states of two owners compared", counters.states_compared);
+            cover.add("partition held back", counters.held_back);
             if 0 < counters.states_differing {
                 let what = format!("owner {owner}: {} differ", counters.states_differing);
                 self.violated(4, "testimonies agree", what);
@@ -349,8 +353,8 @@ impl World {
 }
 
 /// Whether more waits than an owner lets wait.
-fn is_beyond(waiting: &Waiting) -> bool {
-    TOTALS_MAX + BESIDE_MAX < waiting.totals || RECORDINGS_MAX + BESIDE_MAX < waiting.evidence
+fn is_beyond(waiting: &Waiting, max: usize) -> bool {
+    max + BESIDE_MAX < waiting.totals.max(waiting.evidence)
 }
 
 #[cfg(test)]
@@ -364,8 +368,8 @@ mod tests {
             totals,
             evidence,
         };
-        assert!(!is_beyond(&waiting(TOTALS_MAX, RECORDINGS_MAX)));
-        assert!(is_beyond(&waiting(TOTALS_MAX + 5_000, 0)));
-        assert!(is_beyond(&waiting(0, RECORDINGS_MAX + 5_000)));
+        assert!(!is_beyond(&waiting(10, 10), 10));
+        assert!(is_beyond(&waiting(11 + BESIDE_MAX, 0), 10));
+        assert!(is_beyond(&waiting(0, 11 + BESIDE_MAX), 10));
     }
 }

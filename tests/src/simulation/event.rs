@@ -9,6 +9,8 @@ use tollgate::log::LogEvent;
 use tollgate_agent::simulation::Happening;
 use tollgate_shared::wire::frame::Topic;
 
+use super::operators::Does;
+
 /// Something that happens at a time.
 #[derive(Debug)]
 pub enum Event {
@@ -59,6 +61,17 @@ pub enum Event {
     },
     /// An owner's process starts.
     OwnerStarts(usize),
+    /// An owner reads its limits file.
+    OwnerReads(usize),
+    /// An operator tells an owner to do something.
+    OwnerAsked {
+        /// Whom.
+        owner: usize,
+        /// What.
+        does: Does,
+        /// What it is done to is drawn from this.
+        draw: u64,
+    },
     /// A message comes over a connection of an owner.
     OwnerHears {
         /// Who.

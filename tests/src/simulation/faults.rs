@@ -32,6 +32,20 @@ pub struct Edge {
     pub way: Way,
 }
 
+/// A direction between an owner and the log that several share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogWay {
+    /// What it appends.
+    Appends,
+    /// What it is answered.
+    Answers,
+    /// What is delivered to it.
+    Deliveries,
+}
+
+/// All directions.
+pub const LOG_WAYS: [LogWay; 3] = [LogWay::Appends, LogWay::Answers, LogWay::Deliveries];
+
 /// Whose wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
@@ -77,6 +91,24 @@ pub enum Fault {
         /// The machine goes down with it.
         power: bool,
     },
+    /// An owner's process is asked to end, and does so in order; another comes when the fault is over.
+    Stop {
+        /// Which.
+        owner: usize,
+        /// The machine goes down when it has ended.
+        power: bool,
+    },
+    /// The process of a journal's owner ends, and those that come next end while they open the journal.
+    CrashInOpening {
+        /// Which.
+        owner: usize,
+        /// So many of them.
+        times: u32,
+        /// Each within one of so many operations of its disk.
+        within: u64,
+        /// The machine goes down with each.
+        power: bool,
+    },
     /// An agent's process ends; another comes when the fault is over.
     Die {
         /// Which.
@@ -119,6 +151,17 @@ pub enum Fault {
         refused_ppm: u32,
         /// Of a million refused, taken.
         taken_ppm: u32,
+    },
+    /// The log's disk cannot make anything durable.
+    SyncsFail,
+    /// Nothing comes through between one owner and the log that several share, in one direction.
+    LogCut {
+        /// Which.
+        owner: usize,
+        /// Which way.
+        way: LogWay,
+        /// Whether the owner gives up what waits, and takes it for refused.
+        lost: bool,
     },
     /// Snapshots cannot be written.
     NoSnapshots,
@@ -173,7 +216,7 @@ pub enum Fault {
 
 impl Fault {
     /// What kinds there are, by name.
-    pub const KINDS: [&str; 24] = [
+    pub const KINDS: [&str; 28] = [
         "messages lost",
         "messages doubled",
         "messages reordered",
@@ -181,6 +224,8 @@ impl Fault {
         "cut",
         "owner stalled",
         "owner crashed",
+        "owner stopped",
+        "owner crashed in opening",
         "agent died",
         "agent froze",
         "clock of an agent off",
@@ -189,6 +234,8 @@ impl Fault {
         "clock stopped",
         "disk full",
         "appends refused",
+        "syncs failing",
+        "owner cut off from the log",
         "no snapshots",
         "log slow",
         "appends slow",
@@ -210,6 +257,8 @@ impl Fault {
             Self::Cut { .. } => "cut",
             Self::Stall { .. } => "owner stalled",
             Self::Crash { .. } => "owner crashed",
+            Self::Stop { .. } => "owner stopped",
+            Self::CrashInOpening { .. } => "owner crashed in opening",
             Self::Die { .. } => "agent died",
             Self::Freeze { .. } => "agent froze",
             Self::AgentClock { .. } => "clock of an agent off",
@@ -218,6 +267,8 @@ impl Fault {
             Self::ClockStops(_) => "clock stopped",
             Self::DiskFull { .. } => "disk full",
             Self::Appends { .. } => "appends refused",
+            Self::SyncsFail => "syncs failing",
+            Self::LogCut { .. } => "owner cut off from the log",
             Self::NoSnapshots => "no snapshots",
             Self::SlowLog { .. } => "log slow",
             Self::SlowAppends { .. } => "appends slow",

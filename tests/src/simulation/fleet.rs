@@ -11,7 +11,7 @@ use tollgate::core::snapshots::Chunks;
 use tollgate_engine::engine::SnapshotFault;
 
 use super::random::Random;
-use super::state_topic::By;
+use super::state_topic::{By, Cut};
 use super::world::{Event, World};
 
 impl World {
@@ -24,15 +24,15 @@ impl World {
         &mut self.assigned[group][partition as usize]
     }
 
-    /// Writes a snapshot to the `state` topic; with `is_cut`, its writer ends in the middle of it, or the topic takes no
-    /// more.
+    /// Writes a snapshot to the `state` topic, and says whether that is known; with `is_cut`, its writer ends in the
+    /// middle of it, or the topic takes no more.
     pub(super) fn write_snapshot(
         &mut self,
         owner: usize,
         partition: u32,
         (upto, chunks): (u64, Chunks),
         is_cut: bool,
-    ) {
+    ) -> bool {
         let life = self.owners[owner].life;
         let by = By {
             group: self.group_of(owner),
@@ -40,13 +40,22 @@ impl World {
             partitions: self.plan.partitions,
         };
         let draws = life ^ (owner as u64) << 32 ^ u64::from(partition) << 40 ^ upto.rotate_left(48);
-        let cut = is_cut.then(|| Random::of(self.plan.seed, "half-written", draws));
-        if !self.state.write(by, partition, upto, chunks, cut) {
+        let cut = is_cut.then(|| {
+            let mut random = Random::of(self.plan.seed, "half-written", draws);
+            let after = match self.plan.is_since(9) {
+                true => random.below(3),
+                false => 0,
+            };
+            Cut { after, random }
+        });
+        let is_whole = self.state.write(by, partition, upto, chunks, cut);
+        if !is_whole {
             self.watch.cover.see("snapshot half-written");
         }
         if let Some(what) = self.state.manifest_alone(partition) {
             self.violated(5, "manifests come after their chunks", what);
         }
+        is_whole
     }
 
     /// Whether an owner is the one of its group that is to rule a partition.

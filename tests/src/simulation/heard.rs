@@ -14,7 +14,7 @@ use tollgate_shared::place::Place;
 
 use super::compare::end_us;
 use super::documents::{DOMAINS, RESOURCES};
-use super::faults::{Fault, Way, Whose};
+use super::faults::{Fault, LogWay, Way, Whose};
 use super::world::World;
 
 /// How long a denial has still to last: what is not known of how late a frame was, with room.
@@ -144,7 +144,27 @@ impl World {
         let end_us = end_us(denial.end);
         let left_us = end_us.saturating_sub(cause.appended.as_micros());
         let by_log = self.log_now_us(partition);
-        by_log.is_some_and(|now_us| now_us + LEFT_US < end_us)
-            && self.now_us + LEFT_US < cause.at_us.saturating_add(left_us)
+        let early_us = LEFT_US + self.ticks_late_us();
+        by_log.is_some_and(|now_us| now_us + early_us < end_us)
+            && self.now_us + early_us < cause.at_us.saturating_add(left_us)
+    }
+
+    /// How late ticks of owners may have been: an owner takes a denial for over by so much too early, until its next
+    /// tick, and so does whom it tells.
+    fn ticks_late_us(&self) -> u64 {
+        let begun = self.plan.episodes.iter();
+        let begun = begun.filter(|one| one.from_us <= self.now_us);
+        let is_late = |fault: &Fault| {
+            matches!(
+                fault,
+                Fault::LogCut {
+                    way: LogWay::Appends,
+                    lost: false,
+                    ..
+                }
+            )
+        };
+        let late = begun.filter(|one| is_late(&one.fault));
+        late.map(|one| one.to_us - one.from_us).max().unwrap_or(0)
     }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::rates::Rate;
 use super::run;
 use super::shrink::{Shrunk, shrink};
 use super::swarm::{Failed, Order};
@@ -24,6 +25,7 @@ pub struct History {
     seed: u64,
     way: u32,
     anew: bool,
+    rates: Vec<Rate>,
     /// Faults of its plan.
     planned: usize,
     /// None: this build does not find it, since an earlier part of the swarm was by another one.
@@ -40,17 +42,18 @@ impl History {
             seed: failed.seed,
             way: failed.way,
             anew: order.anew,
+            rates: order.rates.clone(),
             planned: plan.episodes.len(),
             shrunk: is_found.then(|| shrink(&plan, &failed.violation, patience)),
         }
     }
 
     fn command(&self) -> String {
-        let Self {
-            seed, way, anew, ..
-        } = self;
-        let anew = if *anew { "--anew " } else { "" };
-        format!("simulate --way {way} {anew}--seed {seed} --trace")
+        let Self { seed, way, .. } = self;
+        let anew = if self.anew { "--anew " } else { "" };
+        let rates = self.rates.iter().map(|rate| format!("--rate {rate} "));
+        let rates: String = rates.collect();
+        format!("simulate --way {way} {anew}{rates}--seed {seed} --trace")
     }
 
     /// As JSON.
@@ -148,6 +151,7 @@ mod tests {
             seed: 1,
             way: 3,
             anew: true,
+            rates: vec!["lost=0.25".parse().expect("a rate")],
             planned: 4,
             shrunk: Some(Shrunk {
                 plan,
@@ -170,7 +174,7 @@ mod tests {
             (&json["faults_planned"], &json["runs"]),
             (&json!(4), &json!(6))
         );
-        let see = "simulate --way 3 --anew --seed 1 --trace";
+        let see = "simulate --way 3 --anew --rate lost=0.25 --seed 1 --trace";
         assert!(text.ends_with(&format!("see it with: {see}\n")), "{text}");
         assert_eq!(json["see"], see);
     }
@@ -181,6 +185,7 @@ mod tests {
             seed: 1,
             way: 7,
             anew: false,
+            rates: Vec::new(),
             planned: 4,
             shrunk: None,
         };

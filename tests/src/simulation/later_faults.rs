@@ -2,7 +2,7 @@
 //!
 //! Knows nothing of what a fault does. What stays true: every fault is over when the calm begins.
 
-use super::faults::{Episode, Fault, Whose};
+use super::faults::{Episode, Fault, LOG_WAYS, Whose};
 use super::operators::DOES;
 use super::plan::{LogPlan, Plan};
 use super::random::Random;
@@ -199,5 +199,62 @@ pub(super) fn of_added_owners(plan: &mut Plan, from: usize, random: &mut Random)
             });
         }
     }
+    plan.episodes.sort_by_key(|episode| episode.from_us);
+}
+
+/// What befalls owners between their processes, and each alone at the log; and how much may wait there.
+pub(super) fn logs_and_processes(plan: &mut Plan, random: &mut Random) {
+    let calm_us = plan.calm_us();
+    let owner = |random: &mut Random, plan: &Plan| random.below(plan.owners as u64) as usize;
+    if random.one_in(4) {
+        plan.waiting_max = random.spread(8, 2_000) as usize;
+    }
+    let mut latest = Vec::new();
+    let mut add = |random: &mut Random, longest_us: u64, fault| {
+        let from_us = random.below(calm_us);
+        let to_us = (from_us + random.spread(10_000, longest_us)).min(calm_us);
+        latest.push(Episode {
+            from_us,
+            to_us,
+            fault,
+        });
+    };
+    if random.one_in(3) {
+        for _ in 0..random.between(1, 3) {
+            let (owner, power) = (owner(random, plan), random.one_in(2));
+            add(random, 4_000_000, Fault::Stop { owner, power });
+        }
+    }
+    match plan.log {
+        LogPlan::Journal { .. } => {
+            if random.one_in(3) {
+                for _ in 0..random.between(1, 3) {
+                    let fault = Fault::CrashInOpening {
+                        owner: owner(random, plan),
+                        times: random.between(1, 3) as u32,
+                        within: random.spread(2, 100),
+                        power: random.one_in(2),
+                    };
+                    add(random, 5_000_000, fault);
+                }
+            }
+            if random.one_in(6) {
+                add(random, 6_000_000, Fault::SyncsFail);
+            }
+        }
+        LogPlan::Shared => {
+            if random.one_in(3) {
+                for _ in 0..random.between(1, 4) {
+                    let fault = Fault::LogCut {
+                        owner: owner(random, plan),
+                        way: *random.pick(&LOG_WAYS),
+                        lost: random.one_in(2),
+                    };
+                    add(random, 10_000_000, fault);
+                }
+            }
+        }
+    }
+    plan.episodes.append(&mut latest);
     plan.episodes.sort_by_key(|episode| episode.from_us);
 }

@@ -23,6 +23,9 @@ use super::world::{Event, World};
 /// Events of the log that may wait for an owner, as in the real loop.
 pub(super) const LOG_EVENTS_MAX: usize = 64;
 
+/// Where a journal is on its disk.
+pub(super) const JOURNAL_DIR: &str = "journal";
+
 /// How often a journal looks after its segments.
 const IDLE_TURN_US: u64 = 1_000_000;
 
@@ -38,6 +41,12 @@ pub enum LogHost {
         core: Option<Box<Journal>>,
         /// Which boot of the machine this is.
         boot: u64,
+        /// Whether it was closed in order, and not opened since.
+        is_closed: bool,
+        /// Whether the power went since it was opened last, and it was not closed.
+        is_cut: bool,
+        /// The generation that it was opened in last.
+        generation: u32,
     },
     /// Everybody's.
     Shared(SharedLog),
@@ -53,10 +62,13 @@ impl LogHost {
                     partitions: plan.partitions,
                     ack,
                     segment_bytes,
-                    ..JournalConfig::new("journal")
+                    ..JournalConfig::new(JOURNAL_DIR)
                 },
                 core: None,
                 boot: 1,
+                is_closed: false,
+                is_cut: false,
+                generation: 0,
             },
             LogPlan::Shared => Self::Shared(SharedLog::new(plan.partitions)),
         }
@@ -65,6 +77,27 @@ impl LogHost {
     pub(super) fn set_disk_room(&self, room_bytes: Option<u64>) {
         if let Self::Journal { disk, .. } = self {
             disk.set_room(room_bytes);
+        }
+    }
+
+    pub(super) fn set_syncs_fail(&self, fail: bool) {
+        if let Self::Journal { disk, .. } = self {
+            disk.set_syncs_fail(fail);
+        }
+    }
+
+    pub(super) fn failed_syncs(&self) -> u64 {
+        match self {
+            Self::Journal { disk, .. } => disk.failed_syncs(),
+            Self::Shared(_) => 0,
+        }
+    }
+
+    /// Whether the machine stopped in an operation of its disk.
+    pub(super) fn has_crashed(&self) -> bool {
+        match self {
+            Self::Journal { disk, .. } => disk.has_crashed(),
+            Self::Shared(_) => false,
         }
     }
 
@@ -90,7 +123,12 @@ impl LogHost {
     /// The process that had it open is gone.
     pub(super) fn process_ends(&mut self, power: bool) {
         if let Self::Journal {
-            disk, core, boot, ..
+            disk,
+            core,
+            boot,
+            is_closed,
+            is_cut,
+            ..
         } = self
         {
             *core = None;
@@ -98,6 +136,7 @@ impl LogHost {
             if power {
                 *boot += 1;
                 disk.cut_power();
+                *is_cut |= !*is_closed;
             }
         }
     }
@@ -112,6 +151,9 @@ impl World {
             config,
             core,
             boot,
+            is_closed,
+            is_cut,
+            generation,
         } = &mut self.log
         else {
             // As with Kafka: who begins a partition is seen when it has been read.
@@ -123,17 +165,38 @@ impl World {
         };
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
         let boot = format!("boot-{boot}");
-        match Journal::open(config.clone(), shared, Some(&boot), wall) {
+        let opened = Journal::open(config.clone(), shared, Some(&boot), wall);
+        if disk.has_crashed() {
+            drop(opened);
+            self.crashed_in_opening(owner);
+            return None;
+        }
+        match opened {
             Ok((journal, report)) => {
                 *core = Some(Box::new(journal));
                 if !report.torn.is_empty() {
                     self.watch.cover.see("torn end cut off");
                 }
-                let power = report.last_stop == LastStop::PowerCut;
+                if report.last_stop == LastStop::Clean {
+                    self.watch.cover.see("journal closed in order");
+                }
+                // Who opened it before may have come to its end in that, and found the power cut first.
+                let power = std::mem::take(is_cut);
+                *is_closed = false;
                 if power && config.ack == Ack::Synced {
                     self.watch.cover.see("power cut under synced");
                 }
                 let may_lose = power && config.ack == Ack::Written;
+                let before = std::mem::replace(generation, report.generation);
+                if may_lose && report.generation == before {
+                    let what = format!("generation {before} after a power cut, and it was before");
+                    self.violated(
+                        5,
+                        "a log that may have lost records is of another generation",
+                        what,
+                    );
+                    return None;
+                }
                 self.recover(may_lose)?;
                 Some(Start {
                     generation: report.generation,
@@ -358,32 +421,8 @@ impl World {
         if events.is_empty() {
             return;
         }
-        for event in &events {
-            let LogEvent::Appended { ticket, result } = event else {
-                continue;
-            };
-            let Some((stream, partition, bytes)) = self.owners[owner].tickets.remove(ticket) else {
-                let what = format!("owner {owner}: {ticket:?} is answered twice, or never was");
-                return self.violated(5, "each append is answered once", what);
-            };
-            match result {
-                Ok(offset) => {
-                    let last = offset
-                        .checked_sub(1)
-                        .and_then(|before| self.watch.record(stream, partition, before))
-                        .map_or(0, |kept| kept.appended.as_millis());
-                    let appended = tollgate_shared::time::Timestamp::from_millis(now_ms.max(last));
-                    let record = Delivered {
-                        offset: *offset,
-                        appended,
-                        bytes,
-                    };
-                    if self.seen_in_log(stream, partition, &record).is_none() {
-                        return;
-                    }
-                }
-                Err(_) => self.watch.cover.see("append refused"),
-            }
+        if self.are_as_known(owner, now_ms, &events).is_none() {
+            return;
         }
         for event in &events {
             let LogEvent::Delivered {
@@ -406,6 +445,42 @@ impl World {
             }
         }
         self.hand_on(owner, events);
+    }
+
+    /// Holds what a journal answers against what it was asked for, and takes note of what it took.
+    pub(super) fn are_as_known(
+        &mut self,
+        owner: usize,
+        now_ms: u64,
+        events: &[LogEvent],
+    ) -> Option<()> {
+        for event in events {
+            let LogEvent::Appended { ticket, result } = event else {
+                continue;
+            };
+            let Some((stream, partition, bytes)) = self.owners[owner].tickets.remove(ticket) else {
+                let what = format!("owner {owner}: {ticket:?} is answered twice, or never was");
+                self.violated(5, "each append is answered once", what);
+                return None;
+            };
+            match result {
+                Ok(offset) => {
+                    let last = offset
+                        .checked_sub(1)
+                        .and_then(|before| self.watch.record(stream, partition, before))
+                        .map_or(0, |kept| kept.appended.as_millis());
+                    let appended = tollgate_shared::time::Timestamp::from_millis(now_ms.max(last));
+                    let record = Delivered {
+                        offset: *offset,
+                        appended,
+                        bytes,
+                    };
+                    self.seen_in_log(stream, partition, &record)?;
+                }
+                Err(_) => self.watch.cover.see("append refused"),
+            }
+        }
+        Some(())
     }
 
     pub(super) fn hand_on(&mut self, owner: usize, events: Vec<LogEvent>) {

@@ -20,6 +20,7 @@ use tollgate_shared::wire::amendment::Act;
 
 use super::copy_limits::COPIES;
 use super::documents::{DOMAINS, Document, RESOURCES};
+use super::event::Event;
 use super::plan::draw_pair;
 use super::random::Random;
 use super::watch::Watch;
@@ -120,7 +121,14 @@ impl World {
         let text = self.plan.documents[document].text();
         for owner in 0..self.owners.len() {
             self.owners[owner].file = text.clone();
-            self.owner_reads_file(owner);
+            match self.plan.is_since(9) {
+                // Not all at once, and who stands still later.
+                true => {
+                    let us = self.random.spread(1, 200_000);
+                    self.after(us, Event::OwnerReads(owner));
+                }
+                false => self.owner_reads_file(owner),
+            }
         }
     }
 

@@ -39,6 +39,10 @@ impl World {
                 *left -= 1;
             }
             self.perform_one(owner, effect);
+            if !self.owners[owner].is_up() {
+                // Its machine stopped within that.
+                return;
+            }
         }
     }
 
@@ -118,8 +122,7 @@ impl World {
                     },
                 );
             }
-            // It stays, as where a file cannot be removed: newer ones push it out.
-            Effect::DropSnapshot { .. } => {}
+            Effect::DropSnapshot { partition, upto } => self.drop_snapshot(owner, partition, upto),
             Effect::Aside(aside) => {
                 let what = format!(
                     "owner {owner} refuses {:?} {}, offset {}: {}",

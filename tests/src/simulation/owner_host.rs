@@ -5,6 +5,8 @@
 //! it publishes is held against the second engine before anybody hears it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tollgate::core::event::{Event as CoreEvent, LimitsFile, Now, Peer};
@@ -12,6 +14,7 @@ use tollgate::core::snapshots::{Chunks, Policy};
 use tollgate::core::{Core, Settings, Start};
 use tollgate::link::{Admitted, admit};
 use tollgate::log::journal::core::Command;
+use tollgate::log::journal::snapshots::Snapshots;
 use tollgate::log::{LogEvent, Stream, Ticket};
 use tollgate_agent::simulation::Happening;
 use tollgate_shared::mac::MacKey;
@@ -19,9 +22,13 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::Topic;
 
 use super::clock::Clock;
+use super::disk::SimDisk;
+use super::faults::LOG_WAYS;
+use super::log_host::JOURNAL_DIR;
 pub use super::log_host::LogHost;
 use super::plan::{LogPlan, Plan};
 use super::random::Random;
+use super::shared_host::LogCut;
 use super::shared_log::Session;
 use super::world::{Event, World};
 
@@ -53,6 +60,8 @@ pub struct OwnerHost {
     /// The group that it is of: those of a fleet are one or two, others rule everything each.
     group: Option<Box<str>>,
     pub(super) policy: Policy,
+    /// What may wait of a partition for the log.
+    pub(super) waiting_max: usize,
     /// Which life this is, from 1.
     pub life: u64,
     /// The process; none: dead.
@@ -71,7 +80,8 @@ pub struct OwnerHost {
     pub(super) doom: Option<Doom>,
     /// Whether it waits for the end of a fault to start again.
     pub(super) down: bool,
-    pub(super) snapshots: BTreeMap<u32, Vec<Chunks>>,
+    /// Where its snapshots are, but those of a fleet: beside a journal, on the disk of that.
+    pub(super) snapshots: Snapshots,
     pub(super) writing: BTreeMap<u32, (u64, Chunks)>,
     /// At the shared log.
     pub(super) session: Session,
@@ -85,12 +95,24 @@ pub struct OwnerHost {
     pub(super) log_events: usize,
     pub(super) log_last_us: u64,
     pub(super) answers_last_us: u64,
+    /// What does not come through between it and the log that several share, by [`LogWay`](super::faults::LogWay).
+    pub(super) log_cuts: [Option<LogCut>; LOG_WAYS.len()],
+    /// Processes that are to come to their end while they open the journal, and within how many operations of
+    /// the disk.
+    pub(super) crashes_in_opening: (u32, u64),
+    /// Whether the machine goes down with each of them.
+    pub(super) opening_power: bool,
     pub(super) random: Random,
 }
 
 impl OwnerHost {
     /// The host of a plan's owner, with nothing running.
-    pub fn new(plan: &Plan, index: usize) -> Self {
+    pub fn new(plan: &Plan, index: usize, log: &LogHost) -> Self {
+        let disk = match log {
+            // In earlier ways nothing befell snapshots.
+            LogHost::Journal { disk, .. } if plan.is_since(9) => disk.clone(),
+            _ => SimDisk::new(Random::of(plan.seed, "snapshots", index as u64)),
+        };
         Self {
             index,
             partitions: plan.partitions,
@@ -104,6 +126,7 @@ impl OwnerHost {
                 every: Span::from_micros(plan.snapshot_every_us),
                 entries_max: plan.snapshot_entries,
             },
+            waiting_max: plan.waiting_max,
             life: 0,
             core: None,
             clock: Clock::new(plan.owner_drift_ppm[index], plan.owner_wall_off_us[index]),
@@ -115,7 +138,7 @@ impl OwnerHost {
             file: plan.documents[0].text(),
             doom: None,
             down: false,
-            snapshots: BTreeMap::new(),
+            snapshots: Snapshots::beside(Path::new(JOURNAL_DIR), Arc::new(disk)),
             writing: BTreeMap::new(),
             session: Session::default(),
             tickets: BTreeMap::new(),
@@ -125,6 +148,9 @@ impl OwnerHost {
             log_events: 0,
             log_last_us: 0,
             answers_last_us: 0,
+            log_cuts: [None; LOG_WAYS.len()],
+            crashes_in_opening: (0, 0),
+            opening_power: false,
             random: Random::of(plan.seed, "owner", index as u64),
         }
     }
@@ -181,6 +207,7 @@ impl OwnerHost {
             feeds: vec![format!("tcp://owner-{}:1", self.index).into()],
             heartbeat: Span::from_millis(250),
             follow_file: true,
+            waiting_max: self.waiting_max,
             snapshots: Some(self.policy),
         }
     }
@@ -191,13 +218,21 @@ impl World {
         if self.owners[owner].is_up() {
             return;
         }
+        self.may_crash_in_opening(owner);
         let Some(mut start) = self.open_log(owner) else {
             return;
         };
+        if !self.plan.fleet {
+            start.snapshots = self.owners[owner].snapshots.read_all(self.plan.partitions);
+            self.owners[owner].snapshots.remove_half_written();
+            if self.log.has_crashed() {
+                return self.crashed_in_opening(owner);
+            }
+        }
+        self.has_opened(owner);
         let now_us = self.now_us;
         let host = &mut self.owners[owner];
         host.life += 1;
-        start.snapshots = host.snapshots.clone();
         if !start.snapshots.is_empty() {
             self.watch.cover.see("owner took over from a snapshot");
         }
@@ -423,14 +458,18 @@ impl World {
         if host.life != life || !host.is_up() {
             return;
         }
-        let saved = self.no_snapshots == 0;
+        let mut saved = self.no_snapshots == 0;
         if let Some(written) = host.writing.remove(&partition) {
             if self.plan.fleet {
-                self.write_snapshot(owner, partition, written, !saved);
+                saved = self.write_snapshot(owner, partition, written, !saved);
             } else if saved {
-                let kept = host.snapshots.entry(partition).or_default();
-                kept.insert(0, written.1);
-                kept.truncate(2);
+                let (upto, chunks) = written;
+                let handed_out = |sink: &mut dyn FnMut(Vec<u8>)| chunks.into_iter().for_each(sink);
+                saved = host.snapshots.save(partition, upto, handed_out).is_ok();
+                if self.log.has_crashed() {
+                    self.watch.cover.see("crash in writing a snapshot");
+                    return self.owner_dies(owner);
+                }
             }
         }
         self.watch.cover.see(match saved {

@@ -9,9 +9,11 @@ use super::faults::episodes;
 pub use super::faults::{Edge, Episode, Fault, WAYS, Way, Whose};
 use super::kept::PLANS;
 use super::later_faults::{
-    acts, latest_episodes, more_episodes, of_added_owners, owner_clocks, stopped_clocks,
+    acts, latest_episodes, logs_and_processes, more_episodes, of_added_owners, owner_clocks,
+    stopped_clocks,
 };
 use super::random::Random;
+use tollgate::core::recordings::WAITING_MAX;
 use tollgate::log::journal::Ack;
 
 /// The calm at the end, in which everything has to come right.
@@ -63,7 +65,7 @@ pub struct AgentPlan {
 }
 
 /// In which ways plans can be drawn, by the numbers that [`Plan::draw_as`] takes; [`PLANS`] is the present one.
-pub const PLAN_WAYS: [u32; 9] = [3, 4, 5, 6, 7, PLANS, 106, 107, KILLS_WAY];
+pub const PLAN_WAYS: [u32; 11] = [3, 4, 5, 6, 7, 8, PLANS, 106, 107, 108, KILLS_WAY];
 
 /// The way in which plans about kills are drawn: a hundred more than the ordinary one.
 pub const KILLS_WAY: u32 = 100 + PLANS;
@@ -95,6 +97,8 @@ pub struct Plan {
     pub episodes: Vec<Episode>,
     /// When snapshots are taken.
     pub snapshot_every_us: u64,
+    /// How many statements, and totals, of a partition may wait for the log at an owner.
+    pub waiting_max: usize,
     /// Entries between two snapshots.
     pub snapshot_entries: u64,
     /// The one way of a message, at least and at most.
@@ -111,10 +115,23 @@ impl Plan {
         self.length_us - CALM_US
     }
 
+    /// Whether it was drawn in a certain way or a later one. What the world does otherwise since then it does as
+    /// before for seeds of earlier ways, which would else mean something else.
+    pub fn is_since(&self, way: u32) -> bool {
+        way <= self.way % 100
+    }
+
     /// What a seed stands for.
     pub fn draw(seed: u64) -> Self {
-        let mut plan = Self::draw_seventh(seed);
+        let mut plan = Self::draw_eighth(seed);
         plan.way = PLANS;
+        logs_and_processes(&mut plan, &mut Random::of(seed, "logs and processes", 0));
+        plan
+    }
+
+    fn draw_eighth(seed: u64) -> Self {
+        let mut plan = Self::draw_seventh(seed);
+        plan.way = 8;
         if plan.fleet && Random::of(seed, "groups", 0).one_in(3) {
             plan.have_two_groups(&mut Random::of(seed, "groups", 1));
         }
@@ -164,10 +181,12 @@ impl Plan {
             5 => Self::draw_fourth(seed).with_topic_anew(),
             6 => Self::draw_sixth(seed),
             7 => Self::draw_seventh(seed),
+            8 => Self::draw_eighth(seed),
             PLANS => Self::draw(seed),
             // Operators did no more than push.
             106 => Self::draw_sixth(seed).with_kills(),
             107 => Self::draw_seventh(seed).with_kills(),
+            108 => Self::draw_eighth(seed).with_kills(),
             KILLS_WAY => Self::draw_kills(seed),
             _ => return None,
         };
@@ -301,6 +320,7 @@ impl Plan {
             episodes: Vec::new(),
             snapshot_every_us: random.spread(300_000, 10_000_000),
             snapshot_entries: random.spread(20, 20_000),
+            waiting_max: WAITING_MAX,
             delay_us: (delay_low, delay_low + random.spread(10, 5_000)),
             owner_drift_ppm: (0..owners).map(|_| drift(random)).collect(),
             owner_wall_off_us: vec![0; owners],

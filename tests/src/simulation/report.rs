@@ -60,6 +60,8 @@ pub struct Report {
     pub returns: Returns,
     /// Whether it was all about kills.
     pub only_kills: bool,
+    /// The rates of faults that were asked for.
+    pub rates: Vec<String>,
     /// All seeds that failed, in order.
     pub failed: Vec<Failed>,
     /// The builds that took part, the present one last.
@@ -86,7 +88,7 @@ impl Report {
     }
 
     fn is_held_to_what_is_required_from(&self, seeds: u64) -> bool {
-        seeds <= self.seeds - self.kept && !self.only_kills
+        seeds <= self.seeds - self.kept && !self.only_kills && self.rates.is_empty()
     }
 
     /// Counters that stand at zero, and kinds of faults that were planned zero times; each with the seeds from which on

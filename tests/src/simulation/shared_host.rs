@@ -4,11 +4,32 @@
 
 use tollgate::log::{LogEvent, Stream};
 
+use super::faults::LogWay;
 use super::log_host::{LOG_EVENTS_MAX, LogHost};
 use super::shared_log::refused;
 use super::world::{Event, World};
 
+/// All of a million.
+const CERTAIN_PPM: u32 = 1_000_000;
+
+/// Until when nothing comes through one way between an owner and the log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogCut {
+    pub until_us: u64,
+    /// Whether the owner gives up what waits, and takes it for refused.
+    pub lost: bool,
+}
+
 impl World {
+    /// What does not come through between an owner and the log.
+    fn cut_off(&mut self, owner: usize, way: LogWay) -> Option<LogCut> {
+        let cut = self.owners[owner].log_cuts[way as usize];
+        if cut.is_some() {
+            self.watch.cover.see("owner cut off from the log");
+        }
+        cut
+    }
+
     pub(super) fn shared_delivery_soon(&mut self, owner: usize) {
         let host = &mut self.owners[owner];
         if host.is_up() && !std::mem::replace(&mut host.log_due, true) {
@@ -25,9 +46,24 @@ impl World {
         if host.life != life {
             return;
         }
+        let appends_cut = self.cut_off(owner, LogWay::Appends);
+        if let Some(LogCut {
+            until_us,
+            lost: false,
+        }) = appends_cut
+            && self.now_us < until_us
+        {
+            return self.at(until_us, Event::SharedAppends { owner, life });
+        }
+        let answers_cut = self.cut_off(owner, LogWay::Answers);
+        let host = &mut self.owners[owner];
         host.appends_due = false;
         let appends = std::mem::take(&mut host.session.appends);
-        let (refused_ppm, taken_ppm) = self.appends_refused;
+        let (refused_ppm, taken_ppm) = match (appends_cut, answers_cut) {
+            (Some(_), _) => (CERTAIN_PPM, 0),
+            (None, Some(LogCut { lost: true, .. })) => (CERTAIN_PPM, CERTAIN_PPM),
+            _ => self.appends_refused,
+        };
         let mut answers = Vec::new();
         for append in appends {
             let (stream, partition) = (append.stream, append.partition);
@@ -68,11 +104,19 @@ impl World {
             self.shared_delivery_soon(other);
         }
         let host = &mut self.owners[owner];
-        if self.answers_late_us == 0 && host.answers_last_us < self.now_us {
+        if self.answers_late_us == 0 && host.answers_last_us < self.now_us && answers_cut.is_none()
+        {
             return self.hand_on(owner, answers);
         }
         // They stay in order, and what is delivered may come before them.
-        let at_us = self.now_us + self.random.below(self.answers_late_us);
+        let came_us = match answers_cut {
+            Some(LogCut {
+                until_us,
+                lost: false,
+            }) => until_us.max(self.now_us),
+            _ => self.now_us,
+        };
+        let at_us = came_us + self.random.below(self.answers_late_us);
         let slow = u64::from(0 < self.answers_late_us);
         self.watch.cover.add("log slow", slow);
         host.answers_last_us = at_us.max(host.answers_last_us + 1);
@@ -154,6 +198,13 @@ impl World {
         };
         if LOG_EVENTS_MAX <= host.log_events {
             return self.shared_delivery_soon(owner);
+        }
+        if let Some(cut) = host.log_cuts[LogWay::Deliveries as usize]
+            && self.now_us < cut.until_us
+        {
+            host.log_due = true;
+            self.watch.cover.see("owner cut off from the log");
+            return self.at(cut.until_us, Event::SharedDelivers { owner, life });
         }
         let events = log.deliver(&mut host.session, records_max);
         let behind = log.is_behind(&host.session);

@@ -1,7 +1,7 @@
 //! How far a swarm came, in a file, so that it can be left at any time and gone on with.
 //!
 //! ```text
-//! {"schema": "tollgate.simulation-state/2", "plans": 6, "first": 1, "next": 4711, "left": [[4709, null]], ...}
+//! {"schema": "tollgate.simulation-state/3", "plans": 9, "first": 1, "next": 4711, "left": [[4709, null]], ...}
 //! ```
 //!
 //! Knows nothing of how seeds are run. What stays true: a file is written whole or not at all; each seed
@@ -23,7 +23,7 @@ use super::kept::PLANS;
 use super::plan::PLAN_WAYS;
 use super::swarm::{Failed, Order, Report, Task};
 
-const SCHEMA: &str = "tollgate.simulation-state/2";
+const SCHEMA: &str = "tollgate.simulation-state/3";
 
 /// What is wrong with such a file.
 #[derive(Debug, thiserror::Error)]
@@ -136,6 +136,7 @@ struct Written {
     first: u64,
     only_kills: bool,
     anew: bool,
+    rates: Vec<String>,
     next: u64,
     left: Vec<(u64, Option<u32>)>,
     seeds: u64,
@@ -171,6 +172,7 @@ pub fn write(
         first: order.first,
         only_kills: order.kills.is_some(),
         anew: order.anew,
+        rates: order.rates.iter().map(ToString::to_string).collect(),
         next,
         left: left
             .into_iter()
@@ -236,13 +238,22 @@ pub fn read(path: &Path, order: &Order) -> Result<Option<SoFar>, SoFarFault> {
         written.first.to_string(),
         order.first.to_string(),
     )?;
-    let kinds = |kills: bool, anew: bool, way: u32| {
-        format!("kills: {kills}, topics made anew: {anew}, way of drawing plans: {way}")
+    let kinds = |kills: bool, anew: bool, rates: &[String], way: u32| {
+        let rates = rates.join(", ");
+        format!(
+            "kills: {kills}, topics made anew: {anew}, rates: [{rates}], way of drawing plans: {way}"
+        )
     };
+    let rates: Vec<String> = order.rates.iter().map(ToString::to_string).collect();
     same(
         "a swarm of",
-        kinds(written.only_kills, written.anew, written.way),
-        kinds(order.kills.is_some(), order.anew, order.way()),
+        kinds(
+            written.only_kills,
+            written.anew,
+            &written.rates,
+            written.way,
+        ),
+        kinds(order.kills.is_some(), order.anew, &rates, order.way()),
     )?;
     let mut cover = Coverage::default();
     for what in WANTED {
@@ -268,6 +279,7 @@ pub fn read(path: &Path, order: &Order) -> Result<Option<SoFar>, SoFarFault> {
                 longest_us: written.back_within_us,
             },
             only_kills: written.only_kills,
+            rates: written.rates,
             failed: written.failed,
             builds,
             unwritten: None,

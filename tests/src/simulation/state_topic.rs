@@ -43,17 +43,25 @@ struct Stored {
     value: Vec<u8>,
 }
 
+/// Where a writer comes to its end, or the topic takes no more.
+#[derive(Debug)]
+pub struct Cut {
+    /// After it has waited so often: for the chunks, for the manifest, and for what drops others.
+    pub after: u64,
+    /// Draws which of the records under way stand.
+    pub random: Random,
+}
+
 /// A writer's client.
 struct Client<'a> {
     partition: &'a mut Partition,
     under_way: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// What becomes of the records under way at the first wait, after which nothing is taken.
-    cut: Option<Random>,
+    cut: Option<Cut>,
 }
 
 /// Nothing is taken any more.
 #[derive(Debug)]
-struct Cut;
+struct IsCut;
 
 impl Partition {
     /// Compacted at once: a key has one record, and what was dropped none.
@@ -87,25 +95,34 @@ impl Partition {
 }
 
 impl Medium for Client<'_> {
-    type Error = Cut;
+    type Error = IsCut;
 
     fn begin(&mut self) {}
 
-    fn send(&mut self, key: &Key, value: Option<&[u8]>) -> Result<(), Cut> {
+    fn send(&mut self, key: &Key, value: Option<&[u8]>) -> Result<(), IsCut> {
         self.under_way
             .push((key.encode(), value.map(<[u8]>::to_vec)));
         Ok(())
     }
 
-    fn acknowledged(&mut self, count: u64) -> Result<(u64, u64), Cut> {
+    fn acknowledged(&mut self, count: u64) -> Result<(u64, u64), IsCut> {
         let under_way = std::mem::take(&mut self.under_way);
-        if let Some(random) = &mut self.cut {
-            for (key, value) in under_way {
-                if random.one_in(2) {
-                    self.partition.append(key, value);
+        match &mut self.cut {
+            Some(Cut { after: 0, random }) => {
+                for (key, value) in under_way {
+                    // What drops comes in order, and what was not taken ends it: what loses its chunks has lost
+                    // its manifest.
+                    let is_drop = value.is_none();
+                    match random.one_in(2) {
+                        true => drop(self.partition.append(key, value)),
+                        false if is_drop => break,
+                        false => {}
+                    }
                 }
+                return Err(IsCut);
             }
-            return Err(Cut);
+            Some(cut) => cut.after -= 1,
+            None => {}
         }
         let mut last = 0;
         for (key, value) in under_way {
@@ -118,14 +135,15 @@ impl Medium for Client<'_> {
 impl StateTopic {
     /// Writes a snapshot; whether it is whole.
     ///
-    /// With `cut`, its writer dies before the first chunks are acknowledged, or the topic takes no more.
+    /// With `cut`, its writer dies before something of it is acknowledged, or the topic takes no more; what was to be
+    /// dropped may stay, and the snapshot is whole all the same.
     pub fn write(
         &mut self,
         by: By,
         partition: u32,
         upto: u64,
         chunks: Chunks,
-        cut: Option<Random>,
+        cut: Option<Cut>,
     ) -> bool {
         self.written += 1;
         let source = Source {
@@ -151,7 +169,9 @@ impl StateTopic {
         };
         let mut seen = client.partition.looked_at(partition);
         let outlived = seen.take_over(partition, whole, 0, 0);
-        writing::drop_all(&mut client, &outlived).is_ok()
+        // What is not dropped takes room, and is dropped with the next.
+        let _ = writing::drop_all(&mut client, &outlived);
+        true
     }
 
     /// Where the newest whole one of each partition ends.

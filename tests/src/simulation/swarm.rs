@@ -16,6 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::built;
 use super::kept::{Kept, PLANS};
 use super::plan::{KILLS_WAY, Plan};
+use super::rates::Rate;
 pub use super::report::{Failed, Report, SEEDS_THAT_MEET_ALL};
 use super::so_far::{self, SoFar, SoFarFault};
 use super::{Run, run};
@@ -44,6 +45,8 @@ pub struct Order {
     pub go_on: bool,
     /// Whether topics are made anew.
     pub anew: bool,
+    /// Rates of faults, in place of those that are drawn.
+    pub rates: Vec<Rate>,
     /// In which way plans are drawn, if not in the present one.
     pub way: Option<u32>,
     /// How many run at once.
@@ -65,6 +68,7 @@ impl Order {
             kills: None,
             go_on: false,
             anew: false,
+            rates: Vec::new(),
             way: None,
             workers: NonZeroUsize::MIN,
             state: None,
@@ -102,10 +106,11 @@ impl Order {
     /// What a seed stands for in this order.
     pub fn plan_of(&self, way: u32, seed: u64) -> Plan {
         let plan = Plan::draw_as(way, seed).unwrap_or_else(|| Plan::draw(seed));
-        match self.anew {
+        let plan = match self.anew {
             true => plan.with_topic_anew(),
             false => plan,
-        }
+        };
+        plan.with_rates(&self.rates)
     }
 }
 
@@ -212,6 +217,7 @@ fn swarm_of(
         order,
         report: Report {
             only_kills: order.kills.is_some(),
+            rates: order.rates.iter().map(ToString::to_string).collect(),
             builds: vec![built::this().to_owned()],
             ..Report::default()
         },

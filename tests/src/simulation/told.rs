@@ -74,6 +74,9 @@ fn write_text(to: &mut String, first: u64, report: &Report) -> fmt::Result {
     if report.only_kills {
         writeln!(to, "back within     {} us", report.returns.longest_us)?;
     }
+    if !report.rates.is_empty() {
+        writeln!(to, "rates           {}", report.rates.join(" "))?;
+    }
     writeln!(to, "faults          {}", faults(report))?;
     for kind in Fault::KINDS {
         writeln!(to, "  {:>12}  {kind}", of_kind(report, kind))?;
@@ -86,10 +89,10 @@ fn write_text(to: &mut String, first: u64, report: &Report) -> fmt::Result {
         writeln!(to, "never met       {missing}")?;
     }
     for (missing, from) in report.not_met_yet() {
-        match report.only_kills {
+        match report.only_kills || !report.rates.is_empty() {
             true => writeln!(
                 to,
-                "not met         {missing}  (not required where all is about kills)"
+                "not met         {missing}  (not required where all is about kills, or rates are asked for)"
             )?,
             false => writeln!(
                 to,
@@ -143,6 +146,7 @@ pub fn json(first: u64, report: &Report, shortest: Option<&History>) -> Value {
         "faults": faults(report),
         "faults_by_kind": by_kind,
         "died_holding": report.returns.kills,
+        "rates": report.rates,
         "back_within_us": report.only_kills.then_some(report.returns.longest_us),
         "elapsed_us": report.elapsed.as_micros() as u64,
         "worked_us": report.worked.as_micros() as u64,

@@ -18,7 +18,7 @@ use super::held::{Death, Overdue, Returns};
 use super::net::Net;
 use super::operators::Operators;
 use super::owner_host::{LogHost, OwnerHost};
-use super::plan::{Fault, Plan, Whose};
+use super::plan::Plan;
 use super::queue::Queue;
 use super::random::Random;
 use super::state_topic::StateTopic;
@@ -89,14 +89,17 @@ impl World {
     /// The world of a plan.
     pub fn new(plan: Plan, trace: bool) -> Self {
         let seed = plan.seed;
+        let log = LogHost::new(&plan);
         let mut world = Self {
             now_us: 0,
             queue: Queue::default(),
             agents: (0..plan.agents.len())
                 .map(|a| AgentHost::new(&plan, a))
                 .collect(),
-            owners: (0..plan.owners).map(|o| OwnerHost::new(&plan, o)).collect(),
-            log: LogHost::new(&plan),
+            owners: (0..plan.owners)
+                .map(|owner| OwnerHost::new(&plan, owner, &log))
+                .collect(),
+            log,
             log_clock: Clock::new(0, 0),
             net: Net::new(
                 plan.agents.len(),
@@ -231,6 +234,8 @@ impl World {
                 happening,
             } => self.agent_hears(agent, life, connection, happening),
             Event::OwnerStarts(owner) => self.owner_starts(owner),
+            Event::OwnerReads(owner) => self.owner_reads_file(owner),
+            Event::OwnerAsked { owner, does, draw } => self.operator_acts(owner, does, draw),
             Event::OwnerHears {
                 owner,
                 life,
@@ -308,6 +313,8 @@ impl World {
                 Some((&mut host.waiting, host.frozen_until_us))
             }
             Event::OwnerHears { owner, .. }
+            | Event::OwnerReads(owner)
+            | Event::OwnerAsked { owner, .. }
             | Event::Subscribes { owner, .. }
             | Event::OwnerTurn { owner, .. }
             | Event::OwnerLog { owner, .. }
@@ -319,144 +326,6 @@ impl World {
                 Some((&mut host.waiting, host.stalled_until_us))
             }
             _ => None,
-        }
-    }
-
-    fn fault_begins(&mut self, index: usize) {
-        let episode = self.plan.episodes[index].clone();
-        let to_us = episode.to_us;
-        self.trace.event(self.now_us, &[1, index as u64], || {
-            let lasting = to_us - episode.from_us;
-            format!("fault {index} for {lasting} us: {:?}", episode.fault)
-        });
-        let now_us = self.now_us;
-        match episode.fault {
-            Fault::Loss(edge, ppm) => self.net.weather(edge).loss_ppm += ppm,
-            Fault::Duplication(edge, ppm) => self.net.weather(edge).duplication_ppm += ppm,
-            Fault::Reordering(edge, by_us) => self.net.weather(edge).reordering_us += by_us,
-            Fault::Delay(edge, by_us) => self.net.weather(edge).delay_us += by_us,
-            Fault::Cut { edge, lost } => {
-                let weather = self.net.weather(edge);
-                weather.cuts += 1;
-                weather.losing_cuts += u32::from(lost);
-                self.watch.cover.see("agent cut off");
-            }
-            Fault::Stall { owner } => {
-                let host = &mut self.owners[owner];
-                host.stalled_until_us = host.stalled_until_us.max(to_us);
-                self.at(to_us, Event::OwnerGoesOn(owner));
-                self.watch.cover.see("owner stalled");
-            }
-            Fault::Crash {
-                owner,
-                after,
-                in_disk,
-                power,
-            } => self.owner_is_to_crash(owner, after, in_disk, power),
-            Fault::Die { agent } => self.agent_dies(agent),
-            Fault::Freeze { agent } => {
-                let host = &mut self.agents[agent];
-                host.frozen_until_us = host.frozen_until_us.max(to_us);
-                self.at(to_us, Event::AgentGoesOn(agent));
-                self.watch.cover.see("agent froze");
-            }
-            Fault::AgentClock { agent, by_us } => {
-                self.agents[agent].clock.jump(now_us, by_us);
-                self.watch.cover.see("clock jumps of an agent");
-            }
-            Fault::OwnerClock { owner, by_us } => {
-                self.owners[owner].clock.jump(now_us, by_us);
-                self.watch.cover.see("clock jumps of an owner");
-            }
-            Fault::LogClock { by_us } => {
-                self.log_clock.jump(now_us, by_us);
-                self.watch.cover.see("clock jumps of the log");
-            }
-            Fault::ClockStops(whose) => {
-                self.wall_clock(whose).stop(now_us);
-                self.watch.cover.see(match whose {
-                    Whose::Agent(_) => "clock stops of an agent",
-                    Whose::Owner(_) => "clock stops of an owner",
-                    Whose::Log => "clock stops of the log",
-                });
-            }
-            Fault::DiskFull { room_bytes } => {
-                self.log.set_disk_room(Some(room_bytes));
-            }
-            Fault::Appends {
-                refused_ppm,
-                taken_ppm,
-            } => self.appends_refused = (refused_ppm, taken_ppm),
-            Fault::NoSnapshots => self.no_snapshots += 1,
-            Fault::SlowLog { by_us } => {
-                self.answers_late_us = by_us;
-            }
-            Fault::SlowAppends { by_us } => {
-                self.appends_late_us = by_us;
-            }
-            Fault::Retention { records } => self.retention(records),
-            Fault::TopicAnew => self.topic_anew(),
-            Fault::Push { document } => self.push(document),
-            Fault::Act { owner, does, draw } => self.operator_acts(owner, does, draw),
-            Fault::Burst { agent, times } => {
-                self.agents[agent].times = times;
-            }
-            Fault::Move {
-                partition,
-                to,
-                late_us,
-            } => {
-                let is_up = u64::from(self.owners[to].is_up());
-                self.watch.cover.add("partition moved", is_up);
-                self.move_partition(partition, to, late_us);
-            }
-        }
-    }
-
-    fn wall_clock(&mut self, whose: Whose) -> &mut Clock {
-        match whose {
-            Whose::Agent(agent) => &mut self.agents[agent].clock,
-            Whose::Owner(owner) => &mut self.owners[owner].clock,
-            Whose::Log => &mut self.log_clock,
-        }
-    }
-
-    fn fault_ends(&mut self, index: usize) {
-        let episode = self.plan.episodes[index].clone();
-        self.trace.event(self.now_us, &[2, index as u64], || {
-            format!("fault {index} is over")
-        });
-        let now_us = self.now_us;
-        match episode.fault {
-            Fault::Loss(edge, ppm) => self.net.weather(edge).loss_ppm -= ppm,
-            Fault::Duplication(edge, ppm) => self.net.weather(edge).duplication_ppm -= ppm,
-            Fault::Reordering(edge, by_us) => self.net.weather(edge).reordering_us -= by_us,
-            Fault::Delay(edge, by_us) => self.net.weather(edge).delay_us -= by_us,
-            Fault::Cut { edge, lost } => {
-                let weather = self.net.weather(edge);
-                weather.cuts -= 1;
-                weather.losing_cuts -= u32::from(lost);
-                self.release_held(edge);
-            }
-            Fault::Stall { .. }
-            | Fault::Freeze { .. }
-            | Fault::Push { .. }
-            | Fault::Act { .. }
-            | Fault::TopicAnew
-            | Fault::Retention { .. }
-            | Fault::Move { .. } => {}
-            Fault::SlowAppends { .. } => self.appends_late_us = 0,
-            Fault::SlowLog { .. } => self.answers_late_us = 0,
-            Fault::Crash { owner, .. } => self.owner_may_return(owner),
-            Fault::Die { agent } => self.agent_starts(agent),
-            Fault::AgentClock { agent, by_us } => self.agents[agent].clock.jump(now_us, -by_us),
-            Fault::OwnerClock { owner, by_us } => self.owners[owner].clock.jump(now_us, -by_us),
-            Fault::LogClock { by_us } => self.log_clock.jump(now_us, -by_us),
-            Fault::ClockStops(whose) => self.wall_clock(whose).go_on(now_us),
-            Fault::DiskFull { .. } => self.log.set_disk_room(None),
-            Fault::Appends { .. } => self.appends_refused = (0, 0),
-            Fault::NoSnapshots => self.no_snapshots -= 1,
-            Fault::Burst { agent, .. } => self.agents[agent].times = 1,
         }
     }
 }

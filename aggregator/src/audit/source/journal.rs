@@ -10,12 +10,13 @@ use crate::core::snapshots::Chunks;
 use crate::log::Stream;
 use crate::log::journal::disk::OsDisk;
 use crate::log::journal::reader::Read;
+use crate::log::journal::snapshots::Snapshots;
 use crate::log::journal::{JournalReader, OpenError, PartitionReader, ReadError};
-use crate::serve::snapshots;
 
 /// A journal that is read.
 pub struct JournalSource {
     dir: PathBuf,
+    snapshots: Snapshots,
     reader: JournalReader,
 }
 
@@ -39,6 +40,7 @@ impl JournalSource {
         })?;
         Ok(Self {
             dir: dir.to_owned(),
+            snapshots: Snapshots::beside(dir, Arc::new(OsDisk)),
             reader,
         })
     }
@@ -63,15 +65,14 @@ impl Source for JournalSource {
     }
 
     fn snapshots(&self, partition: u32) -> Vec<u64> {
-        let dir = self.dir.join(snapshots::DIR);
-        let mut found = snapshots::offsets(&dir, partition);
+        let mut found = self.snapshots.offsets(partition);
         found.sort_unstable();
         found
     }
 
     fn snapshot(&self, partition: u32, upto: u64) -> Result<Chunks, SourceError> {
-        let path = snapshots::file(&self.dir.join(snapshots::DIR), partition, upto);
-        snapshots::read(&path).map_err(|error| {
+        self.snapshots.read(partition, upto).map_err(|error| {
+            let path = self.snapshots.file(partition, upto);
             let text = format!("{}: {error}", path.display());
             match error.kind() {
                 std::io::ErrorKind::InvalidData => SourceError::Bad(text),

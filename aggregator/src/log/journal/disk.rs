@@ -36,6 +36,9 @@ pub trait Disk: Send + Sync {
     /// A file that exists, for reading alone.
     fn open_for_reading(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
+    /// Gives a file another name in its directory; what had that name is gone. Durable with the directory.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
     /// Takes a file away.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
@@ -135,6 +138,10 @@ impl Disk for OsDisk {
 
     fn open_for_reading(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         Ok(Box::new(OsFile(fs::File::open(path)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

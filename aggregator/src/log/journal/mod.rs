@@ -31,6 +31,7 @@ pub mod reader;
 mod recovery;
 mod retention;
 mod segment;
+pub mod snapshots;
 #[cfg(test)]
 mod tests;
 mod thread;

@@ -263,6 +263,9 @@ impl Partition {
     /// Removes so many segments from the beginning.
     pub fn remove_first(&mut self, count: usize) -> io::Result<()> {
         for _ in 0..count {
+            // The one before is gone for good first: should it come back with a power cut and this one not,
+            // there would be a hole behind it.
+            self.sync_dir()?;
             let Some(first) = self.closed.front() else {
                 break;
             };

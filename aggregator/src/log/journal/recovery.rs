@@ -8,6 +8,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tollgate_shared::bugs::{Bug, planted};
+
 use super::super::Stream;
 use super::Ack;
 use super::disk::Disk;
@@ -84,8 +86,16 @@ impl Recovery<'_> {
                     // The segment's header was lost with the power, and so were its records: the log
                     // ends with the segment before it.
                     partition.next = base;
-                    for lost in &bases[at..] {
-                        self.drop_whole(&partition, *lost)?;
+                    // The last one first, each for good before the next: were one of them left whose
+                    // predecessor is gone, the log would begin with it, as if the rest were too old.
+                    let mut lost = bases[at..].to_vec();
+                    if !planted(Bug::HoleLeft) {
+                        lost.reverse();
+                    }
+                    for base in lost {
+                        self.drop_whole(&partition, base)?;
+                        let dir = &partition.dir;
+                        self.disk.sync_dir(dir).map_err(OpenError::io(dir))?;
                     }
                     if let Some(before) = partition.closed.pop_back() {
                         let looked = self.look(&partition, before.base)?;

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use super::faulty::edit;
+use super::faulty::{Faults, edit};
 use super::*;
 
 fn kit_with(records: &[&[u8]]) -> Kit {
@@ -238,6 +238,36 @@ fn after_a_power_cut_the_log_ends_before_a_segment_whose_header_was_lost() {
     let all = open.read_all(Stream::Hits, 0, 0);
     assert_eq!(texts(&all).last().map(String::as_str), Some("again"));
     assert!(all.is_sorted_by_key(|record| record.appended));
+}
+
+#[test]
+fn who_comes_to_an_end_while_lost_segments_are_dropped_leaves_no_log_that_begins_behind_them() {
+    for removals in 0..2 {
+        let mut kit = Kit::new();
+        let disk = faulty::FaultyDisk::default();
+        kit.disk = Arc::new(disk.clone());
+        kit.config.segment_bytes = 60;
+        let mut open = kit.open();
+        for _ in 0..2 {
+            open.append(Stream::Hits, 0, b"record").expect("appended");
+        }
+        open.close();
+        kit.leave_as_if_killed();
+        // The power cut took the first segment's content, and left the second one's.
+        edit(&kit.segments(Stream::Hits, 0)[0], Vec::clear);
+        kit.boot = Some("second-boot".to_owned());
+        disk.set(Faults {
+            removals: Some(removals),
+            ..Faults::default()
+        });
+        assert!(kit.try_open().is_err());
+        disk.set(Faults::default());
+        kit.boot = Some("third-boot".to_owned());
+        let (mut open, _) = kit.try_open().expect("opens");
+        assert_eq!(open.append(Stream::Hits, 0, b"again"), Ok(0));
+        assert_eq!(texts(&open.read_all(Stream::Hits, 0, 0)), ["again"]);
+        open.close();
+    }
 }
 
 #[test]

@@ -14,6 +14,8 @@ pub(super) struct Faults {
     pub sync: bool,
     pub truncate: bool,
     pub create: bool,
+    /// So many files can still be taken away.
+    pub removals: Option<u64>,
 }
 
 /// What has been done.
@@ -81,7 +83,13 @@ impl Disk for FaultyDisk {
         self.0.lock().expect("no panic").counts.reads_opened += 1;
         OsDisk.open_for_reading(path)
     }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        OsDisk.rename(from, to)
+    }
     fn remove(&self, path: &Path) -> io::Result<()> {
+        if let Some(left) = &mut self.0.lock().expect("no panic").faults.removals {
+            *left = left.checked_sub(1).ok_or(io::ErrorKind::PermissionDenied)?;
+        }
         OsDisk.remove(path)
     }
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
