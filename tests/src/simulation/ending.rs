@@ -63,6 +63,7 @@ impl World {
             }
         }
         self.check_holdings();
+        self.look_for_a_still_log();
         for agent in 0..self.agents.len() {
             self.check_heard(agent);
         }

@@ -27,6 +27,17 @@ const ROOM: usize = 100;
 pub(super) const HEARD_WITHIN_US: u64 = 30_000_000;
 
 impl World {
+    /// Takes note of a partition to which nothing came for long.
+    pub(super) fn look_for_a_still_log(&mut self) {
+        let is_still = self.watch.ruled.iter().any(|ruled| {
+            let last = ruled.taken.last().map_or(0, |(at_us, _)| *at_us);
+            last + HEARD_WITHIN_US < self.now_us
+        });
+        if is_still {
+            self.log_still_us = Some(self.now_us);
+        }
+    }
+
     pub(super) fn check_heard(&mut self, agent: usize) {
         let host = &self.agents[agent];
         let is_jumping = |fault: &Fault| {
@@ -43,11 +54,11 @@ impl World {
                 .deaf_until_us
                 .is_some_and(|until_us| self.now_us < until_us + HEARD_WITHIN_US)
             || self.is_feed_cut_for_long(agent);
-        // Where nothing reaches the log nothing is news, and leases run out as well.
-        let is_still = self.watch.ruled.iter().any(|ruled| {
-            let last = ruled.taken.last().map_or(0, |(at_us, _)| *at_us);
-            last + HEARD_WITHIN_US < self.now_us
-        });
+        // Where nothing reaches the log nothing is news, and leases run out as well; until the next frame, when it
+        // goes on.
+        let is_still = self
+            .log_still_us
+            .is_some_and(|seen_us| self.now_us < seen_us + HEARD_WITHIN_US);
         let is_frozen = self.now_us < host.frozen_until_us || !host.waiting.is_empty();
         if jumps
             || is_deaf

@@ -60,6 +60,8 @@ pub struct World {
     pub returns: Returns,
     /// When the log's time was seen to stand still last.
     pub log_stood_us: u64,
+    /// When a partition was seen last to which nothing had come for long.
+    pub(super) log_still_us: Option<u64>,
     /// What operators asked for.
     pub(super) operators: Operators,
     /// Transfers that should have been let go.
@@ -116,6 +118,7 @@ impl World {
             deaths: Vec::new(),
             returns: Returns::default(),
             log_stood_us: 0,
+            log_still_us: None,
             operators: Operators::default(),
             overdue: Overdue::default(),
             random: Random::of(seed, "world", 0),
