@@ -53,7 +53,7 @@ const PROGRESS_IN_FILES_EVERY: Duration = Duration::from_secs(60);
 /// What `--help` ends with.
 const AFTER_HELP: &str = "\
 Seeds that failed once and are kept in the tree run first, but not with --seed, which looks at what it names alone, \
-and not with --kills. With the feature `bugs` there is --bugs, which looks for each of the bugs that are put in by hand.
+nor with --kills or --rate. With the feature `bugs` there is --bugs, which looks for each of the bugs that are put in by hand.
 
 Exit codes:
    0  nothing is wrong
@@ -137,8 +137,8 @@ struct Arguments {
     /// Make the topic anew once, in seeds that have a fleet.
     #[arg(long)]
     anew: bool,
-    /// A rate of a fault from the beginning to the calm, in place of what seeds draw: of the messages `lost` or
-    /// `doubled`, or of the appends `refused`; as lost=0.05. For several kinds it is said several times.
+    /// A rate of a fault from the beginning to the calm, in place of what seeds draw: of messages `lost` or `doubled`,
+    /// or of appends `refused` by the log of a fleet; as lost=0.05. For several kinds it is said several times.
     #[arg(long = "rate", value_name = "KIND=SHARE", conflicts_with = "kills")]
     rates: Vec<Rate>,
     /// Kill agents that hold copies again and again, until so many have died.
@@ -303,8 +303,9 @@ fn order(arguments: &Arguments) -> Result<Order, Fault> {
             .map(|minutes| Duration::from_secs(60 * minutes)),
         until_failure: arguments.until_failure,
         // One seed is looked at alone.
-        kept: match (arguments.seed, arguments.kills) {
-            (None, None) => kept::in_the_tree()?,
+        // What they tell is of their own rates.
+        kept: match (arguments.seed, arguments.kills, &arguments.rates[..]) {
+            (None, None, []) => kept::in_the_tree()?,
             _ => Vec::new(),
         },
         kills: arguments.kills,

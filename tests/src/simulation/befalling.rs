@@ -101,7 +101,16 @@ impl World {
             Fault::Push { document } => self.push(document),
             // Who stands still hears of it later.
             Fault::Act { owner, does, draw } if self.plan.is_since(9) => {
-                self.after(0, Event::OwnerAsked { owner, does, draw });
+                let life = self.owners[owner].life;
+                self.after(
+                    0,
+                    Event::OwnerAsked {
+                        owner,
+                        life,
+                        does,
+                        draw,
+                    },
+                );
             }
             Fault::Act { owner, does, draw } => self.operator_acts(owner, does, draw),
             Fault::Burst { agent, times } => {

@@ -23,6 +23,8 @@ struct File {
     synced: usize,
     /// Whether the directory durably has it.
     listed: bool,
+    /// What was cut off its end, and may be there again after a power cut.
+    cut_off: Vec<u8>,
 }
 
 type FileRef = Arc<Mutex<File>>;
@@ -52,8 +54,9 @@ struct State {
     syncs_fail: bool,
     /// Syncs that failed.
     failed_syncs: u64,
+    /// Whether what was cut off a file's end may be there again after a power cut; else it is gone at once.
+    truncates_late: bool,
     random: Random,
-    operations: u64,
 }
 
 /// The disk of one host.
@@ -83,8 +86,8 @@ impl SimDisk {
             without_room: 0,
             syncs_fail: false,
             failed_syncs: 0,
+            truncates_late: false,
             random,
-            operations: 0,
         })))
     }
 
@@ -115,6 +118,11 @@ impl SimDisk {
     /// Whether syncing fails.
     pub fn set_syncs_fail(&self, fail: bool) {
         self.state().syncs_fail = fail;
+    }
+
+    /// What is cut off a file's end is gone for good when the file was synced, and not before.
+    pub fn set_truncates_late(&self) {
+        self.state().truncates_late = true;
     }
 
     /// How many syncs failed.
@@ -180,6 +188,11 @@ impl SimDisk {
 
 impl File {
     fn lose(&mut self, random: &mut Random) -> u64 {
+        let cut_off = std::mem::take(&mut self.cut_off);
+        if !cut_off.is_empty() && random.one_in(2) {
+            self.bytes.extend(cut_off);
+            self.synced = self.bytes.len();
+        }
         let unsynced = self.bytes.len() - self.synced;
         if unsynced == 0 {
             return 0;
@@ -212,12 +225,19 @@ impl File {
 }
 
 impl State {
+    fn may_sync(&mut self) -> io::Result<()> {
+        if self.syncs_fail {
+            self.failed_syncs += 1;
+            return Err(io::Error::other("sync fails"));
+        }
+        Ok(())
+    }
+
     /// Counts an operation; false: the host stops in it.
     fn goes_on(&mut self) -> io::Result<bool> {
         if self.crashed {
             return Err(down());
         }
-        self.operations += 1;
         match &mut self.crash_in {
             Some(0) => {
                 self.crashed = true;
@@ -271,6 +291,7 @@ impl Disk for SimDisk {
 
     fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.state();
+        state.may_sync()?;
         if !state.goes_on()? && state.random.one_in(2) {
             return Err(down());
         }
@@ -278,6 +299,7 @@ impl Disk for SimDisk {
             bytes: bytes.to_vec(),
             synced: bytes.len(),
             listed: true,
+            cut_off: Vec::new(),
         };
         state
             .files
@@ -355,6 +377,7 @@ impl Disk for SimDisk {
         if !state.goes_on()? {
             return Err(down());
         }
+        state.may_sync()?;
         state.removed.retain(|path, _| path.parent() != Some(dir));
         state.renamed.retain(|one| one.to.parent() != Some(dir));
         for (_, file) in state
@@ -414,6 +437,8 @@ impl DiskFile for Open {
             file.bytes.resize(to, 0);
         }
         file.bytes[from..to].copy_from_slice(&bytes[..fits]);
+        // What is written there instead has another length.
+        file.cut_off.clear();
         file.synced = file.synced.min(from);
         if state.crashed {
             return Err(down());
@@ -431,6 +456,11 @@ impl DiskFile for Open {
             return Err(down());
         }
         let mut file = self.file.lock().expect("one thread");
+        if state.truncates_late && (len as usize) < file.bytes.len() {
+            let mut cut_off = file.bytes.split_off(len as usize);
+            cut_off.append(&mut file.cut_off);
+            file.cut_off = cut_off;
+        }
         file.bytes.truncate(len as usize);
         file.synced = file.synced.min(len as usize);
         Ok(())
@@ -441,12 +471,10 @@ impl DiskFile for Open {
         if !state.goes_on()? {
             return Err(down());
         }
-        if state.syncs_fail {
-            state.failed_syncs += 1;
-            return Err(io::Error::other("sync fails"));
-        }
+        state.may_sync()?;
         let mut file = self.file.lock().expect("one thread");
         file.synced = file.bytes.len();
+        file.cut_off.clear();
         Ok(())
     }
 }

@@ -47,8 +47,8 @@ const RECORDED_WITHIN_US: u64 = 200_000;
 const GIVEN_BACK_WITHIN_US: u64 = 600_000;
 
 /// What may wait of a partition beyond the bound of an owner: it looks at totals before a delivery and at evidence
-/// before a record, and a delivery is of some dozens of records here, each on four resources at most.
-const BESIDE_MAX: usize = 4_096;
+/// before a record, and a delivery is of 64 records here, each with totals of a few resources.
+const BESIDE_MAX: usize = 512;
 
 impl World {
     pub(super) fn check_state(&mut self) {
@@ -63,7 +63,7 @@ impl World {
             }
         }
         self.check_holdings();
-        self.look_for_a_still_log();
+        self.look_for_still_partitions();
         for agent in 0..self.agents.len() {
             self.check_heard(agent);
         }

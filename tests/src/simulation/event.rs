@@ -67,6 +67,8 @@ pub enum Event {
     OwnerAsked {
         /// Whom.
         owner: usize,
+        /// In which life.
+        life: u64,
         /// What.
         does: Does,
         /// What it is done to is drawn from this.

@@ -36,7 +36,6 @@ impl World {
         let life = self.owners[owner].life;
         let by = By {
             group: self.group_of(owner),
-            owner,
             partitions: self.plan.partitions,
         };
         let draws = life ^ (owner as u64) << 32 ^ u64::from(partition) << 40 ^ upto.rotate_left(48);
@@ -147,7 +146,7 @@ impl World {
         }
     }
 
-    /// A partition is restored from its newest snapshot; here each one is whole.
+    /// A partition is restored from its newest snapshot that looks whole.
     pub(super) fn restored(
         &mut self,
         owner: usize,

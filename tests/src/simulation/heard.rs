@@ -20,6 +20,12 @@ use super::world::World;
 /// How long a denial has still to last: what is not known of how late a frame was, with room.
 const LEFT_US: u64 = 2_500_000;
 
+/// How long it takes, when something comes to a partition again, until agents have heard of it.
+const GOES_ON_WITHIN_US: u64 = 5_000_000;
+
+/// How long after nothing came through what was held up may be told.
+const TOLD_WITHIN_US: u64 = 1_000_000;
+
 /// Who keeps fewer denials than there are scopes may have had no room.
 const ROOM: usize = 100;
 
@@ -27,15 +33,21 @@ const ROOM: usize = 100;
 pub(super) const HEARD_WITHIN_US: u64 = 30_000_000;
 
 impl World {
-    /// Takes note of a partition to which nothing came for long.
-    pub(super) fn look_for_a_still_log(&mut self) {
-        let is_still = self.watch.ruled.iter().any(|ruled| {
+    /// Takes note of partitions to which nothing came for long.
+    pub(super) fn look_for_still_partitions(&mut self) {
+        for ruled in &self.watch.ruled {
             let last = ruled.taken.last().map_or(0, |(at_us, _)| *at_us);
-            last + HEARD_WITHIN_US < self.now_us
-        });
-        if is_still {
-            self.log_still_us = Some(self.now_us);
+            if last + HEARD_WITHIN_US < self.now_us {
+                self.still_us.insert(ruled.index, self.now_us);
+            }
         }
+    }
+
+    /// Where nothing reaches the log nothing is news, and leases run out as well; until the next frames, when it
+    /// goes on.
+    fn is_still(&self, partition: u32) -> bool {
+        let seen_us = self.still_us.get(&partition);
+        seen_us.is_some_and(|seen_us| self.now_us < seen_us + GOES_ON_WITHIN_US)
     }
 
     pub(super) fn check_heard(&mut self, agent: usize) {
@@ -54,19 +66,8 @@ impl World {
                 .deaf_until_us
                 .is_some_and(|until_us| self.now_us < until_us + HEARD_WITHIN_US)
             || self.is_feed_cut_for_long(agent);
-        // Where nothing reaches the log nothing is news, and leases run out as well; until the next frame, when it
-        // goes on.
-        let is_still = self
-            .log_still_us
-            .is_some_and(|seen_us| self.now_us < seen_us + HEARD_WITHIN_US);
         let is_frozen = self.now_us < host.frozen_until_us || !host.waiting.is_empty();
-        if jumps
-            || is_deaf
-            || is_still
-            || is_frozen
-            || host.process.is_none()
-            || host.plan.denials_max < ROOM
-        {
+        if jumps || is_deaf || is_frozen || host.process.is_none() || host.plan.denials_max < ROOM {
             return;
         }
         host.set_clocks(self.now_us);
@@ -114,7 +115,8 @@ impl World {
         let is_of_this = heard.generation == generation
             && heard.offset <= ruled.taken.len() as u64
             && ruled.log.is_some_and(|log| log.generation == generation);
-        if !is_known || !is_of_this || !self.lasts(partition, statement) {
+        if !is_known || !is_of_this || self.is_still(partition) || !self.lasts(partition, statement)
+        {
             return None;
         }
         let place = Place {
@@ -155,27 +157,26 @@ impl World {
         let end_us = end_us(denial.end);
         let left_us = end_us.saturating_sub(cause.appended.as_micros());
         let by_log = self.log_now_us(partition);
-        let early_us = LEFT_US + self.ticks_late_us();
+        let early_us = LEFT_US + self.ticks_late_us(cause.at_us);
         by_log.is_some_and(|now_us| now_us + early_us < end_us)
             && self.now_us + early_us < cause.at_us.saturating_add(left_us)
     }
 
-    /// How late ticks of owners may have been: an owner takes a denial for over by so much too early, until its next
-    /// tick, and so does whom it tells.
-    fn ticks_late_us(&self) -> u64 {
-        let begun = self.plan.episodes.iter();
-        let begun = begun.filter(|one| one.from_us <= self.now_us);
-        let is_late = |fault: &Fault| {
+    /// How late ticks of owners may have been when a denial was told: who told it took it for over by so much too
+    /// early, and so does whoever was told.
+    fn ticks_late_us(&self, stated_us: u64) -> u64 {
+        let all = self.plan.episodes.iter();
+        let late = all.filter(|one| {
             matches!(
-                fault,
+                one.fault,
                 Fault::LogCut {
                     way: LogWay::Appends,
                     lost: false,
                     ..
                 }
-            )
-        };
-        let late = begun.filter(|one| is_late(&one.fault));
+            ) && one.from_us <= self.now_us
+                && stated_us < one.to_us + TOLD_WITHIN_US
+        });
         late.map(|one| one.to_us - one.from_us).max().unwrap_or(0)
     }
 }

@@ -210,9 +210,9 @@ pub(super) fn logs_and_processes(plan: &mut Plan, random: &mut Random) {
         plan.waiting_max = random.spread(8, 2_000) as usize;
     }
     let mut latest = Vec::new();
-    let mut add = |random: &mut Random, longest_us: u64, fault| {
+    let mut add = |random: &mut Random, least_us: u64, fault| {
         let from_us = random.below(calm_us);
-        let to_us = (from_us + random.spread(10_000, longest_us)).min(calm_us);
+        let to_us = (from_us + least_us + random.spread(10_000, 5_000_000)).min(calm_us);
         latest.push(Episode {
             from_us,
             to_us,
@@ -222,24 +222,26 @@ pub(super) fn logs_and_processes(plan: &mut Plan, random: &mut Random) {
     if random.one_in(3) {
         for _ in 0..random.between(1, 3) {
             let (owner, power) = (owner(random, plan), random.one_in(2));
-            add(random, 4_000_000, Fault::Stop { owner, power });
+            add(random, 0, Fault::Stop { owner, power });
         }
     }
     match plan.log {
         LogPlan::Journal { .. } => {
             if random.one_in(3) {
                 for _ in 0..random.between(1, 3) {
+                    let times = random.between(1, 3) as u32;
                     let fault = Fault::CrashInOpening {
                         owner: owner(random, plan),
-                        times: random.between(1, 3) as u32,
-                        within: random.spread(2, 100),
+                        times,
+                        within: random.spread(1, 30),
                         power: random.one_in(2),
                     };
-                    add(random, 5_000_000, fault);
+                    // Each time it is started again after some three tenths of a second.
+                    add(random, u64::from(times + 1) * 350_000, fault);
                 }
             }
             if random.one_in(6) {
-                add(random, 6_000_000, Fault::SyncsFail);
+                add(random, 0, Fault::SyncsFail);
             }
         }
         LogPlan::Shared => {
@@ -250,7 +252,7 @@ pub(super) fn logs_and_processes(plan: &mut Plan, random: &mut Random) {
                         way: *random.pick(&LOG_WAYS),
                         lost: random.one_in(2),
                     };
-                    add(random, 10_000_000, fault);
+                    add(random, 0, fault);
                 }
             }
         }

@@ -4,6 +4,7 @@
 //! each pass, in order, the same bytes. What was acknowledged is there after every end of the process.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -41,9 +42,7 @@ pub enum LogHost {
         core: Option<Box<Journal>>,
         /// Which boot of the machine this is.
         boot: u64,
-        /// Whether it was closed in order, and not opened since.
-        is_closed: bool,
-        /// Whether the power went since it was opened last, and it was not closed.
+        /// Whether the power went since it was opened last, and left it as it is while somebody writes it.
         is_cut: bool,
         /// The generation that it was opened in last.
         generation: u32,
@@ -57,7 +56,7 @@ impl LogHost {
     pub fn new(plan: &Plan) -> Self {
         match plan.log {
             LogPlan::Journal { ack, segment_bytes } => Self::Journal {
-                disk: SimDisk::new(Random::of(plan.seed, "disk", 0)),
+                disk: Self::disk(plan),
                 config: JournalConfig {
                     partitions: plan.partitions,
                     ack,
@@ -66,12 +65,19 @@ impl LogHost {
                 },
                 core: None,
                 boot: 1,
-                is_closed: false,
                 is_cut: false,
                 generation: 0,
             },
             LogPlan::Shared => Self::Shared(SharedLog::new(plan.partitions)),
         }
+    }
+
+    fn disk(plan: &Plan) -> SimDisk {
+        let disk = SimDisk::new(Random::of(plan.seed, "disk", 0));
+        if plan.is_since(9) {
+            disk.set_truncates_late();
+        }
+        disk
     }
 
     pub(super) fn set_disk_room(&self, room_bytes: Option<u64>) {
@@ -126,7 +132,6 @@ impl LogHost {
             disk,
             core,
             boot,
-            is_closed,
             is_cut,
             ..
         } = self
@@ -136,7 +141,8 @@ impl LogHost {
             if power {
                 *boot += 1;
                 disk.cut_power();
-                *is_cut |= !*is_closed;
+                let running = Path::new(JOURNAL_DIR).join("running");
+                *is_cut |= disk.read(&running).is_ok();
             }
         }
     }
@@ -151,7 +157,6 @@ impl World {
             config,
             core,
             boot,
-            is_closed,
             is_cut,
             generation,
         } = &mut self.log
@@ -182,7 +187,6 @@ impl World {
                 }
                 // Who opened it before may have come to its end in that, and found the power cut first.
                 let power = std::mem::take(is_cut);
-                *is_closed = false;
                 if power && config.ack == Ack::Synced {
                     self.watch.cover.see("power cut under synced");
                 }

@@ -289,7 +289,8 @@ impl World {
 
     /// The fault is over: a crash that did not come does not come, and a dead process is started.
     pub(super) fn owner_may_return(&mut self, owner: usize) {
-        self.owners[owner].doom = None;
+        let host = &mut self.owners[owner];
+        (host.doom, host.crashes_in_opening.0) = (None, 0);
         self.log.forget_crash();
         self.owner_starts(owner);
     }

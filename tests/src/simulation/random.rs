@@ -3,6 +3,9 @@
 //! A stream of its own for each part of the world, so that leaving a fault out changes what others
 //! draw as little as possible: that is what makes shrinking work. Not for secrets.
 
+/// All of a million.
+pub const CERTAIN_PPM: u32 = 1_000_000;
+
 /// A stream of numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);

@@ -3,7 +3,7 @@
 //! ```text
 //! lost=0.05      of all messages between agents and owners one in twenty is lost, until the calm
 //! doubled=0      none comes twice
-//! refused=0.3    of all appends three in ten are refused, and half of those are taken all the same
+//! refused=0.3    of all appends to the log of a fleet three in ten are refused, and half of those are taken all the same
 //! ```
 //!
 //! Knows nothing of what a fault does. What stays true: every other fault is what the seed draws.
@@ -13,9 +13,7 @@ use std::str::FromStr;
 
 use super::faults::{Edge, Episode, Fault, WAYS};
 use super::plan::{LogPlan, Plan};
-
-/// All of a million.
-const CERTAIN_PPM: u32 = 1_000_000;
+use super::random::CERTAIN_PPM;
 
 /// What has a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,11 +6,9 @@ use tollgate::log::{LogEvent, Stream};
 
 use super::faults::LogWay;
 use super::log_host::{LOG_EVENTS_MAX, LogHost};
+use super::random::CERTAIN_PPM;
 use super::shared_log::refused;
 use super::world::{Event, World};
-
-/// All of a million.
-const CERTAIN_PPM: u32 = 1_000_000;
 
 /// Until when nothing comes through one way between an owner and the log.
 #[derive(Clone, Copy, Debug)]
@@ -39,22 +37,21 @@ impl World {
         }
     }
 
-    pub(super) fn shared_appends(&mut self, owner: usize, life: u64) {
+    /// What holds up everything that an owner appends, if anything does.
+    fn held_up(&mut self, owner: usize) -> Option<LogCut> {
+        let now_us = self.now_us;
+        let cut = self.cut_off(owner, LogWay::Appends);
+        cut.filter(|cut| !cut.lost && now_us < cut.until_us)
+    }
+
+    /// The log takes what is on its way from an owner, or does not: the answers, and what they do not come through.
+    /// Nothing where nothing comes through to it, or a law is violated.
+    pub(super) fn take_appends(&mut self, owner: usize) -> Option<(Vec<LogEvent>, Option<LogCut>)> {
+        if self.held_up(owner).is_some() {
+            return None;
+        }
         let wall = self.log_clock.wall(self.now_us);
-        let host = &mut self.owners[owner];
-        // What was on its way arrives even if the one who sent it is gone; but a session ends with it.
-        if host.life != life {
-            return;
-        }
         let appends_cut = self.cut_off(owner, LogWay::Appends);
-        if let Some(LogCut {
-            until_us,
-            lost: false,
-        }) = appends_cut
-            && self.now_us < until_us
-        {
-            return self.at(until_us, Event::SharedAppends { owner, life });
-        }
         let answers_cut = self.cut_off(owner, LogWay::Answers);
         let host = &mut self.owners[owner];
         host.appends_due = false;
@@ -76,7 +73,7 @@ impl World {
                 continue;
             }
             let LogHost::Shared(log) = &mut self.log else {
-                return;
+                return None;
             };
             if log.is_gone(&self.owners[owner].session, stream, partition) {
                 answers.push(refused(ticket, "the topic is gone"));
@@ -86,12 +83,11 @@ impl World {
                 Ok(record) => record,
                 Err(error) => {
                     let what = format!("owner {owner}, {stream:?} {partition}: {error}");
-                    return self.violated(7, "what is appended is what a log takes", what);
+                    self.violated(7, "what is appended is what a log takes", what);
+                    return None;
                 }
             };
-            if self.seen_in_log(stream, partition, &record).is_none() {
-                return;
-            }
+            self.seen_in_log(stream, partition, &record)?;
             if refuse {
                 self.watch.cover.see("append answered no although taken");
                 answers.push(refused(ticket, "the answer was lost"));
@@ -103,6 +99,20 @@ impl World {
         for other in 0..self.owners.len() {
             self.shared_delivery_soon(other);
         }
+        Some((answers, answers_cut))
+    }
+
+    pub(super) fn shared_appends(&mut self, owner: usize, life: u64) {
+        // What was on its way arrives even if the one who sent it is gone; but a session ends with it.
+        if self.owners[owner].life != life {
+            return;
+        }
+        if let Some(cut) = self.held_up(owner) {
+            return self.at(cut.until_us, Event::SharedAppends { owner, life });
+        }
+        let Some((answers, answers_cut)) = self.take_appends(owner) else {
+            return;
+        };
         let host = &mut self.owners[owner];
         if self.answers_late_us == 0 && host.answers_last_us < self.now_us && answers_cut.is_none()
         {

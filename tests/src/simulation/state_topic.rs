@@ -18,7 +18,6 @@ use super::random::Random;
 #[derive(Clone, Copy, Debug)]
 pub struct By {
     pub group: usize,
-    pub owner: usize,
     pub partitions: u32,
 }
 
@@ -148,7 +147,8 @@ impl StateTopic {
         self.written += 1;
         let source = Source {
             group: by.group.to_string().into(),
-            writing: (by.owner as u128) << 64 | u128::from(self.written),
+            // Of no order, as a random one.
+            writing: Random::of(self.written, "writing", 0).draw().into(),
             partitions: by.partitions,
             rules: RULES,
         };

@@ -2,7 +2,7 @@
 //! they open the journal.
 //!
 //! Knows nothing of how a journal is opened or closed. What stays true: what a process that stopped in order was
-//! asked to append is in the log, and answered.
+//! asked to append is in the log, and answered, but where nothing comes through to the log.
 
 use tollgate::core::event::Event as CoreEvent;
 use tollgate::log::LogEvent;
@@ -25,9 +25,13 @@ impl World {
             return;
         }
         let life = host.life;
-        match &self.log {
+        let answers = match &self.log {
             LogHost::Journal { .. } => self.journal_closes(owner),
-            LogHost::Shared(_) => self.shared_appends(owner, life),
+            LogHost::Shared(_) => self.take_appends(owner).map(|(answers, _)| answers),
+        };
+        // What is delivered now is ruled by whoever comes next; who waits for an answer gets it.
+        for answer in answers.unwrap_or_default() {
+            self.step(owner, CoreEvent::Log(answer));
         }
         if self.owners[owner].life != life || !self.owners[owner].is_up() {
             return;
@@ -41,40 +45,26 @@ impl World {
         self.after(1_000, Event::OwnerMissed { owner, life });
     }
 
-    fn journal_closes(&mut self, owner: usize) {
+    /// What the journal answers while it is closed; none: nobody has it open, or the machine stopped in that.
+    fn journal_closes(&mut self, owner: usize) -> Option<Vec<LogEvent>> {
         let wall = self.log_clock.wall(self.now_us);
         let commands = std::mem::take(&mut self.owners[owner].commands);
-        let LogHost::Journal {
-            core,
-            disk,
-            is_closed,
-            ..
-        } = &mut self.log
-        else {
-            return;
+        let LogHost::Journal { core, disk, .. } = &mut self.log else {
+            return None;
         };
-        let Some(mut journal) = core.take() else {
-            return;
-        };
+        let mut journal = core.take()?;
         let mut events = Vec::new();
         journal.turn(commands, wall, &mut |event| events.push(event));
         // Where it fails the next opening sees an end that was not in order.
-        *is_closed = journal.close().is_ok();
+        let _ = journal.close();
         if disk.has_crashed() {
             self.watch.cover.see("crash in a disk operation");
-            return self.owner_dies(owner);
+            self.owner_dies(owner);
+            return None;
         }
-        // What is delivered now is ruled by whoever comes next; who waits for an answer gets it.
         events.retain(|event| matches!(event, LogEvent::Appended { .. }));
-        if self
-            .are_as_known(owner, wall.as_millis(), &events)
-            .is_none()
-        {
-            return;
-        }
-        for event in events {
-            self.step(owner, CoreEvent::Log(event));
-        }
+        self.are_as_known(owner, wall.as_millis(), &events)?;
+        Some(events)
     }
 
     /// The process ends, and so many of those that come next while they open the journal.
@@ -85,15 +75,15 @@ impl World {
         within: u64,
         power: bool,
     ) {
-        self.owners[owner].crashes_in_opening = (times, within);
-        self.owners[owner].doom = Some(Doom {
-            after_effects: None,
-            power,
-        });
-        if self.owners[owner].is_up() {
+        let host = &mut self.owners[owner];
+        (host.crashes_in_opening, host.opening_power) = ((times, within), power);
+        if host.is_up() {
+            host.doom = Some(Doom {
+                after_effects: None,
+                power,
+            });
             self.owner_dies(owner);
         }
-        self.owners[owner].opening_power = power;
         self.after(AGAIN_AFTER_US, Event::OwnerStarts(owner));
     }
 
@@ -112,7 +102,9 @@ impl World {
         self.watch.cover.see("crash while a journal opens");
         let host = &mut self.owners[owner];
         host.crashes_in_opening.0 = host.crashes_in_opening.0.saturating_sub(1);
-        let power = host.opening_power;
+        // It may be that of another fault, which came while nobody was up.
+        let doom = host.doom.take();
+        let power = doom.map_or(host.opening_power, |doom| doom.power);
         self.trace.event(self.now_us, &[23, owner as u64], || {
             let how = if power { ", its machine with it" } else { "" };
             format!("owner {owner} dies opening the journal{how}")
@@ -123,8 +115,7 @@ impl World {
 
     /// The journal is open: who was to come to its end in that did not.
     pub(super) fn has_opened(&mut self, owner: usize) {
-        let host = &mut self.owners[owner];
-        if 0 < std::mem::take(&mut host.crashes_in_opening).0 {
+        if 0 < self.owners[owner].crashes_in_opening.0 {
             self.log.forget_crash();
         }
     }

@@ -8,7 +8,7 @@
 //! were made. What stays true: a run is a function of its plan; nothing here reads a real clock, draws
 //! from anywhere but the seed, or waits.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::agent_holds::Offered;
 use super::agent_host::AgentHost;
@@ -60,8 +60,8 @@ pub struct World {
     pub returns: Returns,
     /// When the log's time was seen to stand still last.
     pub log_stood_us: u64,
-    /// When a partition was seen last to which nothing had come for long.
-    pub(super) log_still_us: Option<u64>,
+    /// Partitions to which nothing had come for long, and when that was seen last.
+    pub(super) still_us: BTreeMap<u32, u64>,
     /// What operators asked for.
     pub(super) operators: Operators,
     /// Transfers that should have been let go.
@@ -118,7 +118,7 @@ impl World {
             deaths: Vec::new(),
             returns: Returns::default(),
             log_stood_us: 0,
-            log_still_us: None,
+            still_us: BTreeMap::new(),
             operators: Operators::default(),
             overdue: Overdue::default(),
             random: Random::of(seed, "world", 0),
@@ -238,7 +238,16 @@ impl World {
             } => self.agent_hears(agent, life, connection, happening),
             Event::OwnerStarts(owner) => self.owner_starts(owner),
             Event::OwnerReads(owner) => self.owner_reads_file(owner),
-            Event::OwnerAsked { owner, does, draw } => self.operator_acts(owner, does, draw),
+            Event::OwnerAsked {
+                owner,
+                life,
+                does,
+                draw,
+            } => {
+                if self.owners[owner].life == life {
+                    self.operator_acts(owner, does, draw);
+                }
+            }
             Event::OwnerHears {
                 owner,
                 life,

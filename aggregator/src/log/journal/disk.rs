@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// A file system.
 pub trait Disk: Send + Sync {
-    /// Makes a directory and its parents; one that exists is well.
+    /// Makes a directory and its parents, durably; one that exists is well.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// The names in a directory, in no order.
@@ -79,7 +79,17 @@ pub struct OsDisk;
 
 impl Disk for OsDisk {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        fs::create_dir_all(dir)
+        let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
+        let missing: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
+        fs::create_dir_all(dir)?;
+        for made in missing {
+            match made.parent() {
+                Some(parent) if parent.as_os_str().is_empty() => self.sync_dir(Path::new("."))?,
+                Some(parent) => self.sync_dir(parent)?,
+                None => {}
+            }
+        }
+        Ok(())
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {

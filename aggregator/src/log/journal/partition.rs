@@ -55,6 +55,8 @@ pub(super) struct Partition {
     pub active: Option<Active>,
     /// The last closed segment, while it is being made durable.
     pub syncing: Option<Box<dyn Syncing>>,
+    /// What is left of a segment that could not be begun, and not be taken away yet.
+    pub leftover: Option<PathBuf>,
     /// The offset that the next record will have.
     pub next: u64,
     /// The append time of the last record.
@@ -91,6 +93,7 @@ impl Partition {
             closed: VecDeque::new(),
             active: None,
             syncing: None,
+            leftover: None,
             next: 0,
             last_ms: 0,
             dir_unsynced: false,
@@ -124,6 +127,7 @@ impl Partition {
             frame::encode(buffer, self.tag, base + count, append_ms, record);
             count += 1;
         }
+        self.remove_leftover()?;
         self.make_room(buffer.len() as u64, terms)?;
         let Some(active) = &mut self.active else {
             return Err(io::Error::other("no segment to write to"));
@@ -148,6 +152,17 @@ impl Partition {
         self.next = base + count;
         self.last_ms = append_ms;
         Ok(Appended { base, append_ms })
+    }
+
+    /// Takes away what is left of a segment that could not be begun.
+    fn remove_leftover(&mut self) -> io::Result<()> {
+        if let Some(path) = &self.leftover {
+            match self.disk.remove(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => self.leftover = None,
+            }
+        }
+        Ok(())
     }
 
     /// Sees to it that there is an active segment that takes `bytes` more.
@@ -178,8 +193,9 @@ impl Partition {
         let file = match begun {
             Ok(file) => file,
             Err(error) => {
-                // A file with half a header is none; opening would cut it off as well.
-                let _ = self.disk.remove(&path);
+                // Records that the segment before still takes would stand behind its beginning.
+                self.leftover = Some(path);
+                let _ = self.remove_leftover();
                 return Err(error);
             }
         };
@@ -263,9 +279,6 @@ impl Partition {
     /// Removes so many segments from the beginning.
     pub fn remove_first(&mut self, count: usize) -> io::Result<()> {
         for _ in 0..count {
-            // The one before is gone for good first: should it come back with a power cut and this one not,
-            // there would be a hole behind it.
-            self.sync_dir()?;
             let Some(first) = self.closed.front() else {
                 break;
             };
@@ -276,6 +289,9 @@ impl Partition {
             }
             self.closed.pop_front();
             self.dir_unsynced = true;
+            // For good, before the next: should it come back with a power cut and that one not, there would be
+            // a hole behind it.
+            self.disk.sync_dir(&self.dir)?;
         }
         Ok(())
     }
@@ -413,10 +429,12 @@ impl Active {
     fn mend(&mut self, ack: Ack) -> io::Result<()> {
         if self.spoiled {
             self.file.truncate(self.bytes)?;
+            // Else a stop that is taken for one in order could leave what nobody was answered for.
+            self.unsynced = true;
             if ack == Ack::Synced {
                 // What a failed sync leaves in memory may be taken for clean; a length that is durable
                 // again makes all of it void.
-                self.file.sync()?;
+                self.sync()?;
             }
             self.spoiled = false;
         }

