@@ -33,18 +33,27 @@ const ROOM: usize = 100;
 pub(super) const HEARD_WITHIN_US: u64 = 30_000_000;
 
 impl World {
-    /// Takes note of partitions to which nothing came for long.
+    /// Takes note of partitions to which nothing came for long, or which nobody ruled for as long.
     pub(super) fn look_for_still_partitions(&mut self) {
-        for ruled in &self.watch.ruled {
-            let last = ruled.taken.last().map_or(0, |(at_us, _)| *at_us);
-            if last + HEARD_WITHIN_US < self.now_us {
-                self.still_us.insert(ruled.index, self.now_us);
+        for partition in 0..self.plan.partitions {
+            let mut owners = (0..self.owners.len()).filter(|owner| {
+                let host = &self.owners[*owner];
+                host.is_up() && host.stalled_until_us <= self.now_us
+            });
+            if owners.any(|owner| !self.plan.fleet || self.is_assigned(owner, partition)) {
+                self.ruled_us.insert(partition, self.now_us);
+            }
+            let ruled_us = self.ruled_us.get(&partition).copied().unwrap_or(0);
+            let taken = self.watch.ruled[partition as usize].taken.last();
+            let last_us = taken.map_or(0, |(at_us, _)| *at_us).min(ruled_us);
+            if last_us + HEARD_WITHIN_US < self.now_us {
+                self.still_us.insert(partition, self.now_us);
             }
         }
     }
 
-    /// Where nothing reaches the log nothing is news, and leases run out as well; until the next frames, when it
-    /// goes on.
+    /// Where nothing reaches the log, or nobody rules it, nothing is news, and leases run out as well; until the next
+    /// frames, when it goes on.
     fn is_still(&self, partition: u32) -> bool {
         let seen_us = self.still_us.get(&partition);
         seen_us.is_some_and(|seen_us| self.now_us < seen_us + GOES_ON_WITHIN_US)

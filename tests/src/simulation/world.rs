@@ -60,7 +60,9 @@ pub struct World {
     pub returns: Returns,
     /// When the log's time was seen to stand still last.
     pub log_stood_us: u64,
-    /// Partitions to which nothing had come for long, and when that was seen last.
+    /// When a partition was seen last with an owner that could rule it.
+    pub(super) ruled_us: BTreeMap<u32, u64>,
+    /// Partitions to which nothing had come for long, or which nobody had ruled, and when that was seen last.
     pub(super) still_us: BTreeMap<u32, u64>,
     /// What operators asked for.
     pub(super) operators: Operators,
@@ -118,6 +120,7 @@ impl World {
             deaths: Vec::new(),
             returns: Returns::default(),
             log_stood_us: 0,
+            ruled_us: BTreeMap::new(),
             still_us: BTreeMap::new(),
             operators: Operators::default(),
             overdue: Overdue::default(),
