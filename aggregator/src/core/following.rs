@@ -213,6 +213,9 @@ impl Core {
         if stream == Stream::Hits && wanted == 0 && self.is_headless(now, partition, next) {
             return;
         }
+        if stream == Stream::Hits && wanted == 0 && self.may_restore_by_now(partition) {
+            return;
+        }
         // Hits are read from 0 where no snapshot is of use: then what is gone is missing in every window.
         if stream != Stream::Hits && wanted == 0 && 0 < next {
             tracing::info!(?stream, partition, next, "the log begins here");
@@ -247,6 +250,21 @@ impl Core {
         }
         found.next = next;
         found.last = None;
+    }
+
+    /// Whether a partition whose beginning is gone is looked for in snapshots once more: one that holds what is gone may
+    /// have come since there was none.
+    fn may_restore_by_now(&mut self, index: u32) -> bool {
+        let shared = self.shared;
+        let Some(partition) = self.partitions.get_mut(index as usize) else {
+            return false;
+        };
+        if !shared || !partition.takes() || partition.overtaken_at == Some(0) {
+            return false;
+        }
+        partition.overtaken_at = Some(0);
+        self.restore_newer(index);
+        true
     }
 
     /// Whether a partition whose beginning is gone waits for what another group knows of it.

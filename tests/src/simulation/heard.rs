@@ -14,7 +14,7 @@ use tollgate_shared::place::Place;
 
 use super::compare::end_us;
 use super::documents::{DOMAINS, RESOURCES};
-use super::faults::{Fault, LogWay, Way, Whose};
+use super::faults::{Fault, LogWay, Whose};
 use super::world::World;
 
 /// How long a denial has still to last: what is not known of how late a frame was, with room.
@@ -74,7 +74,7 @@ impl World {
             || host
                 .deaf_until_us
                 .is_some_and(|until_us| self.now_us < until_us + HEARD_WITHIN_US)
-            || self.is_feed_cut_for_long(agent);
+            || self.is_cut_for_long(agent);
         let is_frozen = self.now_us < host.frozen_until_us || !host.waiting.is_empty();
         if jumps || is_deaf || is_frozen || host.process.is_none() || host.plan.denials_max < ROOM {
             return;
@@ -92,9 +92,10 @@ impl World {
     }
 
     /// Whether an agent has lacked the frames of some owner for so long that leases may run out, whatever it
-    /// hears from others, and by other ways.
-    fn is_feed_cut_for_long(&self, agent: usize) -> bool {
-        let is_its = |fault: &Fault| matches!(fault, Fault::Cut { edge, .. } if edge.agent == agent && edge.way == Way::Feed);
+    /// hears from others, and by other ways; or what it asks for when an owner is another, or the answers.
+    fn is_cut_for_long(&self, agent: usize) -> bool {
+        let is_its =
+            |fault: &Fault| matches!(fault, Fault::Cut { edge, .. } if edge.agent == agent);
         // What was held comes when the cut is over, and a feed that was opened anew tells all soon after.
         let is_on = |from_us: u64, to_us: u64| {
             from_us + HEARD_WITHIN_US < self.now_us && self.now_us < to_us + HEARD_WITHIN_US
