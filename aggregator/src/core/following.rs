@@ -210,10 +210,10 @@ impl Core {
         if stream == Stream::Hits && self.gap_before_proof(partition, next) {
             return;
         }
-        if stream == Stream::Hits && wanted == 0 && self.is_headless(now, partition, next) {
-            return;
-        }
-        if stream == Stream::Hits && wanted == 0 && self.may_restore_by_now(partition) {
+        if stream == Stream::Hits
+            && wanted == 0
+            && (self.is_headless(now, partition, next) || self.looks_once_more(partition))
+        {
             return;
         }
         // Hits are read from 0 where no snapshot is of use: then what is gone is missing in every window.
@@ -254,7 +254,7 @@ impl Core {
 
     /// Whether a partition whose beginning is gone is looked for in snapshots once more: one that holds what is gone may
     /// have come since there was none.
-    fn may_restore_by_now(&mut self, index: u32) -> bool {
+    fn looks_once_more(&mut self, index: u32) -> bool {
         let shared = self.shared;
         let Some(partition) = self.partitions.get_mut(index as usize) else {
             return false;

@@ -172,7 +172,7 @@ pub fn write(
         first: order.first,
         only_kills: order.kills.is_some(),
         anew: order.anew,
-        rates: order.rates.iter().map(ToString::to_string).collect(),
+        rates: order.rates_told(),
         next,
         left: left
             .into_iter()
@@ -244,7 +244,6 @@ pub fn read(path: &Path, order: &Order) -> Result<Option<SoFar>, SoFarFault> {
             "kills: {kills}, topics made anew: {anew}, rates: [{rates}], way of drawing plans: {way}"
         )
     };
-    let rates: Vec<String> = order.rates.iter().map(ToString::to_string).collect();
     same(
         "a swarm of",
         kinds(
@@ -253,7 +252,12 @@ pub fn read(path: &Path, order: &Order) -> Result<Option<SoFar>, SoFarFault> {
             &written.rates,
             written.way,
         ),
-        kinds(order.kills.is_some(), order.anew, &rates, order.way()),
+        kinds(
+            order.kills.is_some(),
+            order.anew,
+            &order.rates_told(),
+            order.way(),
+        ),
     )?;
     let mut cover = Coverage::default();
     for what in WANTED {

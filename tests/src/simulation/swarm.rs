@@ -91,6 +91,11 @@ impl Order {
                 .is_none_or(|wanted| wanted <= report.decisions)
     }
 
+    /// The rates, each as it is asked for.
+    pub fn rates_told(&self) -> Vec<String> {
+        self.rates.iter().map(ToString::to_string).collect()
+    }
+
     /// In which way plans are drawn, but for seeds that are kept.
     pub fn way(&self) -> u32 {
         match self.kills {
@@ -217,7 +222,7 @@ fn swarm_of(
         order,
         report: Report {
             only_kills: order.kills.is_some(),
-            rates: order.rates.iter().map(ToString::to_string).collect(),
+            rates: order.rates_told(),
             builds: vec![built::this().to_owned()],
             ..Report::default()
         },

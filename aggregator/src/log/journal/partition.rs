@@ -199,15 +199,7 @@ impl Partition {
                 return Err(error);
             }
         };
-        let begun = Active {
-            file,
-            base: self.next,
-            floor_ms: self.last_ms,
-            first_ms: None,
-            bytes: SEGMENT_HEADER_BYTES as u64,
-            spoiled: false,
-            unsynced: ack == Ack::Written,
-        };
+        let begun = Active::begun(file, &header, ack == Ack::Written);
         if let Some(full) = self.active.replace(begun) {
             self.closed.push_back(Closed {
                 base: full.base,
@@ -425,6 +417,19 @@ impl Partition {
 }
 
 impl Active {
+    /// One that has its header and no records.
+    pub fn begun(file: Box<dyn DiskFile>, header: &SegmentHeader, unsynced: bool) -> Self {
+        Self {
+            file,
+            base: header.base,
+            floor_ms: header.floor_ms,
+            first_ms: None,
+            bytes: SEGMENT_HEADER_BYTES as u64,
+            spoiled: false,
+            unsynced,
+        }
+    }
+
     /// Cuts off what a failed write may have left.
     fn mend(&mut self, ack: Ack) -> io::Result<()> {
         if self.spoiled {

@@ -176,15 +176,8 @@ impl Recovery<'_> {
             self.disk.sync_dir(&partition.dir)?;
             Ok(file)
         });
-        partition.active = Some(Active {
-            file: begun.map_err(OpenError::io(&path))?,
-            base,
-            floor_ms: header.floor_ms,
-            first_ms: None,
-            bytes: SEGMENT_HEADER_BYTES as u64,
-            spoiled: false,
-            unsynced: false,
-        });
+        let file = begun.map_err(OpenError::io(&path))?;
+        partition.active = Some(Active::begun(file, &header, false));
         partition.next = base;
         self.torn.push(Torn {
             file: path,

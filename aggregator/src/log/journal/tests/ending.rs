@@ -16,6 +16,17 @@ fn kit_with(records: &[&[u8]]) -> Kit {
     kit
 }
 
+/// Appends so many records, each to a segment of its own, and leaves the journal as who is killed does.
+fn one_a_segment(kit: &mut Kit, records: usize) {
+    kit.config.segment_bytes = 60;
+    let mut open = kit.open();
+    for _ in 0..records {
+        open.append(Stream::Hits, 0, b"record").expect("appended");
+    }
+    open.close();
+    kit.leave_as_if_killed();
+}
+
 fn segment(kit: &Kit) -> PathBuf {
     kit.segments(Stream::Hits, 0)[0].clone()
 }
@@ -182,13 +193,7 @@ fn a_machine_without_a_boot_id_is_taken_to_have_gone_down() {
 #[test]
 fn after_a_power_cut_what_follows_a_torn_segment_goes_too() {
     let mut kit = Kit::new();
-    kit.config.segment_bytes = 60;
-    let mut open = kit.open();
-    for _ in 0..5 {
-        open.append(Stream::Hits, 0, b"record").expect("appended");
-    }
-    open.close();
-    kit.leave_as_if_killed();
+    one_a_segment(&mut kit, 5);
     kit.boot = Some("second-boot".to_owned());
     let segments = kit.segments(Stream::Hits, 0);
     edit(&segments[3], |bytes| bytes.truncate(40));
@@ -246,13 +251,7 @@ fn who_comes_to_an_end_while_lost_segments_are_dropped_leaves_no_log_that_begins
         let mut kit = Kit::new();
         let disk = faulty::FaultyDisk::default();
         kit.disk = Arc::new(disk.clone());
-        kit.config.segment_bytes = 60;
-        let mut open = kit.open();
-        for _ in 0..2 {
-            open.append(Stream::Hits, 0, b"record").expect("appended");
-        }
-        open.close();
-        kit.leave_as_if_killed();
+        one_a_segment(&mut kit, 2);
         // The power cut took the first segment's content, and left the second one's.
         edit(&kit.segments(Stream::Hits, 0)[0], Vec::clear);
         kit.boot = Some("second-boot".to_owned());
@@ -300,13 +299,7 @@ fn under_synced_a_segment_with_records_whose_header_does_not_read_is_damage() {
 fn where_the_only_segment_has_lost_its_header_the_log_goes_on_at_its_place() {
     for left in [0, 20, 32] {
         let mut kit = Kit::new();
-        kit.config.segment_bytes = 60;
-        let mut open = kit.open();
-        for _ in 0..3 {
-            open.append(Stream::Hits, 0, b"record").expect("appended");
-        }
-        open.close();
-        kit.leave_as_if_killed();
+        one_a_segment(&mut kit, 3);
         kit.boot = Some("second-boot".to_owned());
         // Retention had removed the others.
         let segments = kit.segments(Stream::Hits, 0);
@@ -342,12 +335,7 @@ fn limits_are_synced_however_durable_the_rest_is() {
 fn a_segment_whose_header_is_cut_short_had_no_records() {
     for length in 0..32 {
         let mut kit = Kit::new();
-        kit.config.segment_bytes = 60;
-        let mut open = kit.open();
-        open.append(Stream::Hits, 0, b"record").expect("appended");
-        open.append(Stream::Hits, 0, b"record").expect("appended");
-        open.close();
-        kit.leave_as_if_killed();
+        one_a_segment(&mut kit, 2);
         edit(&kit.segments(Stream::Hits, 0)[1], |bytes| {
             bytes.truncate(length)
         });
@@ -361,13 +349,7 @@ fn a_segment_whose_header_is_cut_short_had_no_records() {
 #[test]
 fn a_segment_without_records_still_says_where_the_log_is() {
     let mut kit = Kit::new();
-    kit.config.segment_bytes = 60;
-    let mut open = kit.open();
-    for _ in 0..3 {
-        open.append(Stream::Hits, 0, b"record").expect("appended");
-    }
-    open.close();
-    kit.leave_as_if_killed();
+    one_a_segment(&mut kit, 3);
     // Retention had removed all before it.
     let segments = kit.segments(Stream::Hits, 0);
     std::fs::remove_file(&segments[0]).expect("removes");

@@ -197,7 +197,7 @@ impl Catalogue {
     /// Those that look whole, newest first; and beside them what was passed over, each with the reason.
     pub fn candidates(&self) -> (Vec<Candidate>, Vec<(SnapshotId, String)>) {
         let (mut whole, mut passed_over) = (Vec::new(), Vec::new());
-        for (id, entry) in self.snapshots.iter().rev() {
+        for (id, entry) in self.newest_first() {
             match entry.judge() {
                 Ok((offset, manifest)) => whole.push(Candidate {
                     id: id.clone(),
@@ -207,21 +207,22 @@ impl Catalogue {
                 Err(why) => passed_over.push((id.clone(), why)),
             }
         }
-        // Of two that reach as far the later one may be of a topic that was made anew.
-        whole.sort_by_key(|one| Reverse((one.id.upto, one.offset)));
         (whole, passed_over)
+    }
+
+    /// All of them. Of two that reach as far the one written later comes first: the other may be of a topic before.
+    fn newest_first(&self) -> Vec<(&SnapshotId, &Entry)> {
+        let mut all: Vec<_> = self.snapshots.iter().collect();
+        all.sort_by_key(|(id, entry)| Reverse((id.upto, entry.offset())));
+        all
     }
 
     /// The keys to drop now that `newest` of this group is whole: manifests first, so that none ever
     /// stands for chunks that are gone.
     fn take_outlived(&mut self, partition: u32, newest: &SnapshotId, keep_hourly: u64) -> Vec<Key> {
         let group = &newest.group;
-        let mut of_group: Vec<(&SnapshotId, &Entry)> = self
-            .snapshots
-            .iter()
-            .filter(|(id, _)| id.group == *group && id.upto <= newest.upto)
-            .collect();
-        of_group.sort_by_key(|(id, entry)| Reverse((id.upto, entry.offset())));
+        let mut of_group = self.newest_first();
+        of_group.retain(|(id, _)| id.group == *group && id.upto <= newest.upto);
         let (mut kept, mut seen_whole) = (BTreeSet::new(), 0);
         let mut hours: BTreeMap<u64, &SnapshotId> = BTreeMap::new();
         for (id, entry) in of_group.iter().copied() {
