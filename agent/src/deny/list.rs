@@ -245,6 +245,11 @@ impl DenyList {
             .counts
             .entry((entry.resource, entry.partition))
             .or_default() += 1;
+        if !is_there {
+            // Before the entry, as it leaves after it: who has found an entry is not let through by
+            // the filter a moment later.
+            self.view.filter.add(fingerprint);
+        }
         if let Some(before) = self.view.exact.insert(fingerprint, entry) {
             self.one_less(&before);
         }
@@ -253,7 +258,6 @@ impl DenyList {
         }
         if !is_there {
             self.len += 1;
-            self.view.filter.add(fingerprint);
             if word.is_group {
                 let groups = self.groups.entry(word.resource.id);
                 groups.or_insert_with(|| (Arc::clone(word.resource), 0)).1 += 1;

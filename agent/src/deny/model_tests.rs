@@ -269,6 +269,46 @@ fn at_the_bound_a_new_denial_finds_no_room() {
 }
 
 #[test]
+fn who_has_found_a_denial_is_not_let_through_by_the_filter_afterwards() {
+    // Caught as it comes: a caller looks for each denial while the writer is about to take it.
+    const DENIALS: u64 = 50_000;
+    let names: Vec<String> = (0..DENIALS).map(|n| format!("d{n}")).collect();
+    let mut bench = Bench::new(names.len());
+    let (view, resource) = (Arc::clone(&bench.view), Arc::clone(&bench.resource));
+    std::thread::scope(|threads| {
+        let writer = threads.spawn(|| {
+            for (offset, domain) in (0..).zip(&names) {
+                let taken = bench.list.take(
+                    &Word {
+                        is_group: false,
+                        resource: &bench.resource,
+                        domain,
+                        partition: 0,
+                        place: place(offset),
+                        said: Said::Denied(Mono::MAX, denial()),
+                        lease: &bench.lease,
+                        settled: None,
+                    },
+                    NOW,
+                );
+                assert_eq!(taken, Taken::Denied, "{domain}");
+            }
+        });
+        for domain in &names {
+            let fingerprint = resource.fingerprint(domain);
+            let is_found = || {
+                let found = view.refusal(&resource, fingerprint, domain, || NOW);
+                found.is_some()
+            };
+            while !is_found() && !writer.is_finished() {
+                std::hint::spin_loop();
+            }
+            assert!(view.maybe(fingerprint), "{domain}");
+        }
+    });
+}
+
+#[test]
 fn a_fingerprint_alone_decides_nothing() {
     let bench = Bench::new(10);
     let fingerprint = bench.resource.fingerprint("a");
