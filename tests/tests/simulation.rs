@@ -77,6 +77,11 @@ fn some_seconds_of_seeds_violate_no_law() {
         "all that are kept run"
     );
     assert!(report.kept < report.seeds, "no new seed was run");
+    assert_eq!(
+        report.missing(),
+        [""; 0],
+        "what so many seeds should have met"
+    );
     say(&format!(
         "{} kept seeds, {} new ones, {} decisions",
         report.kept,
@@ -213,6 +218,8 @@ fn options_of_which_one_would_be_ignored_are_refused() {
         "--until-failure --decisions 1",
         "--until-failure --kills 1",
         "--way 3 --kills 1",
+        "--kept seeds.txt --kills 1",
+        "--kept seeds.txt --seed 1 --trace",
     ] {
         let output = simulate(args);
         assert_eq!(output.status.code(), Some(64), "{args}: {output:?}");
@@ -225,6 +232,38 @@ fn fault_of(args: &str) -> (Option<i32>, String) {
     let output = simulate(args);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code(), said)
+}
+
+#[test]
+fn an_option_that_there_is_not_is_named() {
+    let (code, said) = fault_of("--sead 1");
+    assert_eq!(code, Some(64), "{said}");
+    assert!(said.contains("unexpected argument '--sead'"), "{said}");
+}
+
+#[test]
+fn seeds_of_a_file_are_run_and_what_is_wrong_with_it_is_told() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("mine.txt");
+    let with = || fault_of(&format!("--kept {}", file.display()));
+    let (code, said) = with();
+    assert_eq!(code, Some(66), "{said}");
+    assert!(said.starts_with(&format!("{}: ", file.display())), "{said}");
+    let write = |text: &str| std::fs::write(&file, text).expect("it is written");
+    write("tollgate-simulation-seeds 1\n");
+    let (code, said) = with();
+    assert_eq!(code, Some(65), "{said}");
+    let found = format!(
+        "{}: line 1: found `tollgate-simulation-seeds 1`, expected `tollgate-simulation-seeds {PLANS}`",
+        file.display()
+    );
+    assert!(said.contains(&found), "{said}");
+    write(&format!(
+        "tollgate-simulation-seeds {PLANS}\n3 {SHORT_SEED} why it is here\n"
+    ));
+    let report = printed(&format!("--kept {} --format json", file.display()));
+    let report: serde_json::Value = serde_json::from_str(&report).expect("it reads");
+    assert_eq!(report["seeds"], 1);
 }
 
 #[test]

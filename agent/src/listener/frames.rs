@@ -222,7 +222,8 @@ impl Listener {
             .ledger
             .generation(told.partition)
             .is_some_and(|known| statement.place.generation < known);
-        if void || self.partitions <= told.partition {
+        let unheard = matches!(statement.scope, Scope::Resource) && planted(Bug::WholeUnheard);
+        if void || unheard || self.partitions <= told.partition {
             Counters::add(&self.around.counters.statements_ignored, 1);
             return None;
         }

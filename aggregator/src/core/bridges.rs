@@ -22,6 +22,7 @@
 
 use std::collections::BTreeMap;
 
+use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::OwnersPen;
@@ -168,6 +169,9 @@ impl Core {
     }
 
     fn bridge(&mut self, key: &ChainKey, applied: Option<u64>, due: u64) {
+        if planted(Bug::BridgeUnsent) {
+            return;
+        }
         let target = partition_of_resource(&key.resource, self.settings.partitions);
         tracing::warn!(
             source = key.source,

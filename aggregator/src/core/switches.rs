@@ -127,4 +127,28 @@ mod tests {
         turned(&mut switches, "batch", None);
         assert!(Arc::ptr_eq(&switches.over(&document), &document));
     }
+
+    #[test]
+    fn what_has_no_limits_is_allowed_or_not_by_a_switch_of_its_own() {
+        let text = "version = 1\nrules = 1\n[namespace.api]\nallow_unconfigured = false\n";
+        let document = Arc::new(Limits::parse(text).expect("it is good"));
+        let mut switches = Switches::default();
+        let mut turn = |namespace: &str, allow| {
+            switches.turn(&Act::Switch {
+                namespace: namespace.into(),
+                ignore_configured: None,
+                allow_unconfigured: allow,
+            });
+            let limits = switches.over(&document);
+            ["api.x", "batch.x"].map(|resource| {
+                let namespace = limits.namespace_of(resource);
+                assert!(!namespace.ignore_configured, "as it was");
+                namespace.allow_unconfigured
+            })
+        };
+        assert_eq!(turn("api", Some(true)), [true, true]);
+        assert_eq!(turn("*", Some(false)), [true, false]);
+        assert_eq!(turn("api", None), [false, false]);
+        assert_eq!(turn("*", None), [false, true]);
+    }
 }

@@ -53,14 +53,14 @@ const PROGRESS_IN_FILES_EVERY: Duration = Duration::from_secs(60);
 /// What `--help` ends with.
 const AFTER_HELP: &str = "\
 Seeds that failed once and are kept in the tree run first, but not with --seed, which looks at what it names alone, \
-nor with --kills or --rate. With the feature `bugs` there is --bugs, which looks for each of the bugs that are put in by hand.
+nor with --kept, --kills or --rate. With the feature `bugs` there is --bugs, which looks for each of the bugs that are put in by hand.
 
 Exit codes:
    0  nothing is wrong
    1  a law is violated, the program panicked, something was never met, or nobody was refused
   64  usage: options of which one would be ignored are refused, too, and a --state of another order
-  65  seeds.txt or the file of --state is bad, or of another version
-  66  the file of --state cannot be read
+  65  seeds.txt, or the file of --kept or of --state, is bad, or of another version
+  66  the file of --kept or of --state cannot be read
   73  the file of --state cannot be written, found before the first seed
   74  the file of --state could not be written any more; the report is of all that was run
   77  as 73, where a right is missing";
@@ -83,6 +83,7 @@ enum Fault {
 impl Fault {
     fn exit(&self) -> Exit {
         let state = match self {
+            Self::Seeds(SeedsFault::Read { .. }) => return Exit::NoInput,
             Self::Seeds(_) => return Exit::Data,
             Self::State(state) => state,
         };
@@ -111,6 +112,10 @@ struct Arguments {
     /// The first seed, and no kept ones before it; default: from the clock.
     #[arg(long, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     seed: Option<u64>,
+    /// Run the seeds of this file in place of those that are kept in the tree, and no new ones unless it is said how
+    /// many; it reads as `tests/src/simulation/seeds.txt` does.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["state", "kills", "rates"])]
+    kept: Option<PathBuf>,
     /// For how long new seeds are begun at most; with `--seeds`, `--decisions` or `--kills` it ends earlier where
     /// those are done. Kept seeds are run however long they take.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=MINUTES_MAX))]
@@ -146,14 +151,14 @@ struct Arguments {
     kills: Option<u64>,
     /// Show one seed's run as a log of events.
     #[arg(long, requires = "seed", conflicts_with_all = [
-        "seeds", "minutes", "until_failure", "go_on", "decisions", "workers", "state", "format",
+        "seeds", "minutes", "until_failure", "go_on", "decisions", "workers", "state", "kept", "format",
     ])]
     trace: bool,
     /// Put bugs in by hand, one at a time, and print how many seeds it takes to find each.
     #[cfg(feature = "bugs")]
     #[arg(long, conflicts_with_all = [
-        "trace", "hashes", "minutes", "until_failure", "go_on", "decisions", "workers", "state", "way", "anew",
-        "rates", "kills", "format",
+        "trace", "hashes", "minutes", "until_failure", "go_on", "decisions", "workers", "state", "kept", "way",
+        "anew", "rates", "kills", "format",
     ])]
     bugs: bool,
     /// Of all bugs only this one.
@@ -162,7 +167,7 @@ struct Arguments {
     bug: Option<String>,
     /// Print each seed's number that stands for everything that happened.
     #[arg(long, requires = "seed", conflicts_with_all = [
-        "trace", "minutes", "until_failure", "go_on", "decisions", "workers", "state", "kills", "format",
+        "trace", "minutes", "until_failure", "go_on", "decisions", "workers", "state", "kept", "kills", "format",
     ])]
     hashes: bool,
     /// How the report is written.
@@ -288,6 +293,13 @@ fn order(arguments: &Arguments) -> Result<Order, Fault> {
     let first = arguments.seed.or(known).unwrap_or_else(seed_of_the_clock);
     let seeds = match arguments {
         Arguments {
+            kept: Some(_),
+            seeds: None,
+            minutes: None,
+            decisions: None,
+            ..
+        } => Some(0),
+        Arguments {
             seeds: None,
             minutes: None,
             kills: None,
@@ -304,8 +316,14 @@ fn order(arguments: &Arguments) -> Result<Order, Fault> {
         until_failure: arguments.until_failure,
         // One seed is looked at alone.
         // What they tell is of their own rates.
-        kept: match (arguments.seed, arguments.kills, &arguments.rates[..]) {
-            (None, None, []) => kept::in_the_tree()?,
+        kept: match (
+            &arguments.kept,
+            arguments.seed,
+            arguments.kills,
+            &arguments.rates[..],
+        ) {
+            (Some(path), ..) => kept::in_file(path)?,
+            (None, None, None, []) => kept::in_the_tree()?,
             _ => Vec::new(),
         },
         kills: arguments.kills,
@@ -452,7 +470,8 @@ mod tests {
 
     #[test]
     fn seeds_of_another_version_are_bad_input() {
-        let fault = Fault::from(kept::parse("tollgate-simulation-seeds 0\n").unwrap_err());
+        let fault =
+            Fault::from(kept::parse("seeds.txt", "tollgate-simulation-seeds 0\n").unwrap_err());
         assert_eq!(fault.exit(), Exit::Data);
         assert!(fault.to_string().starts_with("seeds.txt: line 1: found"));
     }

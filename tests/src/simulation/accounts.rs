@@ -26,6 +26,8 @@ pub struct Life {
     /// Calls with a min, which stay entries of their own: let through, and ruled.
     bulk: BTreeMap<Bulk, (u64, u64)>,
     sequences: BTreeMap<u32, BTreeSet<u64>>,
+    /// Whether the log has lost records since it began, which may be of it: then its sums need not match.
+    lost: bool,
 }
 
 /// A call with a min: its pair, its copies, its min.
@@ -59,8 +61,8 @@ impl Life {
 #[derive(Clone, Debug, Default)]
 pub struct Accounts {
     lives: BTreeMap<u128, Life>,
-    /// Whether a power cut has taken acknowledged records: then sums need not match.
-    pub records_lost: bool,
+    /// When a power cut, or a topic made anew, took acknowledged records last, in true time.
+    pub lost_us: Option<u64>,
 }
 
 impl Accounts {
@@ -133,19 +135,21 @@ impl Accounts {
         Ok(())
     }
 
-    /// What was ruled is ruled anew.
-    pub fn forget_ruled(&mut self) {
-        self.records_lost = true;
+    /// The log has lost records; what was ruled is ruled anew.
+    pub fn forget_ruled(&mut self, now_us: u64) {
+        self.lost_us = Some(now_us);
         for life in self.lives.values_mut() {
+            life.lost = true;
             life.ruled = Sums::default();
             life.bulk.values_mut().for_each(|(_, ruled)| *ruled = 0);
             life.sequences.clear();
         }
     }
 
-    /// What of a life's calls the log does not have, for a life that dropped nothing.
+    /// What of a life's calls the log does not have, for a life that dropped nothing. Of one that began before
+    /// records were lost that is not known.
     pub fn missing(&self, epoch: u128) -> Option<String> {
-        let life = self.lives.get(&epoch)?;
+        let life = self.lives.get(&epoch).filter(|life| !life.lost)?;
         let one_is_missing = |(_, (through, ruled)): &(&Bulk, &(u64, u64))| through != ruled;
         if let Some((bulk, (through, ruled))) = life.bulk.iter().find(one_is_missing) {
             return Some(format!(

@@ -43,6 +43,16 @@ pub(super) struct Followed {
     pub(super) topics: Vec<(u32, Topic)>,
 }
 
+/// A record that was sent to be appended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Batch {
+    pub(super) partition: u32,
+    /// Of its bytes.
+    pub(super) hash: u64,
+    /// When it was sent first.
+    pub(super) first_us: u64,
+}
+
 /// The host of an agent.
 pub struct AgentHost {
     pub(super) plan: AgentPlan,
@@ -71,8 +81,8 @@ pub struct AgentHost {
     pub(super) flushed_us: u64,
     pub(super) flush_pause_us: u64,
     pub(super) flush_due: bool,
-    /// What was appended under an id: its partition and hash.
-    pub(super) sent: BTreeMap<u64, (u32, u64)>,
+    /// What was sent under an id.
+    pub(super) sent: BTreeMap<u64, Batch>,
     /// By pair: the refusal that was justified last, what had been heard then, and until when it is.
     pub(super) justified: BTreeMap<(usize, usize), (Refused, u64)>,
     /// Messages that wait for a cut to end.

@@ -14,7 +14,7 @@ use super::plan::{Edge, Way};
 use super::trace::hash_of;
 use super::world::{Event, World};
 
-use super::agent_host::Followed;
+use super::agent_host::{Batch, Followed};
 
 /// Pauses between attempts to connect, as the agent's own.
 const PAUSE_FIRST_US: u64 = 50_000;
@@ -29,11 +29,13 @@ impl World {
             Wish::ReopenLink { peer } => self.link_ends(agent, peer),
             Wish::OpenFeed { peer, topics, .. } => {
                 let host = &mut self.agents[agent];
-                host.followed[peer] = Followed {
+                let followed = Followed {
                     wanted: true,
                     topics,
                 };
-                self.watch.cover.see("feed opened anew");
+                let before = std::mem::replace(&mut host.followed[peer], followed);
+                let cover = &mut self.watch.cover;
+                cover.see_if("feed opened anew", before.wanted);
                 self.feed_ends(agent, peer);
                 self.try_feed(agent, peer, 0);
             }
@@ -122,9 +124,13 @@ impl World {
             record,
         }) = FromAgent::decode(message)
         {
-            let sent = (partition, hash_of(record));
-            let before = self.agents[agent].sent.insert(id, sent);
-            if before.is_some_and(|before| before != sent) {
+            let batch = Batch {
+                partition,
+                hash: hash_of(record),
+                first_us: self.now_us,
+            };
+            let known = *self.agents[agent].sent.entry(id).or_insert(batch);
+            if (known.partition, known.hash) != (batch.partition, batch.hash) {
                 self.violated(5, "a record's bytes never change", format!("id {id}"));
             }
         }

@@ -27,13 +27,15 @@ impl World {
                 let weather = self.net.weather(edge);
                 weather.cuts += 1;
                 weather.losing_cuts += u32::from(lost);
-                self.watch.cover.see("agent cut off");
+                let is_there = self.agents[edge.agent].process.is_some();
+                self.watch.cover.see_if("agent cut off", is_there);
             }
             Fault::Stall { owner } => {
                 let host = &mut self.owners[owner];
                 host.stalled_until_us = host.stalled_until_us.max(to_us);
                 self.at(to_us, Event::OwnerGoesOn(owner));
-                self.watch.cover.see("owner stalled");
+                let is_up = self.owners[owner].is_up();
+                self.watch.cover.see_if("owner stalled", is_up);
             }
             Fault::Crash {
                 owner,
@@ -53,7 +55,8 @@ impl World {
                 let host = &mut self.agents[agent];
                 host.frozen_until_us = host.frozen_until_us.max(to_us);
                 self.at(to_us, Event::AgentGoesOn(agent));
-                self.watch.cover.see("agent froze");
+                let is_there = self.agents[agent].process.is_some();
+                self.watch.cover.see_if("agent froze", is_there);
             }
             Fault::AgentClock { agent, by_us } => {
                 self.agents[agent].clock.jump(now_us, by_us);
@@ -121,8 +124,8 @@ impl World {
                 to,
                 late_us,
             } => {
-                let is_up = u64::from(self.owners[to].is_up());
-                self.watch.cover.add("partition moved", is_up);
+                let moves = self.owners[to].is_up() && !self.is_assigned(to, partition);
+                self.watch.cover.see_if("partition moved", moves);
                 self.move_partition(partition, to, late_us);
             }
         }

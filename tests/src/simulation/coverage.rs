@@ -134,7 +134,7 @@ pub const WANTED: [&str; 120] = [
 pub const SELDOM: [&str; 1] = ["hits given up by a courier"];
 
 /// What comes about in one of ten seeds at least: a hundred that have not met it are drawn otherwise than they should.
-pub const COMMON: [&str; 38] = [
+pub const COMMON: [&str; 37] = [
     "act in force",
     "agent died",
     "agent died holding copies",
@@ -161,7 +161,6 @@ pub const COMMON: [&str; 38] = [
     "hit after its pair's time was late and counted in no tier",
     "hit excess",
     "hit granted late",
-    "hit too old",
     "message delayed",
     "message lost",
     "message reordered",
@@ -183,6 +182,11 @@ impl Coverage {
     /// It was met.
     pub fn see(&mut self, what: &'static str) {
         self.add(what, 1);
+    }
+
+    /// It was met, where that is so.
+    pub fn see_if(&mut self, what: &'static str, is_so: bool) {
+        self.add(what, u64::from(is_so));
     }
 
     /// It was met so many times.

@@ -46,9 +46,12 @@ const RECORDED_WITHIN_US: u64 = 200_000;
 /// them, within half a second, and is on its way for some milliseconds.
 const GIVEN_BACK_WITHIN_US: u64 = 600_000;
 
-/// What may wait of a partition beyond the bound of an owner: it looks at totals before a delivery and at evidence
-/// before a record, and a delivery is of 64 records here, each with totals of a few resources.
-const BESIDE_MAX: usize = 512;
+/// The totals that may wait of a partition beyond the bound of an owner: it looks at them before a delivery, which is
+/// of 64 records here, each with totals of a few resources.
+const TOTALS_BESIDE_MAX: usize = 512;
+
+/// And the evidence: it looks at that before a record, which says something of few scopes here.
+const EVIDENCE_BESIDE_MAX: usize = 64;
 
 impl World {
     pub(super) fn check_state(&mut self) {
@@ -127,14 +130,16 @@ impl World {
             self.check_owner_at_end(owner);
             self.check_testimonies(owner);
         }
-        if !self.watch.accounts.records_lost
-            && let Some(missing) = self.watch.unannounced(self.now_us - RECORDED_WITHIN_US)
-        {
+        // What records caused that the log took before it lost others may be among those.
+        let lost_us = self.watch.accounts.lost_us;
+        let upto_us = self.now_us - RECORDED_WITHIN_US;
+        let caused_us = lost_us.map_or(0, |lost_us| upto_us.min(lost_us + 1))..upto_us;
+        if let Some(missing) = self.watch.unannounced(&caused_us) {
             self.violated(5, "the log has all evidence", missing);
         }
         // Where records were lost chains had to be bridged first, over what was asked for before. And a target
         // that has a total from beyond its source's end is found out when the source has come so far.
-        let asked_us = match self.watch.accounts.records_lost {
+        let asked_us = match lost_us.is_some() {
             true => self.plan.calm_us() + BRIDGED_WITHIN_US..self.now_us - BRIDGED_SINCE_US,
             false => 0..self.now_us - QUIET_US,
         };
@@ -259,7 +264,7 @@ impl World {
             let what = format!("agent {agent}: {stats:?}");
             return self.violated(5, "every call is accounted for", what);
         }
-        if stats.hits_dropped() == 0 && !self.watch.accounts.records_lost {
+        if stats.hits_dropped() == 0 {
             let epoch = host.epoch;
             if let Some(missing) = self.watch.accounts.missing(epoch) {
                 return self.violated(
@@ -355,7 +360,7 @@ impl World {
 
 /// Whether more waits than an owner lets wait.
 fn is_beyond(waiting: &Waiting, max: usize) -> bool {
-    max + BESIDE_MAX < waiting.totals.max(waiting.evidence)
+    max + TOTALS_BESIDE_MAX < waiting.totals || max + EVIDENCE_BESIDE_MAX < waiting.evidence
 }
 
 #[cfg(test)]
@@ -370,7 +375,7 @@ mod tests {
             evidence,
         };
         assert!(!is_beyond(&waiting(10, 10), 10));
-        assert!(is_beyond(&waiting(11 + BESIDE_MAX, 0), 10));
-        assert!(is_beyond(&waiting(0, 11 + BESIDE_MAX), 10));
+        assert!(is_beyond(&waiting(11 + TOTALS_BESIDE_MAX, 0), 10));
+        assert!(is_beyond(&waiting(0, 11 + EVIDENCE_BESIDE_MAX), 10));
     }
 }

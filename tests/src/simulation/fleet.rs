@@ -85,10 +85,10 @@ impl World {
             .event(self.now_us, &[50, u64::from(partition), to as u64], || {
                 format!("partition {partition} is given to owner {to}")
             });
-        self.watch.cover.see("partition given to another owner");
         if let Some(before) = before
             && before != to
         {
+            self.watch.cover.see("partition given to another owner");
             let life = self.owners[before].life;
             self.after(
                 late_us,
@@ -119,7 +119,8 @@ impl World {
 
     pub(super) fn revoked_from(&mut self, owner: usize, life: u64, partition: u32) {
         if self.owners[owner].life == life && !self.is_assigned(owner, partition) {
-            self.watch.cover.see("partition let go late");
+            let is_up = self.owners[owner].is_up();
+            self.watch.cover.see_if("partition let go late", is_up);
             self.step(owner, CoreEvent::Revoked(vec![partition]));
         }
     }

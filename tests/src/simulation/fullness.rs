@@ -5,16 +5,17 @@
 //! ```
 //!
 //! Adds up what each hold and each transfer has, and shares nothing with the engine's counts and limits but the
-//! list of holds. Who is banned is denied whatever it holds, and where a namespace ignores denials none is said.
-//! What stays true: nothing is changed by looking.
+//! list of holds. Who is banned is denied whatever it holds, and where a namespace ignores denials none is said. A
+//! version of lower limits denies nobody, but the next copy does that is taken.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate::core::limits_book::Version;
 use tollgate_engine::copies::{Copies, HoldState};
 use tollgate_shared::wire::statement::{Cause, Says, Scope, Statement};
 
 use super::copy_limits::COPIES;
+use super::documents::DOMAINS;
 use super::watch::Ruled;
 
 /// What was said last about a scope of copies.
@@ -34,11 +35,13 @@ pub(super) type Words = BTreeMap<(Box<str>, Scope), Word>;
 /// Limits of one resource, as its document's text has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sizes {
-    /// Few pairs may be known: where there is no room for another, that it is full is not said.
-    is_capped: bool,
+    /// Whether every domain may be said to be full: where fewer may, it goes unsaid of some.
+    has_room: bool,
     pair: Option<u64>,
     whole: Option<u64>,
     groups: BTreeMap<String, u64>,
+    /// The domains of each group.
+    members: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Sizes {
@@ -53,6 +56,18 @@ impl Sizes {
     }
 }
 
+/// Whether any of these documents has a domain in a group.
+pub(super) fn is_member<'a>(
+    all: impl IntoIterator<Item = &'a AllSizes>,
+    (resource, group): (&str, &str),
+    domain: &str,
+) -> bool {
+    all.into_iter().any(|sizes| {
+        let members = sizes.get(resource).and_then(|of| of.members.get(group));
+        members.is_some_and(|members| members.contains(domain))
+    })
+}
+
 /// Limits of all resources of copies.
 pub(super) type AllSizes = BTreeMap<&'static str, Sizes>;
 
@@ -65,15 +80,27 @@ pub(super) fn sizes_of(text: &str) -> AllSizes {
     };
     let of = |name: &&'static str| {
         let table = document.get("copies")?.get(*name)?;
-        let groups = table.get("groups").and_then(toml::Value::as_table);
-        let groups = groups.into_iter().flatten();
-        let engine = document.get("engine");
+        let groups = || {
+            let groups = table.get("groups").and_then(toml::Value::as_table);
+            groups.into_iter().flatten()
+        };
+        let members = |group: &toml::Value| {
+            let all = group.get("members").and_then(toml::Value::as_array);
+            let names = all.into_iter().flatten().filter_map(toml::Value::as_str);
+            names.map(str::to_owned).collect()
+        };
+        let said_max = document
+            .get("engine")
+            .and_then(|engine| number(engine, "pairs_per_partition_max"));
         let sizes = Sizes {
-            is_capped: engine.is_some_and(|engine| engine.get("pairs_per_partition_max").is_some()),
+            has_room: said_max.is_none_or(|max| DOMAINS.len() as u64 <= max),
             pair: number(table, "limit"),
             whole: number(table, "global"),
-            groups: groups
+            groups: groups()
                 .filter_map(|(name, group)| Some((name.clone(), number(group, "limit")?)))
+                .collect(),
+            members: groups()
+                .map(|(name, group)| (name.clone(), members(group)))
                 .collect(),
         };
         Some((*name, sizes))
@@ -82,7 +109,9 @@ pub(super) fn sizes_of(text: &str) -> AllSizes {
 }
 
 /// Copies by scope, added up.
-fn sums(copies: &Copies) -> BTreeMap<Scope, u64> {
+pub(super) type Sums = BTreeMap<Scope, u64>;
+
+fn sums(copies: &Copies) -> Sums {
     let mut sums = BTreeMap::new();
     let mut add = |domain: &str, groups: &[&str], copies: u32| {
         let groups = groups.iter().map(|name| Scope::Group((*name).into()));
@@ -112,18 +141,26 @@ pub(super) fn note_word(words: &mut Words, resource: &str, statement: &Statement
 }
 
 impl Ruled {
-    /// What is said to be full and is not, or is and is not said to be.
+    /// What is said to be full and is not, or was filled by the record and is not said to be; `is_version`: that
+    /// brought limits, and filled nothing.
     ///
     /// # Errors
     ///
     /// Which scope, and the figures.
-    pub(super) fn check_fullness(&self, version: &Version, all: &AllSizes) -> Result<(), String> {
+    pub(super) fn check_fullness(
+        &mut self,
+        version: &Version,
+        all: &AllSizes,
+        is_version: bool,
+    ) -> Result<(), String> {
+        let mut sums_now = BTreeMap::new();
         for (name, copies) in self.engine.copies() {
             let Some(sizes) = all.get(&**name) else {
                 continue;
             };
             let is_silent = version.limits.namespace_of(name).ignore_configured;
             let sums = sums(copies);
+            let before = self.sums.get(name);
             let said = self.words.keys().filter(|(of, _)| **of == **name);
             let said = said.map(|(_, scope)| scope);
             for scope in sums.keys().chain(said) {
@@ -135,7 +172,12 @@ impl Ruled {
                 let is_right = match word {
                     Word::Banned => true,
                     Word::Full => is_full,
-                    Word::Open => !is_full || sizes.is_capped,
+                    Word::Open => {
+                        let before = before.and_then(|before| before.get(scope));
+                        let has_risen = before.copied().unwrap_or(0) < sum;
+                        let is_said = sizes.has_room || !matches!(scope, Scope::Pair(_));
+                        !(is_full && has_risen && is_said) || is_version
+                    }
                 };
                 if !is_right {
                     return Err(format!(
@@ -144,7 +186,9 @@ impl Ruled {
                     ));
                 }
             }
+            sums_now.insert(name.clone(), sums);
         }
+        self.sums = sums_now;
         Ok(())
     }
 }
@@ -163,6 +207,14 @@ mod tests {
             (Some(3), Some(9))
         );
         assert_eq!(read["gpu.slot"].groups["few"], 4);
+        assert!(is_member([&read], ("gpu.slot", "few"), "acme"));
+        for (resource, group, domain) in [
+            ("gpu.slot", "few", "globex"),
+            ("gpu.slot", "many", "acme"),
+            ("seat.pool", "few", "acme"),
+        ] {
+            assert!(!is_member([&read], (resource, group), domain));
+        }
         assert_eq!(
             (read["seat.pool"].pair, read["seat.pool"].whole),
             (Some(1), None)

@@ -6,7 +6,7 @@
 //!
 //! That is stricter than leniency, which lets an agent forget: of two statements about a scope the one of the
 //! greater place holds, whatever comes first, twice or late. Knows nothing of frames. What stays true: what is
-//! near its end, and what the log's clock may have ended that jumped or stood still, is left out.
+//! near its end, and what was stated before the log's clock was right again that jumped or stood still, is left out.
 
 use tollgate_model::log::{Scope, Statement};
 use tollgate_shared::names::partition_of_pair;
@@ -14,7 +14,7 @@ use tollgate_shared::place::Place;
 
 use super::compare::end_us;
 use super::documents::{DOMAINS, RESOURCES};
-use super::faults::{Fault, LogWay, Whose};
+use super::faults::{Episode, Fault, LogWay, Whose};
 use super::world::World;
 
 /// How long a denial has still to last: what is not known of how late a frame was, with room.
@@ -25,6 +25,9 @@ const GOES_ON_WITHIN_US: u64 = 5_000_000;
 
 /// How long after nothing came through what was held up may be told.
 const TOLD_WITHIN_US: u64 = 1_000_000;
+
+/// How long after the log's clock is right again, or its topic was made anew, its time may not go on as true time does.
+const IN_ORDER_WITHIN_US: u64 = 2_000_000;
 
 /// Who keeps fewer denials than there are scopes may have had no room.
 const ROOM: usize = 100;
@@ -53,38 +56,38 @@ impl World {
     }
 
     /// Where nothing reaches the log, or nobody rules it, nothing is news, and leases run out as well; until the next
-    /// frames, when it goes on.
-    fn is_still(&self, partition: u32) -> bool {
-        let seen_us = self.still_us.get(&partition);
-        seen_us.is_some_and(|seen_us| self.now_us < seen_us + GOES_ON_WITHIN_US)
+    /// frames, when it goes on, and where an agent is cut off just then, until those come through.
+    fn is_still(&self, agent: usize, partition: u32) -> bool {
+        let Some(seen_us) = self.still_us.get(&partition).copied() else {
+            return false;
+        };
+        let cut_then =
+            |one: &&Episode| one.from_us < seen_us + GOES_ON_WITHIN_US && seen_us < one.to_us;
+        let cuts = self.cuts_of(agent).filter(cut_then);
+        let goes_on_us = cuts.map(|one| one.to_us).max().unwrap_or(0).max(seen_us);
+        self.now_us < goes_on_us + GOES_ON_WITHIN_US
     }
 
     pub(super) fn check_heard(&mut self, agent: usize) {
         let host = &self.agents[agent];
-        let is_jumping = |fault: &Fault| {
-            matches!(
-                fault,
-                Fault::LogClock { .. } | Fault::ClockStops(Whose::Log) | Fault::TopicAnew
-            )
-        };
-        let begun = self.plan.episodes.iter();
-        let mut begun = begun.filter(|one| one.from_us <= self.now_us);
-        let jumps = begun.any(|one| is_jumping(&one.fault));
         let is_deaf = HEARD_WITHIN_US < self.now_us - host.feed_heard_us
             || host
                 .deaf_until_us
                 .is_some_and(|until_us| self.now_us < until_us + HEARD_WITHIN_US)
             || self.is_cut_for_long(agent);
         let is_frozen = self.now_us < host.frozen_until_us || !host.waiting.is_empty();
-        if jumps || is_deaf || is_frozen || host.process.is_none() || host.plan.denials_max < ROOM {
+        if is_deaf || is_frozen || host.process.is_none() || host.plan.denials_max < ROOM {
             return;
         }
+        let Some(since_us) = self.log_in_order_since_us() else {
+            return;
+        };
         host.set_clocks(self.now_us);
         let found = RESOURCES.iter().enumerate().find_map(|(r, resource)| {
             let domains = DOMAINS.iter();
             domains
                 .copied()
-                .find_map(|domain| self.forgotten(agent, (r, resource), domain))
+                .find_map(|domain| self.forgotten(agent, (r, resource), domain, since_us))
         });
         if let Some(what) = found {
             self.violated(7, "what was heard is refused by", what);
@@ -94,22 +97,40 @@ impl World {
     /// Whether an agent has lacked the frames of some owner for so long that leases may run out, whatever it
     /// hears from others, and by other ways; or what it asks for when an owner is another, or the answers.
     fn is_cut_for_long(&self, agent: usize) -> bool {
-        let is_its =
-            |fault: &Fault| matches!(fault, Fault::Cut { edge, .. } if edge.agent == agent);
         // What was held comes when the cut is over, and a feed that was opened anew tells all soon after.
-        let is_on = |from_us: u64, to_us: u64| {
-            from_us + HEARD_WITHIN_US < self.now_us && self.now_us < to_us + HEARD_WITHIN_US
+        let is_on = |one: &Episode| {
+            one.from_us + HEARD_WITHIN_US < self.now_us && self.now_us < one.to_us + HEARD_WITHIN_US
         };
-        let mut all = self.plan.episodes.iter();
-        all.any(|one| is_its(&one.fault) && is_on(one.from_us, one.to_us))
+        self.cuts_of(agent).any(is_on)
     }
 
-    /// What is wrong with how an agent answers for a pair that it knows to be denied.
+    /// All that cut an agent off from an owner, one way or the other.
+    fn cuts_of(&self, agent: usize) -> impl Iterator<Item = &Episode> {
+        let all = self.plan.episodes.iter();
+        all.filter(move |one| matches!(one.fault, Fault::Cut { edge, .. } if edge.agent == agent))
+    }
+
+    /// Since when the log's clock is right and its topic the same; none: it is not. What was stated before that may
+    /// have been over early for some.
+    fn log_in_order_since_us(&self) -> Option<u64> {
+        let begun = self.plan.episodes.iter();
+        let mut begun = begun.filter(|one| one.from_us <= self.now_us);
+        begun.try_fold(self.log_stood_us, |since_us, one| match one.fault {
+            Fault::LogClock { .. } | Fault::ClockStops(Whose::Log) => {
+                (one.to_us < self.now_us).then(|| since_us.max(one.to_us))
+            }
+            Fault::TopicAnew => Some(since_us.max(one.from_us)),
+            _ => Some(since_us),
+        })
+    }
+
+    /// What is wrong with how an agent answers for a pair that it knows to be denied since the log is in order.
     fn forgotten(
         &self,
         agent: usize,
         (r, resource): (usize, &str),
         domain: &str,
+        since_us: u64,
     ) -> Option<String> {
         let host = &self.agents[agent];
         let partition = partition_of_pair(resource, domain, self.plan.partitions);
@@ -118,15 +139,17 @@ impl World {
             .model
             .statements(&Scope::new(resource, Some(domain)))
             .last()?;
-        let heard = host.process.as_ref()?.heard_upto(resource, partition)?;
+        let process = host.process.as_ref()?;
+        let heard = process.heard_upto(resource, partition)?;
         let generation = ruled.generation_of(statement.place.offset);
         let is_known = (generation, statement.place.offset) < (heard.generation, heard.offset);
         // Of an older log nothing may hold any more, nor of an end that is lost and not begun anew yet.
         let is_of_this = heard.generation == generation
             && heard.offset <= ruled.taken.len() as u64
-            && ruled.log.is_some_and(|log| log.generation == generation);
-        if !is_known || !is_of_this || self.is_still(partition) || !self.lasts(partition, statement)
-        {
+            && ruled.log.is_some_and(|log| log.generation == generation)
+            && process.known_log(partition) == ruled.log;
+        let lasts = self.lasts(partition, statement, since_us);
+        if !is_known || !is_of_this || self.is_still(agent, partition) || !lasts {
             return None;
         }
         let place = Place {
@@ -154,8 +177,9 @@ impl World {
         }
     }
 
-    /// Whether a denial is in force for a good while yet, by the log's clock and by true time.
-    fn lasts(&self, partition: u32, statement: &Statement) -> bool {
+    /// Whether a denial that was stated while the log was in order is in force for a good while yet, by the log's
+    /// clock and by true time.
+    fn lasts(&self, partition: u32, statement: &Statement, since_us: u64) -> bool {
         let Some(denial) = statement.denied else {
             return false;
         };
@@ -164,6 +188,9 @@ impl World {
         let Some(cause) = self.watch.record(stream, partition, offset) else {
             return false;
         };
+        if 0 < since_us && cause.at_us <= since_us + IN_ORDER_WITHIN_US {
+            return false;
+        }
         let end_us = end_us(denial.end);
         let left_us = end_us.saturating_sub(cause.appended.as_micros());
         let by_log = self.log_now_us(partition);

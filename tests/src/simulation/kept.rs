@@ -9,6 +9,8 @@
 //! it, and a hundred more where the plan was about kills; [`PLANS`] counts the ways, and stands in the file's
 //! first line. `simulate --way` draws plans in any of them.
 
+use std::path::Path;
+
 use super::plan::{PLAN_WAYS, Plan};
 
 /// In how many ways plans have been drawn so far. To be raised when [`super::plan`] draws otherwise.
@@ -36,21 +38,33 @@ impl Kept {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SeedsFault {
     /// It is not one, or of another version.
-    #[error("seeds.txt: line 1: found `{found}`, expected `tollgate-simulation-seeds {PLANS}`")]
+    #[error("{file}: line 1: found `{found}`, expected `tollgate-simulation-seeds {PLANS}`")]
     Version {
+        /// The file.
+        file: String,
         /// The first line.
         found: String,
     },
     /// A line does not read.
     #[error(
-        "seeds.txt: line {line}: found `{found}`, expected in which way plans are drawn (one of {PLAN_WAYS:?}), \
+        "{file}: line {line}: found `{found}`, expected in which way plans are drawn (one of {PLAN_WAYS:?}), \
          a seed, and its story"
     )]
     Line {
+        /// The file.
+        file: String,
         /// Its number, from 1.
         line: usize,
         /// What it says.
         found: String,
+    },
+    /// It cannot be read.
+    #[error("{file}: {why}")]
+    Read {
+        /// The file.
+        file: String,
+        /// Why not.
+        why: String,
     },
 }
 
@@ -60,19 +74,36 @@ pub enum SeedsFault {
 ///
 /// [`SeedsFault`], where the file in the tree has faults; a test reads it.
 pub fn in_the_tree() -> Result<Vec<Kept>, SeedsFault> {
-    parse(include_str!("seeds.txt"))
+    parse("seeds.txt", include_str!("seeds.txt"))
+}
+
+/// The seeds of a file like that in the tree.
+///
+/// # Errors
+///
+/// [`SeedsFault`].
+pub fn in_file(path: &Path) -> Result<Vec<Kept>, SeedsFault> {
+    let file = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse(&file, &text),
+        Err(why) => Err(SeedsFault::Read {
+            file,
+            why: why.to_string(),
+        }),
+    }
 }
 
 /// Reads a file of seeds.
 ///
 /// # Errors
 ///
-/// [`SeedsFault`], with the line.
-pub fn parse(text: &str) -> Result<Vec<Kept>, SeedsFault> {
+/// [`SeedsFault`], with the file's name and the line.
+pub fn parse(file: &str, text: &str) -> Result<Vec<Kept>, SeedsFault> {
     let mut lines = text.lines().enumerate();
     let first = lines.next().map_or("", |(_, line)| line);
     if first != format!("tollgate-simulation-seeds {PLANS}") {
         return Err(SeedsFault::Version {
+            file: file.to_owned(),
             found: first.to_owned(),
         });
     }
@@ -80,6 +111,7 @@ pub fn parse(text: &str) -> Result<Vec<Kept>, SeedsFault> {
         .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
         .map(|(number, line)| {
             let fault = || SeedsFault::Line {
+                file: file.to_owned(),
                 line: number + 1,
                 found: line.to_owned(),
             };
@@ -111,17 +143,17 @@ mod tests {
 
     #[test]
     fn a_file_of_another_version_or_with_a_bad_line_is_refused_with_its_place() {
-        let version = parse("tollgate-simulation-seeds 99\n").unwrap_err();
+        let version = parse("old.txt", "tollgate-simulation-seeds 99\n").unwrap_err();
         assert_eq!(
             version.to_string(),
             format!(
-                "seeds.txt: line 1: found `tollgate-simulation-seeds 99`, expected `tollgate-simulation-seeds {PLANS}`"
+                "old.txt: line 1: found `tollgate-simulation-seeds 99`, expected `tollgate-simulation-seeds {PLANS}`"
             )
         );
         for bad in ["4 x a story", "10 7 a story", "x 7 a story", "4 7", "7"] {
             let text = format!("tollgate-simulation-seeds {PLANS}\n# why\n3  7  a story\n{bad}\n");
-            let line = parse(&text).unwrap_err();
-            let expected = format!("seeds.txt: line 4: found `{bad}`, expected in which way");
+            let line = parse("old.txt", &text).unwrap_err();
+            let expected = format!("old.txt: line 4: found `{bad}`, expected in which way");
             assert!(line.to_string().starts_with(&expected), "{line}");
         }
     }

@@ -245,7 +245,7 @@ impl World {
                 return None;
             }
         }
-        match self.watch.cut_to(&left) {
+        match self.watch.cut_to(&left, self.now_us) {
             Ok(0) => {}
             Ok(lost) => {
                 self.watch.cover.see("power cut lost acknowledged records");
@@ -336,8 +336,8 @@ impl World {
                         0 => us,
                         late_us => us + self.random.below(late_us),
                     };
-                    let late = u64::from(0 < self.appends_late_us);
-                    self.watch.cover.add("appends late", late);
+                    let late = 0 < self.appends_late_us;
+                    self.watch.cover.see_if("appends late", late);
                     self.after(us, Event::SharedAppends { owner, life });
                 }
             }
@@ -380,8 +380,8 @@ impl World {
         if !std::mem::replace(&mut host.log_due, true) {
             let life = host.life;
             let us = self.random.spread(10, 1_000) + self.random.below(self.answers_late_us);
-            let slow = u64::from(0 < self.answers_late_us);
-            self.watch.cover.add("log slow", slow);
+            let slow = 0 < self.answers_late_us;
+            self.watch.cover.see_if("log slow", slow);
             self.after(us, Event::JournalTurn { owner, life });
         }
     }

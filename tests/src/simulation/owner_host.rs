@@ -404,10 +404,12 @@ impl World {
         for event in events {
             if let LogEvent::CaughtUp {
                 stream: Stream::Hits,
+                next,
                 ..
             } = &event
             {
-                self.watch.cover.see("catch-up finished");
+                // There was more than the log's beginning to catch up with.
+                self.watch.cover.see_if("catch-up finished", 1 < *next);
             }
             if let LogEvent::Broken { why, .. } = &event {
                 let what = format!("owner {owner}: {why}");

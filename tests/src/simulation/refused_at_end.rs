@@ -18,31 +18,38 @@ use tollgate_shared::wire::statement::Scope as StatedScope;
 use super::copy_limits::COPIES;
 use super::documents::{DOMAINS, RESOURCES};
 use super::ending::HEARD_WITHIN_US;
+use super::fullness::is_member;
 use super::world::World;
 
 impl World {
-    /// Every denial of copies that is in force is in the deny list. Copies have no model: as the second engine says. Who are the members of a group is not
-    /// looked at.
+    /// Every denial of copies that is in force is in the deny list, for each member of a group that is full, too.
+    /// Copies have no model: as the second engine says.
     pub(super) fn check_full_copies(&mut self, agent: usize) {
         for (resource, copies) in self.agents[agent].holding.copies.iter().enumerate() {
             let partition = partition_of_resource(COPIES[resource], self.plan.partitions);
+            let name = COPIES[resource];
+            let ruled = &self.watch.ruled[partition as usize];
+            let version = ruled.engine.version().unwrap_or(0);
             let of_it = |((of, scope), stated): (&(Box<str>, StatedScope), &Vec<_>)| {
-                let (place, end) = *stated.last().filter(|_| **of == *COPIES[resource])?;
-                let domain = match scope {
-                    StatedScope::Pair(domain) => domain.to_string(),
-                    StatedScope::Resource => "nobody".to_owned(),
-                    StatedScope::Group(_) => return None,
+                let (place, end) = *stated.last().filter(|_| **of == *name)?;
+                let domains = match scope {
+                    StatedScope::Pair(domain) => vec![domain.to_string()],
+                    StatedScope::Resource => vec!["nobody".to_owned()],
+                    StatedScope::Group(group) => {
+                        let sizes = self.watch.sizes.get(&version);
+                        let is_in = |domain: &&str| is_member(sizes, (name, group), domain);
+                        let members = DOMAINS.into_iter().filter(is_in);
+                        members.map(str::to_owned).collect()
+                    }
                 };
                 let end: Timestamp = end?;
                 self.should_be_in_force(partition, place, end.as_micros())
-                    .then_some((domain, place))
+                    .then_some((domains, place))
             };
-            let mut denied = self.watch.ruled[partition as usize]
-                .stated
-                .iter()
-                .filter_map(of_it);
+            let denied = ruled.stated.iter().filter_map(of_it);
+            let mut denied =
+                denied.flat_map(|(all, place)| all.into_iter().map(move |one| (one, place)));
             if let Some((domain, place)) = denied.find(|(domain, _)| copies.peek(domain).is_ok()) {
-                let name = COPIES[resource];
                 let what = format!("agent {agent} does not refuse {name} for {domain}: {place}");
                 return self.violated(7, "deny lists agree with the replay at the end", what);
             }

@@ -163,10 +163,12 @@ impl Watch {
         ))
     }
 
-    /// Statements caused before an instant whose evidence the log does not have.
-    pub fn unannounced(&self, before_us: u64) -> Option<String> {
+    /// Statements caused at such a time whose evidence the log does not have. What was ruled before the log had an
+    /// identity is told to nobody, and said again with that.
+    pub fn unannounced(&self, caused_us: &Range<u64>) -> Option<String> {
         for ruled in &self.ruled {
-            let caused = || ruled.said.range(..(ruled.first_since(before_us), 0));
+            let at = |at_us| (ruled.first_since(at_us), 0);
+            let caused = || ruled.said.range(at(caused_us.start)..at(caused_us.end));
             let expected: usize = caused().map(|(_, said)| said.len()).sum();
             let found = &self.announced[ruled.index as usize];
             let mut places = BTreeSet::new();
@@ -182,6 +184,7 @@ impl Watch {
             }
             let said: BTreeSet<_> = caused()
                 .flat_map(|(_, said)| said)
+                .filter(|said| said.statement.place.generation != 0)
                 .map(|s| {
                     (
                         s.statement.place,

@@ -127,8 +127,8 @@ impl World {
             _ => self.now_us,
         };
         let at_us = came_us + self.random.below(self.answers_late_us);
-        let slow = u64::from(0 < self.answers_late_us);
-        self.watch.cover.add("log slow", slow);
+        let slow = 0 < self.answers_late_us;
+        self.watch.cover.see_if("log slow", slow);
         host.answers_last_us = at_us.max(host.answers_last_us + 1);
         let at_us = host.answers_last_us;
         self.at(
@@ -166,7 +166,7 @@ impl World {
                 ((*stream, *partition), left)
             })
             .collect();
-        if let Err(violation) = self.watch.cut_to(&left) {
+        if let Err(violation) = self.watch.cut_to(&left, self.now_us) {
             self.violated_by(violation);
         }
         for owner in 0..self.owners.len() {

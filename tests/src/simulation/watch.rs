@@ -28,7 +28,7 @@ use super::accounts::Accounts;
 use super::compare;
 use super::coverage::Coverage;
 use super::feeding::{Brought, feed_hits, feed_pointer, feed_sender, feed_totals};
-use super::fullness::{AllSizes, Words, sizes_of};
+use super::fullness::{AllSizes, Sums, Words, sizes_of};
 use super::held::{EndedHolds, Stated};
 use super::operators::counter_of;
 use super::silence::Silences;
@@ -73,6 +73,8 @@ pub struct Ruled {
     pub verdicts: BTreeMap<Place, Vec<Verdict>>,
     /// What was said last about scopes of copies.
     pub(super) words: Words,
+    /// Copies of each resource by scope, as they were added up last.
+    pub(super) sums: BTreeMap<Arc<str>, Sums>,
     /// Holds that operators ended.
     pub(super) ended: EndedHolds,
     /// Transfers that are staged.
@@ -109,7 +111,9 @@ pub struct Watch {
     pub(super) made: BTreeMap<u64, Arc<Made>>,
     texts: Vec<String>,
     /// Limits of copies, by version.
-    sizes: BTreeMap<u64, AllSizes>,
+    pub(super) sizes: BTreeMap<u64, AllSizes>,
+    /// Those of versions that the log has lost.
+    pub(super) lost_sizes: Vec<AllSizes>,
 }
 
 impl Ruled {
@@ -128,6 +132,7 @@ impl Ruled {
             stated: Stated::new(),
             verdicts: BTreeMap::new(),
             words: Words::new(),
+            sums: BTreeMap::new(),
             ended: EndedHolds::new(),
             staged: 0,
             silences: Silences::default(),
@@ -164,6 +169,7 @@ impl Watch {
             made: BTreeMap::new(),
             texts: Vec::new(),
             sizes: BTreeMap::new(),
+            lost_sizes: Vec::new(),
         }
     }
 
@@ -274,12 +280,13 @@ impl Watch {
                 None => {
                     self.limits
                         .insert(version.number, to_model(&version.limits));
+                    let is_first = self.texts.is_empty();
                     if self.texts.contains(&version.text.to_string()) {
                         self.cover.see("limits rolled back");
                     } else {
                         self.texts.push(version.text.to_string());
                     }
-                    self.cover.see("limits pushed");
+                    self.cover.see_if("limits pushed", !is_first);
                 }
             },
             Ok(Some(Entered::Void { .. })) => self.cover.see(match is_act {
@@ -430,7 +437,8 @@ impl Watch {
         {
             let sizes = self.sizes.entry(version.number);
             let sizes = sizes.or_insert_with(|| sizes_of(&version.text));
-            let full = ruled.check_fullness(version, sizes);
+            let is_version = matches!(record, Record::Pointer(_));
+            let full = ruled.check_fullness(version, sizes, is_version);
             full.map_err(|what| Violation {
                 law: 6,
                 at_us,
@@ -470,7 +478,11 @@ impl Watch {
 
     /// What the log has, after its machine went down: how many records of each partition are left.
     /// What was ruled beyond is void, and stays to be looked up under its generation.
-    pub fn cut_to(&mut self, left: &BTreeMap<(Stream, u32), u64>) -> Result<u64, Violation> {
+    pub fn cut_to(
+        &mut self,
+        left: &BTreeMap<(Stream, u32), u64>,
+        now_us: u64,
+    ) -> Result<u64, Violation> {
         let mut lost = 0;
         for (at, records) in &mut self.records {
             let left = left.get(at).copied().unwrap_or(0) as usize;
@@ -480,13 +492,15 @@ impl Watch {
         if lost == 0 {
             return Ok(0);
         }
-        self.accounts.forget_ruled();
+        self.accounts.forget_ruled(now_us);
         let fresh = (0..self.partitions).map(|p| Ruled::new(p, self.partitions));
         let old = std::mem::replace(&mut self.ruled, fresh.collect());
         self.past.extend(old);
         self.book = LimitsBook::default();
         self.limits.clear();
-        self.sizes.clear();
+        let sizes = std::mem::take(&mut self.sizes);
+        self.lost_sizes.extend(sizes.into_values());
+        self.texts.clear();
         self.made.clear();
         self.totals_due.clear();
         self.announced.iter_mut().for_each(BTreeSet::clear);

@@ -39,6 +39,14 @@ pub enum LastStop {
     PowerCut,
 }
 
+impl LastStop {
+    /// Whether files may have been written, cut or taken away and not be so durably: by who was killed, or by an
+    /// opening after the power cut that came to its end, or failed, in the middle of what it mended.
+    pub(super) fn leaves_unsynced(self) -> bool {
+        matches!(self, Self::Killed | Self::PowerCut)
+    }
+}
+
 /// An end that was torn and has been cut off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Torn {
@@ -131,9 +139,10 @@ pub(super) fn open(
     if acknowledged_may_be_lost {
         begin_generation(&**disk, dir, &mut description, &mut partitions)?;
     }
-    if last_stop == LastStop::Killed {
+    if last_stop.leaves_unsynced() {
         // What is read from here on is ruled by, and what pointers are written for; where it is promised
-        // to survive a power cut it must, whether or not whoever wrote it came to sync it.
+        // to survive a power cut it must, whether or not whoever wrote it came to sync it. And what was cut off
+        // must not come back behind what is answered for from now on.
         let promised =
             |one: &&mut Partition| config.ack == Ack::Synced || one.stream == Stream::Limits;
         for partition in partitions.iter_mut().filter(promised) {

@@ -56,7 +56,7 @@ impl Recovery<'_> {
         // was killed had begun must not go with it.
         let has_files = partition.active.is_some() || !partition.closed.is_empty();
         partition.dir_unsynced |=
-            torn_before < self.torn.len() || has_files && self.last_stop == LastStop::Killed;
+            torn_before < self.torn.len() || has_files && self.last_stop.leaves_unsynced();
         Ok(partition)
     }
 
@@ -296,7 +296,7 @@ impl Recovery<'_> {
             bytes: looked.whole_bytes,
             spoiled: false,
             // Who was killed between writing and syncing has left what nobody was answered for.
-            unsynced: 0 < cut_bytes || self.last_stop == LastStop::Killed,
+            unsynced: 0 < cut_bytes || self.last_stop.leaves_unsynced(),
         });
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use super::faulty::{Faults, edit};
+use super::faulty::{Faults, FaultyDisk, edit, kit_on};
 use super::*;
 
 fn kit_with(records: &[&[u8]]) -> Kit {
@@ -248,9 +248,8 @@ fn after_a_power_cut_the_log_ends_before_a_segment_whose_header_was_lost() {
 #[test]
 fn who_comes_to_an_end_while_lost_segments_are_dropped_leaves_no_log_that_begins_behind_them() {
     for removals in 0..2 {
-        let mut kit = Kit::new();
-        let disk = faulty::FaultyDisk::default();
-        kit.disk = Arc::new(disk.clone());
+        let disk = FaultyDisk::default();
+        let mut kit = kit_on(&disk);
         one_a_segment(&mut kit, 2);
         // The power cut took the first segment's content, and left the second one's.
         edit(&kit.segments(Stream::Hits, 0)[0], Vec::clear);
@@ -267,6 +266,35 @@ fn who_comes_to_an_end_while_lost_segments_are_dropped_leaves_no_log_that_begins
         let (mut open, _) = kit.try_open().expect("opens");
         assert_eq!(open.append(Stream::Hits, 0, b"again"), Ok(0));
         assert_eq!(texts(&open.read_all(Stream::Hits, 0, 0)), ["again"]);
+        open.close();
+    }
+}
+
+#[test]
+fn what_an_opening_that_failed_had_begun_to_drop_does_not_come_back() {
+    for ack in [Ack::Written, Ack::Synced] {
+        let disk = FaultyDisk::default();
+        let mut kit = kit_on(&disk);
+        one_a_segment(&mut kit, 5);
+        kit.boot = Some("second-boot".to_owned());
+        edit(&kit.segments(Stream::Hits, 0)[3], |bytes| {
+            bytes.truncate(40);
+        });
+        disk.set(Faults {
+            sync_dir: true,
+            ..Faults::default()
+        });
+        assert!(matches!(kit.try_open(), Err(OpenError::Io { .. })));
+        disk.set(Faults::default());
+        kit.config.ack = ack;
+        let mut open = kit.open();
+        assert_eq!(open.append(Stream::Hits, 0, b"again"), Ok(3));
+        open.close();
+        disk.cut_power();
+        kit.boot = Some("third-boot".to_owned());
+        let mut open = kit.open();
+        let all = open.read_all(Stream::Hits, 0, 0);
+        assert_eq!(texts(&all), ["record", "record", "record", "again"]);
         open.close();
     }
 }
@@ -319,11 +347,10 @@ fn where_the_only_segment_has_lost_its_header_the_log_goes_on_at_its_place() {
 
 #[test]
 fn limits_are_synced_however_durable_the_rest_is() {
-    let mut kit = Kit::new();
-    let disk = faulty::FaultyDisk::default();
-    kit.disk = Arc::new(disk.clone());
+    let disk = FaultyDisk::default();
+    let kit = kit_on(&disk);
     let mut open = kit.open();
-    let syncs = |disk: &faulty::FaultyDisk| disk.counts().syncs;
+    let syncs = |disk: &FaultyDisk| disk.counts().syncs;
     let before = syncs(&disk);
     open.append(Stream::Hits, 0, b"hits").expect("appended");
     assert_eq!(syncs(&disk), before);

@@ -1,13 +1,7 @@
 //! A disk that is full or fails: nothing acknowledged is lost, and the journal goes on when it can.
 
-use super::faulty::{Faults, FaultyDisk};
+use super::faulty::{Faults, FaultyDisk, kit_on};
 use super::*;
-
-fn kit_on(disk: &FaultyDisk) -> Kit {
-    let mut kit = Kit::new();
-    kit.disk = Arc::new(disk.clone());
-    kit
-}
 
 fn is_not_now(answer: Result<u64, AppendError>) -> bool {
     matches!(answer, Err(AppendError::NotNow(_)))

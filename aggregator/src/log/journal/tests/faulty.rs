@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::super::disk::{Disk, DiskFile, OsDisk, Syncing};
+use super::Kit;
 
 /// What is to fail.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,6 +13,7 @@ pub(super) struct Faults {
     /// So many bytes can still be written; then the disk is full, in the middle of a write.
     pub room_bytes: Option<u64>,
     pub sync: bool,
+    pub sync_dir: bool,
     pub truncate: bool,
     pub create: bool,
     /// So many files can still be taken away.
@@ -31,6 +33,8 @@ pub(super) struct Counts {
 struct State {
     faults: Faults,
     counts: Counts,
+    /// Files that were taken away, but not durably.
+    removed: Vec<(PathBuf, Vec<u8>)>,
 }
 
 /// The machine's disk, with faults.
@@ -44,6 +48,14 @@ impl FaultyDisk {
 
     pub fn counts(&self) -> Counts {
         self.0.lock().expect("no panic").counts
+    }
+
+    /// The power goes: files that were not durably taken away are there again.
+    pub fn cut_power(&self) {
+        let removed = std::mem::take(&mut self.0.lock().expect("no panic").removed);
+        for (path, bytes) in removed {
+            std::fs::write(path, bytes).expect("writes");
+        }
     }
 
     fn wrap(&self, file: Box<dyn DiskFile>) -> Box<dyn DiskFile> {
@@ -90,9 +102,18 @@ impl Disk for FaultyDisk {
         if let Some(left) = &mut self.0.lock().expect("no panic").faults.removals {
             *left = left.checked_sub(1).ok_or(io::ErrorKind::PermissionDenied)?;
         }
-        OsDisk.remove(path)
+        let bytes = OsDisk.read(path)?;
+        OsDisk.remove(path)?;
+        let removed = &mut self.0.lock().expect("no panic").removed;
+        removed.push((path.to_owned(), bytes));
+        Ok(())
     }
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.0.lock().expect("no panic");
+        if state.faults.sync_dir {
+            return Err(io::Error::other("sync fails"));
+        }
+        state.removed.retain(|(path, _)| path.parent() != Some(dir));
         OsDisk.sync_dir(dir)
     }
     fn sync_later(&self, file: Box<dyn DiskFile>) -> Box<dyn Syncing> {
@@ -144,6 +165,13 @@ impl DiskFile for FaultyFile {
         }
         self.file.sync()
     }
+}
+
+/// A journal on a disk with faults.
+pub(super) fn kit_on(disk: &FaultyDisk) -> Kit {
+    let mut kit = Kit::new();
+    kit.disk = Arc::new(disk.clone());
+    kit
 }
 
 /// Changes the bytes of a file.
