@@ -9,7 +9,7 @@
 //! Knows nothing of what an identity is, and of what comes back. What stays true: an answer counts only where its
 //! ticket is the one that is waited for, so that one of a log that is gone says nothing of the one in its place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_shared::time::Span;
 
@@ -32,22 +32,29 @@ enum Stage {
 #[derive(Debug, Default)]
 pub struct Identities {
     stages: BTreeMap<(Stream, u32), Stage>,
+    /// Those that the log does not have yet.
+    awaited: BTreeSet<(Stream, u32)>,
 }
 
 impl Identities {
     /// A partition is to be given one, if it is not on the way.
     pub fn want(&mut self, at: (Stream, u32)) {
-        self.stages.entry(at).or_insert(Stage::Wanted {
-            not_before: Span::ZERO,
+        self.stages.entry(at).or_insert_with(|| {
+            self.awaited.insert(at);
+            Stage::Wanted {
+                not_before: Span::ZERO,
+            }
         });
     }
 
     /// Whether nothing else may be appended there yet.
     pub fn is_awaited(&self, at: (Stream, u32)) -> bool {
-        matches!(
-            self.stages.get(&at),
-            Some(Stage::Wanted { .. } | Stage::Sent { .. })
-        )
+        self.awaited.contains(&at)
+    }
+
+    /// Whether there is any such partition.
+    pub fn any_awaited(&self) -> bool {
+        !self.awaited.is_empty()
     }
 
     /// Those that are to be sent now.
@@ -61,6 +68,7 @@ impl Identities {
     /// One was appended under this ticket.
     pub fn sent(&mut self, at: (Stream, u32), ticket: Ticket) {
         self.stages.insert(at, Stage::Sent { ticket });
+        self.awaited.insert(at);
     }
 
     /// What became of the one under this ticket.
@@ -68,12 +76,13 @@ impl Identities {
         if let Some(stage) = self.stages.get_mut(&at)
             && *stage == (Stage::Sent { ticket })
         {
-            *stage = match is_taken {
-                true => Stage::Stated { since: clock },
-                false => Stage::Wanted {
-                    not_before: clock.saturating_add(RETRY_AFTER),
-                },
-            };
+            if is_taken {
+                *stage = Stage::Stated { since: clock };
+                self.awaited.remove(&at);
+            } else {
+                let not_before = clock.saturating_add(RETRY_AFTER);
+                *stage = Stage::Wanted { not_before };
+            }
         }
     }
 
@@ -86,6 +95,7 @@ impl Identities {
     /// Nothing is known of the partition any more: it is another's, or its log is another one.
     pub fn forget(&mut self, at: (Stream, u32)) {
         self.stages.remove(&at);
+        self.awaited.remove(&at);
     }
 }
 

@@ -44,6 +44,7 @@ mod limits_desk;
 mod queries;
 mod rule;
 mod turn;
+mod withheld;
 #[cfg(feature = "wrong-engine")]
 mod wrong;
 
@@ -153,6 +154,7 @@ pub struct Core {
     appends_of_agents: usize,
     last_ticket: u64,
     identities: Identities,
+    withheld: withheld::Withheld,
     next_heartbeat: Span,
     log_down: Option<String>,
     /// Whether partitions are followed: not before the limits have been read.
@@ -206,6 +208,7 @@ impl Core {
             appends_of_agents: 0,
             last_ticket: 0,
             identities: Identities::default(),
+            withheld: withheld::Withheld::default(),
             next_heartbeat: Span::ZERO,
             log_down: None,
             following_hits: false,
@@ -253,6 +256,7 @@ impl Core {
             } => self.restored(partition, attempt, restored),
             Event::Turn => self.turn(now),
         }
+        self.withhold();
         effects.append(&mut self.effects);
     }
 

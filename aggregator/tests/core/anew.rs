@@ -43,6 +43,35 @@ fn what_a_topic_took_before_it_was_made_anew_is_not_awaited() {
 }
 
 #[test]
+fn nothing_is_appended_before_the_identity_of_a_generation() {
+    let mut world = World::new(LIMITS);
+    world.hit("search", "acme", 6);
+    world.run_for(Span::from_secs(1));
+    let before = world.log.clone();
+    let mut again = World::after_a_loss(before.clone(), 2);
+    let is_identity = |bytes: &[u8]| matches!(Record::decode(bytes), Ok(Record::Genesis(_)));
+    // The disk has room for small records, and for identities it has none.
+    again.fate = Box::new(move |_, record| match is_identity(record) {
+        true => Fate::Refused,
+        false => Fate::Taken,
+    });
+    again.push(&LIMITS.replace("5/m", "4/m"));
+    again.run_for(Span::from_secs(3));
+    assert_eq!(again.log.streams, before.streams, "it took something");
+    again.fate = Box::new(|_, _| Fate::Taken);
+    again.run_for(Span::from_secs(3));
+    for (at, records) in &again.log.streams {
+        let had = before.streams.get(at).map_or(0, Vec::len);
+        let first = records.get(had).expect("something came");
+        assert!(is_identity(&first.bytes), "{at:?}");
+    }
+    assert_eq!(again.why_not_ready(), Vec::<String>::new());
+    again.hit("search", "acme", 1);
+    again.settle();
+    assert_eq!(again.pair("search", "acme").state.unwrap().tier_limit, 4);
+}
+
+#[test]
 fn a_topic_made_anew_is_of_the_next_generation_whatever_was_on_its_way_to_the_one_before() {
     let mut world = World::shared(without_hits(), 2);
     world.step(Event::Assigned((0..PARTITIONS).collect()));

@@ -57,6 +57,15 @@ pub struct World {
     sequences: BTreeMap<u32, u64>,
 }
 
+fn all_partitions() -> impl Iterator<Item = (Stream, u32)> {
+    let streams = [
+        (Stream::Limits, 1),
+        (Stream::Hits, PARTITIONS),
+        (Stream::Denials, PARTITIONS),
+    ];
+    { streams.into_iter() }.flat_map(|(stream, n)| (0..n).map(move |p| (stream, p)))
+}
+
 impl World {
     /// A core on a log that is new.
     pub fn new(limits: &str) -> Self {
@@ -95,6 +104,17 @@ impl World {
         Self::made(Core::new, log, seed, snapshots, Some(group))
     }
 
+    /// A core on a log that has lost its end, as a journal's may be after a power cut: its next generation is to
+    /// be begun everywhere.
+    pub fn after_a_loss(log: MemoryLog, seed: u64) -> Self {
+        let start = Start {
+            generation: 2,
+            unbegun: all_partitions().collect(),
+            snapshots: BTreeMap::new(),
+        };
+        Self::started(Core::new, log, seed, start, None)
+    }
+
     fn made(
         make: fn(Settings) -> (Core, Vec<Effect>),
         log: MemoryLog,
@@ -102,25 +122,30 @@ impl World {
         snapshots: BTreeMap<u32, Vec<Chunks>>,
         group: Option<&str>,
     ) -> Self {
-        let streams = [
-            (Stream::Limits, 1),
-            (Stream::Hits, PARTITIONS),
-            (Stream::Denials, PARTITIONS),
-        ];
-        let all = streams
-            .iter()
-            .flat_map(|(stream, n)| (0..*n).map(|p| (*stream, p)));
+        let start = Start {
+            generation: 1,
+            unbegun: all_partitions()
+                .filter(|at| !log.streams.contains_key(at))
+                .collect(),
+            snapshots,
+        };
+        Self::started(make, log, seed, start, group)
+    }
+
+    fn started(
+        make: fn(Settings) -> (Core, Vec<Effect>),
+        log: MemoryLog,
+        seed: u64,
+        start: Start,
+        group: Option<&str>,
+    ) -> Self {
         let (core, effects) = make(Settings {
             owner: "w".to_owned(),
             seed: [seed as u8; 32],
             key: MacKey::UNPROTECTED,
             partitions: PARTITIONS,
             group: group.map(Into::into),
-            start: Start {
-                generation: 1,
-                unbegun: all.filter(|at| !log.streams.contains_key(at)).collect(),
-                snapshots,
-            },
+            start,
             feeds: vec!["tcp://127.0.0.1:1".into()],
             heartbeat: Span::from_millis(250),
             follow_file: true,
