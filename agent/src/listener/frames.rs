@@ -222,7 +222,10 @@ impl Listener {
             .ledger
             .generation(told.partition)
             .is_some_and(|known| statement.place.generation < known);
-        let unheard = matches!(statement.scope, Scope::Resource) && planted(Bug::WholeUnheard);
+        let is_whole = matches!(statement.scope, Scope::Resource);
+        let is_short = told.remaining <= Span::from_secs(1);
+        let unheard = is_whole && planted(Bug::WholeUnheard) && !resource.is_of_copies()
+            || is_short && planted(Bug::ShortUnheard);
         if void || unheard || self.partitions <= told.partition {
             Counters::add(&self.around.counters.statements_ignored, 1);
             return None;

@@ -45,6 +45,11 @@ impl Life {
         }
     }
 
+    /// Whether the log may have lost some of it.
+    pub fn has_lost(&self) -> bool {
+        self.lost
+    }
+
     /// An entry was ruled; how often such calls were let through and ruled by now.
     fn ruled(&mut self, (r, d): (usize, usize), copies: u32, min: Option<u32>) -> (u64, u64) {
         if let Some(min) = min {
@@ -149,7 +154,7 @@ impl Accounts {
     /// What of a life's calls the log does not have, for a life that dropped nothing. Of one that began before
     /// records were lost that is not known.
     pub fn missing(&self, epoch: u128) -> Option<String> {
-        let life = self.lives.get(&epoch).filter(|life| !life.lost)?;
+        let life = self.lives.get(&epoch).filter(|life| !life.has_lost())?;
         let one_is_missing = |(_, (through, ruled)): &(&Bulk, &(u64, u64))| through != ruled;
         if let Some((bulk, (through, ruled))) = life.bulk.iter().find(one_is_missing) {
             return Some(format!(

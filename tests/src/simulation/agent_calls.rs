@@ -213,15 +213,12 @@ impl World {
         let Some(process) = &host.process else {
             return;
         };
-        if LEASE_US < self.now_us - host.heard_us {
-            let what = format!(
-                "agent {agent} refuses, and last heard something at {} us",
-                host.heard_us
-            );
-            return self.violated(3, "denials hold only while somebody is heard", what);
-        }
         let whole = denied.scope() == Scope::Resource;
         let (resource, domain) = (RESOURCES[r], DOMAINS[d]);
+        if let Some(why) = host.is_out_of_lease(resource, code.partition, LEASE_US, self.now_us) {
+            let what = format!("agent {agent} refuses {resource} for {domain} by {code}: {why}");
+            return self.violated(3, "denials hold only while their partition goes on", what);
+        }
         let heard = process.heard_upto(resource, code.partition);
         let known = process.known_log(code.partition);
         if let Some(gone) = self.watch.is_of_another_log(code, known) {

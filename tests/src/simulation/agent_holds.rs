@@ -5,20 +5,16 @@
 //! can be held against it.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tollgate_agent::{
-    Cause, Copies, Denied, Hold, HoldChange, HoldFault, HoldNews, ReserveError, SeizeError,
-};
+use tollgate_agent::{Cause, Copies, Denied, Hold, HoldChange, HoldFault, HoldNews, ReserveError};
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::wire::verdict::EndedBy;
 
 use super::agent_host::AgentHost;
+use super::awaited::{Awaited, Refused};
 use super::copy_limits::COPIES;
 use super::documents::DOMAINS;
 use super::plan::QUIET_US;
@@ -36,16 +32,7 @@ const PAUSE_US: std::ops::Range<u64> = 6_500_000..9_000_000;
 const HOLDS_MAX: usize = 64;
 
 /// How long somebody waits for a grant or a seize.
-const WAIT: Duration = Duration::from_secs(3);
-
-/// What one awaits.
-type Awaited = Pin<Box<dyn Future<Output = Result<Hold, Refused>>>>;
-
-/// Why nothing came.
-enum Refused {
-    Reserve(ReserveError),
-    Seize(SeizeError),
-}
+pub(super) const WAIT: Duration = Duration::from_secs(3);
 
 /// A hold that is over: its resource, its number, and whose doing that was.
 type Over = (Box<str>, u64, EndedBy);
@@ -53,6 +40,8 @@ type Over = (Box<str>, u64, EndedBy);
 /// A hold in use.
 struct InUse {
     hold: Hold,
+    /// Whose it is; none: it was taken over, and that is not known here.
+    domain: Option<usize>,
     until_us: u64,
 }
 
@@ -62,7 +51,11 @@ pub struct Holding {
     /// Handles.
     pub copies: Vec<Copies>,
     in_use: Vec<(usize, InUse)>,
-    awaited: Vec<(usize, Awaited)>,
+    pub(super) awaited: Vec<Awaited>,
+    /// Strict reserves that a verdict refused, in this life, by resource.
+    pub(super) not_granted: [u64; COPIES.len()],
+    /// Strict copies that this life uses although nobody granted them in time.
+    pub(super) beyond: u64,
     /// What the agent calls back about, until it is looked at.
     news: Arc<Mutex<Vec<Over>>>,
     /// Holds that are over without their holders' doing, by resource and number.
@@ -87,6 +80,8 @@ impl Holding {
             copies: Vec::new(),
             in_use: Vec::new(),
             awaited: Vec::new(),
+            not_granted: [0; COPIES.len()],
+            beyond: 0,
             news: Arc::default(),
             over: BTreeSet::new(),
             random_of_over: Random::of(seed, "holds over", agent as u64),
@@ -98,6 +93,13 @@ impl Holding {
     /// Copies of a resource in use.
     pub fn held(&self, resource: usize) -> u64 {
         let of_it = self.in_use.iter().filter(|(of, _)| *of == resource);
+        of_it.map(|(_, one)| u64::from(one.hold.copies())).sum()
+    }
+
+    /// Copies of a resource that one domain has in use, at most: what was taken over may be its.
+    pub fn held_by(&self, resource: usize, domain: usize) -> u64 {
+        let of_it = { self.in_use.iter() }
+            .filter(|(of, one)| *of == resource && one.domain.is_none_or(|of_it| of_it == domain));
         of_it.map(|(_, one)| u64::from(one.hold.copies())).sum()
     }
 
@@ -120,6 +122,7 @@ impl Holding {
     /// Who is called back about holds of the process that starts.
     pub(super) fn on_hold(&mut self) -> Arc<dyn Fn(&HoldNews<'_>) + Send + Sync> {
         self.over.clear();
+        (self.not_granted, self.beyond) = ([0; COPIES.len()], 0);
         // The one before may still be called.
         self.news = Arc::default();
         let news = Arc::clone(&self.news);
@@ -251,7 +254,9 @@ impl World {
         {
             let copies = holding.copies[resource].clone();
             let seize = async move { copies.seize_within(id, WAIT).await.map_err(Refused::Seize) };
-            holding.awaited.push((resource, Box::pin(seize)));
+            holding
+                .awaited
+                .push(Awaited::new(resource, None, now_us, seize));
             return;
         }
         let resource = random.below(COPIES.len() as u64) as usize;
@@ -265,22 +270,41 @@ impl World {
                 let reserve = copies.reserve_confirmed(DOMAINS[d], wanted, WAIT);
                 reserve.await.map_err(Refused::Reserve)
             };
-            holding.awaited.push((resource, Box::pin(reserve)));
+            holding
+                .awaited
+                .push(Awaited::new(resource, Some(d), now_us, reserve));
             return;
         }
-        let taken = match random.one_in(3) {
-            true => copies.reserve_up_to(DOMAINS[d], 1..=wanted),
-            false => copies.reserve(DOMAINS[d], wanted),
+        let (taken, min) = match random.one_in(3) {
+            true => (copies.reserve_up_to(DOMAINS[d], 1..=wanted), 1),
+            false => (copies.reserve(DOMAINS[d], wanted), wanted),
         };
         match taken {
             Ok(hold) => {
                 self.watch.cover.see("copies taken");
                 holding.granted += 1;
-                let until_us = now_us + random.spread(1_000, host.plan.hold_max_us);
-                holding.in_use.push((resource, InUse { hold, until_us }));
+                self.uses(agent, (resource, Some(d)), hold);
             }
-            Err(error) => self.not_reserved(agent, resource, d, error),
+            Err(error) => self.not_reserved(agent, (resource, d), min, error),
         }
+    }
+
+    /// A hold is in use from now on.
+    pub(super) fn uses(
+        &mut self,
+        agent: usize,
+        (resource, domain): (usize, Option<usize>),
+        hold: Hold,
+    ) {
+        let host = &mut self.agents[agent];
+        let holding = &mut host.holding;
+        let until_us = self.now_us + holding.random.spread(1_000, host.plan.hold_max_us);
+        let one = InUse {
+            hold,
+            domain,
+            until_us,
+        };
+        holding.in_use.push((resource, one));
     }
 
     /// Holders hear of holds that are over. Of those whom an operator ended every other one gives up what it
@@ -303,55 +327,13 @@ impl World {
         }
     }
 
-    /// Who waits looks whether it has come.
-    pub(super) fn look_for_awaited(&mut self, agent: usize) {
-        let now_us = self.now_us;
-        let host = &mut self.agents[agent];
-        let Some(process) = host.process.as_ref().filter(|_| host.holding.awaits()) else {
-            return;
-        };
-        process.wake();
-        let mut context = Context::from_waker(Waker::noop());
-        let mut came = Vec::new();
-        host.holding.awaited.retain_mut(|(resource, awaited)| {
-            match awaited.as_mut().poll(&mut context) {
-                Poll::Pending => true,
-                Poll::Ready(result) => {
-                    came.push((*resource, result));
-                    false
-                }
-            }
-        });
-        if came.is_empty() {
-            // Asked for the first time, they have said something at the desk.
-            return self.schedule_flush(agent);
-        }
-        host.holding.changed_us = now_us;
-        for (resource, result) in came {
-            let host = &mut self.agents[agent];
-            match result {
-                Ok(hold) => {
-                    self.watch.cover.see("copies granted before use");
-                    let holding = &mut host.holding;
-                    let until_us = now_us + holding.random.spread(1_000, host.plan.hold_max_us);
-                    holding.in_use.push((resource, InUse { hold, until_us }));
-                }
-                Err(Refused::Seize(SeizeError::Unknown)) => {
-                    self.watch.cover.see("seize found nothing");
-                }
-                Err(Refused::Seize(_)) => {}
-                // Whom the verdict refused.
-                Err(Refused::Reserve(ReserveError::Denied(denied))) if denied.code().is_none() => {
-                    self.watch.cover.see("copies not granted");
-                }
-                // It may have stood in the deny list when it was asked for, and not any more.
-                Err(Refused::Reserve(_)) => {}
-            }
-        }
-        self.schedule_flush(agent);
-    }
-
-    fn not_reserved(&mut self, agent: usize, resource: usize, d: usize, error: ReserveError) {
+    fn not_reserved(
+        &mut self,
+        agent: usize,
+        (resource, d): (usize, usize),
+        min: u32,
+        error: ReserveError,
+    ) {
         let denied = match error {
             ReserveError::Denied(denied) => denied,
             // Before the first word of it, nobody knows that it is strict.
@@ -363,6 +345,13 @@ impl World {
             Some(_) => self.refused_copies(agent, resource, d, &denied),
             None if denied.cause() == Cause::Full => {
                 self.watch.cover.see("copies refused by own holds");
+                if let Some(why) = self.fits_beside_own_holds(agent, (resource, d), min) {
+                    let what = format!(
+                        "agent {agent} refuses {} for {} by what it holds itself: {why}",
+                        COPIES[resource], DOMAINS[d]
+                    );
+                    self.violated(3, "a refusal of copies is justified", what);
+                }
             }
             None => {
                 let what = format!("agent {agent} refused by {:?}", denied.cause());
@@ -371,8 +360,28 @@ impl World {
         }
     }
 
+    /// Why a process that wants so many copies more has room for them beside what it holds itself, by every limit that
+    /// it may know.
+    pub(super) fn fits_beside_own_holds(
+        &self,
+        agent: usize,
+        (resource, d): (usize, usize),
+        min: u32,
+    ) -> Option<String> {
+        let held = self.agents[agent].holding.held_by(resource, d);
+        let limit = self.watch.least_limit(COPIES[resource]);
+        let fits = limit.is_none_or(|limit| held + u64::from(min) <= limit);
+        fits.then(|| format!("{held} are held and {min} wanted, the least limit ever is {limit:?}"))
+    }
+
     /// Law 3: copies are refused only where the newest word that may be known says that the scope is full.
-    fn refused_copies(&mut self, agent: usize, resource: usize, d: usize, denied: &Denied) {
+    pub(super) fn refused_copies(
+        &mut self,
+        agent: usize,
+        resource: usize,
+        d: usize,
+        denied: &Denied,
+    ) {
         let Some(code) = denied.code() else {
             return;
         };
@@ -387,8 +396,10 @@ impl World {
         let known = process.known_log(partition);
         let why = if code.partition != partition {
             format!("partition {}", code.partition)
-        } else if LEASE_OF_COPIES_US < self.now_us - host.heard_us {
-            format!("it last heard something at {} us", host.heard_us)
+        } else if let Some(why) =
+            host.is_out_of_lease(name, partition, LEASE_OF_COPIES_US, self.now_us)
+        {
+            why
         } else if let Some(gone) = self.watch.is_of_another_log(code, known) {
             gone
         } else if let Err(why) =

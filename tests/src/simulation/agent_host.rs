@@ -15,6 +15,7 @@ use super::agent_holds::Holding;
 use super::clock::Clock;
 use super::copy_limits::COPIES;
 use super::documents::RESOURCES;
+use super::leases::Leases;
 use super::plan::{AgentPlan, Edge, Plan};
 use super::random::Random;
 use super::world::{Event, World};
@@ -100,8 +101,8 @@ pub struct AgentHost {
     pub(super) dropped_courier: u64,
     pub(super) snapshots: u64,
     pub(super) saw: bool,
-    /// When anything was heard last.
-    pub(super) heard_us: u64,
+    /// What its denials hold by.
+    pub(super) leases: Leases,
     /// When it heard a frame last.
     pub(super) feed_heard_us: u64,
     /// Until when it had heard none for long, the last time.
@@ -149,7 +150,7 @@ impl AgentHost {
             dropped_courier: 0,
             snapshots: 0,
             saw: false,
-            heard_us: 0,
+            leases: Leases::default(),
             feed_heard_us: 0,
             deaf_until_us: None,
         }
@@ -188,7 +189,7 @@ impl AgentHost {
         (self.gaps, self.silences, self.links_lost, self.sent_again) = (0, 0, 0, 0);
         self.silent_topics = 0;
         (self.dropped_queue, self.dropped_courier) = (0, 0);
-        (self.snapshots, self.saw, self.heard_us) = (0, false, now_us);
+        (self.snapshots, self.saw, self.leases) = (0, false, Leases::default());
         (self.feed_heard_us, self.deaf_until_us) = (now_us, None);
     }
 
@@ -201,6 +202,23 @@ impl AgentHost {
 
     fn wall(&self, now_us: u64) -> Timestamp {
         self.clock.wall(now_us)
+    }
+
+    /// Why no denial of a resource's partition holds any more, where a lease is as long as this.
+    pub(super) fn is_out_of_lease(
+        &self,
+        resource: &str,
+        partition: u32,
+        lease_us: u64,
+        now_us: u64,
+    ) -> Option<String> {
+        let Some(renewed_us) = self.leases.renewed_us(resource, partition) else {
+            return Some(format!("nothing was ever heard of partition {partition}"));
+        };
+        let is_out = lease_us < now_us - renewed_us;
+        is_out.then(|| {
+            format!("the last news of partition {partition} came at {renewed_us} us, and hold {lease_us} us")
+        })
     }
 
     /// The name under which the trace knows it.

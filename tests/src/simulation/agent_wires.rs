@@ -403,7 +403,6 @@ impl World {
                     return;
                 }
                 host.links[*peer].answered = true;
-                host.heard_us = self.now_us;
                 self.trace
                     .event(self.now_us, &[9, agent as u64, hash_of(message)], || {
                         format!("agent {agent} is told {}", describe_answer(message))
@@ -415,7 +414,6 @@ impl World {
                 if host.feeds[*peer].connection != connection {
                     return;
                 }
-                host.heard_us = self.now_us;
                 if HEARD_WITHIN_US < self.now_us - host.feed_heard_us {
                     host.deaf_until_us = Some(self.now_us);
                 }
@@ -446,6 +444,10 @@ impl World {
                 return;
             }
             Happening::LinkUp { .. } | Happening::FeedUp { .. } => {}
+        }
+        let host = &mut self.agents[agent];
+        if let Some(process) = &host.process {
+            host.leases.comes(&happening, process, self.now_us);
         }
         self.with_agent(agent, |process| process.hear(happening));
     }

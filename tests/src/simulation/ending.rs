@@ -69,6 +69,7 @@ impl World {
         self.look_for_still_partitions();
         for agent in 0..self.agents.len() {
             self.check_heard(agent);
+            self.check_told_soon(agent);
         }
         self.after(CHECK_EVERY_US, Event::Checked);
     }
@@ -266,6 +267,9 @@ impl World {
         }
         if stats.hits_dropped() == 0 {
             let epoch = host.epoch;
+            let is_whole = !self.watch.accounts.life(epoch).has_lost();
+            let what = "checked: all calls of a life are in the log";
+            self.watch.cover.see_if(what, is_whole);
             if let Some(missing) = self.watch.accounts.missing(epoch) {
                 return self.violated(
                     5,
@@ -292,6 +296,8 @@ impl World {
                 let Some(place) = self.should_be_denied(partition, &scope) else {
                     continue;
                 };
+                let what = "checked: a denial is in the deny list at the end";
+                self.watch.cover.see(what);
                 let answer = self.agents[agent].rates[r].peek(domain);
                 if answer.is_ok() {
                     let what =

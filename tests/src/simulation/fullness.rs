@@ -68,6 +68,15 @@ pub(super) fn is_member<'a>(
     })
 }
 
+/// The least limit of one domain that any of these documents has for a resource.
+pub(super) fn least_limit<'a>(
+    all: impl IntoIterator<Item = &'a AllSizes>,
+    resource: &str,
+) -> Option<u64> {
+    let all = all.into_iter().filter_map(|sizes| sizes.get(resource));
+    all.filter_map(|of| of.of(&Scope::Pair("".into()))).min()
+}
+
 /// Limits of all resources of copies.
 pub(super) type AllSizes = BTreeMap<&'static str, Sizes>;
 

@@ -30,7 +30,7 @@ const TOLD_WITHIN_US: u64 = 1_000_000;
 const IN_ORDER_WITHIN_US: u64 = 2_000_000;
 
 /// Who keeps fewer denials than there are scopes may have had no room.
-const ROOM: usize = 100;
+pub(super) const ROOM: usize = 100;
 
 /// No frame heard for so long, and leases may run out.
 pub(super) const HEARD_WITHIN_US: u64 = 30_000_000;
@@ -83,14 +83,19 @@ impl World {
             return;
         };
         host.set_clocks(self.now_us);
-        let found = RESOURCES.iter().enumerate().find_map(|(r, resource)| {
-            let domains = DOMAINS.iter();
-            domains
-                .copied()
-                .find_map(|domain| self.forgotten(agent, (r, resource), domain, since_us))
-        });
-        if let Some(what) = found {
-            self.violated(7, "what was heard is refused by", what);
+        for (r, resource) in RESOURCES.iter().enumerate() {
+            for domain in DOMAINS {
+                match self.refuses_by_what_it_heard(agent, (r, resource), domain, since_us) {
+                    Some(Ok(())) => self
+                        .watch
+                        .cover
+                        .see("checked: what was heard is refused by"),
+                    Some(Err(what)) => {
+                        return self.violated(7, "what was heard is refused by", what);
+                    }
+                    None => {}
+                }
+            }
         }
     }
 
@@ -112,7 +117,7 @@ impl World {
 
     /// Since when the log's clock is right and its topic the same; none: it is not. What was stated before that may
     /// have been over early for some.
-    fn log_in_order_since_us(&self) -> Option<u64> {
+    pub(super) fn log_in_order_since_us(&self) -> Option<u64> {
         let begun = self.plan.episodes.iter();
         let mut begun = begun.filter(|one| one.from_us <= self.now_us);
         begun.try_fold(self.log_stood_us, |since_us, one| match one.fault {
@@ -124,14 +129,19 @@ impl World {
         })
     }
 
-    /// What is wrong with how an agent answers for a pair that it knows to be denied since the log is in order.
-    fn forgotten(
+    /// Whether an agent answers rightly for a pair that it knows to be denied since the log is in order; none: it knows
+    /// of no such denial.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong.
+    fn refuses_by_what_it_heard(
         &self,
         agent: usize,
         (r, resource): (usize, &str),
         domain: &str,
         since_us: u64,
-    ) -> Option<String> {
+    ) -> Option<Result<(), String>> {
         let host = &self.agents[agent];
         let partition = partition_of_pair(resource, domain, self.plan.partitions);
         let ruled = &self.watch.ruled[partition as usize];
@@ -148,7 +158,7 @@ impl World {
             && heard.offset <= ruled.taken.len() as u64
             && ruled.log.is_some_and(|log| log.generation == generation)
             && process.known_log(partition) == ruled.log;
-        let lasts = self.lasts(partition, statement, since_us);
+        let lasts = self.lasts(partition, statement, since_us, LEFT_US);
         if !is_known || !is_of_this || self.is_still(agent, partition) || !lasts {
             return None;
         }
@@ -157,29 +167,35 @@ impl World {
             offset: statement.place.offset,
             entry: statement.place.entry,
         };
-        match host.rates[r].peek(domain) {
-            Ok(_) => Some(format!(
-                "agent {agent}, which has heard up to {heard}, does not refuse {resource} for {domain}: \
-                 {place}"
-            )),
-            Err(denied) => {
-                // Where the whole resource is denied too, that may be what is named.
-                let code = denied
-                    .code()
-                    .filter(|_| denied.scope() == tollgate_agent::Scope::Pair)?;
-                (code.place.offset < place.offset).then(|| {
-                    format!(
-                        "agent {agent}, which has heard up to {heard}, refuses {resource} for {domain} by \
-                         {code}, and {place} is newer"
-                    )
-                })
+        let denied = match host.rates[r].peek(domain) {
+            Ok(_) => {
+                return Some(Err(format!(
+                    "agent {agent}, which has heard up to {heard}, does not refuse {resource} for {domain}: \
+                     {place}"
+                )));
             }
-        }
+            Err(denied) => denied,
+        };
+        // Where the whole resource is denied too, that may be what is named.
+        let of_pair = denied.scope() == tollgate_agent::Scope::Pair;
+        let older = { denied.code() }.filter(|code| of_pair && code.place.offset < place.offset);
+        Some(older.map_or(Ok(()), |code| {
+            Err(format!(
+                "agent {agent}, which has heard up to {heard}, refuses {resource} for {domain} by {code}, and \
+                 {place} is newer"
+            ))
+        }))
     }
 
-    /// Whether a denial that was stated while the log was in order is in force for a good while yet, by the log's
-    /// clock and by true time.
-    fn lasts(&self, partition: u32, statement: &Statement, since_us: u64) -> bool {
+    /// Whether a denial that was stated while the log was in order is in force for so long yet, by the log's clock and
+    /// by true time.
+    pub(super) fn lasts(
+        &self,
+        partition: u32,
+        statement: &Statement,
+        since_us: u64,
+        left_us: u64,
+    ) -> bool {
         let Some(denial) = statement.denied else {
             return false;
         };
@@ -192,11 +208,11 @@ impl World {
             return false;
         }
         let end_us = end_us(denial.end);
-        let left_us = end_us.saturating_sub(cause.appended.as_micros());
+        let lasted_us = end_us.saturating_sub(cause.appended.as_micros());
         let by_log = self.log_now_us(partition);
-        let early_us = LEFT_US + self.ticks_late_us(cause.at_us);
+        let early_us = left_us + self.ticks_late_us(cause.at_us);
         by_log.is_some_and(|now_us| now_us + early_us < end_us)
-            && self.now_us + early_us < cause.at_us.saturating_add(left_us)
+            && self.now_us + early_us < cause.at_us.saturating_add(lasted_us)
     }
 
     /// How late ticks of owners may have been when a denial was told: who told it took it for over by so much too

@@ -21,12 +21,12 @@ use tollgate_shared::wire::statement::{Says, Scope};
 use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays};
 
 use super::copy_limits::COPIES;
-use super::fullness::{is_member, note_word};
+use super::fullness::{AllSizes, is_member, least_limit, note_word};
 use super::watch::{Ruled, Watch};
 use super::world::World;
 
 /// How long after the faults owners may take to catch up, and holders to be heard or missed.
-const SETTLED_AFTER_US: u64 = 7_000_000;
+pub(super) const SETTLED_AFTER_US: u64 = 7_000_000;
 
 /// How long it takes until the silent are missed in a log whose time goes on. Where its clock was set back
 /// it stands still, and buries nobody.
@@ -104,6 +104,18 @@ impl Ruled {
             self.verdicts.entry(due.place).or_default().push(verdict);
             let hold = |number: u64| (Box::from(&*due.resource), due.epoch, number);
             match due.says {
+                VerdictSays::Granted {
+                    number, copies: 0, ..
+                } => {
+                    let of_epoch = (Box::from(&*due.resource), due.epoch);
+                    self.not_granted.entry(of_epoch).or_default().insert(number);
+                }
+                VerdictSays::Granted { number, copies, .. }
+                | VerdictSays::Seized { number, copies, .. }
+                | VerdictSays::Held { number, copies, .. } => {
+                    let most = self.granted.entry(hold(number)).or_default();
+                    *most = copies.max(*most);
+                }
                 VerdictSays::Ended {
                     number,
                     by: EndedBy::Operator,
@@ -154,6 +166,16 @@ impl Watch {
         all.try_for_each(Ruled::count_again)
     }
 
+    /// The least limit of one domain that any version ever had for a resource of copies.
+    pub(super) fn least_limit(&self, resource: &str) -> Option<u64> {
+        least_limit(self.all_sizes(), resource)
+    }
+
+    /// Limits of copies of all versions that there ever were.
+    fn all_sizes(&self) -> impl Iterator<Item = &AllSizes> {
+        self.sizes.values().chain(&self.lost_sizes)
+    }
+
     /// Whether the second engine says this about a hold.
     pub fn says_verdict(&self, verdict: &Verdict) -> bool {
         let all = self.ruled.iter().chain(&self.past);
@@ -185,10 +207,7 @@ impl Watch {
                 Scope::Pair(name) => **name == *domain,
                 Scope::Resource => true,
                 // Who has not heard of the newest version goes by an earlier one.
-                Scope::Group(name) => {
-                    let all = self.sizes.values().chain(&self.lost_sizes);
-                    is_member(all, (resource, name), domain)
-                }
+                Scope::Group(name) => is_member(self.all_sizes(), (resource, name), domain),
             };
             if **of != *resource || !concerns {
                 continue;
@@ -367,6 +386,7 @@ impl World {
             let Some((counted, held)) = self.counted_and_held(agent, resource) else {
                 continue;
             };
+            self.watch.cover.see("checked: what is held is counted");
             if counted != held {
                 let name = COPIES[resource];
                 let what = format!("agent {agent} holds {held} of {name}, {counted} are counted");

@@ -202,6 +202,7 @@ impl World {
                     return None;
                 }
                 self.recover(may_lose)?;
+                self.watch.unbegun = report.unbegun.iter().copied().collect();
                 Some(Start {
                     generation: report.generation,
                     unbegun: report.unbegun,
@@ -239,7 +240,13 @@ impl World {
                 left.get(&(stream, partition)).copied().unwrap_or(0),
                 self.watch.len(stream, partition),
             );
-            if has < had && !may_lose {
+            // What rules is made durable before it is acknowledged, whatever hits may be.
+            let is_durable = !may_lose || stream == Stream::Limits;
+            let what = "checked: limits survive a power cut";
+            self.watch
+                .cover
+                .see_if(what, may_lose && is_durable && 0 < had);
+            if has < had && is_durable {
                 let what = format!("{stream:?} {partition}: {had} records, {has} are left");
                 self.violated(5, "what was acknowledged survives", what);
                 return None;

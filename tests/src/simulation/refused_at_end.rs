@@ -47,8 +47,12 @@ impl World {
                     .then_some((domains, place))
             };
             let denied = ruled.stated.iter().filter_map(of_it);
-            let mut denied =
-                denied.flat_map(|(all, place)| all.into_iter().map(move |one| (one, place)));
+            let denied: Vec<_> = denied
+                .flat_map(|(all, place)| all.into_iter().map(move |one| (one, place)))
+                .collect();
+            let what = "checked: full copies are refused at the end";
+            self.watch.cover.add(what, denied.len() as u64);
+            let mut denied = denied.into_iter();
             if let Some((domain, place)) = denied.find(|(domain, _)| copies.peek(domain).is_ok()) {
                 let what = format!("agent {agent} does not refuse {name} for {domain}: {place}");
                 return self.violated(7, "deny lists agree with the replay at the end", what);
@@ -104,11 +108,14 @@ impl World {
             ReserveError::Denied(denied) => denied,
             other => return Some(format!("{name} for {domain}: {other}")),
         };
-        let holding = &self.agents[agent].holding;
         let Some(code) = denied.code() else {
             // One that does something as seldom as the calm is quiet may not have come to give back.
-            let by_own_holds = denied.cause() == Cause::Full && 0 < holding.held(resource);
-            return (!by_own_holds).then(|| format!("{name} for {domain}: {:?}", denied.cause()));
+            let d = DOMAINS.iter().position(|one| *one == domain)?;
+            if denied.cause() != Cause::Full {
+                return Some(format!("{name} for {domain}: {:?}", denied.cause()));
+            }
+            let why = self.fits_beside_own_holds(agent, (resource, d), 1)?;
+            return Some(format!("{name} for {domain}: {why}"));
         };
         let (known, heard) = self.should_be_known(code.partition);
         let gone = self.watch.is_of_another_log(code, known);

@@ -26,6 +26,7 @@ use tollgate_shared::wire::verdict::Verdict;
 
 use super::accounts::Accounts;
 use super::compare;
+use super::copy_limits::COPIES;
 use super::coverage::Coverage;
 use super::feeding::{Brought, feed_hits, feed_pointer, feed_sender, feed_totals};
 use super::fullness::{AllSizes, Sums, Words, sizes_of};
@@ -77,6 +78,10 @@ pub struct Ruled {
     pub(super) sums: BTreeMap<Arc<str>, Sums>,
     /// Holds that operators ended.
     pub(super) ended: EndedHolds,
+    /// Copies that a hold has, at the most that was ever said: by resource, epoch and number.
+    pub(super) granted: BTreeMap<(Box<str>, u128, u64), u32>,
+    /// Reserves that were granted nothing: their numbers, by resource and epoch.
+    pub(super) not_granted: BTreeMap<(Box<str>, u128), BTreeSet<u64>>,
     /// Transfers that are staged.
     pub(super) staged: u64,
     /// Who was heard when, in counted ticks.
@@ -103,6 +108,10 @@ pub struct Watch {
     pub cover: Coverage,
     /// Totals that records asked for and that have not been applied, with true time.
     pub(super) totals_due: BTreeMap<TotalName, u64>,
+    /// Resources of copies whose denials some version ignored, by a switch or as the document says.
+    pub(super) ever_ignored: BTreeSet<&'static str>,
+    /// Partitions whose next record has to be the identity of a new generation.
+    pub unbegun: BTreeSet<(Stream, u32)>,
     /// Statements that the `denials` stream should have, and has.
     pub(super) announced: Vec<BTreeSet<Vec<u8>>>,
     book: LimitsBook,
@@ -134,6 +143,8 @@ impl Ruled {
             words: Words::new(),
             sums: BTreeMap::new(),
             ended: EndedHolds::new(),
+            granted: BTreeMap::new(),
+            not_granted: BTreeMap::new(),
             staged: 0,
             silences: Silences::default(),
             rulings: Rulings::new(),
@@ -163,6 +174,8 @@ impl Watch {
             accounts: Accounts::default(),
             cover: Coverage::default(),
             totals_due: BTreeMap::new(),
+            ever_ignored: BTreeSet::new(),
+            unbegun: BTreeSet::new(),
             announced: vec![BTreeSet::new(); partitions as usize],
             book: LimitsBook::default(),
             limits: BTreeMap::new(),
@@ -246,6 +259,12 @@ impl Watch {
                 format!("{stream:?} {partition}: offset {offset}"),
             );
         }
+        if self.unbegun.remove(&(stream, partition)) && kept.bytes.get(1) != Some(&kind::GENESIS) {
+            return violation(
+                "a generation begins with its identity",
+                format!("{stream:?} {partition}: offset {offset} has another record"),
+            );
+        }
         records.push(kept.clone());
         match stream {
             Stream::Hits => self.rule(partition, offset, &kept),
@@ -268,27 +287,34 @@ impl Watch {
         };
         let is_act = kept.bytes.get(1) == Some(&amendment::KIND);
         match self.book.read(&record) {
-            Ok(Some(Entered::Version { version, .. })) => match &version.made {
-                Some(made) => {
-                    self.cover.see(counter_of(&made.act));
-                    if made.act.is_limits() {
+            Ok(Some(Entered::Version { version, .. })) => {
+                // Agents may know of it before any partition is ruled by it.
+                self.sizes.insert(version.number, sizes_of(&version.text));
+                let ignored = |name: &&str| version.limits.namespace_of(name).ignore_configured;
+                let ignored = COPIES.into_iter().filter(ignored);
+                self.ever_ignored.extend(ignored);
+                match &version.made {
+                    Some(made) => {
+                        self.cover.see(counter_of(&made.act));
+                        if made.act.is_limits() {
+                            self.limits
+                                .insert(version.number, to_model(&version.limits));
+                        }
+                        self.made.insert(version.number, Arc::clone(made));
+                    }
+                    None => {
                         self.limits
                             .insert(version.number, to_model(&version.limits));
+                        let is_first = self.texts.is_empty();
+                        if self.texts.contains(&version.text.to_string()) {
+                            self.cover.see("limits rolled back");
+                        } else {
+                            self.texts.push(version.text.to_string());
+                        }
+                        self.cover.see_if("limits pushed", !is_first);
                     }
-                    self.made.insert(version.number, Arc::clone(made));
                 }
-                None => {
-                    self.limits
-                        .insert(version.number, to_model(&version.limits));
-                    let is_first = self.texts.is_empty();
-                    if self.texts.contains(&version.text.to_string()) {
-                        self.cover.see("limits rolled back");
-                    } else {
-                        self.texts.push(version.text.to_string());
-                    }
-                    self.cover.see_if("limits pushed", !is_first);
-                }
-            },
+            }
             Ok(Some(Entered::Void { .. })) => self.cover.see(match is_act {
                 true => "act lost the race",
                 false => "limits push lost the race",

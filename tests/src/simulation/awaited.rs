@@ -1,0 +1,228 @@
+//! Services that wait for the aggregators' word on copies: what it is held against when it comes.
+//!
+//! ```text
+//! reserved, number 7 ──> log: granted 7, 2 copies ──> 2 copies in use      and no more, and by no other number's word
+//!                   └──> log: granted 7, none     ──> refused
+//! nothing for 3 s   ──> refused, and not a moment earlier
+//! ```
+//!
+//! Knows nothing of who rules. What stays true: whatever an agent says that it was told stands in the log.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use tollgate_agent::{Cause, Denied, Hold, ReserveError, SeizeError};
+use tollgate_shared::names::partition_of_resource;
+
+use super::agent_holds::WAIT;
+use super::copy_limits::COPIES;
+use super::watch::Ruled;
+use super::world::World;
+
+/// What clocks may be apart over the time of a wait, and what is rounded.
+const SLACK_US: u64 = 2_000;
+
+/// What one awaits.
+pub(super) struct Awaited {
+    resource: usize,
+    /// Whom a strict reserve is for; none: it is a seize.
+    domain: Option<usize>,
+    asked_us: u64,
+    comes: Pin<Box<dyn Future<Output = Result<Hold, Refused>>>>,
+}
+
+/// Why nothing came.
+pub(super) enum Refused {
+    Reserve(ReserveError),
+    Seize(SeizeError),
+}
+
+impl Awaited {
+    /// Somebody waits from now on.
+    pub(super) fn new(
+        resource: usize,
+        domain: Option<usize>,
+        asked_us: u64,
+        comes: impl Future<Output = Result<Hold, Refused>> + 'static,
+    ) -> Self {
+        Self {
+            resource,
+            domain,
+            asked_us,
+            comes: Box::pin(comes),
+        }
+    }
+}
+
+/// What somebody was told who waited.
+struct Came {
+    resource: usize,
+    domain: Option<usize>,
+    asked_us: u64,
+    result: Result<Hold, Refused>,
+}
+
+impl World {
+    /// Who waits looks whether it has come.
+    pub(super) fn look_for_awaited(&mut self, agent: usize) {
+        let host = &mut self.agents[agent];
+        let Some(process) = host.process.as_ref().filter(|_| host.holding.awaits()) else {
+            return;
+        };
+        process.wake();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut all_that_came = Vec::new();
+        host.holding
+            .awaited
+            .retain_mut(|one| match one.comes.as_mut().poll(&mut context) {
+                Poll::Pending => true,
+                Poll::Ready(result) => {
+                    all_that_came.push(Came {
+                        resource: one.resource,
+                        domain: one.domain,
+                        asked_us: one.asked_us,
+                        result,
+                    });
+                    false
+                }
+            });
+        if all_that_came.is_empty() {
+            // Asked for the first time, they have said something at the desk.
+            return self.schedule_flush(agent);
+        }
+        host.holding.changed_us = self.now_us;
+        for came in all_that_came {
+            self.came(agent, came);
+        }
+        self.schedule_flush(agent);
+    }
+
+    fn came(&mut self, agent: usize, came: Came) {
+        let (resource, waited_us) = (came.resource, self.now_us - came.asked_us);
+        let is_over = WAIT.as_micros() as u64 <= waited_us + SLACK_US;
+        match came.result {
+            Ok(hold) => self.granted(agent, (resource, came.domain), hold, is_over),
+            Err(Refused::Seize(SeizeError::Unknown)) if is_over => {
+                self.watch.cover.see("seize found nothing");
+            }
+            Err(Refused::Seize(SeizeError::Refused(_))) => {}
+            Err(Refused::Seize(SeizeError::TimedOut)) if is_over => {}
+            Err(Refused::Reserve(ReserveError::Denied(denied))) => {
+                self.not_granted(agent, (resource, came.domain), &denied, is_over);
+            }
+            Err(Refused::Reserve(ReserveError::Uncounted(_))) => {}
+            Err(Refused::Seize(error)) => {
+                let what = format!("agent {agent}, after {waited_us} us: {error}");
+                self.violated(7, "calls make sense here", what);
+            }
+            Err(Refused::Reserve(error)) => {
+                let what = format!("agent {agent}, after {waited_us} us: {error}");
+                self.violated(7, "calls make sense here", what);
+            }
+        }
+    }
+
+    /// Law 6: what is used was granted by the log to that very hold, at most; or nobody said anything in time, and the
+    /// blind policy lets through, which is counted.
+    fn granted(
+        &mut self,
+        agent: usize,
+        (resource, domain): (usize, Option<usize>),
+        hold: Hold,
+        is_over: bool,
+    ) {
+        let host = &mut self.agents[agent];
+        let (name, epoch, copies) = (COPIES[resource], host.epoch, hold.copies());
+        let stats = host.process.as_ref().map(|process| process.agent().stats());
+        let beyond = stats.map_or(0, |stats| stats.holds_beyond_strict);
+        let granted =
+            { hold.number() }.and_then(|number| self.log_granted(resource, epoch, number));
+        if granted.is_some_and(|granted| copies <= granted) {
+            self.watch.cover.see("copies granted before use");
+            return self.uses(agent, (resource, domain), hold);
+        }
+        let holding = &mut self.agents[agent].holding;
+        let is_counted = holding.beyond + u64::from(copies) <= beyond;
+        if is_over && domain.is_some() && is_counted {
+            holding.beyond += u64::from(copies);
+            self.watch.cover.see("strict copies used at the deadline");
+            return self.uses(agent, (resource, domain), hold);
+        }
+        // Where denials are ignored, what was refused is taken all the same.
+        if domain.is_some() && self.watch.ever_ignored.contains(name) {
+            self.watch.cover.see("strict copies used although refused");
+            return self.uses(agent, (resource, domain), hold);
+        }
+        let what = format!(
+            "agent {agent} was given {copies} of {name}, number {:?}: the log granted {granted:?}",
+            hold.number()
+        );
+        self.violated(6, "what is used was granted", what);
+    }
+
+    /// Law 3, of those who wait for the word: refused by the deny list when they asked, by a word in the log, or because
+    /// no word came in time.
+    fn not_granted(
+        &mut self,
+        agent: usize,
+        (resource, domain): (usize, Option<usize>),
+        denied: &Denied,
+        is_over: bool,
+    ) {
+        if let (Some(_), Some(domain)) = (denied.code(), domain) {
+            self.watch
+                .cover
+                .see("strict copies refused by the deny list");
+            return self.refused_copies(agent, resource, domain, denied);
+        }
+        let host = &mut self.agents[agent];
+        let (name, epoch) = (COPIES[resource], host.epoch);
+        match denied.cause() {
+            Cause::Full => {
+                host.holding.not_granted[resource] += 1;
+                let told = host.holding.not_granted[resource];
+                let stated = self.log_refused(resource, epoch);
+                self.watch.cover.see("copies not granted");
+                if stated < told {
+                    let what = format!(
+                        "agent {agent} was refused {name} {told} times, by the log {stated} times"
+                    );
+                    self.violated(3, "who waits is refused by the log's word", what);
+                }
+            }
+            Cause::Blind if is_over => self
+                .watch
+                .cover
+                .see("strict copies refused at the deadline"),
+            other => {
+                let what =
+                    format!("agent {agent}: {name} refused by {other:?}, before the deadline");
+                self.violated(3, "nobody refuses by policy here", what);
+            }
+        }
+    }
+
+    fn all_ruled_of(&self, resource: usize) -> impl Iterator<Item = &Ruled> {
+        let partition = partition_of_resource(COPIES[resource], self.plan.partitions);
+        let all = self.watch.ruled.iter().chain(&self.watch.past);
+        all.filter(move |ruled| ruled.index == partition)
+    }
+
+    /// The most copies that the log ever said a number of an epoch has.
+    fn log_granted(&self, resource: usize, epoch: u128, number: u64) -> Option<u32> {
+        let key = (Box::from(COPIES[resource]), epoch, number);
+        let all = self.all_ruled_of(resource);
+        all.filter_map(|ruled| ruled.granted.get(&key))
+            .copied()
+            .max()
+    }
+
+    /// How many reserves of an epoch the log has granted nothing.
+    fn log_refused(&self, resource: usize, epoch: u128) -> u64 {
+        let key = (Box::from(COPIES[resource]), epoch);
+        let all = self.all_ruled_of(resource);
+        let refused = all.filter_map(|ruled| ruled.not_granted.get(&key));
+        refused.map(|numbers| numbers.len() as u64).sum()
+    }
+}

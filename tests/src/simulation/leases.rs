@@ -1,0 +1,79 @@
+//! How long an agent's denials may hold, by what it was told: partition by partition, of one resource's topic.
+//!
+//! ```text
+//! had heard of api.search, partition 3, up to @118
+//! a frame: partition 3 up to @120       its lease begins anew
+//! the same once more                    it does not: a log that stands still fails open
+//! a frame: partition 5 up to @90        that of partition 3 does not
+//! ```
+//!
+//! Reads what came over the wire beside the agent, and asks it only how far it had heard. What stays true: whatever the
+//! agent may count as news counts, frames behind a gap too.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_agent::simulation::{Happening, SimulatedAgent};
+use tollgate_shared::place::Place;
+use tollgate_shared::wire::frame::{Evidence, Frame};
+use tollgate_shared::wire::link::FromAggregator;
+
+/// What one process was told.
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    /// When news of a resource's partition came last.
+    renewed_us: BTreeMap<(Box<str>, u32), u64>,
+    /// The resources in the parts that have come of each aggregator's snapshot.
+    parts: BTreeMap<usize, BTreeSet<Box<str>>>,
+}
+
+impl Leases {
+    /// When news of a resource's partition came last; none: never.
+    pub(super) fn renewed_us(&self, resource: &str, partition: u32) -> Option<u64> {
+        self.renewed_us.get(&(resource.into(), partition)).copied()
+    }
+
+    /// Something comes to the agent, which has not looked at it yet.
+    pub(super) fn comes(&mut self, happening: &Happening, process: &SimulatedAgent, now_us: u64) {
+        match happening {
+            Happening::FeedSaid { topic, frame, .. } if *topic != process.topic() => {
+                if let Ok(frame) = Frame::decode(frame) {
+                    self.take(process, &frame.resource, &frame.evidence, now_us);
+                }
+            }
+            Happening::LinkSaid { peer, message } => {
+                let Ok(FromAggregator::Snapshot(snapshot)) = FromAggregator::decode(message) else {
+                    return;
+                };
+                let parts = self.parts.entry(*peer).or_default();
+                if snapshot.part == 0 {
+                    parts.clear();
+                }
+                parts.extend(snapshot.topics.into_iter().map(|topic| topic.resource));
+                if !snapshot.more {
+                    for resource in std::mem::take(parts) {
+                        self.take(process, &resource, &snapshot.evidence, now_us);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn take(
+        &mut self,
+        process: &SimulatedAgent,
+        resource: &str,
+        evidence: &[Evidence],
+        now_us: u64,
+    ) {
+        for one in evidence {
+            let place = Place::of_record(one.log, one.ruled);
+            let heard = process.heard_upto(resource, one.partition);
+            let is_another = process.known_log(one.partition) != Some(one.log);
+            if is_another || heard.is_none_or(|heard| heard < place) {
+                let of = (resource.into(), one.partition);
+                self.renewed_us.insert(of, now_us);
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! In the calm whoever is denied is refused soon: pairs and whole resources of rates, however short a denial is.
+//!
+//! ```text
+//! global = 5/s, a sixth hit ──> all of api.search denied @31 for 600 ms
+//! 400 ms later              ──> every agent refuses everybody
+//! ```
+//!
+//! What a hard or a global limit denies is over within a second, and so is never in force at the end, when nobody calls
+//! any more; nor does it last for what `heard` leaves out. Knows nothing of frames. What stays true: it looks only
+//! while nothing is wrong, and at what was stated since nothing was.
+
+use tollgate_model::log::Scope;
+use tollgate_shared::names::{partition_of_pair, partition_of_resource};
+use tollgate_shared::place::Place;
+
+use super::documents::{DOMAINS, RESOURCES};
+use super::heard::ROOM;
+use super::held::SETTLED_AFTER_US;
+use super::world::World;
+
+/// How soon after its record stands in the log everybody refuses: the log, an owner's turn and the network take some
+/// milliseconds each.
+const SOON_US: u64 = 400_000;
+
+/// How far into the calm it was stated: by then owners go by ticks that were not late.
+const CALM_SINCE_US: u64 = 2_000_000;
+
+/// How long a denial has still to last: what clocks may be apart, and what is rounded.
+const LEFT_US: u64 = 60_000;
+
+impl World {
+    /// Looks in the calm, once owners have caught up, for denials that an agent does not refuse by.
+    pub(super) fn check_told_soon(&mut self, agent: usize) {
+        let host = &self.agents[agent];
+        let is_settled = self.plan.calm_us() + SETTLED_AFTER_US <= self.now_us;
+        if !is_settled || host.process.is_none() || host.plan.denials_max < ROOM {
+            return;
+        }
+        let Some(since_us) = self.log_in_order_since_us() else {
+            return;
+        };
+        host.set_clocks(self.now_us);
+        for (r, resource) in RESOURCES.iter().enumerate() {
+            let whole = partition_of_resource(resource, self.plan.partitions);
+            let pairs = DOMAINS.map(|domain| {
+                let partition = partition_of_pair(resource, domain, self.plan.partitions);
+                (partition, Some(domain))
+            });
+            for (partition, domain) in pairs.into_iter().chain([(whole, None)]) {
+                let scope = Scope::new(resource, domain);
+                let Some(place) = self.should_be_told(partition, &scope, since_us) else {
+                    continue;
+                };
+                self.watch.cover.see(match domain {
+                    Some(_) => "checked: a pair is refused soon",
+                    None => "checked: a whole resource is refused soon",
+                });
+                let domain = domain.unwrap_or("nobody");
+                if self.agents[agent].rates[r].peek(domain).is_ok() {
+                    let what = format!(
+                        "agent {agent} does not refuse {resource} for {domain}: {place}, stated {SOON_US} us ago"
+                    );
+                    return self.violated(7, "who is denied in the calm is refused soon", what);
+                }
+            }
+        }
+    }
+
+    /// The place of the newest denial of a scope, where it was stated in the calm, some time ago, and lasts.
+    fn should_be_told(&self, partition: u32, scope: &Scope, since_us: u64) -> Option<Place> {
+        let ruled = &self.watch.ruled[partition as usize];
+        let statement = ruled.model.statements(scope).last()?;
+        let offset = statement.place.offset;
+        let (at_us, _) = *ruled.taken.get(offset as usize)?;
+        let is_in_calm = self.plan.calm_us() + CALM_SINCE_US < at_us;
+        let is_told = is_in_calm
+            && at_us + SOON_US < self.now_us
+            && self.lasts(partition, statement, since_us, LEFT_US);
+        is_told.then(|| Place {
+            generation: ruled.generation_of(offset),
+            offset,
+            entry: statement.place.entry,
+        })
+    }
+}
