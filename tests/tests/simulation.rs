@@ -347,6 +347,35 @@ fn rates_that_are_asked_for_stand_in_the_report_and_in_what_happens() {
     );
 }
 
+/// What it says where what it prints goes into a full disk, and how it ends.
+#[cfg(target_os = "linux")]
+fn into_a_full_disk(args: &str) -> (Option<i32>, String) {
+    let full = std::fs::File::create("/dev/full").expect("it is there");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_simulate"));
+    let command = command.args(args.split_whitespace()).stdout(full);
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), said)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_printed_and_cannot_be_written_is_a_failure() {
+    let of_one = format!("--seed {SHORT_SEED} --seeds 1");
+    for args in [
+        of_one.clone(),
+        format!("{of_one} --format json"),
+        format!("{of_one} --hashes"),
+        format!("--seed {SHORT_SEED} --trace"),
+        "--help".to_owned(),
+    ] {
+        let (code, said) = into_a_full_disk(&args);
+        assert_eq!(code, Some(74), "{args}: {said}");
+        let expected = "what is printed cannot be written: No space left on device";
+        assert!(said.contains(expected), "{args}: {said}");
+    }
+}
+
 #[test]
 fn help_names_exit_codes_and_what_leaves_kept_seeds_out() {
     let help = printed("--help");

@@ -18,7 +18,7 @@
 //!
 //! Exit codes stand in [`AFTER_HELP`], which `--help` ends with.
 
-use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ use tollgate::cli::exit::Exit;
 use tollgate_tests::simulation::history::History;
 use tollgate_tests::simulation::kept::{self, SeedsFault};
 use tollgate_tests::simulation::plan::PLAN_WAYS;
-use tollgate_tests::simulation::rates::{self, Rate};
+use tollgate_tests::simulation::rates::{self, Rate, RateFault};
 use tollgate_tests::simulation::so_far::{self, SoFarFault};
 use tollgate_tests::simulation::swarm::{Order, Report, swarm};
 use tollgate_tests::simulation::{run, told};
@@ -62,7 +62,8 @@ Exit codes:
   65  seeds.txt, or the file of --kept or of --state, is bad, or of another version
   66  the file of --kept or of --state cannot be read
   73  the file of --state cannot be written, found before the first seed
-  74  the file of --state could not be written any more; the report is of all that was run
+  74  the file of --state could not be written any more, the report is of all that was run; or what is printed cannot
+      be written, unless nobody reads it any more
   77  as 73, where a right is missing";
 
 /// Seeds that may be named: with as many behind them as may be asked for, there is no end to them.
@@ -78,6 +79,10 @@ enum Fault {
     Seeds(#[from] SeedsFault),
     #[error("--state: {0}")]
     State(#[from] SoFarFault),
+    #[error("--rate: {0}")]
+    Rates(#[from] RateFault),
+    #[error("what is printed cannot be written: {0}")]
+    Printed(io::Error),
 }
 
 impl Fault {
@@ -85,6 +90,8 @@ impl Fault {
         let state = match self {
             Self::Seeds(SeedsFault::Read { .. }) => return Exit::NoInput,
             Self::Seeds(_) => return Exit::Data,
+            Self::Rates(_) => return Exit::Usage,
+            Self::Printed(_) => return Exit::Io,
             Self::State(state) => state,
         };
         match state {
@@ -182,38 +189,35 @@ enum Format {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            // A broken pipe is nobody's fault.
+    let carried_out = match Arguments::try_parse() {
+        Ok(arguments) => carry_out(&arguments),
+        Err(error) if error.use_stderr() => {
+            // That it is wrong is said by the exit code, too.
             let _ = error.print();
-            return match error.use_stderr() {
-                true => Exit::Usage.into(),
-                false => Exit::Done.into(),
-            };
+            Ok(Exit::Usage)
         }
+        Err(help) => is_read(help.print()).map(|_| Exit::Done),
     };
-    if let Err(fault) = rates::check(&arguments.rates) {
-        eprintln!("--rate: {fault}");
-        return Exit::Usage.into();
-    }
+    let exit = carried_out.unwrap_or_else(|fault| {
+        eprintln!("{fault}");
+        fault.exit()
+    });
+    exit.into()
+}
+
+fn carry_out(arguments: &Arguments) -> Result<Exit, Fault> {
+    rates::check(&arguments.rates)?;
     if let (true, Some(seed)) = (arguments.trace, arguments.seed) {
-        return show(seed, &arguments);
+        return show(seed, arguments);
     }
     if let (true, Some(first)) = (arguments.hashes, arguments.seed) {
-        return hashes(first, &arguments);
+        return hashes(first, arguments);
     }
     #[cfg(feature = "bugs")]
     if arguments.bugs {
-        return hunts::table(&arguments);
+        return hunts::table(arguments);
     }
-    match long(&arguments) {
-        Ok(exit) => exit.into(),
-        Err(fault) => {
-            eprintln!("{fault}");
-            fault.exit().into()
-        }
-    }
+    long(arguments)
 }
 
 /// Many seeds.
@@ -244,22 +248,28 @@ fn long(arguments: &Arguments) -> Result<Exit, Fault> {
             );
         }
     })?;
-    tell(&report, &order, arguments.format);
+    let printed = tell(&report, &order, arguments.format);
     let is_good = report.is_good();
-    match report.unwritten.map(Fault::from) {
-        None if is_good => Ok(Exit::Done),
-        None => Ok(Exit::No),
-        Some(fault) if is_good => Err(fault),
-        // What is against a law counts for more.
-        Some(fault) => {
-            eprintln!("{fault}");
-            Ok(Exit::No)
-        }
+    let unwritten = report.unwritten.map(Fault::from);
+    Ok(ended(is_good, [printed.err(), unwritten]))
+}
+
+/// How it ends: what is against a law counts for more than what could not be written, which is told all the same.
+fn ended(is_good: bool, unwritten: [Option<Fault>; 2]) -> Exit {
+    let exits = unwritten.into_iter().flatten().map(|fault| {
+        eprintln!("{fault}");
+        fault.exit()
+    });
+    let exits: Vec<_> = exits.collect();
+    match is_good {
+        true => exits.first().copied().unwrap_or(Exit::Done),
+        false => Exit::No,
     }
 }
 
-/// The report, and of the first seed that failed the shortest history that does the same.
-fn tell(report: &Report, order: &Order, format: Format) {
+/// The report, and of the first seed that failed the shortest history that does the same: that is told where the
+/// report cannot be written, too.
+fn tell(report: &Report, order: &Order, format: Format) -> Result<(), Fault> {
     let first = order.first;
     let history = || {
         let failed = report.failed.first()?;
@@ -271,16 +281,15 @@ fn tell(report: &Report, order: &Order, format: Format) {
     };
     match format {
         Format::Text => {
-            let _ = say(&told::text(first, report));
+            let printed = say(&told::text(first, report));
             if let Some(history) = history() {
                 eprint!("{history}");
             }
+            printed.map(drop)
         }
         Format::Json => {
-            let _ = say(&format!(
-                "{}\n",
-                told::json(first, report, history().as_ref())
-            ));
+            let json = told::json(first, report, history().as_ref());
+            say(&format!("{json}\n")).map(drop)
         }
     }
 }
@@ -344,36 +353,39 @@ fn order(arguments: &Arguments) -> Result<Order, Fault> {
 }
 
 /// Prints; whether anybody reads on: who does not, as `head`, has read enough.
-fn say(text: &str) -> bool {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => true,
-        Err(error) => {
-            if error.kind() != ErrorKind::BrokenPipe {
-                eprintln!("what is printed cannot be written: {error}");
-            }
-            false
-        }
+fn say(text: &str) -> Result<bool, Fault> {
+    let mut out = io::stdout().lock();
+    is_read(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+fn is_read(printed: io::Result<()>) -> Result<bool, Fault> {
+    match printed {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Fault::Printed(error)),
     }
 }
 
 /// A seed that violates a law prints its number too, and says so.
-fn hashes(first: u64, arguments: &Arguments) -> ExitCode {
+fn hashes(first: u64, arguments: &Arguments) -> Result<Exit, Fault> {
     let seeds = arguments.seeds.unwrap_or(SEEDS);
     let order = looked_at(first, arguments);
     let mut good = true;
     // Neither is above half of what there is.
     for seed in first..first + seeds {
         let run = run(order.plan_of(order.way(), seed), false);
-        let is_read = say(&format!("{seed} {:016x}\n", run.hash));
+        let printed = say(&format!("{seed} {:016x}\n", run.hash));
         if let Some(violation) = run.violation {
             eprintln!("seed {seed}: {violation}");
             good = false;
         }
-        if !is_read {
-            break;
+        match printed {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(fault) => return Ok(ended(good, [Some(fault), None])),
         }
     }
-    ExitCode::from(u8::from(!good))
+    Ok(ended(good, [None, None]))
 }
 
 /// What says which plans seeds that are looked at alone stand for.
@@ -400,49 +412,46 @@ fn seed_of_the_clock() -> u64 {
     since.map_or(1, |since| since.as_secs())
 }
 
-fn show(seed: u64, arguments: &Arguments) -> ExitCode {
+fn show(seed: u64, arguments: &Arguments) -> Result<Exit, Fault> {
     let order = looked_at(seed, arguments);
     let run = run(order.plan_of(order.way(), seed), true);
     let trace = run.trace.unwrap_or_default();
-    let _ = say(&format!("{trace}hash {:016x}\n", run.hash));
-    match run.violation {
-        None => ExitCode::SUCCESS,
-        Some(violation) => {
-            eprintln!("seed {seed}: {violation}");
-            ExitCode::from(1)
-        }
+    let printed = say(&format!("{trace}hash {:016x}\n", run.hash));
+    let good = run.violation.is_none();
+    if let Some(violation) = run.violation {
+        eprintln!("seed {seed}: {violation}");
     }
+    Ok(ended(good, [printed.err(), None]))
 }
 
 #[cfg(feature = "bugs")]
 mod hunts {
     //! The table of bugs put in by hand.
 
-    use std::process::ExitCode;
-
+    use tollgate::cli::exit::Exit;
     use tollgate_shared::bugs::Bug;
     use tollgate_tests::simulation::bugs::hunt;
     use tollgate_tests::simulation::trace::NO_LAW;
 
-    use super::Arguments;
+    use super::{Arguments, Fault, say};
 
     /// In so many seeds each bug has to be found.
     const SEEDS_MAX: u64 = 10_000;
 
     /// Prints the table; fails where a bug is not found.
-    pub fn table(arguments: &Arguments) -> ExitCode {
+    pub fn table(arguments: &Arguments) -> Result<Exit, Fault> {
         let named = |bug: &&Bug| arguments.bug.as_ref().is_none_or(|name| name == bug.name());
         let bugs: Vec<Bug> = Bug::ALL.iter().filter(named).copied().collect();
         if bugs.is_empty() {
             let names: Vec<_> = Bug::ALL.iter().map(|bug| bug.name()).collect();
             eprintln!("--bug: no such bug, expected one of {}", names.join(", "));
-            return ExitCode::from(64);
+            return Ok(Exit::Usage);
         }
         // What panics is found; where it does is not of interest.
         std::panic::set_hook(Box::new(|_| {}));
         let (first, seeds) = (arguments.seed.unwrap_or(1), arguments.seeds);
         let mut all_found = true;
-        println!("| bug | what is wrong | seeds | found by |\n|---|---|---|---|");
+        say("| bug | what is wrong | seeds | found by |\n|---|---|---|---|\n")?;
         for bug in bugs {
             let found = hunt(bug, first, seeds.unwrap_or(SEEDS_MAX));
             let (needed, by) = match found {
@@ -458,9 +467,13 @@ mod hunts {
                     ("not found".to_owned(), String::new())
                 }
             };
-            println!("| `{}` | {} | {needed} | {by} |", bug.name(), bug.what());
+            let (name, what) = (bug.name(), bug.what());
+            say(&format!("| `{name}` | {what} | {needed} | {by} |\n"))?;
         }
-        ExitCode::from(u8::from(!all_found))
+        Ok(match all_found {
+            true => Exit::Done,
+            false => Exit::No,
+        })
     }
 }
 
