@@ -258,6 +258,13 @@ fn seeds_of_a_file_are_run_and_what_is_wrong_with_it_is_told() {
         file.display()
     );
     assert!(said.contains(&found), "{said}");
+    std::fs::write(&file, b"tollgate\nsimulation \xff seeds").expect("it is written");
+    let (code, said) = with();
+    assert_eq!(code, Some(65), "{said}");
+    assert!(
+        said.contains("line 2: found bytes that are no UTF-8"),
+        "{said}"
+    );
     write(&format!(
         "tollgate-simulation-seeds {PLANS}\n3 {SHORT_SEED} why it is here\n"
     ));
@@ -275,8 +282,18 @@ fn what_is_wrong_with_a_state_is_told_with_a_fitting_code() {
     assert_eq!(code, Some(73), "{said}");
     let expected = format!("--state: {}: cannot be written: ", nowhere.display());
     assert!(said.contains(&expected), "{said}");
-    let (code, said) = with(dir.path());
-    assert_eq!(code, Some(66), "{said}");
+    for (path, found) in [
+        (dir.path(), "a directory"),
+        (Path::new("/dev/full"), "a device, a pipe or a socket"),
+        (Path::new("/dev/zero"), "a device, a pipe or a socket"),
+    ] {
+        let (code, said) = with(path);
+        assert_eq!(code, Some(66), "{said}");
+        let path = path.display();
+        let expected =
+            format!("--state: {path}: found {found}, expected a regular file, or none yet");
+        assert!(said.contains(&expected), "{said}");
+    }
     std::fs::write(&state, r#"{"schema": "another"}"#).expect("it is written");
     let (code, said) = with(&state);
     assert_eq!(code, Some(65), "{said}");

@@ -60,7 +60,7 @@ Exit codes:
    1  a law is violated, the program panicked, something was never met, or nobody was refused
   64  usage: options of which one would be ignored are refused, too, and a --state of another order
   65  seeds.txt, or the file of --kept or of --state, is bad, or of another version
-  66  the file of --kept or of --state cannot be read
+  66  the file of --kept or of --state cannot be read, or that of --state is a directory, a device or a pipe
   73  the file of --state cannot be written, found before the first seed
   74  the file of --state could not be written any more, the report is of all that was run; or what is printed cannot
       be written, unless nobody reads it any more
@@ -95,7 +95,7 @@ impl Fault {
             Self::State(state) => state,
         };
         match state {
-            SoFarFault::Read { .. } => Exit::NoInput,
+            SoFarFault::Read { .. } | SoFarFault::NoFile { .. } => Exit::NoInput,
             SoFarFault::Create { why, .. } => match why.kind() {
                 ErrorKind::PermissionDenied => Exit::NotAuthorised,
                 _ => Exit::CantCreate,

@@ -36,6 +36,14 @@ pub enum SoFarFault {
         /// Why.
         why: io::Error,
     },
+    /// It is none that could be gone on with: a directory, a device, a pipe.
+    #[error("{path}: found {found}, expected a regular file, or none yet")]
+    NoFile {
+        /// What stands there.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
     /// It cannot be written, which is tried before anything is run.
     #[error("{path}: cannot be written: {why}")]
     Create {
@@ -203,9 +211,20 @@ pub fn write(
         why,
     };
     let text = serde_json::to_vec(&written).map_err(|why| fault(why.into()))?;
-    let beside = path.with_extension("new");
-    std::fs::write(&beside, text).map_err(fault)?;
-    std::fs::rename(&beside, path).map_err(fault)
+    let beside = beside(path);
+    let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
+    written.map_err(|why| {
+        // A part of it is of no use to anybody, and fills a disk that may be full already.
+        let _ = std::fs::remove_file(&beside);
+        fault(why)
+    })
+}
+
+/// Where it is written before it takes its place: of its whole name, since others may differ in their last part alone.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    name.into()
 }
 
 /// Reads how far an order came; none: it has not been begun.
@@ -307,16 +326,26 @@ pub fn first_seed(path: &Path) -> Result<Option<u64>, SoFarFault> {
 }
 
 fn read_any(path: &Path) -> Result<Option<Written>, SoFarFault> {
-    let text = match std::fs::read(path) {
-        Ok(text) => text,
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(why) => {
-            return Err(SoFarFault::Read {
+    let unread = |why| SoFarFault::Read {
+        path: path.to_owned(),
+        why,
+    };
+    // Looked at before it is opened: a pipe would be waited for, and a device has no end.
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() => {}
+        Ok(found) => {
+            return Err(SoFarFault::NoFile {
                 path: path.to_owned(),
-                why,
+                found: match found.is_dir() {
+                    true => "a directory",
+                    false => "a device, a pipe or a socket",
+                },
             });
         }
-    };
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(why) => return Err(unread(why)),
+    }
+    let text = std::fs::read(path).map_err(unread)?;
     let unreadable = |why| SoFarFault::Unreadable {
         path: path.to_owned(),
         why,
@@ -413,6 +442,33 @@ mod tests {
     /// Whether that is the version, which is looked at first of all.
     fn changed_version(from: &str) -> bool {
         from.contains("schema")
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_nothing_and_names_that_differ_at_their_end_stay_apart() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let taken = dir.path().join("a.json");
+        std::fs::create_dir(&taken).expect("it is made");
+        let write = |path: &Path| {
+            let (order, report) = (Order::of(1, None), Report::default());
+            write(path, &order, &report, 1, Vec::new())
+        };
+        let fault = write(&taken).expect_err("a directory is in its place");
+        assert!(matches!(fault, SoFarFault::Write { .. }), "{fault:?}");
+        let names = || -> Vec<_> {
+            let entries = std::fs::read_dir(dir.path()).expect("a directory");
+            entries
+                .map(|entry| entry.expect("an entry").file_name())
+                .collect()
+        };
+        assert_eq!(names(), ["a.json"]);
+        // Another's that is being written.
+        std::fs::write(dir.path().join("a.new"), "half").expect("it is written");
+        write(&dir.path().join("a.txt")).expect("it is written");
+        let mut names = names();
+        names.sort();
+        assert_eq!(names, ["a.json", "a.new", "a.txt"]);
+        assert_eq!(beside(&taken), dir.path().join("a.json.new"));
     }
 
     #[test]
