@@ -65,6 +65,7 @@ pub mod shared_log;
 pub mod shrink;
 mod silence;
 pub mod so_far;
+mod so_far_fault;
 mod state_topic;
 mod stopping;
 pub mod swarm;
