@@ -305,25 +305,25 @@ fn what_is_wrong_with_a_state_is_told_with_a_fitting_code() {
 }
 
 #[test]
-fn numbers_that_are_too_large_are_refused_with_what_may_be() {
-    for (args, expected) in [
-        (
-            "--seed 9223372036854775808 --seeds 1",
-            "0..=9223372036854775807",
-        ),
-        (
-            "--seed 1 --seeds 18446744073709551615",
-            "1..=9223372036854775807",
-        ),
-        ("--minutes 307445734561825861", "1..=307445734561825860"),
-        (
-            "--hashes --seed 18446744073709551615",
-            "0..=9223372036854775807",
-        ),
+fn numbers_that_are_out_of_bounds_are_refused_with_what_may_be() {
+    let seeds_max = i64::MAX as u64;
+    for (args, (least, most)) in [
+        ("--seed 9223372036854775808 --seeds 1", (0, seeds_max)),
+        ("--seed -1", (0, seeds_max)),
+        ("--seed x --trace", (0, seeds_max)),
+        ("--seed 1 --seeds 18446744073709551615", (1, seeds_max)),
+        ("--seeds 0", (1, seeds_max)),
+        ("--minutes 307445734561825861", (1, 307_445_734_561_825_860)),
+        ("--minutes -5", (1, 307_445_734_561_825_860)),
+        ("--decisions 1e9", (1, u64::MAX)),
+        ("--kills -1", (1, u64::MAX)),
+        ("--workers 1025", (1, 1024)),
+        ("--hashes --seed 18446744073709551615", (0, seeds_max)),
     ] {
+        let expected = format!("expected a whole number from {least} to {most}");
         let (code, said) = fault_of(args);
         assert_eq!(code, Some(64), "{args}: {said}");
-        assert!(said.contains(expected), "{args}: {said}");
+        assert!(said.contains(&expected), "{args}: {said}");
     }
 }
 
@@ -337,6 +337,10 @@ fn a_rate_out_of_range_or_of_nothing_is_refused_with_what_may_be() {
         (
             "--rate late=0.5",
             "found the kind `late`, expected one of lost, doubled, refused",
+        ),
+        (
+            "--rate lost=0.0000001",
+            "found the share `0.0000001`, expected 0, or 0.000001 (one in a million) at least",
         ),
         ("--rate lost", "found `lost`, expected KIND=SHARE"),
         (

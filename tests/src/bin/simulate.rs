@@ -20,6 +20,7 @@
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -72,6 +73,9 @@ const SEED_MAX: u64 = i64::MAX as u64;
 /// More minutes are more seconds than there are.
 const MINUTES_MAX: u64 = u64::MAX / 60;
 
+/// Each is a thread with a world of its own, and nobody has as many cores.
+const WORKERS_MAX: u64 = 1024;
+
 /// Why nothing was run, or what it came to is not written down.
 #[derive(Debug, thiserror::Error)]
 enum Fault {
@@ -114,10 +118,10 @@ impl Fault {
 #[command(name = "simulate", after_help = AFTER_HELP)]
 struct Arguments {
     /// How many seeds; default: 100, where nothing else says when to end.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=SEED_MAX))]
+    #[arg(long, allow_negative_numbers = true, value_parser = number(1..=SEED_MAX))]
     seeds: Option<u64>,
     /// The first seed, and no kept ones before it; default: from the clock.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
+    #[arg(long, allow_negative_numbers = true, value_parser = number(0..=SEED_MAX))]
     seed: Option<u64>,
     /// Run the seeds of this file in place of those that are kept in the tree, and no new ones unless it is said how
     /// many; it reads as `tests/src/simulation/seeds.txt` does.
@@ -125,7 +129,7 @@ struct Arguments {
     kept: Option<PathBuf>,
     /// For how long new seeds are begun at most; with `--seeds`, `--decisions` or `--kills` it ends earlier where
     /// those are done. Kept seeds are run however long they take.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=MINUTES_MAX))]
+    #[arg(long, allow_negative_numbers = true, value_parser = number(1..=MINUTES_MAX))]
     minutes: Option<u64>,
     /// Go on until a seed fails.
     #[arg(long, conflicts_with_all = ["seeds", "decisions", "kills"])]
@@ -134,27 +138,28 @@ struct Arguments {
     #[arg(long, conflicts_with = "until_failure")]
     go_on: bool,
     /// Go on until there were so many decisions, too.
-    #[arg(long, conflicts_with = "kills", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, conflicts_with = "kills", allow_negative_numbers = true, value_parser = number(1..=u64::MAX))]
     decisions: Option<u64>,
     /// How many seeds are run at once; default: as many as there are cores.
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    workers: Option<u16>,
+    #[arg(long, allow_negative_numbers = true, value_parser = number(1..=WORKERS_MAX))]
+    workers: Option<u64>,
     /// A file that says how far it is, written every ten seconds: where there is one, it is gone on with.
     #[arg(long)]
     state: Option<PathBuf>,
     /// Draw plans in this way: those of kept seeds, and of failures that are told, are of one each; default: the
     /// present one.
-    #[arg(long, value_parser = way, conflicts_with = "kills")]
+    #[arg(long, allow_negative_numbers = true, value_parser = way, conflicts_with = "kills")]
     way: Option<u32>,
     /// Make the topic anew once, in seeds that have a fleet.
     #[arg(long)]
     anew: bool,
     /// A rate of a fault from the beginning to the calm, in place of what seeds draw: of messages `lost` or `doubled`,
-    /// or of appends `refused` by the log of a fleet; as lost=0.05. For several kinds it is said several times.
+    /// or of appends `refused` by the log of a fleet; as lost=0.05. For several kinds it is said several times. Seeds
+    /// that have a journal have no such log: where all have, `refused` changes nothing.
     #[arg(long = "rate", value_name = "KIND=SHARE", conflicts_with = "kills")]
     rates: Vec<Rate>,
     /// Kill agents that hold copies again and again, until so many have died.
-    #[arg(long, conflicts_with = "seeds", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, conflicts_with = "seeds", allow_negative_numbers = true, value_parser = number(1..=u64::MAX))]
     kills: Option<u64>,
     /// Show one seed's run as a log of events.
     #[arg(long, requires = "seed", conflicts_with_all = [
@@ -342,7 +347,7 @@ fn order(arguments: &Arguments) -> Result<Order, Fault> {
         way: arguments.way,
         workers: match arguments
             .workers
-            .and_then(|count| NonZeroUsize::new(count.into()))
+            .and_then(|count| NonZeroUsize::new(usize::try_from(count).ok()?))
         {
             Some(count) => count,
             None => std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
@@ -396,6 +401,15 @@ fn looked_at(first: u64, arguments: &Arguments) -> Order {
         rates: arguments.rates.clone(),
         way: arguments.way,
         ..Order::of(first, None)
+    }
+}
+
+/// Reads a number; what else is found, below 0 too, is told with what may be.
+fn number(bounds: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> + Clone {
+    move |text| {
+        let found = text.parse().ok().filter(|found| bounds.contains(found));
+        let (least, most) = (bounds.start(), bounds.end());
+        found.ok_or_else(|| format!("expected a whole number from {least} to {most}"))
     }
 }
 

@@ -54,6 +54,9 @@ pub enum RateFault {
     /// It is out of range.
     #[error("found the share `{0}`, expected a number from 0 to 1")]
     Share(String),
+    /// It would be counted as none.
+    #[error("found the share `{0}`, expected 0, or 0.000001 (one in a million) at least")]
+    Least(String),
     /// There are two of one kind.
     #[error("found two rates of the kind `{0}`, expected one")]
     Twice(&'static str),
@@ -87,6 +90,9 @@ impl FromStr for Rate {
         let number: f64 = share.parse().map_err(|_| fault())?;
         if !(0.0..=1.0).contains(&number) {
             return Err(fault());
+        }
+        if 0.0 < number && number < 1.0 / f64::from(CERTAIN_PPM) {
+            return Err(RateFault::Least(share.to_owned()));
         }
         let ppm = (number * f64::from(CERTAIN_PPM)).round() as u32;
         Ok(Self { of, ppm })
@@ -167,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_rate_reads_as_it_is_written_and_what_is_wrong_is_said() {
-        for text in ["lost=0.05", "doubled=0", "refused=1"] {
+        for text in ["lost=0.05", "lost=0.000001", "doubled=0", "refused=1"] {
             let rate: Rate = text.parse().expect("a rate");
             assert_eq!(rate.to_string(), text);
         }
@@ -177,6 +183,13 @@ mod tests {
             assert_eq!(
                 said(&format!("lost={bad}")),
                 format!("found the share `{bad}`, {share}")
+            );
+        }
+        for less in ["0.0000001", "0.00000099", "1e-300"] {
+            let least = "expected 0, or 0.000001 (one in a million) at least";
+            assert_eq!(
+                said(&format!("lost={less}")),
+                format!("found the share `{less}`, {least}")
             );
         }
         let kinds = "expected one of lost, doubled, refused";
