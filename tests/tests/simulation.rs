@@ -9,7 +9,9 @@ use std::process::{Command, Output};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tollgate_tests::simulation::held::BACK_WITHIN_US;
+use tollgate_tests::simulation::history::command;
 use tollgate_tests::simulation::kept::{self, PLANS};
+use tollgate_tests::simulation::only::Only;
 use tollgate_tests::simulation::plan::{Episode, Fault, PLAN_WAYS, Plan};
 use tollgate_tests::simulation::swarm::{Order, Report, swarm};
 use tollgate_tests::simulation::{Run, run};
@@ -436,6 +438,45 @@ fn a_plan_is_drawn_in_the_way_that_is_asked_for() {
         said.contains(&format!("'{}'", PLANS + 1)) && said.contains(&format!("one of {ways}")),
         "{said}"
     );
+}
+
+#[test]
+fn of_one_seed_some_faults_can_be_left_in_and_a_shortest_history_is_told_so() {
+    let whole = printed(&format!("--seed {SHORT_SEED} --trace"));
+    let faults = Plan::draw(SHORT_SEED).episodes.len();
+    let all: Vec<_> = (0..faults).map(|number| number.to_string()).collect();
+    let only = |numbers: &str| format!("--seed {SHORT_SEED} --only {numbers} --trace");
+    assert_eq!(printed(&only(&all.join(","))), whole);
+    let none = printed(&only("none"));
+    assert!(!none.contains("  fault 0 for "), "{none}");
+    // What a history is told with is taken, and means what it says.
+    let order = Order {
+        rates: vec!["doubled=0.5".parse().expect("a rate")],
+        ..Order::of(SHORT_SEED, None)
+    };
+    let two: Only = "1,3".parse().expect("numbers");
+    let told = command(&order, PLANS, SHORT_SEED, Some(&two));
+    let shown = printed(told.strip_prefix("simulate ").expect("the program"));
+    let plan = two.of(order.plan_of(PLANS, SHORT_SEED));
+    assert_eq!(plan.episodes.len(), 2);
+    assert!(shown.ends_with(&format!("hash {:016x}\n", run(plan, false).hash)));
+    let (last, bad) = (faults - 1, only(&format!("0,{faults}")));
+    for (args, expected) in [
+        (
+            bad.as_str(),
+            format!("--only: found the fault {faults}, expected from 0 to {last}, or none"),
+        ),
+        (
+            "--seed 1 --trace --only x",
+            "found `x`, expected numbers of faults from 0, as 3,7, or none".to_owned(),
+        ),
+        ("--seed 1 --only 1 --hashes", "found no --trace".to_owned()),
+        ("--seed 1 --only 1 --seeds 1", "found no --trace".to_owned()),
+    ] {
+        let (code, said) = fault_of(args);
+        assert_eq!(code, Some(64), "{args}: {said}");
+        assert!(said.contains(&expected), "{args}: {said}");
+    }
 }
 
 #[cfg(feature = "bugs")]

@@ -9,6 +9,7 @@
 //!                                       goes on where it was
 //! simulate --seed 118 --trace           one seed, event by event
 //! simulate --way 3 --seed 118 --trace   the same, of a plan as it was drawn in an earlier way: kept seeds are of such
+//! simulate --seed 118 --only 3,7 --trace with two of its faults alone: so a shortest history is told
 //! simulate --seed 1 --seeds 50 --hashes each seed's number that stands for all that happened: every build
 //!                                       of one commit prints the same
 //! simulate --rate lost=0.3              a third of all messages is lost, whatever the seeds draw
@@ -35,6 +36,7 @@ use clap::Parser as _;
 use tollgate::cli::exit::Exit;
 use tollgate_tests::simulation::history::History;
 use tollgate_tests::simulation::kept::{self, SeedsFault};
+use tollgate_tests::simulation::only::OnlyFault;
 use tollgate_tests::simulation::rates::{self, RateFault};
 use tollgate_tests::simulation::so_far::{self, SoFarFault};
 use tollgate_tests::simulation::swarm::{Order, Report, swarm};
@@ -65,6 +67,10 @@ enum Fault {
     State(#[from] SoFarFault),
     #[error("--rate: {0}")]
     Rates(#[from] RateFault),
+    #[error("--only: {0}")]
+    Only(#[from] OnlyFault),
+    #[error("--only: found no --trace beside it, expected one")]
+    OnlyUntraced,
     #[error("what is printed cannot be written: {0}")]
     Printed(io::Error),
 }
@@ -74,7 +80,7 @@ impl Fault {
         let state = match self {
             Self::Seeds(SeedsFault::Read { .. }) => return Exit::NoInput,
             Self::Seeds(_) => return Exit::Data,
-            Self::Rates(_) => return Exit::Usage,
+            Self::Rates(_) | Self::Only(_) | Self::OnlyUntraced => return Exit::Usage,
             Self::Printed(_) => return Exit::Io,
             Self::State(state) => state,
         };
@@ -112,6 +118,10 @@ fn main() -> ExitCode {
 
 fn carry_out(arguments: &Arguments) -> Result<Exit, Fault> {
     rates::check(&arguments.rates)?;
+    // The parser would ask for it only where nothing stands against it.
+    if arguments.only.is_some() && !arguments.trace {
+        return Err(Fault::OnlyUntraced);
+    }
     if let (true, Some(seed)) = (arguments.trace, arguments.seed) {
         return show(seed, arguments);
     }
@@ -311,7 +321,12 @@ fn seed_of_the_clock() -> u64 {
 
 fn show(seed: u64, arguments: &Arguments) -> Result<Exit, Fault> {
     let order = looked_at(seed, arguments);
-    let run = run(order.plan_of(order.way(), seed), true);
+    let mut plan = order.plan_of(order.way(), seed);
+    if let Some(only) = &arguments.only {
+        only.check(&plan)?;
+        plan = only.of(plan);
+    }
+    let run = run(plan, true);
     let trace = run.trace.unwrap_or_default();
     let printed = say(&format!("{trace}hash {:016x}\n", run.hash));
     let good = run.violation.is_none();

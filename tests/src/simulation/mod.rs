@@ -12,6 +12,7 @@
 //! watch        the log ruled beside the owners: by a second engine, and by the independent model
 //! agent_holds  services that hold copies
 //! refusals, heard, accounts, held, silence, ending, refused_at_end    what is checked
+//! only         which faults of a plan are left in
 //! swarm, told  many seeds, and what is told of them; `so_far` how far they are, `built` by which builds
 //! bugs         whether it would be found: bugs put in by hand (with the feature of that name)
 //! ```
@@ -49,6 +50,7 @@ mod later_faults;
 mod leases;
 pub mod log_host;
 pub mod net;
+pub mod only;
 pub mod operators;
 pub mod owner_effects;
 pub mod owner_host;

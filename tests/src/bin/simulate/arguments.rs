@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
+use tollgate_tests::simulation::only::Only;
 use tollgate_tests::simulation::plan::PLAN_WAYS;
 use tollgate_tests::simulation::rates::Rate;
 
@@ -88,6 +89,10 @@ pub struct Arguments {
         "seeds", "minutes", "until_failure", "go_on", "decisions", "workers", "state", "kept", "format",
     ])]
     pub trace: bool,
+    /// Of the seed's faults leave in only these, by the numbers that its trace has, as 3,7, or none: a shortest history
+    /// is told with them. All else is as the seed draws it. It takes `--trace`.
+    #[arg(long, value_name = "NUMBERS", allow_negative_numbers = true)]
+    pub only: Option<Only>,
     /// Put bugs in by hand, one at a time, and print how many seeds it takes to find each.
     #[cfg(feature = "bugs")]
     #[arg(long, conflicts_with_all = [
