@@ -19,12 +19,11 @@ nor with --kept, --kills or --rate. With the feature `bugs` there is --bugs, whi
 Exit codes:
    0  nothing is wrong
    1  a law is violated, the program panicked, something was never met, or nobody was refused
-  64  usage: options of which one would be ignored are refused, too, and a --state of another order
-  65  seeds.txt, or the file of --kept or of --state, is bad, or of another version
-  66  the file of --kept or of --state cannot be read, or that of --state is a directory, a device or a pipe
+  64  usage, as options of which one would be ignored, or a --state of another order
+  65  seeds.txt, or the file of --kept or --state, is bad, or of another version
+  66  the file of --kept or --state cannot be read, or --state is no regular file
   73  the file of --state cannot be written, found before the first seed
-  74  the file of --state could not be written any more, the report is of all that was run; or what is printed cannot
-      be written, unless nobody reads it any more
+  74  what is printed, or the file of --state later on, cannot be written
   77  as 73, where a right is missing";
 
 /// Seeds that may be named: with as many behind them as may be asked for, there is no end to them.
@@ -89,8 +88,8 @@ pub struct Arguments {
         "seeds", "minutes", "until_failure", "go_on", "decisions", "workers", "state", "kept", "format",
     ])]
     pub trace: bool,
-    /// Of the seed's faults leave in only these, by the numbers that its trace has, as 3,7, or none: a shortest history
-    /// is told with them. All else is as the seed draws it. It takes `--trace`.
+    /// Of the seed's faults leave in only these, as 3,7, or none, by the numbers that the trace of the whole seed has: a
+    /// shortest history is told with them. All else is as the seed draws it. It takes `--trace`.
     #[arg(long, value_name = "NUMBERS", allow_negative_numbers = true)]
     pub only: Option<Only>,
     /// Put bugs in by hand, one at a time, and print how many seeds it takes to find each.
