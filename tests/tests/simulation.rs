@@ -2,10 +2,10 @@
 //! of its seed, and what the program `simulate` takes and refuses.
 
 use std::env::VarError;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tollgate_tests::simulation::held::BACK_WITHIN_US;
@@ -202,6 +202,26 @@ fn printed(args: &str) -> String {
     let output = simulate(args);
     assert_eq!(output.status.code(), Some(0), "{args}: {output:?}");
     String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn who_is_interrupted_tells_what_was_run() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_simulate"));
+    let command = command.args("--seed 1 --minutes 10 --go-on --workers 1".split(' '));
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it runs");
+    // It says so when it listens.
+    let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("it speaks");
+    assert!(line.starts_with("seeds from 1"), "{line}");
+    let pid = child.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(killed.expect("there is `kill`").success());
+    let output = child.wait_with_output().expect("it ends");
+    let told = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(output.status.code(), Some(130), "{told}");
+    assert!(told.contains("\nviolations      0\n"), "{told}");
 }
 
 #[test]

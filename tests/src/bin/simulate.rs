@@ -25,14 +25,18 @@ mod arguments;
 #[cfg(feature = "bugs")]
 #[path = "simulate/hunts.rs"]
 mod hunts;
+#[path = "simulate/signals.rs"]
+mod signals;
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arguments::{Arguments, Format};
 use clap::Parser as _;
+use signals::Signals;
 use tollgate::cli::exit::Exit;
 use tollgate_tests::simulation::history::History;
 use tollgate_tests::simulation::kept::{self, SeedsFault};
@@ -73,6 +77,8 @@ enum Fault {
     OnlyUntraced,
     #[error("what is printed cannot be written: {0}")]
     Printed(io::Error),
+    #[error("signals cannot be listened to: {0}")]
+    Signals(io::Error),
 }
 
 impl Fault {
@@ -81,7 +87,7 @@ impl Fault {
             Self::Seeds(SeedsFault::Read { .. }) => return Exit::NoInput,
             Self::Seeds(_) => return Exit::Data,
             Self::Rates(_) | Self::Only(_) | Self::OnlyUntraced => return Exit::Usage,
-            Self::Printed(_) => return Exit::Io,
+            Self::Printed(_) | Self::Signals(_) => return Exit::Io,
             Self::State(state) => state,
         };
         match state {
@@ -137,7 +143,11 @@ fn carry_out(arguments: &Arguments) -> Result<Exit, Fault> {
 
 /// Many seeds.
 fn long(arguments: &Arguments) -> Result<Exit, Fault> {
-    let order = order(arguments)?;
+    let signals = Signals::listen().map_err(Fault::Signals)?;
+    let order = Order {
+        stop: Arc::clone(&signals.stop),
+        ..order(arguments)?
+    };
     let first = order.first;
     eprintln!("seeds from {first}, {} at once", order.workers);
     let mut shown = Instant::now();
@@ -166,7 +176,11 @@ fn long(arguments: &Arguments) -> Result<Exit, Fault> {
     let printed = tell(&report, &order, arguments.format);
     let is_good = report.is_good();
     let unwritten = report.unwritten.map(Fault::from);
-    Ok(ended(is_good, [printed.err(), unwritten]))
+    let exit = ended(is_good, [printed.err(), unwritten]);
+    Ok(match (exit, signals.exit()) {
+        (Exit::Done, Some(by)) => by,
+        (exit, _) => exit,
+    })
 }
 
 /// How it ends: what is against a law counts for more than what could not be written, which is told all the same.

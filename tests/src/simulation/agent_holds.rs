@@ -54,8 +54,6 @@ pub struct Holding {
     pub(super) awaited: Vec<Awaited>,
     /// Strict reserves that a verdict refused, in this life, by resource.
     pub(super) not_granted: [u64; COPIES.len()],
-    /// Strict copies that this life uses although nobody granted them in time.
-    pub(super) beyond: u64,
     /// What the agent calls back about, until it is looked at.
     news: Arc<Mutex<Vec<Over>>>,
     /// Holds that are over without their holders' doing, by resource and number.
@@ -81,7 +79,6 @@ impl Holding {
             in_use: Vec::new(),
             awaited: Vec::new(),
             not_granted: [0; COPIES.len()],
-            beyond: 0,
             news: Arc::default(),
             over: BTreeSet::new(),
             random_of_over: Random::of(seed, "holds over", agent as u64),
@@ -122,7 +119,7 @@ impl Holding {
     /// Who is called back about holds of the process that starts.
     pub(super) fn on_hold(&mut self) -> Arc<dyn Fn(&HoldNews<'_>) + Send + Sync> {
         self.over.clear();
-        (self.not_granted, self.beyond) = ([0; COPIES.len()], 0);
+        self.not_granted = [0; COPIES.len()];
         // The one before may still be called.
         self.news = Arc::default();
         let news = Arc::clone(&self.news);

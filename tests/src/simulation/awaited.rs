@@ -123,8 +123,8 @@ impl World {
         }
     }
 
-    /// Law 6: what is used was granted by the log to that very hold, at most; or nobody said anything in time, and the
-    /// blind policy lets through, which is counted.
+    /// Law 6: what is used was granted by the log to that very hold, at most; or denials of the resource are ignored, and
+    /// all of it is used whatever was said, or was not in time.
     fn granted(
         &mut self,
         agent: usize,
@@ -132,33 +132,25 @@ impl World {
         hold: Hold,
         is_over: bool,
     ) {
-        let host = &mut self.agents[agent];
-        let (name, epoch, copies) = (COPIES[resource], host.epoch, hold.copies());
-        let stats = host.process.as_ref().map(|process| process.agent().stats());
-        let beyond = stats.map_or(0, |stats| stats.holds_beyond_strict);
+        let (name, epoch) = (COPIES[resource], self.agents[agent].epoch);
+        let copies = hold.copies();
         let granted =
             { hold.number() }.and_then(|number| self.log_granted(resource, epoch, number));
-        if granted.is_some_and(|granted| copies <= granted) {
-            self.watch.cover.see("copies granted before use");
-            return self.uses(agent, (resource, domain), hold);
+        let is_granted = granted.is_some_and(|granted| copies <= granted);
+        let is_ignored = domain.is_some() && self.watch.ever_ignored.contains(name);
+        if !is_granted && !is_ignored {
+            let what = format!(
+                "agent {agent} was given {copies} of {name}, number {:?}: the log granted {granted:?}",
+                hold.number()
+            );
+            return self.violated(6, "what is used was granted", what);
         }
-        let holding = &mut self.agents[agent].holding;
-        let is_counted = holding.beyond + u64::from(copies) <= beyond;
-        if is_over && domain.is_some() && is_counted {
-            holding.beyond += u64::from(copies);
-            self.watch.cover.see("strict copies used at the deadline");
-            return self.uses(agent, (resource, domain), hold);
-        }
-        // Where denials are ignored, what was refused is taken all the same.
-        if domain.is_some() && self.watch.ever_ignored.contains(name) {
-            self.watch.cover.see("strict copies used although refused");
-            return self.uses(agent, (resource, domain), hold);
-        }
-        let what = format!(
-            "agent {agent} was given {copies} of {name}, number {:?}: the log granted {granted:?}",
-            hold.number()
-        );
-        self.violated(6, "what is used was granted", what);
+        self.watch.cover.see(match (is_granted, is_over) {
+            (true, _) => "copies granted before use",
+            (false, true) => "strict copies used at the deadline",
+            (false, false) => "strict copies used although refused",
+        });
+        self.uses(agent, (resource, domain), hold);
     }
 
     /// Law 3, of those who wait for the word: refused by the deny list when they asked, by a word in the log, or because

@@ -8,7 +8,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -53,6 +54,8 @@ pub struct Order {
     pub workers: NonZeroUsize,
     /// Where it stands how far it came, for a swarm that is left and gone on with.
     pub state: Option<PathBuf>,
+    /// Set by whoever wants no more seeds begun.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl Order {
@@ -72,6 +75,7 @@ impl Order {
             way: None,
             workers: NonZeroUsize::MIN,
             state: None,
+            stop: Arc::default(),
         }
     }
 
@@ -153,7 +157,7 @@ impl Common<'_> {
         };
         let failed = !self.report.failed.is_empty() && !order.go_on;
         let seeds = self.report.seeds + self.under_way.len() as u64;
-        self.stopped |= late || failed;
+        self.stopped |= late || failed || order.stop.load(Ordering::Relaxed);
         if self.stopped || order.is_carried_out(seeds, &self.report) {
             return None;
         }
