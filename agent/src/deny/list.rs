@@ -6,8 +6,8 @@
 //! denied @5, denied @5    as one, with the lesser of the two ends
 //! ```
 //!
-//! A scope that is open again leaves a note of the place that opened it, until evidence shows that
-//! everything up to there has been heard; without the note an older denial that comes late would
+//! A scope that is open again leaves a note of the place that opened it, or of the denial that has ended, until
+//! evidence shows that everything up to there has been heard; without the note an older denial that comes late would
 //! close it again. Knows nothing of sockets. What stays true: no entry is without its counters in the
 //! filter; entries, notes and the index of ends are bounded, and at a bound the scope stays open.
 
@@ -297,6 +297,10 @@ impl DenyList {
             partition: word.partition,
             place: word.place,
         };
+        self.note(note, fingerprint);
+    }
+
+    fn note(&mut self, note: Opened, fingerprint: u64) {
         if self.max <= self.opened.len() && !self.opened.contains_key(&fingerprint) {
             let forgotten = self
                 .forgotten
@@ -375,13 +379,19 @@ impl DenyList {
                 return;
             };
             // It may have been stated anew, with a later end.
-            if self
-                .view
-                .exact
-                .get(&fingerprint)
-                .is_some_and(|entry| entry.until <= now)
-            {
+            let ended = self.view.exact.get(&fingerprint).and_then(|entry| {
+                let is_over = entry.until <= now;
+                is_over.then(|| Opened {
+                    resource: entry.resource,
+                    partition: entry.partition,
+                    place: entry.place,
+                })
+            });
+            if let Some(note) = ended {
                 self.remove(fingerprint);
+                // It had taken the place of what was noted before it: an older denial, in a snapshot that was long
+                // on its way, would close the scope again.
+                self.note(note, fingerprint);
             }
         }
     }

@@ -212,6 +212,26 @@ fn what_has_ended_leaves_the_list_and_the_filter() {
 }
 
 #[test]
+fn what_was_opened_and_denied_for_a_while_is_not_closed_by_what_was_stated_before() {
+    let mut bench = Bench::new(10);
+    let older = denied(0, 5, 9_000_000);
+    bench.take(older);
+    bench.take(Stated {
+        domain: 0,
+        place: place(9),
+        until: None,
+    });
+    bench.take(denied(0, 12, 1_200_000));
+    bench.list.expire(Mono(1_200_000));
+    // A snapshot from before all that has been on its way for long.
+    assert_eq!(bench.take(older), Taken::Known);
+    assert!(bench.denied().is_empty());
+    // Evidence shows that nothing older is on its way any more.
+    bench.list.settle(ResourceId(0), |_| Some(place(13)));
+    assert!(!bench.list.has_notes());
+}
+
+#[test]
 fn a_lease_that_has_run_out_refuses_nobody() {
     let mut bench = Bench::new(10);
     bench.take(denied(0, 5, 9_000_000));
