@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Run;
-use super::coverage::{COMMON, Coverage, SELDOM};
+use super::coverage::{COMMON, Coverage, SELDOM, WANTED};
 use super::faults::Fault;
 use super::held::Returns;
 use super::so_far::SoFarFault;
@@ -87,6 +87,16 @@ impl Report {
             .collect()
     }
 
+    /// Whether nothing is required: there are few new seeds, or such ones that are never held to anything.
+    pub fn is_held_to_nothing(&self) -> bool {
+        !self.is_held_to_what_is_required_from(SEEDS_THAT_MEET_THE_COMMON)
+    }
+
+    /// How much can be met at all: counters and kinds of faults.
+    pub const fn meetable() -> usize {
+        WANTED.len() + Fault::KINDS.len()
+    }
+
     fn is_held_to_what_is_required_from(&self, seeds: u64) -> bool {
         seeds <= self.seeds - self.kept && !self.only_kills && self.rates.is_empty()
     }
@@ -153,7 +163,6 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use super::super::coverage::WANTED;
     use super::*;
 
     /// One that has met everything but one thing.
@@ -189,6 +198,15 @@ mod tests {
             assert_eq!(small.not_met_yet(), [(told.to_owned(), from)]);
             assert!(small.missing().is_empty() && small.is_good());
         }
+        // There is nothing that so few are held to.
+        let least = without("hit excess", common - 1);
+        assert!(least.is_held_to_nothing() && !without("hit excess", common).is_held_to_nothing());
+        let nothing = Report {
+            seeds: common - 1,
+            ..Report::default()
+        };
+        assert_eq!(nothing.not_met_yet().len(), Report::meetable());
+        assert!(nothing.missing().is_empty());
         assert!(without("none of them", seldom).is_good());
     }
 }

@@ -7,8 +7,10 @@
 //! ```
 //!
 //! Knows nothing of how seeds are run. What stays true: whatever makes a swarm fail is told in both, and what an
-//! earlier part of it found as much as what the last one did.
+//! earlier part of it found as much as what the last one did. Where nothing is required, people are told only how much
+//! was not met; JSON always names it.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
 use serde_json::{Map, Value, json};
@@ -77,30 +79,53 @@ fn write_text(to: &mut String, first: u64, report: &Report) -> fmt::Result {
     if !report.rates.is_empty() {
         writeln!(to, "rates           {}", report.rates.join(" "))?;
     }
+    let is_told = |times: u64| 0 < times || !report.is_held_to_nothing();
     writeln!(to, "faults          {}", faults(report))?;
     for kind in Fault::KINDS {
-        writeln!(to, "  {:>12}  {kind}", of_kind(report, kind))?;
+        let times = of_kind(report, kind);
+        if is_told(times) {
+            writeln!(to, "  {times:>12}  {kind}")?;
+        }
     }
     writeln!(to, "met")?;
-    for (what, times) in report.cover.all() {
+    for (what, times) in report.cover.all().filter(|(_, times)| is_told(*times)) {
         writeln!(to, "  {times:>12}  {what}")?;
     }
     for missing in report.missing() {
         writeln!(to, "never met       {missing}")?;
     }
-    for (missing, from) in report.not_met_yet() {
-        match report.only_kills || !report.rates.is_empty() {
-            true => writeln!(
-                to,
-                "not met         {missing}  (not required where all is about kills, or rates are asked for)"
-            )?,
-            false => writeln!(
+    match report.is_held_to_nothing() {
+        true => write_how_much_was_not_met(to, report),
+        false => report.not_met_yet().iter().try_for_each(|(missing, from)| {
+            writeln!(
                 to,
                 "not met yet     {missing}  (required from {from} seeds on)"
-            )?,
-        }
+            )
+        }),
     }
-    Ok(())
+}
+
+/// One line for all that was not met and need not have been.
+fn write_how_much_was_not_met(to: &mut String, report: &Report) -> fmt::Result {
+    let mut required: BTreeMap<u64, usize> = BTreeMap::new();
+    for (_, from) in report.not_met_yet() {
+        *required.entry(from).or_default() += 1;
+    }
+    let (not_met, all) = (required.values().sum::<usize>(), Report::meetable());
+    let why = match (not_met, report.only_kills || !report.rates.is_empty()) {
+        (0, _) => return Ok(()),
+        (_, true) => "none is required where all is about kills, or rates are asked for".to_owned(),
+        (_, false) => {
+            let required = required.iter();
+            let parts =
+                required.map(|(from, count)| format!("{count} required from {from} new seeds on"));
+            parts.collect::<Vec<_>>().join(", ")
+        }
+    };
+    writeln!(
+        to,
+        "not met         {not_met} of {all} counters and faults: {why}; --format json names them"
+    )
 }
 
 /// As JSON; `shortest` is of the first seed that failed.
@@ -176,8 +201,8 @@ fn of_kind(report: &Report, kind: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
+    use super::super::coverage::{COMMON, SELDOM};
+    use super::super::report::SEEDS_THAT_MEET_THE_COMMON;
     use super::super::swarm::{Failed, SEEDS_THAT_MEET_ALL};
     use super::super::trace::Violation;
     use super::*;
@@ -198,7 +223,7 @@ mod tests {
         let (text, json) = (text(1, &report()), json(1, &report(), None));
         assert!(text.contains("faults          3\n"), "{text}");
         assert!(text.contains("             2  cut\n"), "{text}");
-        assert!(text.contains("             0  topic made anew\n"), "{text}");
+        assert!(!text.contains("topic made anew\n"), "{text}");
         assert!(text.contains("build           one\n"), "{text}");
         assert!(text.contains("3 from 1, 1 of them kept\n"), "{text}");
         assert!(!text.contains("proves nothing"), "{text}");
@@ -209,18 +234,61 @@ mod tests {
     }
 
     #[test]
-    fn what_few_seeds_did_not_meet_is_told_and_does_not_make_them_fail() {
+    fn where_nothing_is_required_one_line_tells_how_much_was_not_met() {
+        let one_line = |report: &Report| {
+            let told = text(1, report);
+            let lines = told.lines().filter(|line| line.contains("met  "));
+            let lines: Vec<_> = lines.map(str::to_owned).collect();
+            assert_eq!(lines.len(), 1, "{told}");
+            assert!(told.lines().count() < 20, "{told}");
+            lines.concat()
+        };
+        // Two kinds of faults were planned.
+        let (all, few) = (Report::meetable(), report());
+        let (common, seldom) = (COMMON.len(), SELDOM.len());
+        let line = one_line(&few);
+        let expected = format!(
+            "not met         {} of {all} counters and faults: {common} required from 100 new seeds on, {} required \
+             from 3000 new seeds on, {seldom} required from 40000 new seeds on; --format json names them",
+            all - 2,
+            all - 2 - common - seldom,
+        );
+        assert_eq!(line, expected);
+        let rates = vec!["lost=0.5".to_owned()];
+        for report in [
+            Report {
+                rates,
+                seeds: 5_000,
+                ..report()
+            },
+            Report {
+                only_kills: true,
+                seeds: 5_000,
+                ..report()
+            },
+        ] {
+            let line = one_line(&report);
+            let expected = "none is required where all is about kills, or rates are asked for";
+            assert!(line.contains(expected), "{line}");
+            let told = json(1, &report, None);
+            let not_yet = told["not_met_yet"].as_array().expect("a list");
+            assert_eq!(not_yet.len(), all - 2);
+        }
+    }
+
+    #[test]
+    fn what_was_not_met_is_named_from_where_on_something_is_required() {
         let (few, enough) = (report(), SEEDS_THAT_MEET_ALL);
         assert!(few.is_good());
-        let told = text(1, &few);
-        for (what, from) in [
-            ("hit excess", 100),
-            ("fault: retention", SEEDS_THAT_MEET_ALL),
-        ] {
-            let line = format!("not met yet     {what}  (required from {from} seeds on)\n");
-            assert!(told.contains(&line), "{told}");
-        }
-        assert!(!told.contains("never met"), "{told}");
+        let hundred = Report {
+            seeds: SEEDS_THAT_MEET_THE_COMMON + few.kept,
+            ..report()
+        };
+        let told = text(1, &hundred);
+        assert!(told.contains("never met       hit excess\n"), "{told}");
+        assert!(told.contains("             0  topic made anew\n"), "{told}");
+        let line = format!("not met yet     fault: retention  (required from {enough} seeds on)\n");
+        assert!(told.contains(&line), "{told}");
         let told = json(1, &few, None);
         let not_yet = told["not_met_yet"].as_array().expect("a list");
         assert!(not_yet.contains(&json!("fault: retention")));
