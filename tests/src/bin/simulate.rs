@@ -174,7 +174,9 @@ fn long(arguments: &Arguments) -> Result<Exit, Fault> {
         }
     })?;
     let printed = tell(&report, &order, arguments.format);
-    let is_good = report.is_good();
+    // What was interrupted need not have come to anything yet.
+    let is_stopped = signals.exit().is_some() && report.failed.is_empty();
+    let is_good = report.is_good() || is_stopped;
     let unwritten = report.unwritten.map(Fault::from);
     let exit = ended(is_good, [printed.err(), unwritten]);
     Ok(match (exit, signals.exit()) {

@@ -25,7 +25,7 @@ Exit codes:
   73  the file of --state cannot be written, found before the first seed
   74  what is printed, or the file of --state later on, cannot be written
   77  as 73, where a right is missing
- 130  interrupted (143: terminated), and nothing was wrong until then: the report is of what was run";
+ 130  interrupted (143: terminated), and no seed had failed until then: the report is of what was run";
 
 /// Seeds that may be named: with as many behind them as may be asked for, there is no end to them.
 const SEED_MAX: u64 = i64::MAX as u64;
