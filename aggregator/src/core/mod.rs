@@ -256,7 +256,7 @@ impl Core {
             } => self.restored(partition, attempt, restored),
             Event::Turn => self.turn(now),
         }
-        self.withhold();
+        self.withhold(now.clock);
         effects.append(&mut self.effects);
     }
 

@@ -2,16 +2,19 @@
 //!
 //! ```text
 //! identity ── no room on the disk ── again ── taken
-//! tick ────── waits ──────────────────────────────── sent, behind it
+//! pointer ─── waits ──────────────────────────────── sent, behind it
+//! tick ────── not sent: another one is, later
 //! ```
 //!
 //! Records that came before the identity of their generation would have places of the one before, which a log that
-//! lost its end has given away already. What stays true: what is appended to a partition keeps its order; no more waits
-//! than its senders have on their way at once.
+//! lost its end has given away already. A tick that waited would say that the log's time is later than it is, by as
+//! long. What stays true: what is appended to a partition keeps its order; no more waits than its senders have on their
+//! way at once.
 
 use std::collections::VecDeque;
 
 use tollgate_shared::bugs::{Bug, planted};
+use tollgate_shared::time::Span;
 
 use super::event::Effect;
 use super::{Core, Purpose};
@@ -20,25 +23,34 @@ use super::{Core, Purpose};
 #[derive(Debug, Default)]
 pub(super) struct Withheld(VecDeque<Effect>);
 
+/// What becomes of an effect.
+enum Turn {
+    /// It is carried out.
+    Now,
+    /// It waits.
+    Later,
+    /// It is a tick of this partition, and does not wait.
+    Never(u32),
+}
+
 impl Core {
     /// Takes out of the effects of a step what may not be appended yet, and puts in what may be now.
-    pub(super) fn withhold(&mut self) {
+    pub(super) fn withhold(&mut self, clock: Span) {
         let waits = !self.withheld.0.is_empty();
         if !waits && !self.identities.any_awaited() || planted(Bug::IdentityLate) {
             return;
         }
         let before = std::mem::take(&mut self.withheld.0);
         for effect in before.into_iter().chain(std::mem::take(&mut self.effects)) {
-            if self.is_early(&effect) {
-                self.withheld.0.push_back(effect);
-            } else {
-                self.effects.push(effect);
+            match self.turn_of(&effect) {
+                Turn::Now => self.effects.push(effect),
+                Turn::Later => self.withheld.0.push_back(effect),
+                Turn::Never(index) => self.take_back_tick(index, &effect, clock),
             }
         }
     }
 
-    /// Whether it is an append that the identity of its partition has to precede.
-    fn is_early(&self, effect: &Effect) -> bool {
+    fn turn_of(&self, effect: &Effect) -> Turn {
         let Effect::Append {
             stream,
             partition,
@@ -46,9 +58,24 @@ impl Core {
             ..
         } = effect
         else {
-            return false;
+            return Turn::Now;
         };
-        let is_identity = matches!(self.appends.get(ticket), Some(Purpose::Genesis(..)));
-        !is_identity && self.identities.is_awaited((*stream, *partition))
+        if !self.identities.is_awaited((*stream, *partition)) {
+            return Turn::Now;
+        }
+        match self.appends.get(ticket) {
+            Some(Purpose::Genesis(..)) => Turn::Now,
+            Some(Purpose::Tick(index)) => Turn::Never(*index),
+            _ => Turn::Later,
+        }
+    }
+
+    fn take_back_tick(&mut self, index: u32, effect: &Effect, clock: Span) {
+        if let Effect::Append { ticket, .. } = effect {
+            self.appends.remove(ticket);
+            if let Some(partition) = self.partitions.get_mut(index as usize) {
+                partition.ticks.slot.failed_of(*ticket, clock);
+            }
+        }
     }
 }

@@ -47,8 +47,14 @@ fn nothing_is_appended_before_the_identity_of_a_generation() {
     let mut world = World::new(LIMITS);
     world.hit("search", "acme", 6);
     world.run_for(Span::from_secs(1));
+    let rest = |world: &World| {
+        let told = world.frames.iter().flat_map(|frame| &frame.told);
+        told.map(|told| told.remaining).next_back()
+    };
+    let (hit_at, lasts) = (world.clock, rest(&world).expect("acme is denied"));
     let before = world.log.clone();
     let mut again = World::after_a_loss(before.clone(), 2);
+    again.clock = world.clock;
     let is_identity = |bytes: &[u8]| matches!(Record::decode(bytes), Ok(Record::Genesis(_)));
     // The disk has room for small records, and for identities it has none.
     again.fate = Box::new(move |_, record| match is_identity(record) {
@@ -66,6 +72,14 @@ fn nothing_is_appended_before_the_identity_of_a_generation() {
         assert!(is_identity(&first.bytes), "{at:?}");
     }
     assert_eq!(again.why_not_ready(), Vec::<String>::new());
+    // Its ticks were not on their way for as long as that.
+    let since = again.clock.saturating_sub(hit_at);
+    let left = rest(&again).expect("it is told anew");
+    let expected = lasts.saturating_sub(since);
+    assert!(
+        expected <= left.saturating_add(Span::from_secs(1)),
+        "{left:?}, {expected:?}"
+    );
     again.hit("search", "acme", 1);
     again.settle();
     assert_eq!(again.pair("search", "acme").state.unwrap().tier_limit, 4);
