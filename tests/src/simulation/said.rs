@@ -31,6 +31,13 @@ impl Ruled {
 }
 
 impl Watch {
+    /// Statements that one record of a partition has caused, at most.
+    pub(super) fn most_said(&self, partition: u32) -> usize {
+        let all = self.ruled.iter().chain(&self.past);
+        let of_it = all.filter(|ruled| ruled.index == partition);
+        of_it.map(|ruled| ruled.most_said).max().unwrap_or(0)
+    }
+
     /// The partition as it was ruled where this place was given. One that a power cut took stands in the
     /// past alone, though the generation may go on.
     pub fn of_place(&self, partition: u32, place: Place) -> Option<&Ruled> {

@@ -86,6 +86,8 @@ pub struct Ruled {
     pub(super) staged: u64,
     /// Who was heard when, in counted ticks.
     pub(super) silences: Silences,
+    /// Statements that one record has caused, at most.
+    pub(super) most_said: usize,
     pub(super) rulings: Rulings,
     times: compare::Times,
 }
@@ -147,6 +149,7 @@ impl Ruled {
             not_granted: BTreeMap::new(),
             staged: 0,
             silences: Silences::default(),
+            most_said: 0,
             rulings: Rulings::new(),
             times: compare::Times::default(),
         }
@@ -481,6 +484,7 @@ impl Watch {
         self.cover_copies(partition, &record);
         self.note_totals(partition, at_us, &record, outcome.as_ref());
         let ruled = &mut self.ruled[partition as usize];
+        ruled.most_said = ruled.rulings.statements.len().max(ruled.most_said);
         for said in ruled.rulings.statements.drain(..) {
             let place = said.statement.place;
             ruled
