@@ -12,11 +12,10 @@
 //! one says. What is let go leaves nothing behind: no more is heard of it, and it may be made anew.
 
 use tollgate_shared::names::partition_of_resource;
-use tollgate_shared::time::Span;
 
 use super::event::{Effect, Now};
 use super::limits_book::LimitsBook;
-use super::partition::{Partition, Stage, Ticks};
+use super::partition::{Partition, Stage};
 use super::ruler::Ruler;
 use super::{Core, Settings};
 use crate::log::Stream;
@@ -206,17 +205,12 @@ impl Core {
 }
 
 impl Partition {
-    /// Becomes one that has ruled nothing and is another's. The numbers of its ticks go on.
+    /// Becomes one that has ruled nothing and is another's.
     fn empty(&mut self, count: u32) {
-        let number = self.ticks.number;
         *self = Self {
             stage: Stage::Elsewhere,
             generation_before: self.generation_met(),
-            ticks: Ticks {
-                number,
-                sent: Span::ZERO,
-                ..Ticks::default()
-            },
+            ticks: self.ticks.begun_anew(),
             ..Self::new(self.index, count)
         };
     }

@@ -121,6 +121,27 @@ pub struct Ticks {
     pub newest: Option<(Timestamp, Span)>,
 }
 
+impl Ticks {
+    /// One came back, which the log took then.
+    pub fn came_back(&mut self, number: u64, appended: Timestamp) {
+        if number == self.number {
+            self.newest = Some((appended, self.sent));
+            self.slot.ticket = None;
+        }
+    }
+
+    /// None has come back and none is waited for. Numbers go on; and the last one may come back yet, or be read once
+    /// more, so that it stays known when it was sent.
+    #[must_use]
+    pub fn begun_anew(self) -> Self {
+        Self {
+            number: self.number,
+            sent: self.sent,
+            ..Self::default()
+        }
+    }
+}
+
 /// One partition.
 #[derive(Debug)]
 pub struct Partition {
@@ -251,13 +272,9 @@ impl Partition {
     }
 
     /// What it appended and has not seen in the log yet may be gone with the log that took it, and is not
-    /// waited for. The numbers of its ticks go on.
+    /// waited for.
     pub fn forget_on_the_way(&mut self) {
-        let number = self.ticks.number;
-        self.ticks = Ticks {
-            number,
-            ..Ticks::default()
-        };
+        self.ticks = self.ticks.begun_anew();
         (self.pointer, self.pointed) = (Slot::default(), 0);
     }
 
@@ -319,6 +336,25 @@ mod tests {
         assert_eq!(
             partition.log_now(clock),
             Some(Timestamp::from_micros(5_300_999))
+        );
+    }
+
+    #[test]
+    fn a_tick_that_comes_after_its_log_was_made_anew_was_sent_when_it_was_sent() {
+        let mut partition = Partition::new(0, 1);
+        (partition.ticks.number, partition.ticks.sent) = (7, Span::from_secs(600));
+        partition.forget_on_the_way();
+        assert_eq!(partition.log_now(Span::from_secs(601)), None);
+        partition
+            .ticks
+            .came_back(6, Timestamp::from_millis(1_000_000));
+        assert_eq!(partition.log_now(Span::from_secs(601)), None);
+        partition
+            .ticks
+            .came_back(7, Timestamp::from_millis(1_000_000));
+        assert_eq!(
+            partition.log_now(Span::from_secs(601)),
+            Some(Timestamp::from_micros(1_001_000_999))
         );
     }
 }

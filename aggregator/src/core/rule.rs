@@ -289,11 +289,7 @@ impl Core {
         };
         match record {
             Record::Tick(tick) if tick.instance == self.instance => {
-                let ticks = &mut partition.ticks;
-                if tick.number == ticks.number {
-                    ticks.newest = Some((delivered.appended, ticks.sent));
-                    ticks.slot.ticket = None;
-                }
+                partition.ticks.came_back(tick.number, delivered.appended);
                 self.announce_if_ready(now, index);
             }
             // Whatever has become the latest version meanwhile: it gets a pointer of its own.

@@ -14,6 +14,7 @@ use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::place::Place;
 
 use super::documents::{DOMAINS, RESOURCES};
+use super::faults::Fault;
 use super::heard::ROOM;
 use super::held::SETTLED_AFTER_US;
 use super::world::World;
@@ -22,7 +23,8 @@ use super::world::World;
 /// milliseconds each.
 const SOON_US: u64 = 400_000;
 
-/// How far into the calm it was stated: by then owners go by ticks that were not late.
+/// How far into the calm it was stated: by then owners go by ticks that were not late, and agents have asked owners for
+/// their clocks again, as they do every second.
 const CALM_SINCE_US: u64 = 2_000_000;
 
 /// How long a denial has still to last: what clocks may be apart, and what is rounded.
@@ -39,6 +41,7 @@ impl World {
         let Some(since_us) = self.log_in_order_since_us() else {
             return;
         };
+        let calm_us = self.calm_of(agent);
         host.set_clocks(self.now_us);
         for (r, resource) in RESOURCES.iter().enumerate() {
             let whole = partition_of_resource(resource, self.plan.partitions);
@@ -48,7 +51,8 @@ impl World {
             });
             for (partition, domain) in pairs.into_iter().chain([(whole, None)]) {
                 let scope = Scope::new(resource, domain);
-                let Some(place) = self.should_be_told(partition, &scope, since_us) else {
+                let Some(place) = self.should_be_told(partition, &scope, (calm_us, since_us))
+                else {
                     continue;
                 };
                 self.watch.cover.see(match domain {
@@ -66,13 +70,34 @@ impl World {
         }
     }
 
+    /// When all has come to an agent, and from it, that was delayed before the calm: until then each message waits for
+    /// those before it, and by how long it takes to be answered the agent knows how late frames are.
+    fn calm_of(&self, agent: usize) -> u64 {
+        let delays = self.plan.episodes.iter().filter_map(|one| match one.fault {
+            Fault::Delay(edge, by_us) if edge.agent == agent => Some((one, edge, by_us)),
+            _ => None,
+        });
+        let last = delays.clone().map(|(one, edge, _)| {
+            let beside = delays.clone().filter(|(other, on, _)| {
+                *on == edge && other.from_us <= one.to_us && one.from_us <= other.to_us
+            });
+            one.to_us + beside.map(|(.., by_us)| by_us).sum::<u64>()
+        });
+        last.fold(self.plan.calm_us(), u64::max)
+    }
+
     /// The place of the newest denial of a scope, where it was stated in the calm, some time ago, and lasts.
-    fn should_be_told(&self, partition: u32, scope: &Scope, since_us: u64) -> Option<Place> {
+    fn should_be_told(
+        &self,
+        partition: u32,
+        scope: &Scope,
+        (calm_us, since_us): (u64, u64),
+    ) -> Option<Place> {
         let ruled = &self.watch.ruled[partition as usize];
         let statement = ruled.model.statements(scope).last()?;
         let offset = statement.place.offset;
         let (at_us, _) = *ruled.taken.get(offset as usize)?;
-        let is_in_calm = self.plan.calm_us() + CALM_SINCE_US < at_us;
+        let is_in_calm = calm_us + CALM_SINCE_US < at_us;
         let is_told = is_in_calm
             && at_us + SOON_US < self.now_us
             && self.lasts(partition, statement, since_us, LEFT_US);
