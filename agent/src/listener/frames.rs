@@ -223,9 +223,11 @@ impl Listener {
             .generation(told.partition)
             .is_some_and(|known| statement.place.generation < known);
         let is_whole = matches!(statement.scope, Scope::Resource);
+        let is_full = matches!(statement.says, Says::Denied(denial) if denial.cause == Cause::Full);
         let is_short = told.remaining <= Span::from_secs(1);
         let unheard = is_whole && planted(Bug::WholeUnheard) && !resource.is_of_copies()
-            || is_short && planted(Bug::ShortUnheard);
+            || is_short && planted(Bug::ShortUnheard)
+            || is_full && planted(Bug::FullUnheard);
         if void || unheard || self.partitions <= told.partition {
             Counters::add(&self.around.counters.statements_ignored, 1);
             return None;

@@ -151,6 +151,14 @@ impl Accounts {
         }
     }
 
+    /// How many copies of a life's calls were ruled; none: it began before records were lost.
+    pub fn ruled_of(&self, epoch: u128) -> Option<u64> {
+        let life = self.lives.get(&epoch).filter(|life| !life.has_lost())?;
+        let bulk = life.bulk.iter();
+        let bulk = bulk.map(|((_, copies, _), (_, ruled))| u64::from(*copies) * ruled);
+        Some(life.ruled.iter().flatten().sum::<u64>() + bulk.sum::<u64>())
+    }
+
     /// What of a life's calls the log does not have, for a life that dropped nothing. Of one that began before
     /// records were lost that is not known.
     pub fn missing(&self, epoch: u128) -> Option<String> {

@@ -4,12 +4,17 @@
 
 use bytes::Bytes;
 use tollgate_agent::{Cause, Denied, HitError, Scope};
+use tollgate_model::log::Scope as ScopeName;
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::wire::link::FromAggregator;
 
+use super::agent_holds::LEASE_OF_COPIES_US;
+use super::compare::end_us;
+use super::copy_limits::COPIES;
 use super::documents::{DOMAINS, RESOURCES};
 use super::plan::{QUIET_US, draw_pair};
 use super::trace::hash_of;
+use super::watch::Kept;
 use super::world::{Event, World};
 
 use super::agent_host::{STALE_US, TICK_US};
@@ -39,11 +44,13 @@ impl World {
         let lost_us = self.watch.accounts.lost_us;
         let may_be_lost = lost_us.is_some_and(|lost_us| batch.first_us <= lost_us);
         if (batch.partition != partition || !there) && !may_be_lost {
-            self.violated(
-                5,
-                "what is acknowledged is in the log",
-                format!("agent {agent}, id {id}: partition {partition}, offset {offset}"),
+            let found = kept.map_or("nothing".to_owned(), Kept::to_string);
+            let what = format!(
+                "agent {agent}, id {id}: partition {partition}, offset {offset} has {found}, expected a record of \
+                 hash {:016x} in partition {}",
+                batch.hash, batch.partition
             );
+            self.violated(5, "what is acknowledged is in the log", what);
         }
     }
 
@@ -96,6 +103,13 @@ impl World {
         let sees = stats.blind_for.is_none();
         if std::mem::replace(&mut host.saw, sees) && !sees {
             cover.see("lease ran out");
+        }
+        for (r, resource) in COPIES.iter().enumerate() {
+            let partition = partition_of_resource(resource, self.plan.partitions);
+            let renewed_us = host.leases.renewed_us(resource, partition);
+            let lapsed = renewed_us.is_some_and(|at_us| at_us + LEASE_OF_COPIES_US < self.now_us);
+            let before = std::mem::replace(&mut host.lapsed[r], lapsed);
+            cover.see_if("lease of copies ran out", lapsed && !before);
         }
         if stats.denials_live > host.plan.denials_max as u64 {
             let what = format!("agent {agent} has {} denials", stats.denials_live);
@@ -187,13 +201,29 @@ impl World {
             Ok(allowed) => {
                 if allowed.blind() {
                     self.watch.cover.see("call while blind");
+                    let (resource, domain) = (RESOURCES[r], DOMAINS[d]);
+                    let is_denied = self.is_denied(resource, domain);
+                    let what = "call let through while blind although denied";
+                    self.watch.cover.see_if(what, is_denied);
                 }
+                let host = &self.agents[agent];
                 let life = self.watch.accounts.life(host.epoch);
                 life.let_through((r, d), allowed.copies(), min);
             }
             Err(HitError::Denied(denied)) => self.refused(agent, (r, d), &denied),
             Err(error) => self.violated(7, "calls make sense here", error.to_string()),
         }
+    }
+
+    /// Whether a pair is denied in the log, whoever has heard of it.
+    fn is_denied(&self, resource: &str, domain: &str) -> bool {
+        let partition = partition_of_pair(resource, domain, self.plan.partitions);
+        let ruled = &self.watch.ruled[partition as usize];
+        let scope = ScopeName::new(resource, Some(domain));
+        let newest = ruled.model.statements(&scope).last();
+        let end_us = newest.and_then(|one| one.denied).map(|one| end_us(one.end));
+        let log_now_us = self.log_now_us(partition);
+        end_us.is_some_and(|end_us| log_now_us.is_some_and(|now_us| now_us < end_us))
     }
 
     /// Law 3: a refusal is justified.
@@ -238,7 +268,9 @@ impl World {
             false => "call refused by pair",
         });
         if denied.cause() == Cause::Blind {
-            self.violated(3, "nobody refuses by policy here", "blind".to_owned());
+            let what =
+                format!("agent {agent} refuses {resource} for {domain} by {code}, being blind");
+            return self.violated(3, "nobody refuses by policy here", what);
         }
         let partitions = self.plan.partitions;
         let expected = match whole {
@@ -246,7 +278,10 @@ impl World {
             false => partition_of_pair(resource, domain, partitions),
         };
         if expected != code.partition {
-            let what = format!("{resource} for {domain}: partition {}", code.partition);
+            let what = format!(
+                "agent {agent} refuses {resource} for {domain} by {code} of partition {}, expected {expected}",
+                code.partition
+            );
             return self.violated(3, "a refusal names its pair's partition", what);
         }
         let scope_of = if whole { "*" } else { domain };

@@ -22,11 +22,11 @@ use super::random::Random;
 use super::world::World;
 
 /// How long denials of copies hold without news, and what an agent's clock may be slow by.
-const LEASE_OF_COPIES_US: u64 = 2_000_000 + 60_000;
+pub(super) const LEASE_OF_COPIES_US: u64 = 2_000_000 + 60_000;
 
 /// In this part of the calm nobody takes or gives anything, so that what is held can be held against what is
 /// counted: when everybody was heard or missed, and before all is let go.
-const PAUSE_US: std::ops::Range<u64> = 6_500_000..9_000_000;
+pub(super) const PAUSE_US: std::ops::Range<u64> = 6_500_000..9_000_000;
 
 /// Holds of one process at most.
 const HOLDS_MAX: usize = 64;

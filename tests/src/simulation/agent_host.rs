@@ -101,6 +101,8 @@ pub struct AgentHost {
     pub(super) dropped_courier: u64,
     pub(super) snapshots: u64,
     pub(super) saw: bool,
+    /// Whether no news of copies had come within their lease, by resource.
+    pub(super) lapsed: [bool; COPIES.len()],
     /// What its denials hold by.
     pub(super) leases: Leases,
     /// When it heard a frame last.
@@ -150,6 +152,7 @@ impl AgentHost {
             dropped_courier: 0,
             snapshots: 0,
             saw: false,
+            lapsed: [false; COPIES.len()],
             leases: Leases::default(),
             feed_heard_us: 0,
             deaf_until_us: None,

@@ -131,7 +131,11 @@ impl World {
             };
             let known = *self.agents[agent].sent.entry(id).or_insert(batch);
             if (known.partition, known.hash) != (batch.partition, batch.hash) {
-                self.violated(5, "a record's bytes never change", format!("id {id}"));
+                let what = format!(
+                    "agent {agent}, id {id}: partition {partition}, hash {:016x}, expected partition {}, hash {:016x}",
+                    batch.hash, known.partition, known.hash
+                );
+                self.violated(5, "a record's bytes never change", what);
             }
         }
     }

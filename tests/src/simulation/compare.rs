@@ -236,7 +236,10 @@ pub fn cover(
         match ruling {
             EntryRuling::Ruled { outcome, .. } => {
                 cover.add("hit excess", outcome.excess);
-                let late = "hit after its pair's time was late and counted in no tier";
+                let late = match outcome.tier {
+                    0 => "late hit with no tier",
+                    _ => "late hit older than its tier's entry",
+                };
                 cover.add(late, outcome.late);
             }
             EntryRuling::NotRuled(NotRuled::Duplicate) => cover.see("batch duplicate"),

@@ -13,6 +13,8 @@ use super::compare::end_us;
 use super::documents::{DOMAINS, RESOURCES};
 use super::faults::Fault;
 use super::plan::{CALM_US, QUIET_US};
+use super::refused_at_end::FULL_AT_END;
+use super::trace::hash_of;
 use super::world::{Event, World};
 
 /// How often state is held against the second engine's.
@@ -73,6 +75,7 @@ impl World {
         for agent in 0..self.agents.len() {
             self.check_heard(agent);
             self.check_told_soon(agent);
+            self.check_full_copies_in_the_pause(agent);
         }
         self.after(CHECK_EVERY_US, Event::Checked);
     }
@@ -171,7 +174,11 @@ impl World {
 
     fn check_owner_at_end(&mut self, owner: usize) {
         let Some(readiness) = self.readiness(owner) else {
-            return self.violated(7, "owners are up at the end", format!("owner {owner}"));
+            let what = format!(
+                "owner {owner} runs no process, {:?} of it",
+                self.owners[owner].life
+            );
+            return self.violated(7, "owners are up at the end", what);
         };
         if !readiness.ready {
             let what = format!("owner {owner}: {:?}", readiness.why);
@@ -218,11 +225,12 @@ impl World {
             self.violated(7, "nothing waits at the end", what);
         }
         if self.watch.latest_text() != Some(&self.owners[owner].file) {
-            self.violated(
-                7,
-                "the limits file rules at the end",
-                format!("owner {owner}"),
+            let what = format!(
+                "owner {owner} has a file of hash {:016x}, version {latest} rules, its text of hash {:016x}",
+                hash_of(self.owners[owner].file.as_bytes()),
+                hash_of(self.watch.latest_text().unwrap_or_default().as_bytes())
             );
+            self.violated(7, "the limits file rules at the end", what);
         }
     }
 
@@ -242,7 +250,8 @@ impl World {
     fn check_agent_at_end(&mut self, agent: usize) {
         let host = &self.agents[agent];
         let Some(process) = &host.process else {
-            return self.violated(7, "agents are up at the end", format!("agent {agent}"));
+            let what = format!("{} has ended, expected one more life", host.name());
+            return self.violated(7, "agents are up at the end", what);
         };
         let stats = process.agent().stats();
         if stats.blind_for.is_some() {
@@ -274,18 +283,26 @@ impl World {
             let what = "checked: all calls of a life are in the log";
             self.watch.cover.see_if(what, is_whole);
             if let Some(missing) = self.watch.accounts.missing(epoch) {
-                return self.violated(
-                    5,
-                    "each entry counts once",
-                    format!("agent {agent}: {missing}"),
+                let what = format!("agent {agent}: {missing}");
+                return self.violated(5, "each entry counts once", what);
+            }
+        } else if let Some(ruled) = self.watch.accounts.ruled_of(host.epoch) {
+            // A call is of one copy at least.
+            let what = "checked: what was acknowledged counts although some was dropped";
+            self.watch.cover.see(what);
+            if ruled < stats.hits_acknowledged {
+                let what = format!(
+                    "agent {agent}: {} calls were acknowledged, {ruled} copies are in the log",
+                    stats.hits_acknowledged
                 );
+                return self.violated(5, "each entry counts once", what);
             }
         }
         let has_room = stats.denials_without_room == 0;
         self.agents[agent].set_clocks(self.now_us);
         if has_room {
             self.check_deny_list(agent);
-            self.check_full_copies(agent);
+            self.check_full_copies(agent, FULL_AT_END);
         }
         self.check_refused_at_end(agent);
     }
@@ -305,7 +322,7 @@ impl World {
                 if answer.is_ok() {
                     let what =
                         format!("agent {agent} does not refuse {resource} for {domain}: {place}");
-                    return self.violated(7, "deny lists agree with the replay at the end", what);
+                    return self.violated(7, "deny lists agree with the replay", what);
                 }
             }
             let partition = partition_of_resource(resource, self.plan.partitions);
@@ -313,7 +330,7 @@ impl World {
                 && self.agents[agent].rates[r].peek("nobody").is_ok()
             {
                 let what = format!("agent {agent} does not refuse all of {resource}: {place}");
-                return self.violated(7, "deny lists agree with the replay at the end", what);
+                return self.violated(7, "deny lists agree with the replay", what);
             }
         }
     }
@@ -342,7 +359,7 @@ impl World {
         };
         let newest = ruled.log.map_or(0, |log| log.generation);
         // Of those that end agents may have missed one while there were faults, whose end they then have from nobody.
-        let stated_in_calm = end_us == u64::MAX || self.now_us - CALM_US + QUIET_US < cause.at_us;
+        let stated_in_calm = end_us == u64::MAX || self.plan.calm_us() + QUIET_US < cause.at_us;
         let heard = cause.at_us + HEARD_WITHIN_US < self.now_us;
         // Where the log's clock was set back its time stands still, and agents, who run down what was
         // left when they heard of it, are earlier.

@@ -54,6 +54,21 @@ impl Sizes {
         };
         own.map(|own| self.whole.map_or(own, |whole| own.min(whole)))
     }
+
+    /// The groups of a domain, in order.
+    pub(super) fn groups_of(&self, domain: &str) -> Vec<Box<str>> {
+        let all = self.members.iter();
+        let of_it = all.filter(|(_, members)| members.contains(domain));
+        of_it.map(|(name, _)| name.as_str().into()).collect()
+    }
+
+    /// Everything that limits a domain, each with its effective limit.
+    pub(super) fn limited_scopes(&self, domain: &str) -> Vec<(Scope, u64)> {
+        let groups = self.groups_of(domain).into_iter().map(Scope::Group);
+        let all = groups.chain([Scope::Pair(domain.into()), Scope::Resource]);
+        all.filter_map(|scope| Some((scope.clone(), self.of(&scope)?)))
+            .collect()
+    }
 }
 
 /// Whether any of these documents has a domain in a group.

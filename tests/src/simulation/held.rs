@@ -10,8 +10,10 @@
 //! have to do with, and after every tick.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use tollgate_engine::engine::AgentChange;
+use tollgate_engine::copies::{HoldState, HoldView};
+use tollgate_engine::engine::{AgentChange, Engine};
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::place::{Code, LogId, Place};
@@ -67,6 +69,21 @@ pub struct Returns {
     pub kills: u64,
     /// The longest time, in microseconds, from a death until nothing of it counts.
     pub longest_us: u64,
+}
+
+/// Copies that are staged, by resource and id: since when they are held, and until when.
+#[derive(Debug, Default)]
+pub(super) struct Staged(BTreeMap<(Arc<str>, TransferId), (Timestamp, Timestamp)>);
+
+impl Staged {
+    /// All of an engine.
+    pub(super) fn of(engine: &Engine) -> Self {
+        let all = engine.copies().flat_map(|(name, copies)| {
+            let staged = copies.staged();
+            staged.map(move |one| ((Arc::clone(name), one.id), (one.start, one.end)))
+        });
+        Self(all.collect())
+    }
 }
 
 /// What was said about the scopes of one resource of copies: by scope, in order, until when it is denied, if it is.
@@ -233,8 +250,8 @@ impl Watch {
         Err(why.join(", "))
     }
 
-    /// Notes what was met of copies.
-    pub(super) fn cover_copies(&mut self, partition: u32, record: &Record<'_>) {
+    /// Notes what was met of copies; `staged`: before it, where the record is a tick.
+    pub(super) fn cover_copies(&mut self, partition: u32, staged: &Staged) {
         let ruled = &self.ruled[partition as usize];
         let rulings = &ruled.rulings;
         let cover = &mut self.cover;
@@ -253,21 +270,16 @@ impl Watch {
                 AgentChange::Over { .. } | AgentChange::Twin => {}
             }
         }
-        if let Record::Tick(_) = record {
-            let staged = ruled.engine.copies();
-            let staged: u64 = staged
-                .map(|(_, copies)| copies.staged().count() as u64)
-                .sum();
-            let before = std::mem::replace(&mut self.ruled[partition as usize].staged, staged);
-            self.cover
-                .add("transfer ended by tick", before.saturating_sub(staged));
-        } else {
-            let staged = ruled.engine.copies();
-            let staged = staged
-                .map(|(_, copies)| copies.staged().count() as u64)
-                .sum();
-            self.ruled[partition as usize].staged = staged;
-        }
+        // What is staged ends at its end, or at the greatest age that it may have as a hold.
+        let version = ruled.engine.version().and_then(|of| self.book.get(of));
+        let max_age = |name: &str| version?.limits.copies(name)?.max_age;
+        let now = Staged::of(&ruled.engine);
+        let ended = staged.0.iter().filter(|(of, _)| !now.0.contains_key(of));
+        let (aged, over): (Vec<_>, Vec<_>) = ended.partition(|((name, _), (start, end))| {
+            max_age(name).is_some_and(|age| start.saturating_add(age) <= *end)
+        });
+        cover.add("transfer ended by tick", over.len() as u64);
+        cover.add("transfer ended by age", aged.len() as u64);
         if self.ruled[partition as usize]
             .rulings
             .verdicts
@@ -353,7 +365,34 @@ impl World {
         for resource in 0..COPIES.len() {
             self.check_handed_over(resource);
             self.check_held(resource);
+            self.check_accounted_for(resource);
         }
+    }
+
+    /// All copies that count are somebody's who lives.
+    fn check_accounted_for(&mut self, resource: usize) {
+        if let Some(what) = self.held_by_nobody(resource) {
+            self.violated(6, "all copies are accounted for", what);
+        }
+    }
+
+    /// A hold that counts and whose process has ended.
+    fn held_by_nobody(&self, resource: usize) -> Option<String> {
+        let name = COPIES[resource];
+        let partition = partition_of_resource(name, self.plan.partitions);
+        let engine = &self.watch.ruled[partition as usize].engine;
+        let (_, copies) = engine.copies().find(|(of, _)| ***of == *name)?;
+        let lives = |hold: &HoldView<'_>| {
+            let mut agents = self.agents.iter();
+            agents.any(|host| host.process.is_some() && host.epoch == hold.epoch)
+        };
+        let mut live = { copies.oldest_first() }.filter(|hold| hold.state == HoldState::Live);
+        let hold = live.find(|hold| !lives(hold))?;
+        let (epoch, number, copies) = (hold.epoch, hold.id.number, hold.copies);
+        Some(format!(
+            "{name}: {copies} copies count as hold {number} of {}, epoch {epoch:x}, which does not live",
+            hold.agent
+        ))
     }
 
     /// What was handed over is let go at its end.
@@ -387,12 +426,19 @@ impl World {
                 continue;
             };
             self.watch.cover.see("checked: what is held is counted");
-            if counted != held {
+            // What ended by its age is in use, and does not count.
+            let ages = self.ends_by_age(resource);
+            if held < counted || counted < held && !ages {
                 let name = COPIES[resource];
                 let what = format!("agent {agent} holds {held} of {name}, {counted} are counted");
                 return self.violated(6, "what is held is counted", what);
             }
         }
+    }
+
+    fn ends_by_age(&self, resource: usize) -> bool {
+        let limits = self.plan.documents[0].copies.as_ref();
+        limits.is_some_and(|limits| limits.ends_by_age(resource))
     }
 
     /// What the log counts of an agent's copies, and what it holds, where nothing is on its way.
@@ -402,16 +448,17 @@ impl World {
         let on_its_way = !process.is_idle()
             || host.holding.awaits()
             || self.now_us < host.holding.changed_us + ON_ITS_WAY_US;
-        let limits = self.plan.documents[0].copies.as_ref()?;
-        // What ended by its age is in use, and does not count.
-        if on_its_way || limits.ends_by_age(resource) {
+        if on_its_way || self.plan.documents[0].copies.is_none() {
             return None;
         }
         let name = format!("agent-{agent}");
         let partition = partition_of_resource(COPIES[resource], self.plan.partitions);
         let ruled = &self.watch.ruled[partition as usize];
         let counted = ruled.counted(COPIES[resource], &name, host.epoch);
-        Some((counted, host.holding.counting(resource)))
+        Some(match self.ends_by_age(resource) {
+            true => (counted, host.holding.held(resource)),
+            false => (counted, host.holding.counting(resource)),
+        })
     }
 }
 

@@ -18,6 +18,7 @@ use super::disk::SimDisk;
 use super::plan::{LogPlan, Plan};
 use super::random::Random;
 use super::shared_log::{Append, SharedLog};
+use super::trace::hash_of;
 use super::watch::Kept;
 use super::world::{Event, World};
 
@@ -450,7 +451,14 @@ impl World {
                     kept.bytes == record.bytes && kept.appended == record.appended
                 });
                 if !same {
-                    let what = format!("{stream:?} {partition}, offset {}", record.offset);
+                    let expected = kept.map_or("nothing".to_owned(), Kept::to_string);
+                    let what = format!(
+                        "owner {owner}, {stream:?} {partition}, offset {}: hash {:016x}, taken at {} us, expected \
+                         {expected}",
+                        record.offset,
+                        hash_of(&record.bytes),
+                        record.appended.as_micros()
+                    );
                     return self.violated(5, "what is delivered is what was appended", what);
                 }
             }

@@ -9,9 +9,10 @@
 //! operators    what people do by hand: documents pushed, and amendments
 //! log_host     the journal (shipped) on a disk in memory, or a log that several owners share (`shared_host`)
 //! fleet        who rules which partition, where owners share them out
-//! watch        the log ruled beside the owners: by a second engine, and by the independent model
+//! watch        the log ruled beside the owners: by a second engine, and by the independent model (`ruling`); limits
+//!              that come into it (`entering`)
 //! agent_holds  services that hold copies
-//! refusals, heard, accounts, held, silence, ending, refused_at_end    what is checked
+//! refusals, heard, accounts, grants, held, fullness, silence, leases, ending, refused_at_end    what is checked
 //! only         which faults of a plan are left in
 //! swarm, told  many seeds, and what is told of them; `so_far` how far they are, `built` by which builds
 //! bugs         whether it would be found: bugs put in by hand (with the feature of that name)
@@ -37,11 +38,13 @@ pub mod coverage;
 pub mod disk;
 pub mod documents;
 pub mod ending;
+mod entering;
 pub mod event;
 pub mod faults;
 mod feeding;
 pub mod fleet;
 mod fullness;
+mod grants;
 mod heard;
 pub mod held;
 pub mod history;
@@ -61,6 +64,7 @@ pub mod rates;
 pub mod refusals;
 mod refused_at_end;
 pub mod report;
+mod ruling;
 mod said;
 mod shared_host;
 pub mod shared_log;

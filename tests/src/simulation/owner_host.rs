@@ -85,6 +85,8 @@ pub struct OwnerHost {
     pub(super) writing: BTreeMap<u32, (u64, Chunks)>,
     /// At the shared log.
     pub(super) session: Session,
+    /// How far records of hits were delivered, by partition, in all lives; and when that was.
+    delivered: BTreeMap<u32, (u64, u64)>,
     /// What was appended under a ticket.
     pub(super) tickets: BTreeMap<Ticket, (Stream, u32, Bytes)>,
     /// For the journal.
@@ -141,6 +143,7 @@ impl OwnerHost {
             snapshots: Snapshots::beside(Path::new(JOURNAL_DIR), Arc::new(disk)),
             writing: BTreeMap::new(),
             session: Session::default(),
+            delivered: BTreeMap::new(),
             tickets: BTreeMap::new(),
             commands: Vec::new(),
             log_due: false,
@@ -237,6 +240,8 @@ impl World {
             self.watch.cover.see("owner took over from a snapshot");
         }
         host.started_mono_us = host.clock.mono_us(now_us);
+        let drifts = self.plan.owner_drift_ppm[owner] != 0;
+        self.watch.cover.see_if("clock of an owner drifts", drifts);
         if self.plan.owner_wall_off_us[owner] != 0 {
             self.watch.cover.see("clock of an owner off");
         }
@@ -411,6 +416,7 @@ impl World {
                 // There was more than the log's beginning to catch up with.
                 self.watch.cover.see_if("catch-up finished", 1 < *next);
             }
+            self.note_delivered(owner, &event);
             if let LogEvent::Broken { why, .. } = &event {
                 let what = format!("owner {owner}: {why}");
                 return self.violated(5, "the log can be read", what);
@@ -420,6 +426,32 @@ impl World {
                 return;
             }
         }
+    }
+
+    /// Takes note of what comes to an owner once more, in this life or a later one.
+    fn note_delivered(&mut self, owner: usize, event: &LogEvent) {
+        let LogEvent::Delivered {
+            stream: Stream::Hits,
+            partition,
+            records,
+        } = event
+        else {
+            return;
+        };
+        let lost_us = self.watch.accounts.lost_us.unwrap_or(0);
+        let delivered = &mut self.owners[owner].delivered;
+        let (upto, at_us) = delivered.get(partition).copied().unwrap_or((0, 0));
+        // What a log that lost records has taken since is new.
+        let again = records.iter().filter(|one| one.offset < upto);
+        let again = again.filter(|_| lost_us < at_us).count() as u64;
+        if let Some(last) = records.last() {
+            let upto = match lost_us < at_us {
+                true => upto.max(last.offset + 1),
+                false => last.offset + 1,
+            };
+            delivered.insert(*partition, (upto, self.now_us));
+        }
+        self.watch.cover.add("record delivered again", again);
     }
 
     pub(super) fn owner_hears(

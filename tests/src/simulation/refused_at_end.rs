@@ -15,16 +15,38 @@ use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::Scope as StatedScope;
 
+use super::agent_holds::PAUSE_US;
 use super::copy_limits::COPIES;
 use super::documents::{DOMAINS, RESOURCES};
 use super::ending::HEARD_WITHIN_US;
 use super::fullness::is_member;
 use super::world::World;
 
+/// How far into the calm everybody has heard of what copies are full.
+const ALL_HEARD_US: u64 = 8_500_000;
+
+/// What is counted at the end.
+pub(super) const FULL_AT_END: &str = "checked: full copies are refused at the end";
+
 impl World {
+    /// While nobody takes or gives anything, and most of what was taken is held still: the same as at the end, when
+    /// little is full but what is banned or staged.
+    pub(super) fn check_full_copies_in_the_pause(&mut self, agent: usize) {
+        let into_us = self.now_us.saturating_sub(self.plan.calm_us());
+        let host = &self.agents[agent];
+        if !(ALL_HEARD_US..PAUSE_US.end).contains(&into_us) || host.process.is_none() {
+            return;
+        }
+        let stats = host.process.as_ref().map(|process| process.agent().stats());
+        if stats.is_some_and(|stats| stats.denials_without_room == 0) {
+            host.set_clocks(self.now_us);
+            self.check_full_copies(agent, "checked: full copies are refused in the pause");
+        }
+    }
+
     /// Every denial of copies that is in force is in the deny list, for each member of a group that is full, too.
-    /// Copies have no model: as the second engine says.
-    pub(super) fn check_full_copies(&mut self, agent: usize) {
+    /// Copies have no model: as the second engine says, whose words are held to the document's text (`fullness`).
+    pub(super) fn check_full_copies(&mut self, agent: usize, counter: &'static str) {
         for (resource, copies) in self.agents[agent].holding.copies.iter().enumerate() {
             let partition = partition_of_resource(COPIES[resource], self.plan.partitions);
             let name = COPIES[resource];
@@ -50,12 +72,11 @@ impl World {
             let denied: Vec<_> = denied
                 .flat_map(|(all, place)| all.into_iter().map(move |one| (one, place)))
                 .collect();
-            let what = "checked: full copies are refused at the end";
-            self.watch.cover.add(what, denied.len() as u64);
+            self.watch.cover.add(counter, denied.len() as u64);
             let mut denied = denied.into_iter();
             if let Some((domain, place)) = denied.find(|(domain, _)| copies.peek(domain).is_ok()) {
                 let what = format!("agent {agent} does not refuse {name} for {domain}: {place}");
-                return self.violated(7, "deny lists agree with the replay at the end", what);
+                return self.violated(7, "deny lists agree with the replay", what);
             }
         }
     }
@@ -206,7 +227,7 @@ mod tests {
         let open = (0..COPIES.len()).flat_map(|of| DOMAINS.map(|domain| (of, domain)));
         let mut open = open.filter(|(of, domain)| copies[*of].peek(domain).is_ok());
         let (of, domain) = open.next().expect("something is open");
-        world.check_full_copies(0);
+        world.check_full_copies(0, FULL_AT_END);
         assert_eq!(world.violation, None);
         // Of that the agents have heard nothing.
         let partition = partition_of_resource(COPIES[of], world.plan.partitions);
@@ -220,8 +241,8 @@ mod tests {
         let end = Timestamp::from_micros(u64::MAX);
         let stated = ruled.stated.entry(key).or_default();
         stated.push((place, Some(end)));
-        world.check_full_copies(0);
+        world.check_full_copies(0, FULL_AT_END);
         let found = world.violation.expect("it is let through");
-        assert_eq!(found.check, "deny lists agree with the replay at the end");
+        assert_eq!(found.check, "deny lists agree with the replay");
     }
 }

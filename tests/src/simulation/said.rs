@@ -11,10 +11,11 @@ use tollgate_model::log::{RecordOutcome, TotalRuling};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::wire::denial::Announced;
-use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::record::{Record, kind};
 use tollgate_shared::wire::statement::Statement;
 
-use super::watch::{Ruled, TotalName, Watch};
+use super::trace::Violation;
+use super::watch::{Kept, Ruled, TotalName, Watch};
 
 impl Ruled {
     /// The offset of the first record that the log took at an instant or later.
@@ -125,6 +126,37 @@ impl Watch {
     /// Whether the second engine says this.
     pub fn says(&self, partition: u32, resource: &str, statement: &Statement) -> bool {
         self.of_statement(partition, resource, statement).is_some()
+    }
+
+    /// A record of `denials` says what the second engine says at that place.
+    ///
+    /// # Errors
+    ///
+    /// What it says in place of that.
+    pub(super) fn announcement(&mut self, partition: u32, kept: &Kept) -> Result<(), Violation> {
+        if kept.bytes.get(1) == Some(&kind::GENESIS) {
+            return Ok(());
+        }
+        let violation = |what| {
+            Err(Violation {
+                law: 4,
+                at_us: kept.at_us,
+                check: "evidence is what a second engine says".into(),
+                what,
+            })
+        };
+        let Ok(announced) = Announced::decode(&kept.bytes) else {
+            return violation("a record of `denials` cannot be read".to_owned());
+        };
+        if !self.says(
+            announced.partition,
+            &announced.resource,
+            &announced.statement,
+        ) {
+            return violation(format!("partition {partition}: {announced:?}"));
+        }
+        self.announced[partition as usize].insert(kept.bytes.to_vec());
+        Ok(())
     }
 
     /// Takes note of what a record asked for, or applied.

@@ -8,32 +8,26 @@
 //! given to another record, unless a power cut took it and a new generation has begun.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tollgate::core::limits_book::{Entered, LimitsBook, Made};
-use tollgate::judge::to_model;
-use tollgate::log::{Delivered, Stream};
-use tollgate_engine::engine::{Engine, Fate, Rulings, Said};
+use tollgate::core::limits_book::{LimitsBook, Made};
+use tollgate::log::Stream;
+use tollgate_engine::engine::{Engine, Rulings, Said};
 use tollgate_model as model;
-use tollgate_model::log::LogInput;
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::amendment;
-use tollgate_shared::wire::denial::Announced;
-use tollgate_shared::wire::record::{Record, kind};
+use tollgate_shared::wire::record::kind;
 use tollgate_shared::wire::verdict::Verdict;
 
 use super::accounts::Accounts;
 use super::compare;
-use super::copy_limits::COPIES;
 use super::coverage::Coverage;
-use super::feeding::{Brought, feed_hits, feed_pointer, feed_sender, feed_totals};
-use super::fullness::{AllSizes, Sums, Words, sizes_of};
+use super::fullness::{AllSizes, Sums, Words};
 use super::held::{EndedHolds, Stated};
-use super::operators::counter_of;
 use super::silence::Silences;
-use super::trace::Violation;
+use super::trace::{Violation, hash_of};
 
 /// A record of the log.
 #[derive(Clone, Debug)]
@@ -44,6 +38,18 @@ pub struct Kept {
     pub at_us: u64,
     /// Its bytes.
     pub bytes: Bytes,
+}
+
+impl fmt::Display for Kept {
+    /// Of what kind it is, how long, and when it was taken: enough to tell two apart.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, bytes) = (self.bytes.get(1).copied(), self.bytes.len());
+        let (hash, appended_us) = (hash_of(&self.bytes), self.appended.as_micros());
+        write!(
+            f,
+            "a record of kind {kind:?}, {bytes} bytes, hash {hash:016x}, taken at {appended_us} us"
+        )
+    }
 }
 
 /// A partition of hits, ruled.
@@ -82,14 +88,12 @@ pub struct Ruled {
     pub(super) granted: BTreeMap<(Box<str>, u128, u64), u32>,
     /// Reserves that were granted nothing: their numbers, by resource and epoch.
     pub(super) not_granted: BTreeMap<(Box<str>, u128), BTreeSet<u64>>,
-    /// Transfers that are staged.
-    pub(super) staged: u64,
     /// Who was heard when, in counted ticks.
     pub(super) silences: Silences,
     /// Statements that one record has caused, at most.
     pub(super) most_said: usize,
     pub(super) rulings: Rulings,
-    times: compare::Times,
+    pub(super) times: compare::Times,
 }
 
 /// A total: its resource, and the record that asked for it.
@@ -116,11 +120,13 @@ pub struct Watch {
     pub unbegun: BTreeSet<(Stream, u32)>,
     /// Statements that the `denials` stream should have, and has.
     pub(super) announced: Vec<BTreeSet<Vec<u8>>>,
-    book: LimitsBook,
+    pub(super) book: LimitsBook,
+    /// The number of the newest version; 0: none.
+    pub(super) newest_version: u64,
     pub(super) limits: BTreeMap<u64, model::Limits>,
     /// What operators did by hand, by version.
     pub(super) made: BTreeMap<u64, Arc<Made>>,
-    texts: Vec<String>,
+    pub(super) texts: Vec<String>,
     /// Limits of copies, by version.
     pub(super) sizes: BTreeMap<u64, AllSizes>,
     /// Those of versions that the log has lost.
@@ -147,7 +153,6 @@ impl Ruled {
             ended: EndedHolds::new(),
             granted: BTreeMap::new(),
             not_granted: BTreeMap::new(),
-            staged: 0,
             silences: Silences::default(),
             most_said: 0,
             rulings: Rulings::new(),
@@ -181,6 +186,7 @@ impl Watch {
             unbegun: BTreeSet::new(),
             announced: vec![BTreeSet::new(); partitions as usize],
             book: LimitsBook::default(),
+            newest_version: 0,
             limits: BTreeMap::new(),
             made: BTreeMap::new(),
             texts: Vec::new(),
@@ -238,272 +244,36 @@ impl Watch {
         let next = records.len() as u64;
         if let Some(known) = records.get(offset as usize) {
             if known.bytes != kept.bytes || known.appended != kept.appended {
-                return violation(
-                    "a place is given once",
-                    format!(
-                        "{stream:?} {partition}: offset {offset} has another record than before"
-                    ),
+                let what = format!(
+                    "{stream:?} {partition}: offset {offset} has {kept}, and had {known} before"
                 );
+                return violation("a place is given once", what);
             }
             return Ok(());
         }
         if offset != next {
-            return violation(
-                "offsets rise by one",
-                format!("{stream:?} {partition}: offset {offset}, expected {next}"),
-            );
+            let what = format!("{stream:?} {partition}: offset {offset}, expected {next}");
+            return violation("offsets rise by one", what);
         }
-        if records
-            .last()
-            .is_some_and(|last| kept.appended < last.appended)
+        if let Some(last) = records.last()
+            && kept.appended < last.appended
         {
-            return violation(
-                "append times never decrease",
-                format!("{stream:?} {partition}: offset {offset}"),
-            );
+            let what = format!("{stream:?} {partition}: offset {offset} has {kept} behind {last}");
+            return violation("append times never decrease", what);
         }
         if self.unbegun.remove(&(stream, partition)) && kept.bytes.get(1) != Some(&kind::GENESIS) {
-            return violation(
-                "a generation begins with its identity",
-                format!("{stream:?} {partition}: offset {offset} has another record"),
+            let what = format!(
+                "{stream:?} {partition}: offset {offset} has {kept}, expected kind {}",
+                kind::GENESIS
             );
+            return violation("a generation begins with its identity", what);
         }
         records.push(kept.clone());
         match stream {
             Stream::Hits => self.rule(partition, offset, &kept),
-            Stream::Limits => {
-                self.enter(offset, &kept);
-                Ok(())
-            }
+            Stream::Limits => self.enter(offset, &kept),
             Stream::Denials => self.announcement(partition, &kept),
         }
-    }
-
-    fn enter(&mut self, offset: u64, kept: &Kept) {
-        if kept.bytes.get(1) == Some(&kind::GENESIS) {
-            return;
-        }
-        let record = Delivered {
-            offset,
-            appended: kept.appended,
-            bytes: kept.bytes.clone(),
-        };
-        let is_act = kept.bytes.get(1) == Some(&amendment::KIND);
-        match self.book.read(&record) {
-            Ok(Some(Entered::Version { version, .. })) => {
-                // Agents may know of it before any partition is ruled by it.
-                self.sizes.insert(version.number, sizes_of(&version.text));
-                let ignored = |name: &&str| version.limits.namespace_of(name).ignore_configured;
-                let ignored = COPIES.into_iter().filter(ignored);
-                self.ever_ignored.extend(ignored);
-                match &version.made {
-                    Some(made) => {
-                        self.cover.see(counter_of(&made.act));
-                        if made.act.is_limits() {
-                            self.limits
-                                .insert(version.number, to_model(&version.limits));
-                        }
-                        self.made.insert(version.number, Arc::clone(made));
-                    }
-                    None => {
-                        self.limits
-                            .insert(version.number, to_model(&version.limits));
-                        let is_first = self.texts.is_empty();
-                        if self.texts.contains(&version.text.to_string()) {
-                            self.cover.see("limits rolled back");
-                        } else {
-                            self.texts.push(version.text.to_string());
-                        }
-                        self.cover.see_if("limits pushed", !is_first);
-                    }
-                }
-            }
-            Ok(Some(Entered::Void { .. })) => self.cover.see(match is_act {
-                true => "act lost the race",
-                false => "limits push lost the race",
-            }),
-            Ok(_) | Err(_) => {}
-        }
-    }
-
-    /// A record of `denials` says what the second engine says at that place.
-    fn announcement(&mut self, partition: u32, kept: &Kept) -> Result<(), Violation> {
-        if kept.bytes.get(1) == Some(&kind::GENESIS) {
-            return Ok(());
-        }
-        let violation = |what| {
-            Err(Violation {
-                law: 4,
-                at_us: kept.at_us,
-                check: "evidence is what a second engine says".into(),
-                what,
-            })
-        };
-        let Ok(announced) = Announced::decode(&kept.bytes) else {
-            return violation("a record of `denials` cannot be read".to_owned());
-        };
-        if !self.says(
-            announced.partition,
-            &announced.resource,
-            &announced.statement,
-        ) {
-            return violation(format!("partition {partition}: {announced:?}"));
-        }
-        self.announced[partition as usize].insert(kept.bytes.to_vec());
-        Ok(())
-    }
-
-    fn rule(&mut self, partition: u32, offset: u64, kept: &Kept) -> Result<(), Violation> {
-        let at_us = kept.at_us;
-        let ruled = &mut self.ruled[partition as usize];
-        let record = Record::decode(&kept.bytes).map_err(|error| Violation {
-            law: 4,
-            at_us,
-            check: "what is appended can be read".into(),
-            what: format!("partition {partition}, offset {offset}: {error}"),
-        })?;
-        let pairs_before = ruled.engine.pairs();
-        ruled.rulings.clear();
-        ruled.engine.apply(
-            offset,
-            kept.appended,
-            &record,
-            &self.book,
-            &mut ruled.rulings,
-        );
-        ruled.taken.push((at_us, kept.appended.as_micros()));
-        ruled.log = ruled.engine.log();
-        if let Some(log) = ruled.log
-            && ruled
-                .generations
-                .last()
-                .is_none_or(|(_, last)| *last < log.generation)
-        {
-            ruled.generations.push((offset, log.generation));
-        }
-        ruled.digests.push(ruled.engine.digest());
-        ruled.versions.push(ruled.engine.version().unwrap_or(0));
-        let outcome = match &record {
-            Record::Hits(batch) => Some(feed_hits(&mut ruled.model, offset, kept, batch)),
-            Record::Tick(_) => {
-                ruled.ticks.push((at_us, kept.appended.as_micros()));
-                let of_another = ruled.rulings.fates.contains(&Fate::OfAnotherLog);
-                (!of_another).then(|| {
-                    ruled.model.apply(&LogInput::Tick {
-                        offset,
-                        appended_us: kept.appended.as_micros(),
-                    })
-                })
-            }
-            Record::Totals(totals) => Some(feed_totals(&mut ruled.model, offset, totals)),
-            Record::Pointer(pointer) => {
-                let brought = Brought {
-                    limits: &self.limits,
-                    made: &self.made,
-                    book: &self.book,
-                };
-                let at = (partition, self.partitions);
-                let (model, cover) = (&mut ruled.model, &mut self.cover);
-                Some(feed_pointer(
-                    model,
-                    (offset, kept),
-                    pointer.version,
-                    &brought,
-                    at,
-                    cover,
-                ))
-            }
-            // The model knows nothing of copies, but their records count among their agent's.
-            Record::Holds(batch) => {
-                Some(feed_sender(&mut ruled.model, offset, kept, &batch.sender))
-            }
-            Record::Beat(beat) => Some(feed_sender(&mut ruled.model, offset, kept, &beat.sender)),
-            Record::Genesis(_) | Record::Testimony(_) | Record::Unknown { .. } => None,
-        };
-        if let Some(stop) = ruled.rulings.stopped() {
-            return Err(Violation {
-                law: 4,
-                at_us,
-                check: "the second engine goes on".into(),
-                what: format!("partition {partition}: {stop}"),
-            });
-        }
-        if let Some(outcome) = &outcome {
-            compare::rulings(&record, &ruled.rulings, outcome).map_err(|what| Violation {
-                law: 3,
-                at_us,
-                check: "engine and model say the same".into(),
-                what: format!("partition {partition}, offset {offset}: {what}"),
-            })?;
-            compare::pairs(&ruled.engine, &ruled.model).map_err(|what| Violation {
-                law: 3,
-                at_us,
-                check: "engine and model know the same pairs".into(),
-                what: format!("partition {partition}, offset {offset}: {what}"),
-            })?;
-            compare::cover(
-                &record,
-                outcome,
-                &ruled.rulings,
-                &mut ruled.times,
-                &mut self.cover,
-            );
-        }
-        if ruled.engine.pairs() < pairs_before {
-            self.cover.see("pair left");
-        }
-        ruled.look_at_copies(&record).map_err(|what| Violation {
-            law: 6,
-            at_us,
-            check: "every count is the sum of its holds".into(),
-            what: format!("partition {partition}, offset {offset}: {what}"),
-        })?;
-        if !matches!(record, Record::Hits(_))
-            && let Some(version) = ruled
-                .engine
-                .version()
-                .and_then(|number| self.book.get(number))
-        {
-            let sizes = self.sizes.entry(version.number);
-            let sizes = sizes.or_insert_with(|| sizes_of(&version.text));
-            let is_version = matches!(record, Record::Pointer(_));
-            let full = ruled.check_fullness(version, sizes, is_version);
-            full.map_err(|what| Violation {
-                law: 6,
-                at_us,
-                check: "what is full is said to be, and nothing else".into(),
-                what: format!("partition {partition}, offset {offset}: {what}"),
-            })?;
-        }
-        ruled.look_at_silence(&record).map_err(|what| Violation {
-            law: 6,
-            at_us,
-            check: "an agent is gone by counted ticks alone".into(),
-            what: format!("partition {partition}, offset {offset}: {what}"),
-        })?;
-        self.cover_copies(partition, &record);
-        self.note_totals(partition, at_us, &record, outcome.as_ref());
-        let ruled = &mut self.ruled[partition as usize];
-        ruled.most_said = ruled.rulings.statements.len().max(ruled.most_said);
-        for said in ruled.rulings.statements.drain(..) {
-            let place = said.statement.place;
-            ruled
-                .said
-                .entry((place.offset, place.entry))
-                .or_default()
-                .push(said);
-        }
-        if let Record::Hits(batch) = &record {
-            self.accounts
-                .ruled(partition, batch, &ruled.rulings.fates)
-                .map_err(|what| Violation {
-                    law: 5,
-                    at_us,
-                    check: "each entry counts once".into(),
-                    what: format!("partition {partition}, offset {offset}: {what}"),
-                })?;
-        }
-        Ok(())
     }
 
     /// What the log has, after its machine went down: how many records of each partition are left.
@@ -527,6 +297,7 @@ impl Watch {
         let old = std::mem::replace(&mut self.ruled, fresh.collect());
         self.past.extend(old);
         self.book = LimitsBook::default();
+        self.newest_version = 0;
         self.limits.clear();
         let sizes = std::mem::take(&mut self.sizes);
         self.lost_sizes.extend(sizes.into_values());
@@ -541,7 +312,7 @@ impl Watch {
                 for (offset, kept) in records.iter().enumerate() {
                     match stream {
                         Stream::Hits => self.rule(*partition, offset as u64, kept)?,
-                        Stream::Limits => self.enter(offset as u64, kept),
+                        Stream::Limits => self.enter(offset as u64, kept)?,
                         Stream::Denials => self.announcement(*partition, kept)?,
                     }
                 }

@@ -372,7 +372,12 @@ impl Copies {
 
 /// The most copies that room lets through, and what kept them below.
 fn largest(copies: u32, room: Room) -> (u32, Option<Limiter>) {
-    match u32::try_from(room.copies) {
+    let least = match room.copies {
+        copies if planted(Bug::RoomShort) => copies.saturating_sub(1),
+        copies if planted(Bug::RoomOver) => copies.saturating_add(1),
+        copies => copies,
+    };
+    match u32::try_from(least) {
         Ok(least) if least < copies => (least, Some(room.by)),
         _ => (copies, None),
     }

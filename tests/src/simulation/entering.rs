@@ -1,0 +1,165 @@
+//! Records of `limits`, entered beside the owners; and who of those that race for a version wins.
+//!
+//! ```text
+//! @3  a push that expects 2, which is in force       version 3
+//! @4  a ban that expects 2 as well                   void: 3 is in force, and the other was told
+//! ```
+//!
+//! What a document says is read by the shipped book, as owners read it; which records become versions is held to what
+//! they expected, counted here. What stays true: a version's number is its place, and none has two.
+
+use std::sync::Arc;
+
+use tollgate::core::limits_book::{Entered, Version, Void};
+use tollgate::judge::to_model;
+use tollgate::log::{Delivered, Stream};
+use tollgate_shared::wire::amendment::{self, Amendment};
+use tollgate_shared::wire::limits_chunk::LimitsChunk;
+use tollgate_shared::wire::record::kind;
+
+use super::copy_limits::COPIES;
+use super::fullness::sizes_of;
+use super::operators::counter_of;
+use super::trace::Violation;
+use super::watch::{Kept, Watch};
+
+impl Watch {
+    /// A record of `limits` stands in the log.
+    ///
+    /// # Errors
+    ///
+    /// What it violates.
+    pub(super) fn enter(&mut self, offset: u64, kept: &Kept) -> Result<(), Violation> {
+        if kept.bytes.get(1) == Some(&kind::GENESIS) {
+            return Ok(());
+        }
+        let record = Delivered {
+            offset,
+            appended: kept.appended,
+            bytes: kept.bytes.clone(),
+        };
+        let violation = |check: &'static str, what| Violation {
+            law: 4,
+            at_us: kept.at_us,
+            check: check.into(),
+            what: format!("{:?}, offset {offset}: {what}", Stream::Limits),
+        };
+        let entered = { self.book.read(&record) }
+            .map_err(|error| violation("what is appended can be read", error.to_string()))?;
+        let expected = expected_by(&kept.bytes);
+        check_race(self.newest_version, offset, expected, entered.as_ref())
+            .map_err(|what| violation("one version follows another", what))?;
+        match entered {
+            Some(Entered::Version { version, .. }) => {
+                self.newest_version = version.number;
+                self.note_version(&version);
+            }
+            Some(Entered::Void { .. }) => {
+                let is_act = kept.bytes.get(1) == Some(&amendment::KIND);
+                self.cover.see(match is_act {
+                    true => "act lost the race",
+                    false => "limits push lost the race",
+                });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn note_version(&mut self, version: &Arc<Version>) {
+        // Agents may know of it before any partition is ruled by it.
+        self.sizes.insert(version.number, sizes_of(&version.text));
+        let ignored = |name: &&str| version.limits.namespace_of(name).ignore_configured;
+        let ignored = COPIES.into_iter().filter(ignored);
+        self.ever_ignored.extend(ignored);
+        let Some(made) = &version.made else {
+            self.limits
+                .insert(version.number, to_model(&version.limits));
+            let is_first = self.texts.is_empty();
+            if self.texts.contains(&version.text.to_string()) {
+                self.cover.see("limits rolled back");
+            } else {
+                self.texts.push(version.text.to_string());
+            }
+            self.cover.see_if("limits pushed", !is_first);
+            return;
+        };
+        self.cover.see(counter_of(&made.act));
+        if made.act.is_limits() {
+            self.limits
+                .insert(version.number, to_model(&version.limits));
+        }
+        self.made.insert(version.number, Arc::clone(made));
+    }
+}
+
+/// The version that a record takes to be in force.
+fn expected_by(bytes: &[u8]) -> Option<u64> {
+    let act = Amendment::decode(bytes).map(|act| act.expected);
+    let chunk = || LimitsChunk::decode(bytes).map(|chunk| chunk.expected);
+    act.or_else(|_| chunk()).ok()
+}
+
+/// Who wins is whoever expected the version that is in force, and nobody else.
+fn check_race(
+    newest: u64,
+    offset: u64,
+    expected: Option<u64>,
+    entered: Option<&Entered>,
+) -> Result<(), String> {
+    let is_right = match entered {
+        Some(Entered::Version { version, .. }) => {
+            expected == Some(newest) && version.number == offset && newest < offset
+        }
+        Some(Entered::Void {
+            why: Void::Conflict { .. },
+            ..
+        }) => expected != Some(newest),
+        // It is void for what it says, or one of several chunks.
+        _ => true,
+    };
+    match is_right {
+        true => Ok(()),
+        false => Err(format!(
+            "it takes {expected:?} to be in force, {newest} is, and it came to {entered:?}"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_that_expect_one_version_the_second_loses() {
+        let version = |number| {
+            let document = "version = 1\nrules = 1\n";
+            let limits = tollgate_engine::limits::Limits::parse(document).expect("it is right");
+            Entered::Version {
+                push: 1,
+                version: Arc::new(Version {
+                    number,
+                    digest: [0; 32],
+                    text: tollgate::core::limits_text::Text::whole(document.into(), [0; 32]),
+                    limits: Arc::new(limits),
+                    made: None,
+                }),
+            }
+        };
+        let lost = |expected, found| Entered::Void {
+            push: 1,
+            why: Void::Conflict { expected, found },
+        };
+        let check = |newest, offset, expected, entered: Entered| {
+            check_race(newest, offset, Some(expected), Some(&entered)).is_ok()
+        };
+        assert!(check(2, 3, 2, version(3)));
+        assert!(check(3, 4, 2, lost(2, 3)));
+        // Both win.
+        assert!(!check(3, 4, 2, version(4)));
+        // Nobody does.
+        assert!(!check(2, 3, 2, lost(2, 2)));
+        // It is not where it says.
+        assert!(!check(2, 4, 2, version(5)));
+    }
+}

@@ -1,0 +1,229 @@
+//! One record, ruled beside the owners: by a second engine and by the independent model, and what they say of it.
+//!
+//! ```text
+//! record ──> engine ──> rulings ─┐
+//!        └─> model  ──> outcome ─┴─> the same (`compare`)
+//! copies:   before the record, after it ──> `grants`, `held`, `fullness`, `silence`
+//! ```
+//!
+//! Knows nothing of who appended it. What stays true: each record is ruled once by each, in the order of the log.
+
+use std::fmt::Display;
+
+use tollgate::core::limits_book::LimitsBook;
+use tollgate_engine::engine::{Engine, Fate};
+use tollgate_model::log::{LogInput, RecordOutcome};
+use tollgate_shared::wire::record::Record;
+
+use super::compare;
+use super::feeding::{Brought, feed_hits, feed_pointer, feed_sender, feed_totals};
+use super::fullness::sizes_of;
+use super::grants::Ledgers;
+use super::held::Staged;
+use super::trace::Violation;
+use super::watch::{Kept, Ruled, Watch};
+
+/// Where a record stands, for what is said of it.
+#[derive(Clone, Copy)]
+struct At {
+    partition: u32,
+    offset: u64,
+    at_us: u64,
+}
+
+impl At {
+    fn violation(self, law: u8, check: &'static str, what: impl Display) -> Violation {
+        Violation {
+            law,
+            at_us: self.at_us,
+            check: check.into(),
+            what: format!(
+                "partition {}, offset {}: {what}",
+                self.partition, self.offset
+            ),
+        }
+    }
+}
+
+/// What was before a record was ruled.
+struct Before {
+    pairs: u64,
+    staged: Staged,
+    ledgers: Ledgers,
+}
+
+impl Before {
+    fn of(engine: &Engine, record: &Record<'_>) -> Self {
+        Self {
+            pairs: engine.pairs(),
+            staged: match record {
+                Record::Tick(_) => Staged::of(engine),
+                _ => Staged::default(),
+            },
+            ledgers: match record {
+                Record::Holds(batch) => Ledgers::before(engine, batch),
+                _ => Ledgers::default(),
+            },
+        }
+    }
+}
+
+impl Watch {
+    /// A record of hits stands in the log.
+    ///
+    /// # Errors
+    ///
+    /// What it violates.
+    pub(super) fn rule(
+        &mut self,
+        partition: u32,
+        offset: u64,
+        kept: &Kept,
+    ) -> Result<(), Violation> {
+        let at = At {
+            partition,
+            offset,
+            at_us: kept.at_us,
+        };
+        let record = Record::decode(&kept.bytes)
+            .map_err(|error| at.violation(4, "what is appended can be read", error))?;
+        let ruled = &mut self.ruled[partition as usize];
+        let before = Before::of(&ruled.engine, &record);
+        ruled.apply(offset, kept, &record, &self.book);
+        let outcome = self.feed(at, kept, &record);
+        let ruled = &self.ruled[partition as usize];
+        if let Some(stop) = ruled.rulings.stopped() {
+            return Err(at.violation(4, "the second engine goes on", stop));
+        }
+        if let Some(outcome) = &outcome {
+            self.compare_rates(at, &record, outcome)?;
+        }
+        let left = self.ruled[partition as usize].engine.pairs() < before.pairs;
+        self.cover.see_if("pair left", left);
+        self.check_copies(at, &record, &before)?;
+        self.cover_copies(partition, &before.staged);
+        self.note_totals(partition, kept.at_us, &record, outcome.as_ref());
+        let ruled = &mut self.ruled[partition as usize];
+        ruled.note_said();
+        if let Record::Hits(batch) = &record {
+            let counted = self.accounts.ruled(partition, batch, &ruled.rulings.fates);
+            counted.map_err(|what| at.violation(5, "each entry counts once", what))?;
+        }
+        Ok(())
+    }
+
+    /// What the model says of a record; none: it knows no such records.
+    fn feed(&mut self, at: At, kept: &Kept, record: &Record<'_>) -> Option<RecordOutcome> {
+        let offset = at.offset;
+        let ruled = &mut self.ruled[at.partition as usize];
+        match record {
+            Record::Hits(batch) => Some(feed_hits(&mut ruled.model, offset, kept, batch)),
+            Record::Tick(_) => {
+                let appended_us = kept.appended.as_micros();
+                ruled.ticks.push((at.at_us, appended_us));
+                let of_another = ruled.rulings.fates.contains(&Fate::OfAnotherLog);
+                let tick = LogInput::Tick {
+                    offset,
+                    appended_us,
+                };
+                (!of_another).then(|| ruled.model.apply(&tick))
+            }
+            Record::Totals(totals) => Some(feed_totals(&mut ruled.model, offset, totals)),
+            Record::Pointer(pointer) => {
+                let brought = Brought {
+                    limits: &self.limits,
+                    made: &self.made,
+                    book: &self.book,
+                };
+                Some(feed_pointer(
+                    &mut ruled.model,
+                    (offset, kept),
+                    pointer.version,
+                    &brought,
+                    (at.partition, self.partitions),
+                    &mut self.cover,
+                ))
+            }
+            // The model knows nothing of copies, but their records count among their agent's.
+            Record::Holds(batch) => {
+                Some(feed_sender(&mut ruled.model, offset, kept, &batch.sender))
+            }
+            Record::Beat(beat) => Some(feed_sender(&mut ruled.model, offset, kept, &beat.sender)),
+            Record::Genesis(_) | Record::Testimony(_) | Record::Unknown { .. } => None,
+        }
+    }
+
+    fn compare_rates(
+        &mut self,
+        at: At,
+        record: &Record<'_>,
+        outcome: &RecordOutcome,
+    ) -> Result<(), Violation> {
+        let ruled = &mut self.ruled[at.partition as usize];
+        compare::rulings(record, &ruled.rulings, outcome)
+            .map_err(|what| at.violation(3, "engine and model say the same", what))?;
+        compare::pairs(&ruled.engine, &ruled.model)
+            .map_err(|what| at.violation(3, "engine and model know the same pairs", what))?;
+        let times = &mut ruled.times;
+        compare::cover(record, outcome, &ruled.rulings, times, &mut self.cover);
+        Ok(())
+    }
+
+    fn check_copies(
+        &mut self,
+        at: At,
+        record: &Record<'_>,
+        before: &Before,
+    ) -> Result<(), Violation> {
+        let ruled = &mut self.ruled[at.partition as usize];
+        ruled
+            .look_at_copies(record)
+            .map_err(|what| at.violation(6, "every count is the sum of its holds", what))?;
+        if !matches!(record, Record::Hits(_))
+            && let Some(version) = { ruled.engine.version() }.and_then(|of| self.book.get(of))
+        {
+            let sizes = self.sizes.entry(version.number);
+            let sizes = sizes.or_insert_with(|| sizes_of(&version.text));
+            if let Record::Holds(batch) = record {
+                ruled
+                    .check_grants(version, sizes, &self.made, &before.ledgers, batch)
+                    .map(|judged| self.cover.add("checked: an operation on copies", judged))
+                    .map_err(|what| at.violation(6, "copies are granted as limits say", what))?;
+            }
+            let is_version = matches!(record, Record::Pointer(_));
+            let full = ruled.check_fullness(version, sizes, is_version);
+            let check = "what is full is said to be, and nothing else";
+            full.map_err(|what| at.violation(6, check, what))?;
+        }
+        ruled
+            .look_at_silence(record)
+            .map_err(|what| at.violation(6, "an agent is gone by counted ticks alone", what))
+    }
+}
+
+impl Ruled {
+    fn apply(&mut self, offset: u64, kept: &Kept, record: &Record<'_>, book: &LimitsBook) {
+        self.rulings.clear();
+        let (engine, rulings) = (&mut self.engine, &mut self.rulings);
+        engine.apply(offset, kept.appended, record, book, rulings);
+        self.taken.push((kept.at_us, kept.appended.as_micros()));
+        self.log = self.engine.log();
+        let last = self.generations.last().map(|(_, last)| *last);
+        if let Some(log) = self.log
+            && last.is_none_or(|last| last < log.generation)
+        {
+            self.generations.push((offset, log.generation));
+        }
+        self.digests.push(self.engine.digest());
+        self.versions.push(self.engine.version().unwrap_or(0));
+    }
+
+    fn note_said(&mut self) {
+        self.most_said = self.rulings.statements.len().max(self.most_said);
+        for said in self.rulings.statements.drain(..) {
+            let place = said.statement.place;
+            let at = (place.offset, place.entry);
+            self.said.entry(at).or_default().push(said);
+        }
+    }
+}
