@@ -10,6 +10,7 @@ use tollgate_agent::{Agent, Rate};
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::frame::Topic;
+use tollgate_shared::wire::link::FromAggregator;
 
 use super::agent_holds::Holding;
 use super::clock::Clock;
@@ -103,6 +104,10 @@ pub struct AgentHost {
     pub(super) saw: bool,
     /// Whether no news of copies had come within their lease, by resource.
     pub(super) lapsed: [bool; COPIES.len()],
+    /// When its process said each hello, by nonce.
+    pub(super) hellos: BTreeMap<u64, u64>,
+    /// How long the slowest answer to one took: by so much frames may seem late to it.
+    pub(super) slowest_answer_us: u64,
     /// What its denials hold by.
     pub(super) leases: Leases,
     /// When it heard a frame last.
@@ -153,6 +158,8 @@ impl AgentHost {
             snapshots: 0,
             saw: false,
             lapsed: [false; COPIES.len()],
+            hellos: BTreeMap::new(),
+            slowest_answer_us: 0,
             leases: Leases::default(),
             feed_heard_us: 0,
             deaf_until_us: None,
@@ -193,6 +200,7 @@ impl AgentHost {
         self.silent_topics = 0;
         (self.dropped_queue, self.dropped_courier) = (0, 0);
         (self.snapshots, self.saw, self.leases) = (0, false, Leases::default());
+        (self.hellos, self.slowest_answer_us) = (BTreeMap::new(), 0);
         (self.feed_heard_us, self.deaf_until_us) = (now_us, None);
     }
 
@@ -222,6 +230,16 @@ impl AgentHost {
         is_out.then(|| {
             format!("the last news of partition {partition} came at {renewed_us} us, and hold {lease_us} us")
         })
+    }
+
+    /// A hello was answered.
+    pub(super) fn is_answered(&mut self, happening: &Happening, now_us: u64) {
+        if let Happening::LinkSaid { message, .. } = happening
+            && let Ok(FromAggregator::Welcome { nonce, .. }) = FromAggregator::decode(message)
+            && let Some(asked_us) = self.hellos.remove(&nonce)
+        {
+            self.slowest_answer_us = self.slowest_answer_us.max(now_us - asked_us);
+        }
     }
 
     /// The name under which the trace knows it.

@@ -118,11 +118,16 @@ impl World {
             .event(self.now_us, &[5, agent as u64, hash_of(message)], || {
                 format!("agent {agent} says {}", describe(message))
             });
+        let said = FromAgent::decode(message);
+        if let Ok(FromAgent::Hello { nonce, .. }) = said {
+            let now_us = self.now_us;
+            self.agents[agent].hellos.insert(nonce, now_us);
+        }
         if let Ok(FromAgent::Append {
             id,
             partition,
             record,
-        }) = FromAgent::decode(message)
+        }) = said
         {
             let batch = Batch {
                 partition,
@@ -450,6 +455,7 @@ impl World {
             Happening::LinkUp { .. } | Happening::FeedUp { .. } => {}
         }
         let host = &mut self.agents[agent];
+        host.is_answered(&happening, self.now_us);
         if let Some(process) = &host.process {
             host.leases.comes(&happening, process, self.now_us);
         }

@@ -20,6 +20,9 @@ use super::world::World;
 /// How long a denial has still to last: what is not known of how late a frame was, with room.
 const LEFT_US: u64 = 2_500_000;
 
+/// What clocks may be apart over the time of an answer, and what is rounded.
+const ROUNDED_US: u64 = 100_000;
+
 /// How long it takes, when something comes to a partition again, until agents have heard of it.
 const GOES_ON_WITHIN_US: u64 = 5_000_000;
 
@@ -158,7 +161,9 @@ impl World {
             && heard.offset <= ruled.taken.len() as u64
             && ruled.log.is_some_and(|log| log.generation == generation)
             && process.known_log(partition) == ruled.log;
-        let lasts = self.lasts(partition, statement, since_us, LEFT_US);
+        // By the asking that took longest the agent knows when at the earliest a frame was sent.
+        let left_us = LEFT_US.max(host.slowest_answer_us + ROUNDED_US);
+        let lasts = self.lasts(partition, statement, since_us, left_us);
         if !is_known || !is_of_this || self.is_still(agent, partition) || !lasts {
             return None;
         }
