@@ -511,6 +511,9 @@ fn bugs_that_are_put_in_by_hand_are_found() {
         (Bug::SnapshotOff, &[4]),
         (Bug::MinMerged, &[5]),
         (Bug::GroupKept, &[6]),
+        (Bug::RoomOver, &[6]),
+        (Bug::RaceWonTwice, &[4]),
+        (Bug::FullUnheard, &[7]),
     ] {
         let found = hunt(bug, 1, 40).unwrap_or_else(|| panic!("{} is not found", bug.name()));
         let (name, law) = (bug.name(), found.law);
