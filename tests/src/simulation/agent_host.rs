@@ -17,6 +17,7 @@ use super::clock::Clock;
 use super::copy_limits::COPIES;
 use super::documents::RESOURCES;
 use super::leases::Leases;
+use super::owner_host::OwnerHost;
 use super::plan::{AgentPlan, Edge, Plan};
 use super::random::Random;
 use super::world::{Event, World};
@@ -108,6 +109,8 @@ pub struct AgentHost {
     pub(super) hellos: BTreeMap<u64, u64>,
     /// How long the slowest answer to one took: by so much frames may seem late to it.
     pub(super) slowest_answer_us: u64,
+    /// By owner the life of whose process answered first, and when.
+    pub(super) welcomed: BTreeMap<usize, (u64, u64)>,
     /// What its denials hold by.
     pub(super) leases: Leases,
     /// When it heard a frame last.
@@ -160,6 +163,7 @@ impl AgentHost {
             lapsed: [false; COPIES.len()],
             hellos: BTreeMap::new(),
             slowest_answer_us: 0,
+            welcomed: BTreeMap::new(),
             leases: Leases::default(),
             feed_heard_us: 0,
             deaf_until_us: None,
@@ -201,6 +205,7 @@ impl AgentHost {
         (self.dropped_queue, self.dropped_courier) = (0, 0);
         (self.snapshots, self.saw, self.leases) = (0, false, Leases::default());
         (self.hellos, self.slowest_answer_us) = (BTreeMap::new(), 0);
+        self.welcomed.clear();
         (self.feed_heard_us, self.deaf_until_us) = (now_us, None);
     }
 
@@ -232,13 +237,22 @@ impl AgentHost {
         })
     }
 
-    /// A hello was answered.
-    pub(super) fn is_answered(&mut self, happening: &Happening, now_us: u64) {
-        if let Happening::LinkSaid { message, .. } = happening
+    /// Takes note of a hello that was answered, and by which of the owners' processes.
+    pub(super) fn is_answered(&mut self, happening: &Happening, owners: &[OwnerHost], now_us: u64) {
+        if let Happening::LinkSaid { peer, message } = happening
             && let Ok(FromAggregator::Welcome { nonce, .. }) = FromAggregator::decode(message)
             && let Some(asked_us) = self.hellos.remove(&nonce)
         {
             self.slowest_answer_us = self.slowest_answer_us.max(now_us - asked_us);
+            let owner = &owners[*peer];
+            let known = self
+                .welcomed
+                .get(peer)
+                .is_some_and(|(life, _)| *life == owner.life);
+            // What an earlier one said may be on its way for long.
+            if !known && owner.started_us <= asked_us {
+                self.welcomed.insert(*peer, (owner.life, now_us));
+            }
         }
     }
 

@@ -455,7 +455,7 @@ impl World {
             Happening::LinkUp { .. } | Happening::FeedUp { .. } => {}
         }
         let host = &mut self.agents[agent];
-        host.is_answered(&happening, self.now_us);
+        host.is_answered(&happening, &self.owners, self.now_us);
         if let Some(process) = &host.process {
             host.leases.comes(&happening, process, self.now_us);
         }

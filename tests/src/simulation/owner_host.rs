@@ -69,6 +69,8 @@ pub struct OwnerHost {
     /// Its clocks.
     pub clock: Clock,
     pub(super) started_mono_us: u64,
+    /// When its process began, in true time.
+    pub(super) started_us: u64,
     pub(super) connections: BTreeMap<u64, Connection>,
     pub(super) turn_at_us: u64,
     /// Until then it stands still.
@@ -133,6 +135,7 @@ impl OwnerHost {
             core: None,
             clock: Clock::new(plan.owner_drift_ppm[index], plan.owner_wall_off_us[index]),
             started_mono_us: 0,
+            started_us: 0,
             connections: BTreeMap::new(),
             turn_at_us: u64::MAX,
             stalled_until_us: 0,
@@ -240,6 +243,7 @@ impl World {
             self.watch.cover.see("owner took over from a snapshot");
         }
         host.started_mono_us = host.clock.mono_us(now_us);
+        host.started_us = now_us;
         let drifts = self.plan.owner_drift_ppm[owner] != 0;
         self.watch.cover.see_if("clock of an owner drifts", drifts);
         if self.plan.owner_wall_off_us[owner] != 0 {

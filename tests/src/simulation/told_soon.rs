@@ -41,7 +41,10 @@ impl World {
         let Some(since_us) = self.log_in_order_since_us() else {
             return;
         };
-        let calm_us = self.calm_of(agent);
+        let Some(welcomed_us) = self.welcome_everywhere_since(agent) else {
+            return;
+        };
+        let calm_us = self.calm_of(agent).max(welcomed_us);
         host.set_clocks(self.now_us);
         for (r, resource) in RESOURCES.iter().enumerate() {
             let whole = partition_of_resource(resource, self.plan.partitions);
@@ -68,6 +71,19 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Since when an agent has heard from the process of every owner that runs now what its clock shows; none: some has
+    /// not answered. What went down with its machine tells nobody, and until a silence shows it the agent says its
+    /// hellos to who is no more: of the process that came then it does not know how late frames are, and takes them for
+    /// as late as can be.
+    fn welcome_everywhere_since(&self, agent: usize) -> Option<u64> {
+        let welcomed = &self.agents[agent].welcomed;
+        let mut owners = self.owners.iter().enumerate();
+        owners.try_fold(0, |since_us, (index, owner)| {
+            let (life, at_us) = welcomed.get(&index)?;
+            (*life == owner.life).then(|| since_us.max(*at_us))
+        })
     }
 
     /// When all has come to an agent, and from it, that was delayed before the calm: until then each message waits for
