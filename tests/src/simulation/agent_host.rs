@@ -105,8 +105,8 @@ pub struct AgentHost {
     pub(super) saw: bool,
     /// Whether no news of copies had come within their lease, by resource.
     pub(super) lapsed: [bool; COPIES.len()],
-    /// When its process said each hello, by nonce.
-    pub(super) hellos: BTreeMap<u64, u64>,
+    /// The newest hello that its process said to each owner, and when: earlier ones it takes no answer to.
+    pub(super) hellos: BTreeMap<usize, (u64, u64)>,
     /// How long the slowest answer to one took: by so much frames may seem late to it.
     pub(super) slowest_answer_us: u64,
     /// By owner the life of whose process answered first, and when.
@@ -238,11 +238,16 @@ impl AgentHost {
     }
 
     /// Takes note of a hello that was answered, and by which of the owners' processes.
-    pub(super) fn is_answered(&mut self, happening: &Happening, owners: &[OwnerHost], now_us: u64) {
+    pub(super) fn note_answer(&mut self, happening: &Happening, owners: &[OwnerHost], now_us: u64) {
         if let Happening::LinkSaid { peer, message } = happening
             && let Ok(FromAggregator::Welcome { nonce, .. }) = FromAggregator::decode(message)
-            && let Some(asked_us) = self.hellos.remove(&nonce)
+            && let Some((_, asked_us)) = self
+                .hellos
+                .get(peer)
+                .copied()
+                .filter(|(of, _)| *of == nonce)
         {
+            self.hellos.remove(peer);
             self.slowest_answer_us = self.slowest_answer_us.max(now_us - asked_us);
             let owner = &owners[*peer];
             let known = self

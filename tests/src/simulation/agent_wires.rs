@@ -96,7 +96,7 @@ impl World {
             let Some(message) = process.next_message(owner) else {
                 return;
             };
-            self.note_sent(agent, &message);
+            self.note_sent((agent, owner), &message);
             let life = self.owners[owner].life;
             let sent = self.net.send(edge, self.now_us);
             self.arrive(sent, |at_us, world| {
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    pub(super) fn note_sent(&mut self, agent: usize, message: &Bytes) {
+    pub(super) fn note_sent(&mut self, (agent, owner): (usize, usize), message: &Bytes) {
         self.trace
             .event(self.now_us, &[5, agent as u64, hash_of(message)], || {
                 format!("agent {agent} says {}", describe(message))
@@ -121,7 +121,7 @@ impl World {
         let said = FromAgent::decode(message);
         if let Ok(FromAgent::Hello { nonce, .. }) = said {
             let now_us = self.now_us;
-            self.agents[agent].hellos.insert(nonce, now_us);
+            self.agents[agent].hellos.insert(owner, (nonce, now_us));
         }
         if let Ok(FromAgent::Append {
             id,
@@ -455,7 +455,7 @@ impl World {
             Happening::LinkUp { .. } | Happening::FeedUp { .. } => {}
         }
         let host = &mut self.agents[agent];
-        host.is_answered(&happening, &self.owners, self.now_us);
+        host.note_answer(&happening, &self.owners, self.now_us);
         if let Some(process) = &host.process {
             host.leases.comes(&happening, process, self.now_us);
         }

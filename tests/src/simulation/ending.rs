@@ -175,7 +175,7 @@ impl World {
     fn check_owner_at_end(&mut self, owner: usize) {
         let Some(readiness) = self.readiness(owner) else {
             let what = format!(
-                "owner {owner} runs no process, {:?} of it",
+                "owner {owner} runs no process, life {}",
                 self.owners[owner].life
             );
             return self.violated(7, "owners are up at the end", what);

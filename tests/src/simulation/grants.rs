@@ -371,7 +371,7 @@ impl Ruled {
                 is_ended: ended.contains(&op.number),
                 is_banned: false,
             };
-            // Until when a ban lasts, and whether it was taken back, the model of rates knows.
+            // Until when a ban lasts, and whether it was taken back, is not judged here: either may be said.
             let unbanned = is_banned.then(|| ledger.clone());
             let mut comes_to = ledger.follow(epoch, &op, Rule { is_banned, ..rule });
             if let Some(mut unbanned) = unbanned
@@ -389,11 +389,9 @@ impl Ruled {
             }
             judged += 1;
         }
-        for (name, copies) in self.engine.copies() {
-            let Some((expected, _)) = ledgers.get(&**name) else {
-                continue;
-            };
-            let found = Ledger::of(copies);
+        for (name, (expected, _)) in &ledgers {
+            let found = self.engine.copies().find(|(of, _)| ***of == **name);
+            let found = found.map_or_else(Ledger::default, |(_, copies)| Ledger::of(copies));
             if all.contains_key(&**name) && found != *expected {
                 return Err(format!(
                     "{name}, after operations of epoch {epoch:x}: {found:?}, expected {expected:?}"

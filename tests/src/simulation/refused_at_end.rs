@@ -37,6 +37,13 @@ impl World {
         if !(ALL_HEARD_US..PAUSE_US.end).contains(&into_us) || host.process.is_none() {
             return;
         }
+        // Whom an owner's present process has not answered hears nothing of it, and what is late is taken off leases.
+        let Some(welcomed_us) = self.welcomed_everywhere_since(agent) else {
+            return;
+        };
+        if self.now_us < welcomed_us.max(self.calm_of(agent)) + HEARD_WITHIN_US {
+            return;
+        }
         let stats = host.process.as_ref().map(|process| process.agent().stats());
         if stats.is_some_and(|stats| stats.denials_without_room == 0) {
             host.set_clocks(self.now_us);

@@ -41,7 +41,7 @@ impl World {
         let Some(since_us) = self.log_in_order_since_us() else {
             return;
         };
-        let Some(welcomed_us) = self.welcome_everywhere_since(agent) else {
+        let Some(welcomed_us) = self.welcomed_everywhere_since(agent) else {
             return;
         };
         let calm_us = self.calm_of(agent).max(welcomed_us);
@@ -75,9 +75,8 @@ impl World {
 
     /// Since when an agent has heard from the process of every owner that runs now what its clock shows; none: some has
     /// not answered. What went down with its machine tells nobody, and until a silence shows it the agent says its
-    /// hellos to who is no more: of the process that came then it does not know how late frames are, and takes them for
-    /// as late as can be.
-    fn welcome_everywhere_since(&self, agent: usize) -> Option<u64> {
+    /// hellos to who is no more, and does not listen to the frames of the process that came then.
+    pub(super) fn welcomed_everywhere_since(&self, agent: usize) -> Option<u64> {
         let welcomed = &self.agents[agent].welcomed;
         let mut owners = self.owners.iter().enumerate();
         owners.try_fold(0, |since_us, (index, owner)| {
@@ -88,7 +87,7 @@ impl World {
 
     /// When all has come to an agent, and from it, that was delayed before the calm: until then each message waits for
     /// those before it, and by how long it takes to be answered the agent knows how late frames are.
-    fn calm_of(&self, agent: usize) -> u64 {
+    pub(super) fn calm_of(&self, agent: usize) -> u64 {
         let delays = self.plan.episodes.iter().filter_map(|one| match one.fault {
             Fault::Delay(edge, by_us) if edge.agent == agent => Some((one, edge, by_us)),
             _ => None,
