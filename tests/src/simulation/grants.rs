@@ -49,7 +49,7 @@ struct Ledger {
     staged: BTreeMap<TransferId, Entry>,
 }
 
-/// Ledgers of the resources that a batch is about, and which numbers of its epoch have been ended in each.
+/// Ledgers, as they were before it, of the resources that a batch is about, and which numbers of its epoch have been ended in each.
 #[derive(Debug, Default)]
 pub(super) struct Ledgers(BTreeMap<Box<str>, (Ledger, BTreeSet<u64>)>);
 
@@ -329,7 +329,7 @@ fn was_banned(made: &BTreeMap<u64, Arc<Made>>, upto: u64, resource: &str, domain
 }
 
 impl Ruled {
-    /// Holds what a batch came to against ledgers of what was before it; how many operations were judged.
+    /// Holds what a batch came to against ledgers of what was before it, which follow it; how many operations were judged.
     ///
     /// # Errors
     ///
@@ -339,10 +339,9 @@ impl Ruled {
         version: &Version,
         all: &AllSizes,
         made: &BTreeMap<u64, Arc<Made>>,
-        before: &Ledgers,
+        Ledgers(mut ledgers): Ledgers,
         batch: &HoldBatch<'_>,
     ) -> Result<u64, String> {
-        let mut ledgers = before.0.clone();
         let mut judged = 0;
         let is_applied = self.rulings.fates == [Fate::Applied];
         let epoch = batch.sender.epoch;

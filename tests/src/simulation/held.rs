@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use tollgate::core::limits_book::LimitsBook;
 use tollgate_engine::copies::{HoldState, HoldView};
 use tollgate_engine::engine::{AgentChange, Engine};
 use tollgate_shared::holdings::TransferId;
@@ -83,6 +84,18 @@ impl Staged {
             staged.map(move |one| ((Arc::clone(name), one.id), (one.start, one.end)))
         });
         Self(all.collect())
+    }
+
+    /// How many of them are staged no more: at their end, and at the greatest age that copies may have.
+    fn ended_in(&self, ruled: &Ruled, book: &LimitsBook) -> (u64, u64) {
+        let version = ruled.engine.version().and_then(|of| book.get(of));
+        let max_age = |name: &str| version?.limits.copies(name)?.max_age;
+        let now = Self::of(&ruled.engine);
+        let ended = self.0.iter().filter(|(of, _)| !now.0.contains_key(of));
+        let (aged, over): (Vec<_>, Vec<_>) = ended.partition(|((name, _), (start, end))| {
+            max_age(name).is_some_and(|age| start.saturating_add(age) <= *end)
+        });
+        (over.len() as u64, aged.len() as u64)
     }
 }
 
@@ -270,16 +283,11 @@ impl Watch {
                 AgentChange::Over { .. } | AgentChange::Twin => {}
             }
         }
-        // What is staged ends at its end, or at the greatest age that it may have as a hold.
-        let version = ruled.engine.version().and_then(|of| self.book.get(of));
-        let max_age = |name: &str| version?.limits.copies(name)?.max_age;
-        let now = Staged::of(&ruled.engine);
-        let ended = staged.0.iter().filter(|(of, _)| !now.0.contains_key(of));
-        let (aged, over): (Vec<_>, Vec<_>) = ended.partition(|((name, _), (start, end))| {
-            max_age(name).is_some_and(|age| start.saturating_add(age) <= *end)
-        });
-        cover.add("transfer ended by tick", over.len() as u64);
-        cover.add("transfer ended by age", aged.len() as u64);
+        if !staged.0.is_empty() {
+            let (over, aged) = staged.ended_in(ruled, &self.book);
+            cover.add("transfer ended by tick", over);
+            cover.add("transfer ended by age", aged);
+        }
         if self.ruled[partition as usize]
             .rulings
             .verdicts

@@ -38,10 +38,8 @@ impl World {
             return;
         }
         // Whom an owner's present process has not answered hears nothing of it, and what is late is taken off leases.
-        let Some(welcomed_us) = self.welcomed_everywhere_since(agent) else {
-            return;
-        };
-        if self.now_us < welcomed_us.max(self.calm_of(agent)) + HEARD_WITHIN_US {
+        let hears_us = self.hears_in_order_since(agent);
+        if hears_us.is_none_or(|since_us| self.now_us < since_us + HEARD_WITHIN_US) {
             return;
         }
         let stats = host.process.as_ref().map(|process| process.agent().stats());

@@ -100,7 +100,7 @@ impl Watch {
         }
         let left = self.ruled[partition as usize].engine.pairs() < before.pairs;
         self.cover.see_if("pair left", left);
-        self.check_copies(at, &record, &before)?;
+        self.check_copies(at, &record, before.ledgers)?;
         self.cover_copies(partition, &before.staged);
         self.note_totals(partition, kept.at_us, &record, outcome.as_ref());
         let ruled = &mut self.ruled[partition as usize];
@@ -173,7 +173,7 @@ impl Watch {
         &mut self,
         at: At,
         record: &Record<'_>,
-        before: &Before,
+        ledgers: Ledgers,
     ) -> Result<(), Violation> {
         let ruled = &mut self.ruled[at.partition as usize];
         ruled
@@ -186,7 +186,7 @@ impl Watch {
             let sizes = sizes.or_insert_with(|| sizes_of(&version.text));
             if let Record::Holds(batch) = record {
                 ruled
-                    .check_grants(version, sizes, &self.made, &before.ledgers, batch)
+                    .check_grants(version, sizes, &self.made, ledgers, batch)
                     .map(|judged| self.cover.add("checked: an operation on copies", judged))
                     .map_err(|what| at.violation(6, "copies are granted as limits say", what))?;
             }

@@ -41,10 +41,9 @@ impl World {
         let Some(since_us) = self.log_in_order_since_us() else {
             return;
         };
-        let Some(welcomed_us) = self.welcomed_everywhere_since(agent) else {
+        let Some(calm_us) = self.hears_in_order_since(agent) else {
             return;
         };
-        let calm_us = self.calm_of(agent).max(welcomed_us);
         host.set_clocks(self.now_us);
         for (r, resource) in RESOURCES.iter().enumerate() {
             let whole = partition_of_resource(resource, self.plan.partitions);
@@ -73,10 +72,16 @@ impl World {
         }
     }
 
+    /// Since when what owners say in the calm comes to an agent in time, and it listens to all of them; none: not yet.
+    pub(super) fn hears_in_order_since(&self, agent: usize) -> Option<u64> {
+        let welcomed_us = self.welcomed_everywhere_since(agent)?;
+        Some(self.calm_of(agent).max(welcomed_us))
+    }
+
     /// Since when an agent has heard from the process of every owner that runs now what its clock shows; none: some has
     /// not answered. What went down with its machine tells nobody, and until a silence shows it the agent says its
     /// hellos to who is no more, and does not listen to the frames of the process that came then.
-    pub(super) fn welcomed_everywhere_since(&self, agent: usize) -> Option<u64> {
+    fn welcomed_everywhere_since(&self, agent: usize) -> Option<u64> {
         let welcomed = &self.agents[agent].welcomed;
         let mut owners = self.owners.iter().enumerate();
         owners.try_fold(0, |since_us, (index, owner)| {
@@ -87,7 +92,7 @@ impl World {
 
     /// When all has come to an agent, and from it, that was delayed before the calm: until then each message waits for
     /// those before it, and by how long it takes to be answered the agent knows how late frames are.
-    pub(super) fn calm_of(&self, agent: usize) -> u64 {
+    fn calm_of(&self, agent: usize) -> u64 {
         let delays = self.plan.episodes.iter().filter_map(|one| match one.fault {
             Fault::Delay(edge, by_us) if edge.agent == agent => Some((one, edge, by_us)),
             _ => None,
