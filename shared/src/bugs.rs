@@ -70,6 +70,8 @@ bugs! {
     BridgeUnsent "bridge-unsent" "a chain of totals that cannot go on is not bridged"
     RoomShort "room-short" "one copy less is granted than all limits leave room for"
     RoomOver "room-over" "one copy more is granted than all limits leave room for"
+    Overtakes "overtakes" "holds and beats are applied in whatever order they come"
+    BanGrants "ban-grants" "copies of a banned domain are granted"
     RaceWonTwice "race-won-twice" "of two that expect one version of the limits both win"
     GroupFullLate "group-full-late" "a group is full one copy late"
     GapUnseen "gap-unseen" "a gap in a topic's sequences is not noticed"

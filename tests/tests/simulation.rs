@@ -513,6 +513,8 @@ fn bugs_that_are_put_in_by_hand_are_found() {
         (Bug::GroupKept, &[6]),
         (Bug::RoomOver, &[6]),
         (Bug::RaceWonTwice, &[4]),
+        (Bug::Overtakes, &[5]),
+        (Bug::BanGrants, &[6]),
         (Bug::FullUnheard, &[7]),
     ] {
         let found = hunt(bug, 1, 40).unwrap_or_else(|| panic!("{} is not found", bug.name()));

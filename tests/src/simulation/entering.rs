@@ -115,8 +115,11 @@ fn check_race(
             why: Void::Conflict { .. },
             ..
         }) => expected != Some(newest),
-        // It is void for what it says, or one of several chunks.
-        _ => true,
+        Some(Entered::Void {
+            why: Void::Nothing, ..
+        }) => newest == 0 && expected == Some(0),
+        // What is pushed here is right and one chunk.
+        _ => false,
     };
     match is_right {
         true => Ok(()),
@@ -161,5 +164,10 @@ mod tests {
         assert!(!check(2, 3, 2, lost(2, 2)));
         // It is not where it says.
         assert!(!check(2, 4, 2, version(5)));
+        let void = |why| Entered::Void { push: 1, why };
+        assert!(check(0, 3, 0, void(Void::Nothing)));
+        assert!(!check(2, 3, 2, void(Void::Nothing)));
+        assert!(!check(2, 3, 2, void(Void::Digest)));
+        assert!(!check(2, 3, 2, Entered::Part));
     }
 }

@@ -12,7 +12,8 @@
 //! watch        the log ruled beside the owners: by a second engine, and by the independent model (`ruling`); limits
 //!              that come into it (`entering`)
 //! agent_holds  services that hold copies
-//! refusals, heard, accounts, grants, held, fullness, silence, leases, ending, refused_at_end    what is checked
+//! refusals, heard, accounts, turns, grants (by `ledger` and `bans`), held, fullness, silence, leases, ending,
+//! refused_at_end, told_soon    what is checked
 //! only         which faults of a plan are left in
 //! swarm, told  many seeds, and what is told of them; `so_far` how far they are, `built` by which builds
 //! bugs         whether it would be found: bugs put in by hand (with the feature of that name)
@@ -27,6 +28,7 @@ pub mod agent_holds;
 pub mod agent_host;
 pub mod agent_wires;
 mod awaited;
+mod bans;
 mod befalling;
 #[cfg(feature = "bugs")]
 pub mod bugs;
@@ -51,6 +53,7 @@ pub mod history;
 pub mod kept;
 mod later_faults;
 mod leases;
+mod ledger;
 pub mod log_host;
 pub mod net;
 pub mod only;
@@ -78,6 +81,7 @@ pub mod swarm;
 pub mod told;
 mod told_soon;
 pub mod trace;
+mod turns;
 pub mod watch;
 pub mod world;
 

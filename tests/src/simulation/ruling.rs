@@ -13,6 +13,7 @@ use std::fmt::Display;
 use tollgate::core::limits_book::LimitsBook;
 use tollgate_engine::engine::{Engine, Fate};
 use tollgate_model::log::{LogInput, RecordOutcome};
+use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::record::Record;
 
 use super::compare;
@@ -98,6 +99,12 @@ impl Watch {
         if let Some(outcome) = &outcome {
             self.compare_rates(at, &record, outcome)?;
         }
+        let unruled = outcome.as_ref().and_then(|outcome| outcome.unruled);
+        let is_in_turn = self.ruled[partition as usize]
+            .check_turn(&record, unruled)
+            .map_err(|what| at.violation(5, "records of holds come in turn", what))?;
+        self.cover
+            .see_if("checked: a record of holds in turn", is_in_turn);
         let left = self.ruled[partition as usize].engine.pairs() < before.pairs;
         self.cover.see_if("pair left", left);
         self.check_copies(at, &record, before.ledgers)?;
@@ -130,6 +137,8 @@ impl Watch {
             }
             Record::Totals(totals) => Some(feed_totals(&mut ruled.model, offset, totals)),
             Record::Pointer(pointer) => {
+                self.note_bans(at, kept, pointer.version);
+                let ruled = &mut self.ruled[at.partition as usize];
                 let brought = Brought {
                     limits: &self.limits,
                     made: &self.made,
@@ -150,6 +159,23 @@ impl Watch {
             }
             Record::Beat(beat) => Some(feed_sender(&mut ruled.model, offset, kept, &beat.sender)),
             Record::Genesis(_) | Record::Testimony(_) | Record::Unknown { .. } => None,
+        }
+    }
+
+    /// Takes note of what a pointer brings in of bans. Goes before the model.
+    fn note_bans(&mut self, at: At, kept: &Kept, version: u64) {
+        let ruled = &mut self.ruled[at.partition as usize];
+        let known = ruled.model.version().unwrap_or(0);
+        if version <= known {
+            return;
+        }
+        let brought = known + 1..=version;
+        for (_, made) in self.made.range(brought.clone()) {
+            ruled.bans.enter(&made.act);
+        }
+        if self.limits.range(brought).next().is_some() {
+            let came = kept.appended.max(ruled.log_time());
+            ruled.bans.new_limits(came);
         }
     }
 
@@ -186,7 +212,7 @@ impl Watch {
             let sizes = sizes.or_insert_with(|| sizes_of(&version.text));
             if let Record::Holds(batch) = record {
                 ruled
-                    .check_grants(version, sizes, &self.made, ledgers, batch)
+                    .check_grants(version, sizes, ledgers, batch)
                     .map(|judged| self.cover.add("checked: an operation on copies", judged))
                     .map_err(|what| at.violation(6, "copies are granted as limits say", what))?;
             }
@@ -216,6 +242,11 @@ impl Ruled {
         }
         self.digests.push(self.engine.digest());
         self.versions.push(self.engine.version().unwrap_or(0));
+    }
+
+    /// The log's time, as the model has it.
+    pub(super) fn log_time(&self) -> Timestamp {
+        Timestamp::from_micros(self.model.log_us().unwrap_or(0))
     }
 
     fn note_said(&mut self) {

@@ -22,12 +22,14 @@ use tollgate_shared::wire::record::kind;
 use tollgate_shared::wire::verdict::Verdict;
 
 use super::accounts::Accounts;
+use super::bans::Bans;
 use super::compare;
 use super::coverage::Coverage;
 use super::fullness::{AllSizes, Sums, Words};
 use super::held::{EndedHolds, Stated};
 use super::silence::Silences;
 use super::trace::{Violation, hash_of};
+use super::turns::Turns;
 
 /// A record of the log.
 #[derive(Clone, Debug)]
@@ -90,6 +92,10 @@ pub struct Ruled {
     pub(super) not_granted: BTreeMap<(Box<str>, u128), BTreeSet<u64>>,
     /// Who was heard when, in counted ticks.
     pub(super) silences: Silences,
+    /// Whose record of holds comes in turn.
+    pub(super) turns: Turns,
+    /// Which domains are banned from copies.
+    pub(super) bans: Bans,
     /// Statements that one record has caused, at most.
     pub(super) most_said: usize,
     pub(super) rulings: Rulings,
@@ -154,6 +160,8 @@ impl Ruled {
             granted: BTreeMap::new(),
             not_granted: BTreeMap::new(),
             silences: Silences::default(),
+            turns: Turns::default(),
+            bans: Bans::default(),
             most_said: 0,
             rulings: Rulings::new(),
             times: compare::Times::default(),

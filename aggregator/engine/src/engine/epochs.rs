@@ -109,7 +109,7 @@ impl Epochs {
         let Some(epoch) = self.epochs.get(&who).copied() else {
             return false;
         };
-        let rises = epoch.in_turn < sequence;
+        let rises = epoch.in_turn < sequence || planted(Bug::Overtakes);
         if rises {
             self.put(
                 who,

@@ -86,6 +86,11 @@ impl Agents {
         }
     }
 
+    /// Whether anything is remembered of an agent.
+    pub fn knows(&self, name: &str, epoch: u128) -> bool {
+        self.agents.contains_key(&(name.to_owned(), epoch))
+    }
+
     /// A tick was counted: forgets agents that have been silent for too long.
     pub fn tick(&mut self, log_us: u64) {
         self.agents.retain(|_, agent| {

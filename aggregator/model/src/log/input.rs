@@ -252,4 +252,6 @@ pub struct RecordOutcome {
     pub moved_us: i64,
     /// Whether a tick was counted.
     pub tick_counted: bool,
+    /// Why an agent's record was not ruled at all, by its sequence.
+    pub unruled: Option<NotRuled>,
 }

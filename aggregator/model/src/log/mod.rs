@@ -185,6 +185,11 @@ impl PartitionModel {
         self.log_us
     }
 
+    /// Whether anything is remembered of an agent's process.
+    pub fn knows_agent(&self, name: &str, epoch: u128) -> bool {
+        self.agents.knows(name, epoch)
+    }
+
     /// The version in force.
     pub fn version(&self) -> Option<u64> {
         self.version
@@ -203,7 +208,10 @@ impl PartitionModel {
             Freshness::Duplicate => Some(NotRuled::Duplicate),
             Freshness::OlderThanWindow => Some(NotRuled::OlderThanWindow),
         };
-        let mut outcome = RecordOutcome::default();
+        let mut outcome = RecordOutcome {
+            unruled: unfresh,
+            ..RecordOutcome::default()
+        };
         if let Some(why) = unfresh {
             for _ in &record.entries {
                 outcome.entries.push(self.not_ruled(why));
