@@ -29,14 +29,21 @@ impl Bans {
         self.limits_came = self.limits_came.max(at);
     }
 
-    /// What an operator did comes.
-    pub(super) fn enter(&mut self, act: &Act) {
+    /// What an operator did comes, `at` by the append of its pointer.
+    pub(super) fn enter(&mut self, act: &Act, at: Timestamp) {
         match act {
             Act::Ban {
                 resource,
                 domain,
                 until,
-            } => drop(self.ends.insert((resource.clone(), domain.clone()), *until)),
+            } => {
+                let of = (resource.clone(), domain.clone());
+                // What is over when it comes bans nobody, and ends what was there.
+                match at < *until {
+                    true => self.ends.insert(of, *until),
+                    false => self.ends.remove(&of),
+                };
+            }
             Act::Unban { resource, domain } => {
                 self.ends.remove(&(resource.clone(), domain.clone()));
             }
@@ -45,7 +52,7 @@ impl Bans {
     }
 
     /// Whether a domain is banned from a resource when the log's time is `log`.
-    pub(super) fn hold(&self, resource: &str, domain: &str, log: Timestamp) -> bool {
+    pub(super) fn is_banned(&self, resource: &str, domain: &str, log: Timestamp) -> bool {
         let end = |of: Option<&str>| self.ends.get(&(of.map(Into::into), domain.into()));
         let last = end(Some(resource)).max(end(None));
         last.is_some_and(|until| self.limits_came.max(log) < *until)
@@ -68,22 +75,22 @@ mod tests {
             domain: "acme".into(),
             until,
         };
-        bans.enter(&ban(Some("gpu.slot"), at(8)));
-        assert!(bans.hold("gpu.slot", "acme", at(7)));
-        assert!(!bans.hold("gpu.slot", "acme", at(8)));
-        assert!(!bans.hold("gpu.slot", "globex", at(7)));
-        assert!(!bans.hold("seat.pool", "acme", at(7)));
-        bans.enter(&ban(None, at(12)));
-        assert!(bans.hold("gpu.slot", "acme", at(11)));
+        bans.enter(&ban(Some("gpu.slot"), at(8)), at(1));
+        assert!(bans.is_banned("gpu.slot", "acme", at(7)));
+        assert!(!bans.is_banned("gpu.slot", "acme", at(8)));
+        assert!(!bans.is_banned("gpu.slot", "globex", at(7)));
+        assert!(!bans.is_banned("seat.pool", "acme", at(7)));
+        bans.enter(&ban(None, at(12)), at(2));
+        assert!(bans.is_banned("gpu.slot", "acme", at(11)));
         let unban = |resource: Option<&str>| Act::Unban {
             resource: resource.map(Into::into),
             domain: "acme".into(),
         };
-        bans.enter(&unban(None));
-        assert!(bans.hold("gpu.slot", "acme", at(7)));
-        assert!(!bans.hold("gpu.slot", "acme", at(11)));
-        bans.enter(&unban(Some("gpu.slot")));
-        assert!(!bans.hold("gpu.slot", "acme", at(5)));
+        bans.enter(&unban(None), at(3));
+        assert!(bans.is_banned("gpu.slot", "acme", at(7)));
+        assert!(!bans.is_banned("gpu.slot", "acme", at(11)));
+        bans.enter(&unban(Some("gpu.slot")), at(4));
+        assert!(!bans.is_banned("gpu.slot", "acme", at(5)));
     }
 
     #[test]
@@ -94,9 +101,21 @@ mod tests {
             domain: "acme".into(),
             until: at(8),
         };
-        bans.enter(&ban);
-        assert!(bans.hold("gpu.slot", "acme", at(2)));
+        bans.enter(&ban, at(1));
+        assert!(bans.is_banned("gpu.slot", "acme", at(2)));
+        let mut late = Bans::default();
+        let longer = Act::Ban {
+            resource: None,
+            domain: "acme".into(),
+            until: at(20),
+        };
+        late.enter(&longer, at(1));
+        late.enter(&ban, at(9));
+        assert!(
+            !late.is_banned("gpu.slot", "acme", at(2)),
+            "over when it came"
+        );
         bans.new_limits(at(9));
-        assert!(!bans.hold("gpu.slot", "acme", at(2)));
+        assert!(!bans.is_banned("gpu.slot", "acme", at(2)));
     }
 }

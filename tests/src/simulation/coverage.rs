@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 /// What every swarm has to have met.
-pub const WANTED: [&str; 142] = [
+pub const WANTED: [&str; 144] = [
     "act dry-run",
     "act in force",
     "act lost the race",
@@ -42,6 +42,8 @@ pub const WANTED: [&str; 142] = [
     "checked: a whole resource is refused soon",
     "checked: all calls of a life are in the log",
     "checked: a record of holds in turn",
+    "checked: a record of holds that was overtaken",
+    "checked: an operation of a banned domain",
     "checked: an operation on copies",
     "checked: full copies are refused at the end",
     "checked: full copies are refused in the pause",

@@ -112,9 +112,12 @@ fn check_race(
             expected == Some(newest) && version.number == offset && newest < offset
         }
         Some(Entered::Void {
-            why: Void::Conflict { .. },
+            why: Void::Conflict {
+                expected: of,
+                found,
+            },
             ..
-        }) => expected != Some(newest),
+        }) => expected == Some(*of) && *found == newest && *of != newest,
         Some(Entered::Void {
             why: Void::Nothing, ..
         }) => newest == 0 && expected == Some(0),
@@ -160,6 +163,10 @@ mod tests {
         assert!(check(3, 4, 2, lost(2, 3)));
         // Both win.
         assert!(!check(3, 4, 2, version(4)));
+        assert!(
+            !check(3, 4, 2, lost(2, 9)),
+            "another is said to be in force"
+        );
         // Nobody does.
         assert!(!check(2, 3, 2, lost(2, 2)));
         // It is not where it says.

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate::core::limits_book::Version;
 use tollgate_engine::engine::{Engine, Fate};
+use tollgate_shared::wire::hits::Sender;
 use tollgate_shared::wire::holds::{Does, HoldBatch};
 use tollgate_shared::wire::statement::Scope;
 use tollgate_shared::wire::verdict::VerdictSays;
@@ -26,6 +27,17 @@ use super::watch::Ruled;
 /// ended in each.
 #[derive(Debug, Default)]
 pub(super) struct Ledgers(BTreeMap<Box<str>, (Ledger, BTreeSet<u64>)>);
+
+/// How much of a batch was judged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Judged {
+    /// Operations.
+    pub ops: u64,
+    /// Those of domains that were banned.
+    pub banned: u64,
+    /// What was said of them.
+    said: usize,
+}
 
 impl Ledgers {
     /// What an engine lists of the resources of a batch.
@@ -76,13 +88,14 @@ fn answers(says: &VerdictSays, number: u64) -> bool {
         | VerdictSays::Seized { number: of, .. }
         | VerdictSays::Held { number: of, .. }
         | VerdictSays::Ended { number: of, .. }
-        | VerdictSays::Refused { number: of, .. } => *of == number,
-        VerdictSays::NotHeld { .. } | VerdictSays::BeatWanted => false,
+        | VerdictSays::Refused { number: of, .. }
+        | VerdictSays::NotHeld { number: of } => *of == number,
+        VerdictSays::BeatWanted => false,
     }
 }
 
 impl Ruled {
-    /// Holds what a batch came to against ledgers of what was before it, which follow it; how many operations were judged.
+    /// Holds what a batch came to against ledgers of what was before it, which follow it.
     ///
     /// # Errors
     ///
@@ -93,10 +106,13 @@ impl Ruled {
         all: &AllSizes,
         Ledgers(mut ledgers): Ledgers,
         batch: &HoldBatch<'_>,
-    ) -> Result<u64, String> {
-        let mut judged = 0;
+    ) -> Result<Judged, String> {
+        let mut judged = Judged::default();
         let is_applied = self.rulings.fates == [Fate::Applied];
-        let epoch = batch.sender.epoch;
+        let Sender { agent, epoch, .. } = batch.sender;
+        // Who comes back is asked for what it holds, whatever its operations are.
+        let all_said = self.rulings.verdicts.iter();
+        let all_said = all_said.filter(|due| due.says != VerdictSays::BeatWanted);
         let log = self.log_time();
         for (op, entry) in batch.ops().zip(0..).filter(|_| is_applied) {
             let resource = batch.resource(op.resource);
@@ -107,12 +123,13 @@ impl Ruled {
             let is_heeded = !version.limits.namespace_of(resource).ignore_configured;
             let is_banned = match op.does {
                 Does::Reserve { domain, .. } | Does::Hold { domain, .. } => {
-                    is_heeded && self.bans.hold(resource, domain, log)
+                    is_heeded && self.bans.is_banned(resource, domain, log)
                 }
                 _ => false,
             };
-            let said = self.rulings.verdicts.iter().filter(|due| {
-                due.place.entry == entry
+            let said = all_said.clone().filter(|due| due.place.entry == entry);
+            let is_of_it = said.clone().all(|due| {
+                *due.agent == *agent
                     && due.epoch == epoch
                     && *due.resource == *resource
                     && answers(&due.says, op.number)
@@ -125,14 +142,24 @@ impl Ruled {
                 is_banned,
             };
             let comes_to = ledger.follow(epoch, &op, rule);
-            if !is_said(&comes_to, &says) {
+            if !is_of_it || !is_said(&comes_to, &says) {
                 return Err(format!(
                     "operation {entry} of {resource}, {op:?} of epoch {epoch:x}, under version {}: {says:?} was said, \
                      expected {comes_to:?}",
                     version.number
                 ));
             }
-            judged += 1;
+            judged.ops += 1;
+            judged.banned += u64::from(is_banned);
+            judged.said += says.len();
+        }
+        let are_all_judged = judged.ops == u64::from(batch.ops_len());
+        if are_all_judged && judged.said != all_said.count() {
+            let verdicts = &self.rulings.verdicts;
+            return Err(format!(
+                "{} operations of epoch {epoch:x}: {verdicts:?} was said",
+                judged.ops
+            ));
         }
         for (name, (expected, _)) in &ledgers {
             let found = self.engine.copies().find(|(of, _)| ***of == **name);

@@ -249,7 +249,8 @@ impl Watch {
                 .find(|(place, _)| *place == code.place || *place < upto);
             match known {
                 Some((place, Some(end))) if *place == code.place => {
-                    let until_us = ruled.true_time_of(end.as_micros(), place.offset, now_us);
+                    let until_us =
+                        ruled.true_time_of(end.as_micros(), place.offset, (now_us, self.behind_us));
                     if now_us < until_us {
                         return Ok(());
                     }

@@ -244,7 +244,8 @@ impl World {
             }
             let place = told.statement.place;
             let end_us = denial.end.as_micros();
-            let until_us = ruled.true_time_of(end_us, place.offset, self.now_us);
+            let now = (self.now_us, self.watch.behind_us);
+            let until_us = ruled.true_time_of(end_us, place.offset, now);
             if until_us < self.now_us + told.remaining.as_micros() {
                 let over = self.now_us + told.remaining.as_micros() - until_us;
                 let what = format!("owner {owner} says of {resource} {told:?}: {over} us too long");

@@ -15,16 +15,43 @@ use tollgate_model::log::{Place as ModelPlace, Scope};
 use tollgate_shared::place::{Code, LogId, Place};
 
 use super::compare::end_us;
+use super::faults::Fault;
+use super::plan::Plan;
 use super::watch::{Ruled, Watch};
 
 /// What two clocks may be apart, each way, over the time that is run down on them.
 const SLACK_PPM: u64 = 400;
 
+/// Until an owner that goes on has seen a tick of its own.
+const SOON_US: u64 = 2_000_000;
+
 /// A millisecond is what append times are rounded to, and one more.
 const SLACK_US: u64 = 2_000;
 
-/// How far back the tick may lie that an owner goes by: as long as one may stand still.
+/// How far back the tick may lie that an owner goes by: as long as one may stand still, in most plans.
 const BEHIND_US: u64 = 30_000_000;
+
+/// How far back that is in a plan where an owner, or what it appends, stands still for longer: until a tick of its own
+/// comes again it goes by the last one.
+pub(super) fn behind_us(plan: &Plan) -> u64 {
+    let longest = plan.episodes.iter().filter_map(|one| {
+        let keeps_ticks_back = matches!(
+            one.fault,
+            Fault::Stall { .. }
+                | Fault::LogCut { .. }
+                | Fault::Appends { .. }
+                | Fault::DiskFull { .. }
+                | Fault::SyncsFail
+                | Fault::SlowLog { .. }
+                | Fault::SlowAppends { .. }
+        );
+        keeps_ticks_back.then(|| one.to_us.saturating_sub(one.from_us))
+    });
+    longest
+        .fold(0, u64::max)
+        .saturating_add(SOON_US)
+        .max(BEHIND_US)
+}
 
 impl Watch {
     /// Where a statement is of one log of a generation, and an agent knows another one: what it should
@@ -84,7 +111,7 @@ impl Watch {
         for scope in &scopes {
             let statements = ruled.model.statements(scope);
             let mut known = statements.partition_point(|one| one.place <= upto);
-            let shown_us = ruled.log_shown_us(now_us);
+            let shown_us = ruled.log_shown_us(now_us, self.behind_us);
             // What was over by the log's clock when it was ruled is told to nobody, and who runs down what was
             // said before goes on with that: where the log's clock was put forward, for as long as by that.
             while let Some(newest) = known.checked_sub(1).map(|at| &statements[at])
@@ -117,7 +144,11 @@ impl Watch {
                 why.push(format!("it was denied anew at {:?}", newest.place));
                 continue;
             }
-            let until = ruled.true_time_of(end_us(denial.end), newest.place.offset, now_us);
+            let until = ruled.true_time_of(
+                end_us(denial.end),
+                newest.place.offset,
+                (now_us, self.behind_us),
+            );
             latest = latest.max(Some(until));
         }
         latest.ok_or_else(|| match why.is_empty() {
@@ -129,8 +160,8 @@ impl Watch {
 
 impl Ruled {
     /// The latest time that the log's clock may have shown to an owner by now.
-    fn log_shown_us(&self, now_us: u64) -> u64 {
-        let since_us = now_us.saturating_sub(BEHIND_US);
+    fn log_shown_us(&self, now_us: u64, behind_us: u64) -> u64 {
+        let since_us = now_us.saturating_sub(behind_us);
         let since = self.ticks.partition_point(|(at, _)| *at <= since_us);
         let ticks = self.ticks[since.saturating_sub(1)..].iter();
         let shown = ticks.map(|(at_us, log_us)| log_us + now_us.saturating_sub(*at_us));
@@ -138,14 +169,15 @@ impl Ruled {
     }
 
     /// The latest true time at which the log's clock may still be taken to show less than `end_us`, by
-    /// somebody who heard of the denial at any time since the record that caused it.
-    pub fn true_time_of(&self, end_us: u64, cause: u64, now_us: u64) -> u64 {
+    /// somebody who heard of the denial at any time since the record that caused it, from an owner whose newest tick
+    /// lay so far behind.
+    pub fn true_time_of(&self, end_us: u64, cause: u64, (now_us, behind_us): (u64, u64)) -> u64 {
         if end_us == u64::MAX {
             return u64::MAX;
         }
         let caused = self.taken.get(cause as usize);
         let (caused_us, log_us) = caused.copied().unwrap_or_default();
-        let since_us = caused_us.saturating_sub(BEHIND_US);
+        let since_us = caused_us.saturating_sub(behind_us);
         let since = self.ticks.partition_point(|(at, _)| *at <= since_us);
         let mut latest = end_us.saturating_add(caused_us).saturating_sub(log_us);
         let mut begin_us = caused_us;

@@ -22,6 +22,7 @@ use super::fullness::sizes_of;
 use super::grants::Ledgers;
 use super::held::Staged;
 use super::trace::Violation;
+use super::turns::all_copies;
 use super::watch::{Kept, Ruled, Watch};
 
 /// Where a record stands, for what is said of it.
@@ -51,6 +52,8 @@ struct Before {
     pairs: u64,
     staged: Staged,
     ledgers: Ledgers,
+    /// What all copies come to.
+    copies: u128,
 }
 
 impl Before {
@@ -64,6 +67,10 @@ impl Before {
             ledgers: match record {
                 Record::Holds(batch) => Ledgers::before(engine, batch),
                 _ => Ledgers::default(),
+            },
+            copies: match record {
+                Record::Holds(_) | Record::Beat(_) => all_copies(engine),
+                _ => 0,
             },
         }
     }
@@ -100,11 +107,15 @@ impl Watch {
             self.compare_rates(at, &record, outcome)?;
         }
         let unruled = outcome.as_ref().and_then(|outcome| outcome.unruled);
-        let is_in_turn = self.ruled[partition as usize]
-            .check_turn(&record, unruled)
+        let fate = self.ruled[partition as usize]
+            .check_turn(&record, unruled, before.copies)
             .map_err(|what| at.violation(5, "records of holds come in turn", what))?;
         self.cover
-            .see_if("checked: a record of holds in turn", is_in_turn);
+            .see_if("checked: a record of holds in turn", fate.is_some());
+        self.cover.see_if(
+            "checked: a record of holds that was overtaken",
+            matches!(fate, Some(Fate::Overtaken { .. })),
+        );
         let left = self.ruled[partition as usize].engine.pairs() < before.pairs;
         self.cover.see_if("pair left", left);
         self.check_copies(at, &record, before.ledgers)?;
@@ -162,7 +173,8 @@ impl Watch {
         }
     }
 
-    /// Takes note of what a pointer brings in of bans. Goes before the model.
+    /// Takes note of what a pointer brings in of bans. Goes before the model, whose version says
+    /// what is new.
     fn note_bans(&mut self, at: At, kept: &Kept, version: u64) {
         let ruled = &mut self.ruled[at.partition as usize];
         let known = ruled.model.version().unwrap_or(0);
@@ -170,11 +182,11 @@ impl Watch {
             return;
         }
         let brought = known + 1..=version;
+        let came = kept.appended.max(ruled.log_time());
         for (_, made) in self.made.range(brought.clone()) {
-            ruled.bans.enter(&made.act);
+            ruled.bans.enter(&made.act, came);
         }
         if self.limits.range(brought).next().is_some() {
-            let came = kept.appended.max(ruled.log_time());
             ruled.bans.new_limits(came);
         }
     }
@@ -211,10 +223,12 @@ impl Watch {
             let sizes = self.sizes.entry(version.number);
             let sizes = sizes.or_insert_with(|| sizes_of(&version.text));
             if let Record::Holds(batch) = record {
-                ruled
+                let judged = ruled
                     .check_grants(version, sizes, ledgers, batch)
-                    .map(|judged| self.cover.add("checked: an operation on copies", judged))
                     .map_err(|what| at.violation(6, "copies are granted as limits say", what))?;
+                let cover = &mut self.cover;
+                cover.add("checked: an operation on copies", judged.ops);
+                cover.add("checked: an operation of a banned domain", judged.banned);
             }
             let is_version = matches!(record, Record::Pointer(_));
             let full = ruled.check_fullness(version, sizes, is_version);

@@ -1,4 +1,4 @@
-//! Laws 5 and 6: which records of holds, and which beats, are applied, counted beside the engine.
+//! Law 5: which records of holds, and which beats, are applied, counted beside the engine.
 //!
 //! ```text
 //! 7 holds    applied
@@ -9,14 +9,16 @@
 //! 11 holds   of an epoch that is over, and each operation is told so
 //! ```
 //!
-//! Knows nothing of what is held. What stays true: what is not applied says nothing but that its epoch is over.
+//! Knows nothing of what is held. What stays true: what is not applied changes nothing that is held,
+//! and says nothing but that its epoch is over.
 
 use std::collections::BTreeMap;
 
-use tollgate_engine::engine::{Fate, VerdictDue};
+use tollgate_engine::engine::{Engine, Fate, VerdictDue};
 use tollgate_model::log::NotRuled;
 use tollgate_shared::wire::beat::BeatHead;
 use tollgate_shared::wire::hits::Sender;
+use tollgate_shared::wire::holds::{HoldBatch, HoldOp};
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::verdict::{VerdictSays, Why};
 
@@ -40,7 +42,8 @@ pub(super) struct Turns {
 }
 
 impl Ruled {
-    /// Holds what became of a record to whose turn it was; whether it is one that comes in turn.
+    /// Holds what became of a record to whose turn it was; what should have, where it comes in turn. `copies` is what
+    /// all copies came to before it.
     ///
     /// # Errors
     ///
@@ -49,7 +52,8 @@ impl Ruled {
         &mut self,
         record: &Record<'_>,
         unruled: Option<NotRuled>,
-    ) -> Result<bool, String> {
+        copies: u128,
+    ) -> Result<Option<Fate>, String> {
         let (sender, entries, head) = match record {
             Record::Tick(_) => {
                 if self.rulings.fates == [Fate::Applied] {
@@ -57,55 +61,80 @@ impl Ruled {
                     self.turns
                         .tick(|(name, epoch)| model.knows_agent(name, *epoch));
                 }
-                return Ok(false);
+                return Ok(None);
             }
             Record::Holds(batch) => (&batch.sender, batch.ops_len(), None),
             Record::Beat(beat) => (&beat.sender, beat.parts_len(), Some(beat.head)),
-            _ => return Ok(false),
+            _ => return Ok(None),
         };
         let expected = self.turns.take(sender, unruled, entries, head);
+        let of = || {
+            let Sender {
+                agent,
+                epoch,
+                sequence,
+                ..
+            } = sender;
+            format!("sequence {sequence} of {agent}, epoch {epoch:x}")
+        };
         if self.rulings.fates != [expected] {
+            let found = &self.rulings.fates;
+            return Err(format!("{}: {found:?}, expected {expected:?}", of()));
+        }
+        if expected == Fate::Applied {
+            return Ok(Some(expected));
+        }
+        let verdicts = &self.rulings.verdicts;
+        let is_told_right = match (expected, record) {
+            (Fate::EpochOver { .. }, Record::Holds(batch)) => are_told_over(verdicts, batch),
+            (Fate::EpochOver { .. }, _) => verdicts.iter().all(|due| is_told_over(due, sender)),
+            _ => verdicts.is_empty(),
+        };
+        let statements = &self.rulings.statements;
+        if !is_told_right || !statements.is_empty() || all_copies(&self.engine) != copies {
             return Err(format!(
-                "sequence {} of {}, epoch {:x}: {:?}, expected {expected:?}",
-                sender.sequence, sender.agent, sender.epoch, self.rulings.fates
+                "{}: {expected:?}, and said {verdicts:?} and {statements:?}, or what is held has changed",
+                of()
             ));
         }
-        match (expected, record) {
-            (Fate::Applied, _) => Ok(true),
-            (Fate::EpochOver { .. }, Record::Holds(batch)) => {
-                let numbers: Vec<u64> = batch.ops().map(|op| op.number).collect();
-                all_told_over(&self.rulings.verdicts, &numbers).map(|()| true)
-            }
-            (Fate::EpochOver { .. }, _) => Ok(true),
-            _ if self.rulings.verdicts.is_empty() => Ok(true),
-            _ => Err(format!(
-                "{expected:?}, and said {:?}",
-                self.rulings.verdicts
-            )),
-        }
+        Ok(Some(expected))
     }
 }
 
-/// Each operation of an epoch that is over is told so, once and in turn, and nothing else.
-fn all_told_over(verdicts: &[VerdictDue], numbers: &[u64]) -> Result<(), String> {
-    let is_right = |(due, (number, entry)): (&VerdictDue, (&u64, u32))| {
-        let of = match due.says {
-            VerdictSays::Refused {
-                number,
+/// A number that stands for all that is held in a partition.
+pub(super) fn all_copies(engine: &Engine) -> u128 {
+    let digests = engine.copies().map(|(_, copies)| copies.digest());
+    digests.fold(0, u128::wrapping_add)
+}
+
+/// Whether somebody is told that its epoch is over; or, as of a beat without a list, that one is wanted.
+fn is_told_over(due: &VerdictDue, sender: &Sender<'_>) -> bool {
+    let is_it = matches!(
+        due.says,
+        VerdictSays::BeatWanted
+            | VerdictSays::Refused {
                 why: Why::EpochOver,
                 ..
-            } => Some(number),
-            _ => None,
+            }
+    );
+    is_it && *due.agent == *sender.agent && due.epoch == sender.epoch
+}
+
+/// Each operation of an epoch that is over is told so, once and in turn, and nothing else.
+fn are_told_over(verdicts: &[VerdictDue], batch: &HoldBatch<'_>) -> bool {
+    let is_right = |(due, (op, entry)): (&VerdictDue, (HoldOp<'_>, u32))| {
+        let says = VerdictSays::Refused {
+            number: op.number,
+            op: Some(op.does.op()),
+            why: Why::EpochOver,
         };
-        of == Some(*number) && due.place.entry == entry
+        is_told_over(due, &batch.sender)
+            && due.says == says
+            && due.place.entry == entry
+            && *due.resource == *batch.resource(op.resource)
     };
-    let are_right = verdicts.iter().zip(numbers.iter().zip(0..)).all(is_right);
-    match are_right && verdicts.len() == numbers.len() {
-        true => Ok(()),
-        false => Err(format!(
-            "of an epoch that is over, operations on {numbers:?}: {verdicts:?} was said"
-        )),
-    }
+    let all = batch.ops().zip(0..);
+    verdicts.len() == batch.ops_len() as usize && verdicts.iter().zip(all).all(is_right)
 }
 
 impl Turns {
@@ -120,6 +149,7 @@ impl Turns {
         match unruled {
             None => {}
             Some(NotRuled::OlderThanWindow) => return Fate::OlderThanWindow { entries },
+            // Of what becomes of entries alone nothing is said here.
             Some(_) => return Fate::Duplicate { entries },
         }
         let who: Who = (sender.agent.into(), sender.epoch);

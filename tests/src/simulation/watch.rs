@@ -135,6 +135,8 @@ pub struct Watch {
     pub(super) texts: Vec<String>,
     /// Limits of copies, by version.
     pub(super) sizes: BTreeMap<u64, AllSizes>,
+    /// How far back the tick may lie that an owner goes by.
+    pub(super) behind_us: u64,
     /// Those of versions that the log has lost.
     pub(super) lost_sizes: Vec<AllSizes>,
 }
@@ -180,10 +182,11 @@ impl Ruled {
 }
 
 impl Watch {
-    /// A watch over a log without records.
-    pub fn new(partitions: u32) -> Self {
+    /// A watch over a log without records, whose owners go by ticks that lie so far back at most.
+    pub fn new(partitions: u32, behind_us: u64) -> Self {
         Self {
             partitions,
+            behind_us,
             records: BTreeMap::new(),
             ruled: (0..partitions).map(|p| Ruled::new(p, partitions)).collect(),
             past: Vec::new(),

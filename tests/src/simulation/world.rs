@@ -21,6 +21,7 @@ use super::owner_host::{LogHost, OwnerHost};
 use super::plan::Plan;
 use super::queue::Queue;
 use super::random::Random;
+use super::refusals::behind_us;
 use super::state_topic::StateTopic;
 use super::trace::{Trace, Violation};
 use super::watch::Watch;
@@ -111,7 +112,7 @@ impl World {
                 plan.delay_us,
                 Random::of(seed, "net", 0),
             ),
-            watch: Watch::new(plan.partitions),
+            watch: Watch::new(plan.partitions, behind_us(&plan)),
             trace: Trace::new(trace),
             decisions: 0,
             refusals: 0,
