@@ -14,7 +14,8 @@ use tollgate_shared::place::Place;
 
 use super::compare::end_us;
 use super::documents::{DOMAINS, RESOURCES};
-use super::faults::{Episode, Fault, LogWay, Whose};
+use super::faults::{Episode, Fault, Whose};
+use super::refusals::ticks_late_us;
 use super::world::World;
 
 /// How long a denial has still to last: what is not known of how late a frame was, with room.
@@ -223,18 +224,8 @@ impl World {
     /// How late ticks of owners may have been when a denial was told: who told it took it for over by so much too
     /// early, and so does whoever was told.
     fn ticks_late_us(&self, stated_us: u64) -> u64 {
-        let all = self.plan.episodes.iter();
-        let late = all.filter(|one| {
-            matches!(
-                one.fault,
-                Fault::LogCut {
-                    way: LogWay::Appends,
-                    lost: false,
-                    ..
-                }
-            ) && one.from_us <= self.now_us
-                && stated_us < one.to_us + TOLD_WITHIN_US
-        });
-        late.map(|one| one.to_us - one.from_us).max().unwrap_or(0)
+        ticks_late_us(&self.plan, |one| {
+            one.from_us <= self.now_us && stated_us < one.to_us + TOLD_WITHIN_US
+        })
     }
 }

@@ -15,12 +15,28 @@ use tollgate_model::log::{Place as ModelPlace, Scope};
 use tollgate_shared::place::{Code, LogId, Place};
 
 use super::compare::end_us;
-use super::faults::Fault;
+use super::faults::{Episode, Fault, LogWay};
 use super::plan::Plan;
 use super::watch::{Ruled, Watch};
 
 /// What two clocks may be apart, each way, over the time that is run down on them.
 const SLACK_PPM: u64 = 400;
+
+/// How late ticks of owners may be that were on their way at any time when `is_meant`: who goes by them takes the log's
+/// time to be ahead by so much.
+pub(super) fn ticks_late_us(plan: &Plan, is_meant: impl Fn(&Episode) -> bool) -> u64 {
+    let late = plan.episodes.iter().filter_map(|one| match one.fault {
+        Fault::LogCut {
+            way: LogWay::Appends,
+            lost: false,
+            ..
+        } => Some((one, one.to_us - one.from_us)),
+        Fault::SlowAppends { by_us } => Some((one, by_us)),
+        _ => None,
+    });
+    let late = late.filter(|(one, _)| is_meant(one));
+    late.map(|(_, by_us)| by_us).max().unwrap_or(0)
+}
 
 /// Until an owner that goes on has seen a tick of its own.
 const SOON_US: u64 = 2_000_000;
@@ -111,7 +127,7 @@ impl Watch {
         for scope in &scopes {
             let statements = ruled.model.statements(scope);
             let mut known = statements.partition_point(|one| one.place <= upto);
-            let shown_us = ruled.log_shown_us(now_us, self.behind_us);
+            let shown_us = ruled.log_shown_us(now_us, self.behind_us) + self.ticks_late_us;
             // What was over by the log's clock when it was ruled is told to nobody, and who runs down what was
             // said before goes on with that: where the log's clock was put forward, for as long as by that.
             while let Some(newest) = known.checked_sub(1).map(|at| &statements[at])

@@ -182,7 +182,7 @@ mod tests {
             if let Some(agent) = agents.find(|agent| refused(&world, *agent)) {
                 world.check_refused_at_end(agent);
                 assert_eq!(world.violation, None);
-                world.watch.ruled = Watch::new(world.plan.partitions, 0).ruled;
+                world.watch.ruled = Watch::new(&world.plan).ruled;
                 world.check_refused_at_end(agent);
                 let found = world.violation.expect("nothing justifies it");
                 assert_eq!(found.check, "nobody refuses at the end what is open");

@@ -27,6 +27,8 @@ use super::compare;
 use super::coverage::Coverage;
 use super::fullness::{AllSizes, Sums, Words};
 use super::held::{EndedHolds, Stated};
+use super::plan::Plan;
+use super::refusals::{behind_us, ticks_late_us};
 use super::silence::Silences;
 use super::trace::{Violation, hash_of};
 use super::turns::Turns;
@@ -137,6 +139,8 @@ pub struct Watch {
     pub(super) sizes: BTreeMap<u64, AllSizes>,
     /// How far back the tick may lie that an owner goes by.
     pub(super) behind_us: u64,
+    /// How late ticks of owners may be.
+    pub(super) ticks_late_us: u64,
     /// Those of versions that the log has lost.
     pub(super) lost_sizes: Vec<AllSizes>,
 }
@@ -182,11 +186,13 @@ impl Ruled {
 }
 
 impl Watch {
-    /// A watch over a log without records, whose owners go by ticks that lie so far back at most.
-    pub fn new(partitions: u32, behind_us: u64) -> Self {
+    /// A watch over a log without records.
+    pub fn new(plan: &Plan) -> Self {
+        let partitions = plan.partitions;
         Self {
             partitions,
-            behind_us,
+            behind_us: behind_us(plan),
+            ticks_late_us: ticks_late_us(plan, |_| true),
             records: BTreeMap::new(),
             ruled: (0..partitions).map(|p| Ruled::new(p, partitions)).collect(),
             past: Vec::new(),

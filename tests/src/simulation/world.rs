@@ -21,7 +21,6 @@ use super::owner_host::{LogHost, OwnerHost};
 use super::plan::Plan;
 use super::queue::Queue;
 use super::random::Random;
-use super::refusals::behind_us;
 use super::state_topic::StateTopic;
 use super::trace::{Trace, Violation};
 use super::watch::Watch;
@@ -112,7 +111,7 @@ impl World {
                 plan.delay_us,
                 Random::of(seed, "net", 0),
             ),
-            watch: Watch::new(plan.partitions, behind_us(&plan)),
+            watch: Watch::new(&plan),
             trace: Trace::new(trace),
             decisions: 0,
             refusals: 0,
