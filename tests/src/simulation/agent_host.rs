@@ -17,7 +17,6 @@ use super::clock::Clock;
 use super::copy_limits::COPIES;
 use super::documents::RESOURCES;
 use super::leases::Leases;
-use super::owner_host::OwnerHost;
 use super::plan::{AgentPlan, Edge, Plan};
 use super::random::Random;
 use super::world::{Event, World};
@@ -109,12 +108,14 @@ pub struct AgentHost {
     pub(super) hellos: BTreeMap<usize, (u64, u64)>,
     /// How long the slowest answer to one took: by so much frames may seem late to it.
     pub(super) slowest_answer_us: u64,
-    /// By owner the life of whose process answered first, and when.
+    /// By owner the life of whose process answered a hello of the calm, and when it did so first.
     pub(super) welcomed: BTreeMap<usize, (u64, u64)>,
     /// What its denials hold by.
     pub(super) leases: Leases,
     /// When it heard a frame last.
     pub(super) feed_heard_us: u64,
+    /// Up to where it has heard of a resource and partition, and when that was seen to be news last.
+    pub(super) news: BTreeMap<(usize, u32), (Place, u64)>,
     /// Until when it had heard none for long, the last time.
     pub(super) deaf_until_us: Option<u64>,
 }
@@ -167,6 +168,7 @@ impl AgentHost {
             leases: Leases::default(),
             feed_heard_us: 0,
             deaf_until_us: None,
+            news: BTreeMap::new(),
         }
     }
 
@@ -206,6 +208,7 @@ impl AgentHost {
         (self.snapshots, self.saw, self.leases) = (0, false, Leases::default());
         (self.hellos, self.slowest_answer_us) = (BTreeMap::new(), 0);
         self.welcomed.clear();
+        self.news.clear();
         (self.feed_heard_us, self.deaf_until_us) = (now_us, None);
     }
 
@@ -237,28 +240,41 @@ impl AgentHost {
         })
     }
 
-    /// Takes note of a hello that was answered, and by which of the owners' processes.
-    pub(super) fn note_answer(&mut self, happening: &Happening, owners: &[OwnerHost], now_us: u64) {
-        if let Happening::LinkSaid { peer, message } = happening
-            && let Ok(FromAggregator::Welcome { nonce, .. }) = FromAggregator::decode(message)
-            && let Some((_, asked_us)) = self
-                .hellos
-                .get(peer)
-                .copied()
-                .filter(|(of, _)| *of == nonce)
-        {
-            self.hellos.remove(peer);
-            self.slowest_answer_us = self.slowest_answer_us.max(now_us - asked_us);
-            let owner = &owners[*peer];
-            let known = self
-                .welcomed
-                .get(peer)
-                .is_some_and(|(life, _)| *life == owner.life);
-            // What an earlier one said may be on its way for long.
-            if !known && owner.started_us <= asked_us {
-                self.welcomed.insert(*peer, (owner.life, now_us));
+    /// Takes note of what it has heard more of than when it was looked at last: that renews leases.
+    pub(super) fn note_news(&mut self, partitions: u32, now_us: u64) {
+        let Some(process) = &self.process else {
+            return;
+        };
+        for (r, resource) in RESOURCES.iter().enumerate() {
+            for partition in 0..partitions {
+                let Some(upto) = process.heard_upto(resource, partition) else {
+                    continue;
+                };
+                let known = self.news.get(&(r, partition));
+                if known.is_none_or(|(known, _)| *known != upto) {
+                    self.news.insert((r, partition), (upto, now_us));
+                }
             }
         }
+    }
+
+    /// Takes note of a hello that was answered: by whom, and when it was said.
+    pub(super) fn note_answer(
+        &mut self,
+        happening: &Happening,
+        now_us: u64,
+    ) -> Option<(usize, u64)> {
+        let Happening::LinkSaid { peer, message } = happening else {
+            return None;
+        };
+        let Ok(FromAggregator::Welcome { nonce, .. }) = FromAggregator::decode(message) else {
+            return None;
+        };
+        let (_, asked_us) = { self.hellos.get(peer) }.filter(|(of, _)| *of == nonce)?;
+        let asked_us = *asked_us;
+        self.hellos.remove(peer);
+        self.slowest_answer_us = self.slowest_answer_us.max(now_us - asked_us);
+        Some((*peer, asked_us))
     }
 
     /// The name under which the trace knows it.

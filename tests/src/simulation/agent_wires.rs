@@ -454,8 +454,10 @@ impl World {
             }
             Happening::LinkUp { .. } | Happening::FeedUp { .. } => {}
         }
+        if let Some(answer) = self.agents[agent].note_answer(&happening, self.now_us) {
+            self.note_welcome(agent, answer);
+        }
         let host = &mut self.agents[agent];
-        host.note_answer(&happening, &self.owners, self.now_us);
         if let Some(process) = &host.process {
             host.leases.comes(&happening, process, self.now_us);
         }

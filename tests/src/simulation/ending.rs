@@ -313,7 +313,7 @@ impl World {
             for domain in DOMAINS {
                 let partition = partition_of_pair(resource, domain, self.plan.partitions);
                 let scope = Scope::new(resource, Some(domain));
-                let Some(place) = self.should_be_denied(partition, &scope) else {
+                let Some(place) = self.should_be_denied(agent, partition, &scope) else {
                     continue;
                 };
                 let what = "checked: a denial is in the deny list at the end";
@@ -326,7 +326,8 @@ impl World {
                 }
             }
             let partition = partition_of_resource(resource, self.plan.partitions);
-            if let Some(place) = self.should_be_denied(partition, &Scope::new(resource, None))
+            if let Some(place) =
+                self.should_be_denied(agent, partition, &Scope::new(resource, None))
                 && self.agents[agent].rates[r].peek("nobody").is_ok()
             {
                 let what = format!("agent {agent} does not refuse all of {resource}: {place}");
@@ -336,7 +337,7 @@ impl World {
     }
 
     /// The place of a denial that everybody should have heard of by now and that is not over.
-    fn should_be_denied(&self, partition: u32, scope: &Scope) -> Option<Place> {
+    fn should_be_denied(&self, agent: usize, partition: u32, scope: &Scope) -> Option<Place> {
         let ruled = &self.watch.ruled[partition as usize];
         let statement = ruled.model.statements(scope).last()?;
         let denial = statement.denied?;
@@ -345,13 +346,18 @@ impl World {
             offset: statement.place.offset,
             entry: statement.place.entry,
         };
-        self.should_be_in_force(partition, place, end_us(denial.end))
+        self.should_be_in_force(agent, (partition, place), end_us(denial.end))
             .then_some(place)
     }
 
     /// Whether a denial was stated in the calm or has no end, so that everybody should have heard of it by now, and is
     /// not over.
-    pub(super) fn should_be_in_force(&self, partition: u32, place: Place, end_us: u64) -> bool {
+    pub(super) fn should_be_in_force(
+        &self,
+        agent: usize,
+        (partition, place): (u32, Place),
+        end_us: u64,
+    ) -> bool {
         let ruled = &self.watch.ruled[partition as usize];
         let stream = tollgate::log::Stream::Hits;
         let Some(cause) = self.watch.record(stream, partition, place.offset) else {
@@ -359,7 +365,9 @@ impl World {
         };
         let newest = ruled.log.map_or(0, |log| log.generation);
         // Of those that end agents may have missed one while there were faults, whose end they then have from nobody.
-        let stated_in_calm = end_us == u64::MAX || self.plan.calm_us() + QUIET_US < cause.at_us;
+        // Nor is it known how late a frame was, by answers to hellos of before the calm.
+        let hears_us = { self.hears_in_order_since(agent) }.unwrap_or_else(|| self.plan.calm_us());
+        let stated_in_calm = end_us == u64::MAX || hears_us + QUIET_US < cause.at_us;
         let heard = cause.at_us + HEARD_WITHIN_US < self.now_us;
         // Where the log's clock was set back its time stands still, and agents, who run down what was
         // left when they heard of it, are earlier.

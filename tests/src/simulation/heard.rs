@@ -73,6 +73,7 @@ impl World {
     }
 
     pub(super) fn check_heard(&mut self, agent: usize) {
+        self.agents[agent].note_news(self.plan.partitions, self.now_us);
         let host = &self.agents[agent];
         let is_deaf = HEARD_WITHIN_US < self.now_us - host.feed_heard_us
             || host
@@ -156,6 +157,11 @@ impl World {
         let process = host.process.as_ref()?;
         let heard = process.heard_upto(resource, partition)?;
         let generation = ruled.generation_of(statement.place.offset);
+        // By faults that are each shorter than that a lease may run out, too.
+        let news_us = host.news.get(&(r, partition)).map(|(_, at_us)| *at_us)?;
+        if news_us + HEARD_WITHIN_US < self.now_us {
+            return None;
+        }
         let is_known = (generation, statement.place.offset) < (heard.generation, heard.offset);
         // Of an older log nothing may hold any more, nor of an end that is lost and not begun anew yet.
         let is_of_this = heard.generation == generation
@@ -224,8 +230,8 @@ impl World {
     /// How late ticks of owners may have been when a denial was told: who told it took it for over by so much too
     /// early, and so does whoever was told.
     fn ticks_late_us(&self, stated_us: u64) -> u64 {
-        ticks_late_us(&self.plan, |one| {
-            one.from_us <= self.now_us && stated_us < one.to_us + TOLD_WITHIN_US
+        ticks_late_us(&self.plan, |one, late_us| {
+            one.from_us <= self.now_us && stated_us < one.to_us + late_us + TOLD_WITHIN_US
         })
     }
 }

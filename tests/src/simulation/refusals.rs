@@ -16,27 +16,39 @@ use tollgate_shared::place::{Code, LogId, Place};
 
 use super::compare::end_us;
 use super::faults::{Episode, Fault, LogWay};
-use super::plan::Plan;
+use super::plan::{LogPlan, Plan};
 use super::watch::{Ruled, Watch};
 
 /// What two clocks may be apart, each way, over the time that is run down on them.
 const SLACK_PPM: u64 = 400;
 
-/// How late ticks of owners may be that were on their way at any time when `is_meant`: who goes by them takes the log's
-/// time to be ahead by so much.
-pub(super) fn ticks_late_us(plan: &Plan, is_meant: impl Fn(&Episode) -> bool) -> u64 {
-    let late = plan.episodes.iter().filter_map(|one| match one.fault {
-        Fault::LogCut {
-            way: LogWay::Appends,
-            lost: false,
-            ..
-        } => Some((one, one.to_us - one.from_us)),
-        Fault::SlowAppends { by_us } => Some((one, by_us)),
-        _ => None,
-    });
-    let late = late.filter(|(one, _)| is_meant(one));
-    late.map(|(_, by_us)| by_us).max().unwrap_or(0)
+/// How late ticks of owners may be: who goes by them takes the log's time to be ahead by so much. `is_meant` says which
+/// faults count, each with by how much it makes ticks late: what is held up may have been slow before.
+pub(super) fn ticks_late_us(plan: &Plan, is_meant: impl Fn(&Episode, u64) -> bool) -> u64 {
+    let (mut held_us, mut slow_us) = (0, 0);
+    for one in &plan.episodes {
+        let (of, late_us) = match one.fault {
+            Fault::LogCut {
+                way: LogWay::Appends,
+                lost: false,
+                ..
+            } => (&mut held_us, one.to_us - one.from_us),
+            Fault::SlowAppends { by_us } => (&mut slow_us, by_us),
+            // A journal stamps what it takes in its turn.
+            Fault::SlowLog { by_us } if matches!(plan.log, LogPlan::Journal { .. }) => {
+                (&mut slow_us, by_us)
+            }
+            _ => continue,
+        };
+        if is_meant(one, late_us) {
+            *of = late_us.max(*of);
+        }
+    }
+    held_us + slow_us + APPEND_US
 }
+
+/// How long an append takes where nothing is wrong.
+const APPEND_US: u64 = 3_000;
 
 /// Until an owner that goes on has seen a tick of its own.
 const SOON_US: u64 = 2_000_000;
@@ -47,11 +59,12 @@ const SLACK_US: u64 = 2_000;
 /// How far back the tick may lie that an owner goes by: as long as one may stand still, in most plans.
 const BEHIND_US: u64 = 30_000_000;
 
-/// How far back that is in a plan where an owner, or what it appends, stands still for longer: until a tick of its own
+/// How far back that is in a plan where owners, or what they append, stand still for longer, by one fault after
+/// another: until a tick of its own
 /// comes again it goes by the last one.
 pub(super) fn behind_us(plan: &Plan) -> u64 {
-    let longest = plan.episodes.iter().filter_map(|one| {
-        let keeps_ticks_back = matches!(
+    let keeps_ticks_back = |one: &&Episode| {
+        matches!(
             one.fault,
             Fault::Stall { .. }
                 | Fault::LogCut { .. }
@@ -60,13 +73,20 @@ pub(super) fn behind_us(plan: &Plan) -> u64 {
                 | Fault::SyncsFail
                 | Fault::SlowLog { .. }
                 | Fault::SlowAppends { .. }
-        );
-        keeps_ticks_back.then(|| one.to_us.saturating_sub(one.from_us))
-    });
-    longest
-        .fold(0, u64::max)
-        .saturating_add(SOON_US)
-        .max(BEHIND_US)
+        )
+    };
+    let mut all: Vec<_> = plan.episodes.iter().filter(keeps_ticks_back).collect();
+    all.sort_by_key(|one| one.from_us);
+    let (mut longest_us, mut from_us, mut to_us) = (0, 0, 0);
+    for one in all {
+        // One begins before a tick has come since the last.
+        if to_us + SOON_US < one.from_us {
+            from_us = one.from_us;
+        }
+        to_us = one.to_us.max(to_us);
+        longest_us = longest_us.max(to_us - from_us);
+    }
+    BEHIND_US.max(longest_us + SOON_US)
 }
 
 impl Watch {

@@ -70,7 +70,7 @@ impl World {
                     }
                 };
                 let end: Timestamp = end?;
-                self.should_be_in_force(partition, place, end.as_micros())
+                self.should_be_in_force(agent, (partition, place), end.as_micros())
                     .then_some((domains, place))
             };
             let denied = ruled.stated.iter().filter_map(of_it);

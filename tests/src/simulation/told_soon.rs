@@ -90,6 +90,22 @@ impl World {
         })
     }
 
+    /// A hello of an agent was answered. Welcome is who said it in the calm, to the process that runs now: what an
+    /// earlier one said may be on its way for long, and by an answer that was slow an agent may go on for as long as
+    /// the next hello is lost.
+    pub(super) fn note_welcome(&mut self, agent: usize, (peer, asked_us): (usize, u64)) {
+        let owner = &self.owners[peer];
+        let (life, started_us) = (owner.life, owner.started_us);
+        let known = self.agents[agent].welcomed.get(&peer);
+        if known.is_some_and(|(of, _)| *of == life) || asked_us < started_us {
+            return;
+        }
+        if self.calm_of(agent) <= asked_us {
+            let welcomed = &mut self.agents[agent].welcomed;
+            welcomed.insert(peer, (life, self.now_us));
+        }
+    }
+
     /// When all has come to an agent, and from it, that was delayed before the calm: until then each message waits for
     /// those before it, and by how long it takes to be answered the agent knows how late frames are.
     fn calm_of(&self, agent: usize) -> u64 {

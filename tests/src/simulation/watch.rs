@@ -192,7 +192,7 @@ impl Watch {
         Self {
             partitions,
             behind_us: behind_us(plan),
-            ticks_late_us: ticks_late_us(plan, |_| true),
+            ticks_late_us: ticks_late_us(plan, |_, _| true),
             records: BTreeMap::new(),
             ruled: (0..partitions).map(|p| Ruled::new(p, partitions)).collect(),
             past: Vec::new(),
