@@ -15,7 +15,7 @@ use tollgate_shared::place::Place;
 use super::compare::end_us;
 use super::documents::{DOMAINS, RESOURCES};
 use super::faults::{Episode, Fault, Whose};
-use super::refusals::ticks_late_us;
+use super::refusals::{ticks_come_again_us, ticks_late_us};
 use super::world::World;
 
 /// How long a denial has still to last: what is not known of how late a frame was, with room.
@@ -125,12 +125,17 @@ impl World {
     pub(super) fn log_in_order_since_us(&self) -> Option<u64> {
         let begun = self.plan.episodes.iter();
         let mut begun = begun.filter(|one| one.from_us <= self.now_us);
-        begun.try_fold(self.log_stood_us, |since_us, one| match one.fault {
+        let since_us = begun.try_fold(self.log_stood_us, |since_us, one| match one.fault {
             Fault::LogClock { .. } | Fault::ClockStops(Whose::Log) => {
                 (one.to_us < self.now_us).then(|| since_us.max(one.to_us))
             }
             Fault::TopicAnew => Some(since_us.max(one.from_us)),
             _ => Some(since_us),
+        })?;
+        // Until a tick has come since then an owner goes by one of before.
+        Some(match since_us {
+            0 => 0,
+            since_us => ticks_come_again_us(&self.plan, since_us),
         })
     }
 

@@ -63,7 +63,22 @@ const BEHIND_US: u64 = 30_000_000;
 /// another: until a tick of its own
 /// comes again it goes by the last one.
 pub(super) fn behind_us(plan: &Plan) -> u64 {
-    let keeps_ticks_back = |one: &&Episode| {
+    let all = keeping_ticks_back(plan);
+    let (mut longest_us, mut from_us, mut to_us) = (0, 0, 0);
+    for one in all {
+        // One begins before a tick has come since the last.
+        if to_us + SOON_US < one.from_us {
+            from_us = one.from_us;
+        }
+        to_us = one.to_us.max(to_us);
+        longest_us = longest_us.max(to_us - from_us);
+    }
+    BEHIND_US.max(longest_us + SOON_US)
+}
+
+/// All faults by which ticks do not come to the log, or not back from it, in the order in which they begin.
+fn keeping_ticks_back(plan: &Plan) -> Vec<&Episode> {
+    let is_one = |one: &&Episode| {
         matches!(
             one.fault,
             Fault::Stall { .. }
@@ -75,18 +90,20 @@ pub(super) fn behind_us(plan: &Plan) -> u64 {
                 | Fault::SlowAppends { .. }
         )
     };
-    let mut all: Vec<_> = plan.episodes.iter().filter(keeps_ticks_back).collect();
+    let mut all: Vec<_> = plan.episodes.iter().filter(is_one).collect();
     all.sort_by_key(|one| one.from_us);
-    let (mut longest_us, mut from_us, mut to_us) = (0, 0, 0);
-    for one in all {
-        // One begins before a tick has come since the last.
-        if to_us + SOON_US < one.from_us {
-            from_us = one.from_us;
+    all
+}
+
+/// When ticks come again that were not kept back, where the log's clock is right since then.
+pub(super) fn ticks_come_again_us(plan: &Plan, since_us: u64) -> u64 {
+    let all = keeping_ticks_back(plan).into_iter();
+    all.fold(since_us, |since_us, one| {
+        match one.from_us <= since_us + SOON_US {
+            true => one.to_us.max(since_us),
+            false => since_us,
         }
-        to_us = one.to_us.max(to_us);
-        longest_us = longest_us.max(to_us - from_us);
-    }
-    BEHIND_US.max(longest_us + SOON_US)
+    })
 }
 
 impl Watch {
