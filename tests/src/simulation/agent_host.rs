@@ -270,8 +270,11 @@ impl AgentHost {
         let Ok(FromAggregator::Welcome { nonce, .. }) = FromAggregator::decode(message) else {
             return None;
         };
-        let (_, asked_us) = { self.hellos.get(peer) }.filter(|(of, _)| *of == nonce)?;
-        let asked_us = *asked_us;
+        let (_, asked_us) = self
+            .hellos
+            .get(peer)
+            .copied()
+            .filter(|(of, _)| *of == nonce)?;
         self.hellos.remove(peer);
         self.slowest_answer_us = self.slowest_answer_us.max(now_us - asked_us);
         Some((*peer, asked_us))

@@ -67,14 +67,17 @@ mod tests {
         Timestamp::from_millis(ms)
     }
 
-    #[test]
-    fn of_two_bans_the_longer_holds_and_each_is_taken_back_by_itself() {
-        let mut bans = Bans::default();
-        let ban = |resource: Option<&str>, until| Act::Ban {
+    fn ban(resource: Option<&str>, until: Timestamp) -> Act {
+        Act::Ban {
             resource: resource.map(Into::into),
             domain: "acme".into(),
             until,
-        };
+        }
+    }
+
+    #[test]
+    fn of_two_bans_the_longer_holds_and_each_is_taken_back_by_itself() {
+        let mut bans = Bans::default();
         bans.enter(&ban(Some("gpu.slot"), at(8)), at(1));
         assert!(bans.is_banned("gpu.slot", "acme", at(7)));
         assert!(!bans.is_banned("gpu.slot", "acme", at(8)));
@@ -96,21 +99,11 @@ mod tests {
     #[test]
     fn what_ended_before_limits_came_is_over_even_if_no_tick_has_said_so() {
         let mut bans = Bans::default();
-        let ban = Act::Ban {
-            resource: None,
-            domain: "acme".into(),
-            until: at(8),
-        };
-        bans.enter(&ban, at(1));
+        bans.enter(&ban(None, at(8)), at(1));
         assert!(bans.is_banned("gpu.slot", "acme", at(2)));
         let mut late = Bans::default();
-        let longer = Act::Ban {
-            resource: None,
-            domain: "acme".into(),
-            until: at(20),
-        };
-        late.enter(&longer, at(1));
-        late.enter(&ban, at(9));
+        late.enter(&ban(None, at(20)), at(1));
+        late.enter(&ban(None, at(8)), at(9));
         assert!(
             !late.is_banned("gpu.slot", "acme", at(2)),
             "over when it came"

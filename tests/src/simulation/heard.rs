@@ -15,7 +15,7 @@ use tollgate_shared::place::Place;
 use super::compare::end_us;
 use super::documents::{DOMAINS, RESOURCES};
 use super::faults::{Episode, Fault, Whose};
-use super::refusals::{ticks_come_again_us, ticks_late_us};
+use super::ticks::{ticks_come_again_us, ticks_late_us};
 use super::world::World;
 
 /// How long a denial has still to last: what is not known of how late a frame was, with room.
@@ -135,7 +135,7 @@ impl World {
         // Until a tick has come since then an owner goes by one of before.
         Some(match since_us {
             0 => 0,
-            since_us => ticks_come_again_us(&self.plan, since_us),
+            since_us => ticks_come_again_us(&self.watch.without_ticks, since_us),
         })
     }
 

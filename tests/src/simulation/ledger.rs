@@ -268,15 +268,20 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_ledger_grants_what_all_limits_leave_room_for() {
-        let all = sizes_of(TEXT);
-        let rule = Rule {
-            sizes: &all["gpu.slot"],
+    /// Denials are heeded, and nothing was ended or banned.
+    const fn heeded(sizes: &Sizes) -> Rule<'_> {
+        Rule {
+            sizes,
             is_heeded: true,
             is_ended: false,
             is_banned: false,
-        };
+        }
+    }
+
+    #[test]
+    fn a_ledger_grants_what_all_limits_leave_room_for() {
+        let all = sizes_of(TEXT);
+        let rule = heeded(&all["gpu.slot"]);
         let mut ledger = Ledger::default();
         let mut follow =
             |number, does: Does<'_>, rule: Rule<'_>| ledger.follow(7, &op(number, does), rule);
@@ -338,12 +343,7 @@ mod tests {
     #[test]
     fn what_is_there_already_ended_lost_or_banned_is_granted_no_copy() {
         let all = sizes_of(TEXT);
-        let rule = Rule {
-            sizes: &all["gpu.slot"],
-            is_heeded: true,
-            is_ended: false,
-            is_banned: false,
-        };
+        let rule = heeded(&all["gpu.slot"]);
         let (ended, banned) = (
             Rule {
                 is_ended: true,

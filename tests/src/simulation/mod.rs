@@ -13,7 +13,7 @@
 //!              that come into it (`entering`)
 //! agent_holds  services that hold copies
 //! refusals, heard, accounts, turns, grants (by `ledger` and `bans`), held, fullness, silence, leases, ending,
-//! refused_at_end, told_soon    what is checked
+//! refused_at_end, told_soon    what is checked; `ticks` what an owner may take the log's time to be
 //! only         which faults of a plan are left in
 //! swarm, told  many seeds, and what is told of them; `so_far` how far they are, `built` by which builds
 //! bugs         whether it would be found: bugs put in by hand (with the feature of that name)
@@ -78,6 +78,7 @@ mod so_far_fault;
 mod state_topic;
 mod stopping;
 pub mod swarm;
+mod ticks;
 pub mod told;
 mod told_soon;
 pub mod trace;

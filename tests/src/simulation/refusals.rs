@@ -15,96 +15,7 @@ use tollgate_model::log::{Place as ModelPlace, Scope};
 use tollgate_shared::place::{Code, LogId, Place};
 
 use super::compare::end_us;
-use super::faults::{Episode, Fault, LogWay};
-use super::plan::{LogPlan, Plan};
-use super::watch::{Ruled, Watch};
-
-/// What two clocks may be apart, each way, over the time that is run down on them.
-const SLACK_PPM: u64 = 400;
-
-/// How late ticks of owners may be: who goes by them takes the log's time to be ahead by so much. `is_meant` says which
-/// faults count, each with by how much it makes ticks late: what is held up may have been slow before.
-pub(super) fn ticks_late_us(plan: &Plan, is_meant: impl Fn(&Episode, u64) -> bool) -> u64 {
-    let (mut held_us, mut slow_us) = (0, 0);
-    for one in &plan.episodes {
-        let (of, late_us) = match one.fault {
-            Fault::LogCut {
-                way: LogWay::Appends,
-                lost: false,
-                ..
-            } => (&mut held_us, one.to_us - one.from_us),
-            Fault::SlowAppends { by_us } => (&mut slow_us, by_us),
-            // A journal stamps what it takes in its turn.
-            Fault::SlowLog { by_us } if matches!(plan.log, LogPlan::Journal { .. }) => {
-                (&mut slow_us, by_us)
-            }
-            _ => continue,
-        };
-        if is_meant(one, late_us) {
-            *of = late_us.max(*of);
-        }
-    }
-    held_us + slow_us + APPEND_US
-}
-
-/// How long an append takes where nothing is wrong.
-const APPEND_US: u64 = 3_000;
-
-/// Until an owner that goes on has seen a tick of its own.
-const SOON_US: u64 = 2_000_000;
-
-/// A millisecond is what append times are rounded to, and one more.
-const SLACK_US: u64 = 2_000;
-
-/// How far back the tick may lie that an owner goes by: as long as one may stand still, in most plans.
-const BEHIND_US: u64 = 30_000_000;
-
-/// How far back that is in a plan where owners, or what they append, stand still for longer, by one fault after
-/// another: until a tick of its own
-/// comes again it goes by the last one.
-pub(super) fn behind_us(plan: &Plan) -> u64 {
-    let all = keeping_ticks_back(plan);
-    let (mut longest_us, mut from_us, mut to_us) = (0, 0, 0);
-    for one in all {
-        // One begins before a tick has come since the last.
-        if to_us + SOON_US < one.from_us {
-            from_us = one.from_us;
-        }
-        to_us = one.to_us.max(to_us);
-        longest_us = longest_us.max(to_us - from_us);
-    }
-    BEHIND_US.max(longest_us + SOON_US)
-}
-
-/// All faults by which ticks do not come to the log, or not back from it, in the order in which they begin.
-fn keeping_ticks_back(plan: &Plan) -> Vec<&Episode> {
-    let is_one = |one: &&Episode| {
-        matches!(
-            one.fault,
-            Fault::Stall { .. }
-                | Fault::LogCut { .. }
-                | Fault::Appends { .. }
-                | Fault::DiskFull { .. }
-                | Fault::SyncsFail
-                | Fault::SlowLog { .. }
-                | Fault::SlowAppends { .. }
-        )
-    };
-    let mut all: Vec<_> = plan.episodes.iter().filter(is_one).collect();
-    all.sort_by_key(|one| one.from_us);
-    all
-}
-
-/// When ticks come again that were not kept back, where the log's clock is right since then.
-pub(super) fn ticks_come_again_us(plan: &Plan, since_us: u64) -> u64 {
-    let all = keeping_ticks_back(plan).into_iter();
-    all.fold(since_us, |since_us, one| {
-        match one.from_us <= since_us + SOON_US {
-            true => one.to_us.max(since_us),
-            false => since_us,
-        }
-    })
-}
+use super::watch::Watch;
 
 impl Watch {
     /// Where a statement is of one log of a generation, and an agent knows another one: what it should
@@ -208,40 +119,5 @@ impl Watch {
             true => "the model never denied it".to_owned(),
             false => why.join(", "),
         })
-    }
-}
-
-impl Ruled {
-    /// The latest time that the log's clock may have shown to an owner by now.
-    fn log_shown_us(&self, now_us: u64, behind_us: u64) -> u64 {
-        let since_us = now_us.saturating_sub(behind_us);
-        let since = self.ticks.partition_point(|(at, _)| *at <= since_us);
-        let ticks = self.ticks[since.saturating_sub(1)..].iter();
-        let shown = ticks.map(|(at_us, log_us)| log_us + now_us.saturating_sub(*at_us));
-        shown.max().unwrap_or(0) + SLACK_US
-    }
-
-    /// The latest true time at which the log's clock may still be taken to show less than `end_us`, by
-    /// somebody who heard of the denial at any time since the record that caused it, from an owner whose newest tick
-    /// lay so far behind.
-    pub fn true_time_of(&self, end_us: u64, cause: u64, (now_us, behind_us): (u64, u64)) -> u64 {
-        if end_us == u64::MAX {
-            return u64::MAX;
-        }
-        let caused = self.taken.get(cause as usize);
-        let (caused_us, log_us) = caused.copied().unwrap_or_default();
-        let since_us = caused_us.saturating_sub(behind_us);
-        let since = self.ticks.partition_point(|(at, _)| *at <= since_us);
-        let mut latest = end_us.saturating_add(caused_us).saturating_sub(log_us);
-        let mut begin_us = caused_us;
-        // Where the log's clock is put forward, an owner knows that from its next own tick.
-        for (at_us, log_us) in &self.ticks[since.saturating_sub(1)..] {
-            latest = latest.max(end_us.saturating_add(*at_us).saturating_sub(*log_us));
-            begin_us = begin_us.min(*at_us);
-        }
-        let run_down_us = latest.min(now_us).saturating_sub(begin_us);
-        latest
-            .saturating_add(SLACK_US)
-            .saturating_add(run_down_us / 1_000_000 * SLACK_PPM + SLACK_PPM)
     }
 }

@@ -19,7 +19,7 @@ use super::watch::Ruled;
 const TIMEOUT_TICKS: u64 = 4;
 
 /// An agent's process: its name and its epoch.
-type Who = (Box<str>, u128);
+pub(super) type Who = (Box<str>, u128);
 
 /// Who was heard when.
 #[derive(Debug, Default)]
@@ -47,6 +47,11 @@ impl Ruled {
 }
 
 impl Silences {
+    /// How many ticks were counted.
+    pub(super) fn ticks(&self) -> u64 {
+        self.ticks
+    }
+
     /// A record that was applied.
     fn hear(&mut self, record: &Record<'_>) {
         let sender = match record {

@@ -22,13 +22,11 @@ use tollgate_shared::wire::holds::{HoldBatch, HoldOp};
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::verdict::{VerdictSays, Why};
 
+use super::silence::Who;
 use super::watch::Ruled;
 
 /// Counted ticks for which an epoch that is over is known: ten minutes.
 const KEPT_TICKS: u64 = 1_200;
-
-/// An agent's process: its name and its epoch.
-type Who = (Box<str>, u128);
 
 /// Whose turn it is.
 #[derive(Debug, Default)]
@@ -37,8 +35,6 @@ pub(super) struct Turns {
     newest: BTreeMap<Who, u64>,
     /// Epochs that are over, each with the ticks that had been counted then.
     over: BTreeMap<Who, u64>,
-    /// Ticks counted.
-    ticks: u64,
 }
 
 impl Ruled {
@@ -67,7 +63,9 @@ impl Ruled {
             Record::Beat(beat) => (&beat.sender, beat.parts_len(), Some(beat.head)),
             _ => return Ok(None),
         };
-        let expected = self.turns.take(sender, unruled, entries, head);
+        let expected = self
+            .turns
+            .take(sender, unruled, entries, (head, self.silences.ticks()));
         let of = || {
             let Sender {
                 agent,
@@ -138,13 +136,13 @@ fn are_told_over(verdicts: &[VerdictDue], batch: &HoldBatch<'_>) -> bool {
 }
 
 impl Turns {
-    /// What has to become of an agent's record; `head`: of a beat.
+    /// What has to become of an agent's record, when so many ticks were counted; `head`: of a beat.
     fn take(
         &mut self,
         sender: &Sender<'_>,
         unruled: Option<NotRuled>,
         entries: u32,
-        head: Option<BeatHead>,
+        (head, ticks): (Option<BeatHead>, u64),
     ) -> Fate {
         match unruled {
             None => {}
@@ -158,10 +156,10 @@ impl Turns {
             return Fate::Overtaken { entries };
         }
         *newest = sender.sequence;
+        self.over.retain(|_, since| ticks < *since + KEPT_TICKS);
         if self.over.contains_key(&who) {
             return Fate::EpochOver { entries };
         }
-        let ticks = self.ticks;
         if let Some(epoch) = head.and_then(|head| head.replaces)
             && epoch != who.1
         {
@@ -175,10 +173,7 @@ impl Turns {
 
     /// A tick was counted: of whom nothing is remembered, any sequence is the first again.
     fn tick(&mut self, is_known: impl Fn(&Who) -> bool) {
-        self.ticks += 1;
         self.newest.retain(|who, _| is_known(who));
-        let ticks = self.ticks;
-        self.over.retain(|_, since| ticks < *since + KEPT_TICKS);
     }
 }
 
@@ -191,6 +186,15 @@ mod tests {
     const ENTRIES: u32 = 2;
 
     fn take(turns: &mut Turns, epoch: u128, sequence: u64, head: Option<BeatHead>) -> Fate {
+        take_at(turns, epoch, sequence, (head, 0))
+    }
+
+    fn take_at(
+        turns: &mut Turns,
+        epoch: u128,
+        sequence: u64,
+        head: (Option<BeatHead>, u64),
+    ) -> Fate {
         let sender = Sender {
             agent: "web",
             epoch,
@@ -230,9 +234,9 @@ mod tests {
         assert_eq!(take(&mut turns, 1, 2, None), over);
         assert_eq!(take(&mut turns, 2, 2, beat(None, true)), Fate::Applied);
         assert_eq!(take(&mut turns, 2, 3, beat(None, true)), over);
-        (1..KEPT_TICKS).for_each(|_| turns.tick(|_| true));
-        assert_eq!(take(&mut turns, 1, 3, None), over);
-        turns.tick(|_| true);
-        assert_eq!(take(&mut turns, 1, 4, None), Fate::Applied);
+        let late = (None, KEPT_TICKS - 1);
+        assert_eq!(take_at(&mut turns, 1, 3, late), over);
+        let forgotten = (None, KEPT_TICKS);
+        assert_eq!(take_at(&mut turns, 1, 4, forgotten), Fate::Applied);
     }
 }

@@ -28,8 +28,8 @@ use super::coverage::Coverage;
 use super::fullness::{AllSizes, Sums, Words};
 use super::held::{EndedHolds, Stated};
 use super::plan::Plan;
-use super::refusals::{behind_us, ticks_late_us};
 use super::silence::Silences;
+use super::ticks::{behind_us, ticks_late_us, without_ticks};
 use super::trace::{Violation, hash_of};
 use super::turns::Turns;
 
@@ -137,6 +137,8 @@ pub struct Watch {
     pub(super) texts: Vec<String>,
     /// Limits of copies, by version.
     pub(super) sizes: BTreeMap<u64, AllSizes>,
+    /// From when to when ticks do not come.
+    pub(super) without_ticks: Vec<(u64, u64)>,
     /// How far back the tick may lie that an owner goes by.
     pub(super) behind_us: u64,
     /// How late ticks of owners may be.
@@ -189,9 +191,11 @@ impl Watch {
     /// A watch over a log without records.
     pub fn new(plan: &Plan) -> Self {
         let partitions = plan.partitions;
+        let without_ticks = without_ticks(plan);
         Self {
             partitions,
-            behind_us: behind_us(plan),
+            behind_us: behind_us(&without_ticks),
+            without_ticks,
             ticks_late_us: ticks_late_us(plan, |_, _| true),
             records: BTreeMap::new(),
             ruled: (0..partitions).map(|p| Ruled::new(p, partitions)).collect(),
