@@ -26,6 +26,8 @@ pub struct Life {
     /// Calls with a min, which stay entries of their own: let through, and ruled.
     bulk: BTreeMap<Bulk, (u64, u64)>,
     sequences: BTreeMap<u32, BTreeSet<u64>>,
+    /// Those of records that the log has lost since.
+    sequences_lost: BTreeMap<u32, BTreeSet<u64>>,
     /// Whether the log has lost records since it began, which may be of it: then its sums need not match.
     lost: bool,
 }
@@ -48,6 +50,48 @@ impl Life {
     /// Whether the log may have lost some of it.
     pub fn has_lost(&self) -> bool {
         self.lost
+    }
+
+    /// A batch stands in the log, and these are its fates: whether it counts.
+    fn took(&mut self, partition: u32, sequence: u64, fates: &[Fate]) -> Result<bool, String> {
+        let was_new = self
+            .sequences
+            .entry(partition)
+            .or_default()
+            .insert(sequence);
+        let stood_before = || {
+            let lost = self.sequences_lost.get(&partition);
+            lost.is_some_and(|lost| lost.contains(&sequence))
+        };
+        // A copy that was on its way for long may come when the window has gone on; what counts is that it was
+        // ruled before, be it in a log that has lost it since.
+        let (counts, is_right) = match fates {
+            [Fate::Applied] => (true, was_new),
+            [Fate::Duplicate { .. }] => (false, !was_new),
+            [Fate::OlderThanWindow { .. }] => (false, !was_new || stood_before()),
+            other => return Err(format!("{other:?}")),
+        };
+        if !is_right {
+            return Err(format!(
+                "was {}, and was {}",
+                if was_new { "new" } else { "known" },
+                if counts { "ruled" } else { "left out" },
+            ));
+        }
+        Ok(counts)
+    }
+
+    /// The log has lost records.
+    fn forget_ruled(&mut self) {
+        self.lost = true;
+        self.ruled = Sums::default();
+        self.bulk.values_mut().for_each(|(_, ruled)| *ruled = 0);
+        for (partition, known) in std::mem::take(&mut self.sequences) {
+            self.sequences_lost
+                .entry(partition)
+                .or_default()
+                .extend(known);
+        }
     }
 
     /// An entry was ruled; how often such calls were let through and ruled by now.
@@ -91,30 +135,10 @@ impl Accounts {
         let Some(life) = self.lives.get_mut(&sender.epoch) else {
             return Err(format!("nobody has epoch {:x}", sender.epoch));
         };
-        let known = life.sequences.entry(partition).or_default();
-        let was_new = known.insert(sender.sequence);
-        let counted = match fates {
-            [Fate::Applied] => true,
-            // A copy that was on its way for long may come when the window has gone on; what counts is
-            // that it was ruled before.
-            [Fate::Duplicate { .. } | Fate::OlderThanWindow { .. }] => false,
-            other => {
-                return Err(format!(
-                    "batch {} of {}: {other:?}",
-                    sender.sequence, sender.agent
-                ));
-            }
-        };
-        if was_new != counted {
-            return Err(format!(
-                "batch {} of {} was {}, and was {}",
-                sender.sequence,
-                sender.agent,
-                if was_new { "new" } else { "known" },
-                if counted { "ruled" } else { "left out" },
-            ));
-        }
-        if !counted {
+        let counts = life
+            .took(partition, sender.sequence, fates)
+            .map_err(|what| format!("batch {} of {} {what}", sender.sequence, sender.agent))?;
+        if !counts {
             return Ok(());
         }
         for hit in batch.hits() {
@@ -143,12 +167,7 @@ impl Accounts {
     /// The log has lost records; what was ruled is ruled anew.
     pub fn forget_ruled(&mut self, now_us: u64) {
         self.lost_us = Some(now_us);
-        for life in self.lives.values_mut() {
-            life.lost = true;
-            life.ruled = Sums::default();
-            life.bulk.values_mut().for_each(|(_, ruled)| *ruled = 0);
-            life.sequences.clear();
-        }
+        self.lives.values_mut().for_each(Life::forget_ruled);
     }
 
     /// How many copies of a life's calls were ruled; none: it began before records were lost.
@@ -189,4 +208,31 @@ pub fn pair_of(resource: &str, domain: &str) -> Option<(usize, usize)> {
     let r = RESOURCES.iter().position(|name| *name == resource)?;
     let d = DOMAINS.iter().position(|name| *name == domain)?;
     Some((r, d))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const APPLIED: [Fate; 1] = [Fate::Applied];
+    const OLDER: [Fate; 1] = [Fate::OlderThanWindow { entries: 1 }];
+
+    #[test]
+    fn what_is_older_than_the_window_was_ruled_before_maybe_in_a_log_that_lost_it() {
+        let mut life = Life::default();
+        assert_eq!(life.took(0, 7, &APPLIED), Ok(true));
+        assert_eq!(life.took(0, 7, &OLDER), Ok(false));
+        assert!(life.took(0, 8, &OLDER).is_err());
+        assert!(life.took(0, 7, &APPLIED).is_err());
+
+        life.forget_ruled();
+        assert_eq!(life.took(0, 7, &OLDER), Ok(false));
+        // Of another partition, and what never stood anywhere.
+        assert!(life.took(1, 7, &OLDER).is_err());
+        assert!(life.took(0, 9, &OLDER).is_err());
+
+        life.forget_ruled();
+        life.forget_ruled();
+        assert_eq!(life.took(0, 7, &APPLIED), Ok(true));
+    }
 }
