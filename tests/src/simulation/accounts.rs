@@ -25,9 +25,10 @@ pub struct Life {
     ruled: Sums,
     /// Calls with a min, which stay entries of their own: let through, and ruled.
     bulk: BTreeMap<Bulk, (u64, u64)>,
+    /// Sequences of batches that stand in the log, by partition.
     sequences: BTreeMap<u32, BTreeSet<u64>>,
-    /// Those of records that the log has lost since.
-    sequences_lost: BTreeMap<u32, BTreeSet<u64>>,
+    /// Those that stood in it before it lost records, be they left or not.
+    sequences_before: BTreeMap<u32, BTreeSet<u64>>,
     /// Whether the log has lost records since it began, which may be of it: then its sums need not match.
     lost: bool,
 }
@@ -52,24 +53,28 @@ impl Life {
         self.lost
     }
 
-    /// A batch stands in the log, and these are its fates: whether it counts.
-    fn took(&mut self, partition: u32, sequence: u64, fates: &[Fate]) -> Result<bool, String> {
+    /// A batch of it stands in the log, and these are its fates: whether its entries count.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with that.
+    fn counts(&mut self, partition: u32, sequence: u64, fates: &[Fate]) -> Result<bool, String> {
         let was_new = self
             .sequences
             .entry(partition)
             .or_default()
             .insert(sequence);
-        let stood_before = || {
-            let lost = self.sequences_lost.get(&partition);
-            lost.is_some_and(|lost| lost.contains(&sequence))
+        let stood_before_a_loss = || {
+            let before = self.sequences_before.get(&partition);
+            before.is_some_and(|before| before.contains(&sequence))
         };
         // A copy that was on its way for long may come when the window has gone on; what counts is that it was
         // ruled before, be it in a log that has lost it since.
         let (counts, is_right) = match fates {
             [Fate::Applied] => (true, was_new),
             [Fate::Duplicate { .. }] => (false, !was_new),
-            [Fate::OlderThanWindow { .. }] => (false, !was_new || stood_before()),
-            other => return Err(format!("{other:?}")),
+            [Fate::OlderThanWindow { .. }] => (false, !was_new || stood_before_a_loss()),
+            other => return Err(format!("has {other:?}")),
         };
         if !is_right {
             return Err(format!(
@@ -87,7 +92,7 @@ impl Life {
         self.ruled = Sums::default();
         self.bulk.values_mut().for_each(|(_, ruled)| *ruled = 0);
         for (partition, known) in std::mem::take(&mut self.sequences) {
-            self.sequences_lost
+            self.sequences_before
                 .entry(partition)
                 .or_default()
                 .extend(known);
@@ -136,7 +141,7 @@ impl Accounts {
             return Err(format!("nobody has epoch {:x}", sender.epoch));
         };
         let counts = life
-            .took(partition, sender.sequence, fates)
+            .counts(partition, sender.sequence, fates)
             .map_err(|what| format!("batch {} of {} {what}", sender.sequence, sender.agent))?;
         if !counts {
             return Ok(());
@@ -215,24 +220,41 @@ mod tests {
     use super::*;
 
     const APPLIED: [Fate; 1] = [Fate::Applied];
+    const DUPLICATE: [Fate; 1] = [Fate::Duplicate { entries: 1 }];
     const OLDER: [Fate; 1] = [Fate::OlderThanWindow { entries: 1 }];
 
     #[test]
     fn what_is_older_than_the_window_was_ruled_before_maybe_in_a_log_that_lost_it() {
         let mut life = Life::default();
-        assert_eq!(life.took(0, 7, &APPLIED), Ok(true));
-        assert_eq!(life.took(0, 7, &OLDER), Ok(false));
-        assert!(life.took(0, 8, &OLDER).is_err());
-        assert!(life.took(0, 7, &APPLIED).is_err());
+        assert_eq!(life.counts(0, 7, &APPLIED), Ok(true));
+        assert_eq!(life.counts(0, 7, &OLDER), Ok(false));
+        assert!(life.counts(0, 8, &OLDER).is_err());
 
-        life.forget_ruled();
-        assert_eq!(life.took(0, 7, &OLDER), Ok(false));
-        // Of another partition, and what never stood anywhere.
-        assert!(life.took(1, 7, &OLDER).is_err());
-        assert!(life.took(0, 9, &OLDER).is_err());
+        // However often it loses records since.
+        let mut life = stood_before_losses(7);
+        assert_eq!(life.counts(0, 7, &OLDER), Ok(false));
+        // What stood in another partition, or nowhere.
+        assert!(life.counts(1, 7, &OLDER).is_err());
+        assert!(life.counts(0, 9, &OLDER).is_err());
+    }
 
+    #[test]
+    fn what_a_log_has_lost_is_new_to_it_and_no_duplicate() {
+        let mut life = Life::default();
+        assert!(life.counts(0, 7, &DUPLICATE).is_err());
+        assert_eq!(life.counts(0, 7, &DUPLICATE), Ok(false));
+        assert!(life.counts(0, 7, &APPLIED).is_err());
+
+        assert_eq!(stood_before_losses(7).counts(0, 7, &APPLIED), Ok(true));
+        assert!(stood_before_losses(7).counts(0, 7, &DUPLICATE).is_err());
+    }
+
+    /// A life one of whose batches stood in a log that has lost records twice since.
+    fn stood_before_losses(sequence: u64) -> Life {
+        let mut life = Life::default();
+        assert_eq!(life.counts(0, sequence, &APPLIED), Ok(true));
         life.forget_ruled();
         life.forget_ruled();
-        assert_eq!(life.took(0, 7, &APPLIED), Ok(true));
+        life
     }
 }
