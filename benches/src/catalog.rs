@@ -3,9 +3,10 @@
 //! A new benchmark is a file under `benches` and a line here. The order is that of the report.
 
 use crate::benches::{
-    copies, copies_lift, copies_return, engine, fleet, hit, holds, overshoot, pairs, propagation,
+    copies, copies_lift, copies_return, effect, engine, fleet, hit, holds, overshoot, pairs,
+    propagation,
 };
-use crate::harness::Bench;
+use crate::harness::{Bench, paced};
 
 /// Every benchmark, in the order of the report.
 pub const BENCHES: &[Bench] = &[
@@ -53,6 +54,11 @@ pub const BENCHES: &[Bench] = &[
         name: "overshoot",
         about: "two agents over one pair's limit, beside an ideal in-line limiter",
         run: overshoot::run,
+    },
+    Bench {
+        name: "effect",
+        about: "what is let through of calls far above a limit: bursts over a steady tenant, weighted calls",
+        run: effect::run,
     },
     Bench {
         name: "pipeline",
@@ -118,8 +124,8 @@ pub const CHILDREN: &[ChildPart] = &[
         run: propagation::child_agent,
     },
     ChildPart {
-        name: "overshoot-agent",
-        run: overshoot::child_agent,
+        name: paced::PACED_AGENT,
+        run: paced::child_agent,
     },
     ChildPart {
         name: "fleet-agent",

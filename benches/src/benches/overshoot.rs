@@ -7,19 +7,15 @@
 //!
 //! The ideal limiter is the independent model, which shares no code with the engine.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, ensure};
-use serde::{Deserialize, Serialize};
+use anyhow::Context as _;
 use tollgate::demo::figures::{WindowCount, overshoot};
 use tollgate_model::{DomainLimits, InlineLimiter, ResourceLimits, Tier};
 
 use crate::harness::Session;
-use crate::harness::agents::{block_on, connected};
 use crate::harness::aggregator::Aggregator;
-use crate::harness::child::{Part, argument, say};
 use crate::harness::clock::wall_us;
 use crate::harness::figure::{Figure, Target};
+use crate::harness::paced::{self, Offered, Schedule};
 
 const AGENTS: u64 = 2;
 const OFFERED_PER_SECOND: u64 = 2_000;
@@ -42,13 +38,6 @@ tiers = [{ limit = 1000, window = "10s", active = "10s" }]
 /// One call: microseconds after the start, and whether it was let through.
 type Call = (u64, bool);
 
-/// What one agent process offered.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Offered {
-    calls: Vec<Call>,
-    dropped: u64,
-}
-
 /// Measures it.
 ///
 /// # Errors
@@ -65,20 +54,22 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let mut parts = Vec::new();
     for number in 0..AGENTS {
         let name = format!("bench-{number}");
-        parts.push(Part::start(
-            "overshoot-agent",
-            &[name, aggregator.agents.clone()],
-        )?);
+        parts.push(paced::start(&name, &aggregator.agents, RESOURCE, DOMAIN)?);
     }
     for part in &mut parts {
-        ensure!(part.hear::<bool>()?, "an agent has heard of no aggregator");
+        paced::await_ready(part)?;
     }
     let start_us = wall_us() + LEAD_US;
     let period_us = AGENTS * 1_000_000 / OFFERED_PER_SECOND;
     for (number, part) in (0..).zip(&mut parts) {
-        let first_us = start_us + number * period_us / AGENTS;
-        let count = windows * WINDOW_US / period_us;
-        part.tell(&format!("{start_us} {first_us} {period_us} {count}"))?;
+        let schedule = Schedule {
+            start_us,
+            first_us: start_us + number * period_us / AGENTS,
+            period_us,
+            count: windows * WINDOW_US / period_us,
+            copies: 1,
+        };
+        paced::tell(part, schedule)?;
     }
     let (mut calls, mut dropped) = (Vec::new(), 0);
     for part in &mut parts {
@@ -140,40 +131,6 @@ fn report(session: &mut Session, counts: &[WindowCount], dropped: u64) -> anyhow
             .note("fewer than an ideal limiter would have let through"),
     );
     Ok(())
-}
-
-/// The child: one agent that offers calls at given instants.
-///
-/// # Errors
-///
-/// Where its settings are bad, or the parent says what was not agreed.
-pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
-    let (name, address): (String, String) =
-        (argument(args, 0, "name")?, argument(args, 1, "address")?);
-    let agent = connected(&name, &address)?;
-    let rate = agent.rate(RESOURCE);
-    say(&block_on(agent.ready(Duration::from_secs(10)))?)?;
-    let mut line = String::new();
-    if std::io::stdin().read_line(&mut line)? == 0 {
-        return Ok(());
-    }
-    crate::harness::child::end_with_parent();
-    let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-    let start_us: u64 = argument(&words, 0, "start")?;
-    let first_us: u64 = argument(&words, 1, "first call")?;
-    let period_us: u64 = argument(&words, 2, "period")?;
-    let count: u64 = argument(&words, 3, "count")?;
-    let mut calls = Vec::with_capacity(count as usize);
-    for number in 0..count {
-        let due_us = first_us + number * period_us;
-        let early_us = due_us.saturating_sub(wall_us());
-        std::thread::sleep(Duration::from_micros(early_us));
-        let at_us = wall_us();
-        let let_through = rate.hit(DOMAIN).is_ok();
-        calls.push((at_us.saturating_sub(start_us), let_through));
-    }
-    let dropped = agent.stats().hits_dropped();
-    say(&Offered { calls, dropped })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! machine   where and of what it was measured       beside   programs built next to this one
 //! calls     what a call costs                       aggregator   one for the time of a benchmark
 //! kafka     the same of a Kafka                 owner    an aggregator that is killed and started again
+//! paced     an agent that offers calls at given instants
 //! ```
 
 pub mod agents;
@@ -24,6 +25,7 @@ pub mod kafka;
 pub mod machine;
 pub mod memory;
 pub mod owner;
+pub mod paced;
 pub mod report;
 pub mod results;
 pub mod stats;
