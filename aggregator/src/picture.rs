@@ -140,7 +140,7 @@ pub fn draw(played: &Played, coloured: bool) -> String {
 pub fn draw_tiers(played: &Played, coloured: bool) -> String {
     let scale = Scale::of(played);
     let mut text = String::new();
-    for (index, tier) in played.class.tiers.iter().enumerate().rev() {
+    for (index, tier) in played.class.tiers().iter().enumerate().rev() {
         let row = tier_row(played, &scale, index, tier);
         push_row(
             &mut text,
@@ -149,7 +149,7 @@ pub fn draw_tiers(played: &Played, coloured: bool) -> String {
             coloured.then_some(GREEN),
         );
     }
-    if played.class.tiers.is_empty() {
+    if played.class.is_inaccessible() {
         let _ = writeln!(text, "no tiers: inaccessible");
     }
     let refused = numbers(&scale, &played.steps, |step| step.asked - step.granted);

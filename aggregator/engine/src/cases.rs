@@ -204,8 +204,9 @@ impl CaseLimits {
         let tiers = tiers.unwrap_or(&self.tiers).iter().copied();
         let tiers: Vec<Tier> = tiers.map(Tier::from).collect();
         RateClass {
-            tiers: normalise(&tiers).0,
+            tiers: Some(normalise(&tiers).0),
             hard: own.and_then(|own| own.hard).or(self.hard),
+            ..RateClass::default()
         }
     }
 }

@@ -124,7 +124,7 @@ pub fn ask(
 pub fn tier_counts(class: &RateClass, state: &State, tier: usize, now: Timestamp) -> (u64, u64) {
     match tier.checked_sub(1) {
         Some(index) => {
-            let tier = &class.tiers[index];
+            let tier = &class.tiers()[index];
             (
                 tier.limit,
                 state.tiers()[index].window.held(tier.window, now),

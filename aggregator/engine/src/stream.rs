@@ -129,7 +129,7 @@ impl Pair {
             Until::At(end) => end,
             Until::Never => Timestamp::MAX,
         };
-        let by = if class.tiers.is_empty() {
+        let by = if class.is_inaccessible() {
             Closed::Inaccessible
         } else if second::room(class.hard, &self.state, now) == 0 {
             Closed::Hard
@@ -177,7 +177,7 @@ impl Closed {
     pub fn limit(self, class: &RateClass) -> (u64, Span) {
         match self {
             Self::Hard => (class.hard.unwrap_or(0), SECOND),
-            Self::Tier(tier) => match tier.checked_sub(1).and_then(|i| class.tiers.get(i)) {
+            Self::Tier(tier) => match tier.checked_sub(1).and_then(|i| class.tiers().get(i)) {
                 Some(tier) => (tier.limit, tier.window),
                 None => (0, Span::ZERO),
             },

@@ -152,13 +152,13 @@ fn check_stream(unit_us: u64, odd_us: u64, limits: &model::DomainLimits, ops: &[
                 assert_eq!(closure.map(|closure| closure.end.as_micros()), denied_until);
                 let by = expected.denied.map(|denial| match denial.cause {
                     model::Cause::Hard => Closed::Hard,
-                    model::Cause::Tier(_) if class.tiers.is_empty() => Closed::Inaccessible,
+                    model::Cause::Tier(_) if class.is_inaccessible() => Closed::Inaccessible,
                     model::Cause::Tier(tier) => Closed::Tier(tier),
                     model::Cause::Global => panic!("a pair has no global limit"),
                     model::Cause::Banned => panic!("nobody is banned here"),
                 });
                 let got_by = closure.map(|closure| closure.by);
-                if by != Some(Closed::Hard) || !class.tiers.is_empty() {
+                if by != Some(Closed::Hard) || !class.is_inaccessible() {
                     assert_eq!(got_by, by);
                 }
             }

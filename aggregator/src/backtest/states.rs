@@ -46,7 +46,7 @@ impl States {
             self.live += 1;
             match self.spare.pop() {
                 Some(mut state) => {
-                    state.reset(class.tiers.len());
+                    state.reset(class.tiers().len());
                     state
                 }
                 None => Box::new(State::of(class)),

@@ -162,8 +162,8 @@ fn class(limit: u64, window: Span) -> RateClass {
         skippable: false,
     };
     RateClass {
-        tiers: [tier].into(),
-        hard: None,
+        tiers: Some([tier].into()),
+        ..RateClass::default()
     }
 }
 
@@ -192,7 +192,7 @@ fn play(
 
 impl Search {
     fn limit(&self) -> u64 {
-        self.class.tiers[0].limit
+        self.class.tiers()[0].limit
     }
 
     fn call(&mut self, call: &Call) {

@@ -77,7 +77,7 @@ pub fn trace(
         from,
         width: Span::from_micros(width),
         columns: vec![Column::default(); COLUMNS as usize],
-        entries: vec![Vec::new(); class.tiers.len()],
+        entries: vec![Vec::new(); class.tiers().len()],
     };
     let of_resource = pairs.pair(number).resource;
     let mut player = Player::new(pairs, limits);
@@ -105,7 +105,7 @@ fn part(class: &RateClass, tally: &PairTally, extent: Extent) -> (Timestamp, Tim
             .as_micros()
             .saturating_add(tier.cooldown.as_micros())
     };
-    let cycle = class.tiers.iter().map(cycle).max().unwrap_or(0);
+    let cycle = class.tiers().iter().map(cycle).max().unwrap_or(0);
     let around = Span::from_micros(cycle.max(tally.longest.span().as_micros()).max(10_000_000));
     let from = tally.longest.from.saturating_sub(around).max(extent.first);
     let to = tally.longest.to.saturating_add(around).min(extent.last);
@@ -123,7 +123,7 @@ impl Trace {
         let Some(state) = player.state(number) else {
             return;
         };
-        let tiers = self.class.tiers.iter().zip(state.tiers());
+        let tiers = self.class.tiers().iter().zip(state.tiers());
         for ((tier, state), entries) in tiers.zip(&mut self.entries) {
             let over = |entered: Timestamp| {
                 let end = entered.saturating_add(tier.active);
@@ -146,8 +146,8 @@ impl Trace {
         };
         column.asked += outcome.asked.hits;
         column.granted += outcome.granted.hits;
-        column.held.resize(self.class.tiers.len(), 0);
-        let tiers = self.class.tiers.iter().zip(state.tiers());
+        column.held.resize(self.class.tiers().len(), 0);
+        let tiers = self.class.tiers().iter().zip(state.tiers());
         for ((tier, state), held) in tiers.zip(&mut column.held) {
             *held = (*held).max(state.window.held(tier.window, at));
         }

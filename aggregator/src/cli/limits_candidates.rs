@@ -335,9 +335,9 @@ candidate = { tiers = [{ limit = 9, window = "1s", active = "3s" }], hard = "7/s
         let text = promoted(&text, "export").expect("it has one");
         let limits = Limits::parse(&text).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
         let class = limits.class_of("export", "anybody").expect("limits");
-        assert_eq!((class.hard, class.tiers[0].limit), (Some(7), 9));
+        assert_eq!((class.hard, class.tiers()[0].limit), (Some(7), 9));
         let class = limits.class_of("api.search", "anybody").expect("limits");
-        assert_eq!((class.hard, class.tiers[0].limit), (Some(200), 80));
+        assert_eq!((class.hard, class.tiers()[0].limit), (Some(200), 80));
         assert!(limits.rates().all(|rate| rate.candidate().is_none()));
     }
 

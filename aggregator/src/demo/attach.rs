@@ -94,7 +94,7 @@ pub fn attach(url: &str) -> Result<Attached, Failure> {
 fn offered_to(limits: &Limits, resource: &str) -> Option<f64> {
     let rate = limits.rate(resource)?;
     let class = limits.class(rate.default_class());
-    let lowest = class.tiers.first()?;
+    let lowest = class.tiers().first()?;
     let tier = lowest.limit as f64 * 1e6 / lowest.window.as_micros() as f64;
     let rate = class.hard.map_or(tier, |hard| tier.min(hard as f64));
     Some((rate * TIMES_THE_LIMIT).clamp(1.0, RATE_MAX))

@@ -363,7 +363,11 @@ fn window_us(limits: &Limits, resource: &str, domain: &str) -> u64 {
         return SECOND_US;
     };
     let class = limits.class(rate.class_of(domain));
-    let longest = class.tiers.iter().map(|tier| tier.window.as_micros()).max();
+    let longest = class
+        .tiers()
+        .iter()
+        .map(|tier| tier.window.as_micros())
+        .max();
     longest.unwrap_or(0).max(SECOND_US)
 }
 

@@ -100,7 +100,7 @@ fn by_agent<'a>(
 
 pub(super) fn tiers(follow: &Follow, said: &Said) -> Vec<TierView> {
     let place = key(&said.statement);
-    let tiers = said.class.tiers.iter().zip(&said.tiers).enumerate();
+    let tiers = said.class.tiers().iter().zip(&said.tiers).enumerate();
     tiers
         .map(|(index, (tier, now))| {
             let burst = follow.bursts.iter().rev().find(|burst| {
@@ -176,7 +176,7 @@ pub(super) fn picture(
         .chain(window.filter(|from| 0 < *from).map(Timestamp::from_micros))
         .min()
         .unwrap_or(said.since);
-    let of = said.class.tiers.len();
+    let of = said.class.tiers().len();
     let steps = follow.entries.iter().filter_map(|entry| {
         let EntryFate::Ruled {
             granted,
@@ -211,7 +211,7 @@ pub(super) fn picture(
         return None;
     }
     let entries = (1..=of).map(|tier| {
-        let lasts = said.class.tiers[tier - 1];
+        let lasts = said.class.tiers()[tier - 1];
         let of_tier = follow.bursts.iter().filter(|burst| burst.tier == tier);
         let over = |at: Timestamp| {
             at.saturating_add(lasts.active)

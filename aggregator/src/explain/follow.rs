@@ -284,7 +284,7 @@ impl Follow {
         // What has left by now must not look as if this entry had taken it away.
         self.pair.state.forget(&self.class, now);
         let held = |pair: &Pair| -> Vec<u64> {
-            let tiers = pair.state.tiers().iter().zip(&self.class.tiers);
+            let tiers = pair.state.tiers().iter().zip(self.class.tiers());
             tiers
                 .map(|(of, tier)| of.window.held(tier.window, now))
                 .collect()
@@ -362,7 +362,7 @@ impl Follow {
     /// How the pair stands, with nothing said about it yet.
     fn standing(&self) -> Said {
         let now = self.pair.now();
-        let tiers = self.pair.state.tiers().iter().zip(&self.class.tiers);
+        let tiers = self.pair.state.tiers().iter().zip(self.class.tiers());
         let tiers = tiers.map(|(state, tier)| TierNow {
             phase: state.phase(tier, now),
             entered: state.entered,

@@ -158,7 +158,7 @@ fn room(follow: &Follow, at: Timestamp) -> (&'static str, String) {
 /// How full the tiers were at an instant.
 fn used(follow: &Follow, at: Timestamp) -> String {
     let class = follow.class();
-    let tiers = class.tiers.iter().enumerate().map(|(index, tier)| {
+    let tiers = class.tiers().iter().enumerate().map(|(index, tier)| {
         let inside = follow
             .entries
             .iter()

@@ -63,7 +63,7 @@ impl Engine {
             return None;
         } else {
             let working = self.candidates.working();
-            working.begin(class.tiers.len(), ordinal);
+            working.begin(class.tiers().len(), ordinal);
         }
         let working = self.candidates.working();
         let before = working.stated;

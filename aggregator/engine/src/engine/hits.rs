@@ -186,7 +186,7 @@ impl Engine {
         };
         let common = Common {
             limits: &limits,
-            nothing: RateClass::default(),
+            nothing: RateClass::inaccessible(),
             clock,
             place: Place::of_record(self.log.unwrap_or_default(), offset),
         };
@@ -399,7 +399,7 @@ impl Engine {
         } else if limits.engine().pairs_per_partition_max <= self.table.alive().count() {
             &mut context.counts.at_cap
         } else {
-            self.table.working().begin(class.tiers.len(), ordinal);
+            self.table.working().begin(class.tiers().len(), ordinal);
             return true;
         };
         *uncounted += copies;

@@ -218,7 +218,7 @@ impl Engine {
         let newest = self.steps.newest();
         let (limits, version, ordinal) = (newest.limits.clone(), newest.version, newest.ordinal);
         let rule = Rule::of(&limits, &again.resource);
-        let nothing = RateClass::default();
+        let nothing = RateClass::inaccessible();
         let domain = again.domain.as_deref();
         let (class, stated) = rule
             .class_of(&limits, &nothing, domain.unwrap_or(EVERYBODY))
@@ -234,7 +234,7 @@ impl Engine {
                 self.denials.end(identity);
                 return;
             }
-            self.table.working().begin(class.tiers.len(), ordinal);
+            self.table.working().begin(class.tiers().len(), ordinal);
         }
         let working = self.table.working();
         match domain {
@@ -328,7 +328,7 @@ impl Touch {
     ) -> Option<Timestamp> {
         match self {
             Self::Nothing => {}
-            Self::Reset => pair.state.reset(class.tiers.len()),
+            Self::Reset => pair.state.reset(class.tiers().len()),
             Self::Refund(hits) => pair.refund(class, hits),
             Self::Pardon => {
                 let closure = pair.closure(class, now)?;

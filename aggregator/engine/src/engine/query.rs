@@ -242,7 +242,7 @@ impl Engine {
         let identity = self.identities.of_resource(resource).of(domain);
         let mut stored = self.table.peek(identity)?;
         let newest = self.steps.newest();
-        let (limits, nothing) = (&newest.limits, RateClass::default());
+        let (limits, nothing) = (&newest.limits, RateClass::inaccessible());
         let rule = Rule::of(limits, resource);
         let everybody = domain == EVERYBODY;
         let (class, hard) = if everybody {

@@ -93,7 +93,7 @@ impl Engine {
             false => None,
         };
         working.stated = denial.map(|denial| denial.end);
-        let stays = working.pair.stays_until(&RateClass::default());
+        let stays = working.pair.stays_until(&RateClass::inaccessible());
         working.leaves = slot_of(stays.max(working.stated.unwrap_or_default()));
         if !self.table.close() {
             return Fate::TotalAtCap;

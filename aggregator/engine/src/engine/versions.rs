@@ -195,7 +195,10 @@ impl Steps {
     ) {
         self.migrate_by(stored, |old, new, stored| {
             let (old, class) = (class_of(&old.limits), class_of(&new.limits));
-            let (old, bare) = (old.unwrap_or_default(), RateClass::default());
+            let (old, bare) = (
+                old.unwrap_or_else(RateClass::inaccessible),
+                RateClass::inaccessible(),
+            );
             stored
                 .pair
                 .new_limits(&old, class.as_ref().unwrap_or(&bare));
@@ -204,7 +207,7 @@ impl Steps {
         if self.newest.ordinal.saturating_sub(stored.ordinal) != 0 {
             let class = class_of(&self.newest.limits);
             let time = stored.pair.now();
-            let bare = RateClass::default();
+            let bare = RateClass::inaccessible();
             let limits = class.as_ref().unwrap_or(&bare);
             carry_over::start_anew(limits, &mut stored.pair.state, time);
             ruled_again(stored, class.as_ref(), self.newest.at);

@@ -152,8 +152,9 @@ fn change_rate(
     };
     let stated = stated.or(&before.unwrap_or_default());
     let class = |stated: Stated| RateClass {
-        tiers: stated.tiers.unwrap_or_default(),
+        tiers: Some(stated.tiers.unwrap_or_default()),
         hard: stated.hard,
+        ..RateClass::default()
     };
     let default = &rate.default.stated;
     let candidate = rate.candidate.as_ref().map(|candidate| {
@@ -358,8 +359,8 @@ domains = { acme = 30 }
         };
         let (first, last) = (&versions[0], &versions[300]);
         assert_eq!(table(first), table(last), "shared");
-        assert_eq!(last.class_of("r", "d5").unwrap().tiers[0].limit, 9);
-        assert_eq!(first.class_of("r", "d5").unwrap().tiers[0].limit, 6);
+        assert_eq!(last.class_of("r", "d5").unwrap().tiers()[0].limit, 9);
+        assert_eq!(first.class_of("r", "d5").unwrap().tiers()[0].limit, 6);
     }
 
     #[test]
@@ -392,7 +393,7 @@ domains = { acme = 30 }
         let made = revision.limits();
         assert_eq!(made.normalised_text(), expected.normalised_text());
         let of_x = made.class_of("search", "x").unwrap();
-        assert_eq!((of_x.tiers[0].limit, of_x.hard), (6, Some(3)));
+        assert_eq!((of_x.tiers()[0].limit, of_x.hard), (6, Some(3)));
         assert_eq!(limits, Limits::parse(DOCUMENT).unwrap());
     }
 }

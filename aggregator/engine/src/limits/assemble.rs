@@ -128,8 +128,9 @@ impl OverridesDraft {
 /// The classes of a statement: the real one, and the one under the candidate.
 fn class_pair(rate: &RateDraft, stated: &Stated) -> (RateClass, Option<RateClass>) {
     let class = |stated: Stated| RateClass {
-        tiers: stated.tiers.unwrap_or_default(),
+        tiers: Some(stated.tiers.unwrap_or_default()),
         hard: stated.hard,
+        ..RateClass::default()
     };
     let real = class(stated.clone().or(&rate.default));
     let candidate = rate

@@ -34,7 +34,7 @@ pub fn state_bytes_at_limit(class: &RateClass) -> u64 {
     let further = |hits: u64| HIT_BYTES.saturating_mul(hits.saturating_sub(1));
     let mut bytes: u64 = 0;
     let mut hits: u64 = 0;
-    for tier in &class.tiers {
+    for tier in class.tiers() {
         bytes = bytes
             .saturating_add(TIER_BYTES)
             .saturating_add(further(tier.limit));
@@ -102,7 +102,7 @@ impl Judgement<'_> {
             let kind = WarningKind::HardAboveGlobal { hard, global };
             warn(&path.then(Step::Field("hard")), kind);
         }
-        for (index, tier) in class.tiers.iter().enumerate() {
+        for (index, tier) in class.tiers().iter().enumerate() {
             let path = path.then(Step::Item("tier", index + 1));
             if let Some(kind) = never_reached(class, index) {
                 warn(&path, kind);
@@ -134,7 +134,7 @@ fn never_full(tier: &Tier, hard: Option<u64>) -> Option<u64> {
 /// passed every tier below at one time or another, either because it was full, or because it is
 /// skippable and cooled down.
 fn never_reached(class: &RateClass, index: usize) -> Option<WarningKind> {
-    let blocked = class.tiers[..index].iter().position(|tier| {
+    let blocked = class.tiers()[..index].iter().position(|tier| {
         let passed_over = tier.skippable && tier.cooldown != Span::ZERO;
         !passed_over && never_full(tier, class.hard).is_some()
     });
@@ -143,5 +143,5 @@ fn never_reached(class: &RateClass, index: usize) -> Option<WarningKind> {
     }
     // A class that grants nothing at all is a ban, and meant.
     let grants = |tiers: &[Tier]| tiers.iter().any(|tier| 0 < tier.limit);
-    (grants(&class.tiers) && !grants(&class.tiers[index..])).then_some(WarningKind::NeverEntered)
+    (grants(class.tiers()) && !grants(&class.tiers()[index..])).then_some(WarningKind::NeverEntered)
 }

@@ -42,13 +42,14 @@ mod units;
 mod version;
 mod warning;
 mod words;
+mod zone;
 
 pub use amend::{NotChanged, Own, Revision};
 pub use fault::{FAULTS_MAX, Fault, FaultKind, Faults};
 pub use judge::{STATE_BYTES_WARN, hits_max_in, state_bytes_at_limit};
 pub use names::{NameTable, TABLE_BYTES_MAX};
 pub use normal::{Change, normalise};
-pub use rate::{RateClass, Tier};
+pub use rate::{Bucket, Calendar, Quota, RateClass, Tier, Window};
 pub use read::DOCUMENT_BYTES_MAX;
 pub use report::{CheckReport, ResourceReport, SizeReport, check};
 pub use resource::{
@@ -59,3 +60,4 @@ pub use settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate, Rat
 pub use units::{parse_rate, parse_span, print_rate, print_span};
 pub use version::{ClassId, Limits, RULES, ResourceIx};
 pub use warning::{WARNINGS_MAX, Warning, WarningKind, Warnings};
+pub use zone::Zone;

@@ -186,7 +186,7 @@ proptest! {
             for (domain, over) in rate.overrides() {
                 let class = limits.class(rate.class_of(domain));
                 let expected = over.stated.clone().or(default);
-                prop_assert_eq!(Some(&class.tiers), expected.tiers.as_ref());
+                prop_assert_eq!(class.tiers.as_ref(), expected.tiers.as_ref());
                 prop_assert_eq!(class.hard, expected.hard);
                 prop_assert_eq!(rate.candidate_class_of(domain).is_some(), rate.candidate().is_some());
                 used[over.class.0 as usize] = true;

@@ -39,7 +39,7 @@ impl Limits {
                 let class = self.class(rate.default_class());
                 let ignored = namespace.ignore_configured || rate.mode() == Mode::Shadow;
                 let has_overrides = rate.overrides().next().is_some();
-                let tiers = class.tiers.iter().map(|tier| PublicTier {
+                let tiers = class.tiers().iter().map(|tier| PublicTier {
                     limit: tier.limit,
                     window: tier.window,
                 });

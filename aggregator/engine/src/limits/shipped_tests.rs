@@ -74,7 +74,7 @@ fn limiter(text: &str, resource: &str) -> InlineLimiter {
 fn model_limits(class: &RateClass) -> DomainLimits {
     DomainLimits {
         tiers: class
-            .tiers
+            .tiers()
             .iter()
             .map(|tier| tollgate_model::Tier {
                 limit: tier.limit,

@@ -311,8 +311,8 @@ mod tests {
                     skippable: true,
                 };
                 let class = RateClass {
-                    tiers: vec![tier; tiers].into(),
-                    hard: None,
+                    tiers: Some(vec![tier; tiers].into()),
+                    ..RateClass::default()
                 };
                 let mut pair = Pair::of(&class);
                 for (at, copies) in hits {
@@ -320,7 +320,7 @@ mod tests {
                     pair.entry(&class, Timestamp::from_micros(1 << 40 | at), request);
                 }
                 if loose {
-                    pair.new_limits(&class, &RateClass::default());
+                    pair.new_limits(&class, &RateClass::inaccessible());
                 }
                 let leaves = leaves_at_least(pair.now()) + stated * 7;
                 let stated = [

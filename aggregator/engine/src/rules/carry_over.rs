@@ -19,16 +19,16 @@ use crate::limits::{RateClass, Tier};
 
 /// Brings a state from one class of limits under another. `time` is the pair's time.
 pub fn carry_over(old: &RateClass, new: &RateClass, state: &mut State, time: Timestamp) {
-    let kept = old.tiers.iter().zip(&new.tiers);
+    let kept = old.tiers().iter().zip(new.tiers());
     let kept = kept
         .take_while(|(old, new)| have_one_shape(old, new))
         .count();
-    keep(kept, new.tiers.len(), state, time);
+    keep(kept, new.tiers().len(), state, time);
 }
 
 /// Empties all tiers, for a pair whose limits are not known to have kept any shape.
 pub fn start_anew(new: &RateClass, state: &mut State, time: Timestamp) {
-    keep(0, new.tiers.len(), state, time);
+    keep(0, new.tiers().len(), state, time);
 }
 
 /// Whether tiers differ in nothing but the limit.

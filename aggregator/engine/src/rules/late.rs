@@ -32,7 +32,7 @@ pub fn late(
     request: Request,
 ) -> Option<u64> {
     let index = tiers::current(class, state, now).checked_sub(1)?;
-    let tier = &class.tiers[index];
+    let tier = &class.tiers()[index];
     if at < state.tiers()[index].entered? {
         return None;
     }

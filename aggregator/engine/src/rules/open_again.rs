@@ -77,7 +77,7 @@ fn leaves(at: Timestamp, span: Span) -> Timestamp {
 /// The first end of an active or cooldown period after `cut`.
 fn next_end(class: &RateClass, state: &State, cut: Timestamp) -> Timestamp {
     let ends = class
-        .tiers
+        .tiers()
         .iter()
         .zip(state.tiers())
         .flat_map(|(tier, state)| {
@@ -92,7 +92,7 @@ fn next_end(class: &RateClass, state: &State, cut: Timestamp) -> Timestamp {
 /// The best offer of the tiers that a climb could reach with the phases of `cut`.
 fn offer(class: &RateClass, state: &State, now: Timestamp, cut: Timestamp) -> Timestamp {
     let mut best = NEVER;
-    for (tier, state) in class.tiers.iter().zip(state.tiers()).rev() {
+    for (tier, state) in class.tiers().iter().zip(state.tiers()).rev() {
         match state.phase(tier, cut) {
             Phase::Active => return best.min(has_room_at(tier, state, now)),
             Phase::Inactive => best = best.min(has_room_at(tier, state, now)),

@@ -39,8 +39,12 @@ pub(crate) fn class(text: &str) -> RateClass {
         }
         tiers.push(tier);
     }
-    let tiers = normalise(&tiers).0;
-    RateClass { tiers, hard }
+    let tiers = Some(normalise(&tiers).0);
+    RateClass {
+        tiers,
+        hard,
+        ..RateClass::default()
+    }
 }
 
 fn span(text: &str) -> Span {

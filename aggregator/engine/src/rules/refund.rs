@@ -67,7 +67,7 @@ fn counting(class: &RateClass, state: &State, now: Timestamp) -> Vec<Run> {
             }
         }
     };
-    for (index, (tier, limits)) in state.tiers().iter().zip(&class.tiers).enumerate() {
+    for (index, (tier, limits)) in state.tiers().iter().zip(class.tiers()).enumerate() {
         add(&tier.window, index + 1, Some(limits.window));
     }
     add(&state.loose, 0, None);

@@ -52,7 +52,7 @@ impl State {
     /// The state of a pair that nothing is known of.
     pub fn of(class: &RateClass) -> Self {
         let mut state = Self::new();
-        state.reset(class.tiers.len());
+        state.reset(class.tiers().len());
         state
     }
 
@@ -92,7 +92,7 @@ impl State {
 
     /// Forgets what can change no answer at `now` or later.
     pub fn forget(&mut self, class: &RateClass, now: Timestamp) {
-        for (state, tier) in self.tiers_mut().iter_mut().zip(&class.tiers) {
+        for (state, tier) in self.tiers_mut().iter_mut().zip(class.tiers()) {
             if state.phase(tier, now).is_inactive() {
                 state.entered = None;
             }
@@ -119,7 +119,7 @@ impl State {
                 .map(|at| at.saturating_add(tier.active).saturating_add(tier.cooldown));
             window.max(phases)
         };
-        let tiers = self.tiers().iter().zip(&class.tiers).filter_map(of_tier);
+        let tiers = self.tiers().iter().zip(class.tiers()).filter_map(of_tier);
         let loose = self.loose.newest().map(|at| at.saturating_add(SECOND));
         tiers.max().max(loose)
     }

@@ -62,7 +62,7 @@ impl TierState {
 
 /// The current tier: the active one with the greatest number. Counted from 1; 0: none is active.
 pub fn current(class: &RateClass, state: &State, now: Timestamp) -> usize {
-    let tiers = class.tiers.iter().zip(state.tiers());
+    let tiers = class.tiers().iter().zip(state.tiers());
     tiers
         .enumerate()
         .rev()
@@ -92,8 +92,8 @@ pub fn have_room(class: &RateClass, state: &State, now: Timestamp) -> bool {
 pub fn room_for(class: &RateClass, state: &State, now: Timestamp, hits: u64) -> u64 {
     let mut left = hits;
     // The fake tier zero never has room, so a climb from it begins at tier 1.
-    for number in current(class, state, now).max(1)..=class.tiers.len() {
-        let (tier, state) = (&class.tiers[number - 1], &state.tiers()[number - 1]);
+    for number in current(class, state, now).max(1)..=class.tiers().len() {
+        let (tier, state) = (&class.tiers()[number - 1], &state.tiers()[number - 1]);
         match state.phase(tier, now) {
             Phase::Cooling if tier.skippable => continue,
             Phase::Cooling => break,
@@ -113,11 +113,14 @@ pub fn grant(class: &RateClass, state: &mut State, now: Timestamp, hits: u64) ->
     let (mut left, mut to, mut room_left) = (hits, from, false);
     // The first tier on the way that is not entered yet.
     let mut unsettled = from.max(1);
-    for number in from.max(1)..=class.tiers.len() {
+    for number in from.max(1)..=class.tiers().len() {
         if left == 0 {
             break;
         }
-        let (tier, state_of) = (&class.tiers[number - 1], &mut state.tiers_mut()[number - 1]);
+        let (tier, state_of) = (
+            &class.tiers()[number - 1],
+            &mut state.tiers_mut()[number - 1],
+        );
         match state_of.phase(tier, now) {
             Phase::Cooling if tier.skippable => continue,
             Phase::Cooling => break,
@@ -145,7 +148,7 @@ pub fn grant(class: &RateClass, state: &mut State, now: Timestamp, hits: u64) ->
 
 /// Enters the inactive ones of the tiers `first..=last`.
 fn enter(class: &RateClass, state: &mut State, now: Timestamp, first: usize, last: usize) {
-    let tiers = class.tiers.iter().zip(state.tiers_mut());
+    let tiers = class.tiers().iter().zip(state.tiers_mut());
     for (tier, state) in tiers.take(last).skip(first - 1) {
         if state.phase(tier, now).is_inactive() {
             state.entered = Some(now);

@@ -115,8 +115,9 @@ pub fn like(limits: model::DomainLimits) -> impl Strategy<Value = model::DomainL
 pub fn class_of(limits: &model::DomainLimits) -> RateClass {
     let tiers: Vec<Tier> = limits.tiers.iter().map(tier_of).collect();
     RateClass {
-        tiers: normalise(&tiers).0,
+        tiers: Some(normalise(&tiers).0),
         hard: limits.hard,
+        ..RateClass::default()
     }
 }
 

@@ -237,7 +237,7 @@ fn pairs_plot(pairs: &[PairReport]) -> String {
 fn trace_plot(trace: &Trace) -> String {
     const LANE: f64 = 90.0;
     const STEP: f64 = LANE + 26.0;
-    let lanes = trace.class.tiers.len() + 1;
+    let lanes = trace.class.tiers().len() + 1;
     let mut svg = Svg::new(STEP * lanes as f64 + 24.0, "tiers of a pair over time");
     let lane = |number: usize| Area {
         x: LEFT,
@@ -260,7 +260,7 @@ fn trace_plot(trace: &Trace) -> String {
     };
     svg.words(LEFT, 12.0, "start", &format!("hits by {}", span(width_us)));
     bars(&mut svg, lane(0), &columns.map(bar).collect::<Vec<_>>());
-    for number in 0..trace.class.tiers.len() {
+    for number in 0..trace.class.tiers().len() {
         push_tier(&mut svg, trace, number, lane(number + 1));
     }
     let lasts_us = trace.columns.len() as u64 * width_us;
@@ -270,7 +270,7 @@ fn trace_plot(trace: &Trace) -> String {
 
 /// A tier's lane: when it was active and cooling down, and how full its window was.
 fn push_tier(svg: &mut Svg, trace: &Trace, number: usize, lane: Area) {
-    let tier = &trace.class.tiers[number];
+    let tier = &trace.class.tiers()[number];
     let lasts_us = trace.columns.len() as u64 * trace.width.as_micros();
     let x = |at: tollgate_shared::time::Timestamp| {
         let part = at.since(trace.from).as_micros() as f64 / lasts_us.max(1) as f64;

@@ -35,7 +35,7 @@ pub fn play(limits: &Limits, resource: &str, domain: &str, asked: &Requests) -> 
         origin: ORIGIN,
         beyond: "refused",
         steps: Vec::with_capacity(asked.at.len()),
-        entries: vec![Vec::new(); class.tiers.len()],
+        entries: vec![Vec::new(); class.tiers().len()],
         class,
     };
     for at in &asked.at {
@@ -67,7 +67,7 @@ fn step(
         limit.saturating_sub(second.held(SECOND, now))
     });
     let held = |state: &State| -> Vec<u64> {
-        let tiers = state.tiers().iter().zip(&class.tiers);
+        let tiers = state.tiers().iter().zip(class.tiers());
         tiers
             .map(|(of, tier)| of.window.held(tier.window, now))
             .collect()
@@ -112,7 +112,7 @@ pub fn report<'a>(played: &'a Played, global: Option<u64>) -> Report<'a> {
         domain: &played.domain,
         tiers: played
             .class
-            .tiers
+            .tiers()
             .iter()
             .zip(&played.entries)
             .map(|(tier, entries)| TierReport {

@@ -245,7 +245,7 @@ fn set(domain: &str, rate: Option<&str>) -> Act {
 
 fn limit_of(book: &LimitsBook, domain: &str) -> u64 {
     let latest = book.latest().unwrap();
-    latest.limits.class_of("a", domain).unwrap().tiers[0].limit
+    latest.limits.class_of("a", domain).unwrap().tiers()[0].limit
 }
 
 #[test]

@@ -70,8 +70,9 @@ fn tier(limit: u64, window_s: u64, active_s: u64, cooldown_s: u64, skippable: bo
 
 fn class(tiers: &[Tier], hard: Option<u64>) -> RateClass {
     RateClass {
-        tiers: tiers.into(),
+        tiers: Some(tiers.into()),
         hard,
+        ..RateClass::default()
     }
 }
 
