@@ -14,6 +14,13 @@ pub struct WindowCount {
     pub ideal: u64,
 }
 
+impl WindowCount {
+    /// How far it is over the ideal one, in percent of that.
+    fn over_percent(self) -> f64 {
+        (self.let_through as f64 - self.ideal as f64) * 100.0 / self.ideal as f64
+    }
+}
+
 /// The value below which `share` (0 to 1) of the values lie: the nearest rank. None of none.
 pub fn percentile(values: &mut [u64], share: f64) -> Option<u64> {
     if values.is_empty() {
@@ -34,24 +41,28 @@ pub struct Overshoot {
     pub worst: f64,
     /// The least: under-admission where negative.
     pub least: f64,
+    /// Of all windows together.
+    pub whole: f64,
     /// How many windows there were.
     pub windows: usize,
 }
 
 /// The overshoot of windows; none where no window had anything to compare with.
 pub fn overshoot(windows: impl Iterator<Item = WindowCount>) -> Option<Overshoot> {
-    let mut percent: Vec<f64> = windows
-        .filter(|window| 0 < window.ideal)
-        .map(|window| {
-            (window.let_through as f64 - window.ideal as f64) * 100.0 / window.ideal as f64
-        })
-        .collect();
+    let mut sum = WindowCount::default();
+    let mut percent: Vec<f64> = Vec::new();
+    for window in windows.filter(|window| 0 < window.ideal) {
+        sum.let_through += window.let_through;
+        sum.ideal += window.ideal;
+        percent.push(window.over_percent());
+    }
     percent.sort_unstable_by(f64::total_cmp);
     let (least, worst) = (*percent.first()?, *percent.last()?);
     Some(Overshoot {
         median: percent[(percent.len() - 1) / 2],
         worst,
         least,
+        whole: sum.over_percent(),
         windows: percent.len(),
     })
 }
@@ -105,9 +116,10 @@ mod tests {
                 overshoot.median,
                 overshoot.worst,
                 overshoot.least,
+                overshoot.whole,
                 overshoot.windows
             ),
-            (0.0, 10.0, -10.0, 3)
+            (0.0, 10.0, -10.0, 0.0, 3)
         );
         assert_eq!(super::overshoot(std::iter::empty()), None);
     }

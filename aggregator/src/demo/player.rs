@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tollgate_agent::{Agent, Rate};
+use tollgate_agent::{Agent, HitError, Rate};
 use tollgate_shared::place::Code;
 
 use super::clock::{monotonic_ns, wall_us};
@@ -196,20 +196,21 @@ fn make_calls(
             continue;
         };
         let (wall, monotonic) = (wall_us(), monotonic_ns());
-        let answer = rate.hit(domain);
+        let answer = rate.hit_n(domain, call.copies);
         counts.offered.fetch_add(1, Ordering::Relaxed);
         match answer {
             Ok(_) => {
                 counts.let_through.fetch_add(1, Ordering::Relaxed);
                 writeln!(seen, "{index} {wall} {monotonic} a")?;
             }
-            Err(denied) => {
+            Err(HitError::Denied(denied)) => {
                 counts.refused.fetch_add(1, Ordering::Relaxed);
                 match denied.code() {
                     Some(code) => writeln!(seen, "{index} {wall} {monotonic} r {code}")?,
                     None => writeln!(seen, "{index} {wall} {monotonic} r {}", denied.cause())?,
                 }
             }
+            Err(fault) => anyhow::bail!("call {index} of the schedule: {fault}"),
         }
     }
     seen.flush()?;

@@ -33,6 +33,8 @@ pub struct Report {
     pub overshoot_percent_worst: Option<f64>,
     /// The least of them; below zero: under-admission.
     pub overshoot_percent_least: Option<f64>,
+    /// The same of all these windows together.
+    pub overshoot_percent_whole: Option<f64>,
     /// How many windows were compared.
     pub overshoot_windows: usize,
     /// Refusals, outage included, that the independent model does not justify.
@@ -140,6 +142,7 @@ impl Report {
             overshoot_percent_median: overshoot.map(|o| percent(o.median)),
             overshoot_percent_worst: overshoot.map(|o| percent(o.worst)),
             overshoot_percent_least: overshoot.map(|o| percent(o.least)),
+            overshoot_percent_whole: overshoot.map(|o| percent(o.whole)),
             overshoot_windows: overshoot.map_or(0, |o| o.windows),
             unjustified_refusals: verdict.unjustified,
             denial_delay_us_p50: delay.map(|(p50, _)| p50),
@@ -210,6 +213,11 @@ impl Report {
             "excess",
             self.excess.to_string(),
             "let through although a window was full",
+        );
+        row(
+            "overshoot, whole run",
+            percent(self.overshoot_percent_whole),
+            "of pairs at a limit",
         );
         row(
             "overshoot, median",

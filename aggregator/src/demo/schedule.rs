@@ -24,6 +24,8 @@ pub struct Call {
     pub resource: u32,
     /// Index into [`Schedule::domains`].
     pub domain: u32,
+    /// Copies that it asks for, all or none.
+    pub copies: u32,
 }
 
 /// All calls of a demonstration, in order of time.
@@ -85,6 +87,18 @@ struct Tenant {
     rate: f64,
     /// Awake for so many seconds of every so many.
     awake_s: (f64, f64),
+    /// Copies of each call.
+    copies: u32,
+    gaps: Gaps,
+}
+
+/// The gaps between a tenant's calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gaps {
+    /// Exponential: calls of many users behind one tenant do not know of each other.
+    Random,
+    /// Equal: a worker that paces itself.
+    Even,
 }
 
 /// A tenant that is always awake.
@@ -94,6 +108,24 @@ const fn steady(resource: &'static str, domain: &'static str, rate: f64) -> Tena
         domain,
         rate,
         awake_s: (1.0, 1.0),
+        copies: 1,
+        gaps: Gaps::Random,
+    }
+}
+
+/// A tenant that is always awake, and whose calls are evenly spaced.
+const fn even(resource: &'static str, domain: &'static str, rate: f64) -> Tenant {
+    Tenant {
+        gaps: Gaps::Even,
+        ..steady(resource, domain, rate)
+    }
+}
+
+/// A tenant that is always awake, and whose calls ask for several copies each.
+const fn weighted(resource: &'static str, domain: &'static str, rate: f64, copies: u32) -> Tenant {
+    Tenant {
+        copies,
+        ..even(resource, domain, rate)
     }
 }
 
@@ -109,11 +141,16 @@ const fn pulsing(
         domain,
         rate,
         awake_s,
+        copies: 1,
+        gaps: Gaps::Random,
     }
 }
 
 /// Above some limits, below others, in several shapes.
-const TENANTS: [Tenant; 18] = [
+///
+/// `worker` paces itself just below its limit, and bursts far above it under the same name; `small`,
+/// `middle` and `large` ask for ten times their limit in calls of several copies.
+const TENANTS: [Tenant; 23] = [
     steady("demo.search", "quiet", 5.0),
     steady("demo.search", "steady", 30.0),
     steady("demo.search", "premium", 200.0),
@@ -132,6 +169,11 @@ const TENANTS: [Tenant; 18] = [
     pulsing("demo.export", "south", 60.0, (2.0, 3.0)),
     pulsing("demo.export", "east", 60.0, (1.0, 2.0)),
     steady("demo.export", "west", 20.0),
+    even("demo.jobs", "worker", 99.0),
+    pulsing("demo.jobs", "worker", 1_000.0, (2.0, 5.0)),
+    weighted("demo.batch", "small", 1_000.0 / 7.0, 7),
+    weighted("demo.batch", "middle", 1_000.0 / 33.0, 33),
+    weighted("demo.batch", "large", 1_000.0 / 60.0, 60),
 ];
 
 impl Schedule {
@@ -145,8 +187,10 @@ impl Schedule {
             let domain = index_of(&mut schedule.domains, tenant.domain);
             let mut at = 0.0;
             loop {
-                // Exponential gaps: calls of many users behind one tenant do not know of each other.
-                at += -draw.unit().ln() / tenant.rate;
+                at += match tenant.gaps {
+                    Gaps::Random => -draw.unit().ln() / tenant.rate,
+                    Gaps::Even => 1.0 / tenant.rate,
+                };
                 let (awake, period) = tenant.awake_s;
                 let asleep_from = (at / period).floor() * period + awake;
                 if asleep_from <= at {
@@ -161,6 +205,7 @@ impl Schedule {
                     agent,
                     resource,
                     domain,
+                    copies: tenant.copies,
                 });
             }
         }
@@ -194,6 +239,7 @@ impl Schedule {
                     agent,
                     resource,
                     domain,
+                    copies: 1,
                 });
             }
         }
@@ -307,6 +353,7 @@ fn spread(requests: &[(u64, u32)], from_s: u64, speed: u64, agents: u32) -> Vec<
                 agent,
                 resource: 0,
                 domain: *domain,
+                copies: 1,
             });
         }
     }

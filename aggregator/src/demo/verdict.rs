@@ -77,7 +77,7 @@ pub struct Verdict {
     pub unheard: u64,
 }
 
-/// The calls of one agent and pair that were let through, in order, and how many of them the log has.
+/// The copies of one agent and pair that were let through, in order, and how many of them the log has.
 #[derive(Debug, Default)]
 struct PairCalls {
     monotonic_ns: Vec<u64>,
@@ -122,7 +122,9 @@ impl<'a> Bench<'a> {
                         let (resource, domain) = names_of(schedule, *index);
                         let domains = through.entry(resource.to_owned()).or_default();
                         let calls = domains.entry(domain.to_owned()).or_default();
-                        calls.monotonic_ns.push(*monotonic_ns);
+                        let copies = copies_of(schedule, *index) as usize;
+                        let each = std::iter::repeat_n(*monotonic_ns, copies);
+                        calls.monotonic_ns.extend(each);
                     }
                     Seen::Call { .. } => {}
                     Seen::Heard { monotonic_ns, code } => {
@@ -317,10 +319,11 @@ impl<'a> Bench<'a> {
                 continue;
             };
             let (resource, domain) = names_of(schedule, index);
-            let granted = limiters
-                .get_mut(resource)
-                .map_or(1, |limiter| limiter.grant(at_us, domain, 1, 1));
-            self.verdict.ideal_let_through += granted;
+            let copies = u64::from(call.copies);
+            let granted = limiters.get_mut(resource).map_or(copies, |limiter| {
+                limiter.grant(at_us, domain, copies, copies)
+            });
+            self.verdict.ideal_let_through += u64::from(0 < granted);
             // Where a global limit closed, who of all domains came first is chance: the resource is
             // compared as a whole.
             let whole = self.reached.contains(&(resource.to_owned(), None));
@@ -334,7 +337,7 @@ impl<'a> Bench<'a> {
             });
             let window = at_us.saturating_sub(evidence.start_us) / length;
             let count = windows.of(unit.0, unit.1, window);
-            count.let_through += u64::from(let_through);
+            count.let_through += if let_through { copies } else { 0 };
             count.ideal += granted;
         }
         let names = &evidence.schedules[0];
@@ -379,6 +382,10 @@ fn names_of(schedule: &Schedule, index: usize) -> (&str, &str) {
         resource.map_or("", String::as_str),
         domain.map_or("", String::as_str),
     )
+}
+
+fn copies_of(schedule: &Schedule, index: usize) -> u32 {
+    schedule.calls.get(index).map_or(1, |call| call.copies)
 }
 
 impl Verdict {
