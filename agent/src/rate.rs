@@ -360,6 +360,7 @@ impl Rate {
             happened: Happened::Hit {
                 copies: want.max,
                 min: (1 < want.min).then_some(want.min),
+                unguarded: false,
             },
         };
         self.shared.recorder.record(&event);

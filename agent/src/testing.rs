@@ -91,6 +91,18 @@ pub enum Outcome {
         /// The least that was of use, where that was more than one.
         min: Option<u32>,
     },
+    /// It cost so much, as was known afterwards.
+    Charge {
+        /// How many copies.
+        copies: u32,
+    },
+    /// It cost less than was estimated, and the difference was taken back.
+    Refund {
+        /// What was charged at first.
+        estimated: u32,
+        /// What it cost.
+        actual: u32,
+    },
     /// It was refused.
     Refused {
         /// How many were asked for.
@@ -206,6 +218,7 @@ impl TestAgent {
             version: 1,
             limit: 1,
             window,
+            most: u64::MAX,
         };
         let until = self.agent.shared().clock.read().plus(window);
         let denied = Said::Denied(until, denial);
@@ -226,6 +239,7 @@ impl TestAgent {
             version: 1,
             limit: 1,
             window: Span::from_secs(1),
+            most: u64::MAX,
         };
         let until = self.agent.shared().clock.read().plus(window);
         self.say(resource, (EVERYBODY, false), Said::Denied(until, denial));
@@ -300,7 +314,11 @@ impl TestAgent {
                 domain: event.domain.to_owned(),
                 at_us: event.at.as_micros(),
                 outcome: match event.happened {
-                    Happened::Hit { copies, min } => Outcome::Hit { copies, min },
+                    Happened::Hit { copies, min, .. } => Outcome::Hit { copies, min },
+                    Happened::Charge { copies } => Outcome::Charge { copies },
+                    Happened::Refund {
+                        estimated, actual, ..
+                    } => Outcome::Refund { estimated, actual },
                     Happened::Refused { copies, cause, .. } => Outcome::Refused { copies, cause },
                 },
             });

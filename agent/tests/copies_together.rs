@@ -36,7 +36,7 @@ fn refused(kit: &TestAgent) -> Vec<(String, u32, Cause)> {
     let recorded = kit.recorded().into_iter();
     let refused = recorded.map(|one| match one.outcome {
         Outcome::Refused { copies, cause } => (one.resource, copies, cause),
-        Outcome::Hit { .. } => panic!("a hit of {}", one.resource),
+        other => panic!("{other:?} of {}", one.resource),
     });
     refused.collect()
 }

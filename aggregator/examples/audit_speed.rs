@@ -194,13 +194,9 @@ fn main() {
                 sent: Timestamp::from_micros(at_us),
             };
             let waiting = std::mem::take(&mut p.waiting);
-            let hits = waiting.iter().map(|(domain, at_us)| Hit {
-                resource: 0,
-                domain,
-                at: Timestamp::from_micros(*at_us),
-                copies: 1,
-                min: None,
-            });
+            let hits = waiting
+                .iter()
+                .map(|(domain, at_us)| Hit::one(0, domain, Timestamp::from_micros(*at_us), 1));
             write_hits(&mut writer, &sender, &[RESOURCE], hits, [].into_iter());
             // The log stamps by the millisecond.
             let appended = (at_us / 1_000 + 1) * 1_000;

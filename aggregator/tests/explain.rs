@@ -81,13 +81,7 @@ impl World {
             sequence: self.sequence,
             sent: wall(),
         };
-        let hits = hits.iter().map(|ms| Hit {
-            resource: 0,
-            domain,
-            at: self.at(*ms),
-            copies: 1,
-            min: None,
-        });
+        let hits = hits.iter().map(|ms| Hit::one(0, domain, self.at(*ms), 1));
         let refused = refused.map(|(calls, first, last)| Refused {
             resource: 0,
             domain,

@@ -10,15 +10,16 @@ use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::frame::{Evidence, Frame, Told};
-use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
+use tollgate_shared::wire::hits::{Hit, HitKind, Refused, Sender, write_hits};
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
 use tollgate_shared::wire::link::{
     FromAgent, FromAggregator, Member, Refusal, Snapshot, TopicSnapshot,
 };
 use tollgate_shared::wire::public::{
-    BlindPolicy, Kind, OnExcess, Public, PublicCopies, PublicGroup, PublicTier, Reserving,
+    AddressPrefixes, BlindPolicy, Kind, OnExcess, Public, PublicBucket, PublicCopies, PublicGroup,
+    PublicQuota, PublicTier, QuotaUnit, Reserving,
 };
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick, authentic};
+use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick, Total, authentic};
 use tollgate_shared::wire::statement::{Cause, Denial, Near, Says, Scope, Statement};
 use tollgate_shared::wire::testimony::Testimony;
 use tollgate_shared::wire::{Fault, MESSAGE_BYTES_MAX, Writer};
@@ -142,13 +143,7 @@ fn errors_say_where_and_what() {
         sequence: 1,
         sent: Timestamp::from_micros(9),
     };
-    let hit = Hit {
-        resource: 7,
-        domain: "d",
-        at: Timestamp::ZERO,
-        copies: 1,
-        min: None,
-    };
+    let hit = Hit::one(7, "d", Timestamp::ZERO, 1);
     write_hits(
         &mut writer,
         &sender,
@@ -183,6 +178,10 @@ fn a_cause() -> impl Strategy<Value = Cause> {
         Just(Cause::Blind),
         Just(Cause::Full),
         Just(Cause::Banned),
+        any::<u8>().prop_map(Cause::Window),
+        any::<u8>().prop_map(Cause::Quota),
+        Just(Cause::Bucket),
+        Just(Cause::TooMany),
     ]
 }
 
@@ -198,15 +197,19 @@ fn a_statement() -> impl Strategy<Value = Statement> {
             a_cause(),
             any::<u64>(),
             any::<u64>(),
+            any::<u64>(),
             any::<u64>()
         )
-            .prop_map(|(end, cause, version, limit, window)| Says::Denied(Denial {
-                end: Timestamp::from_micros(end),
-                cause,
-                version,
-                limit,
-                window: Span::from_micros(window),
-            })),
+            .prop_map(
+                |(end, cause, version, limit, window, most)| Says::Denied(Denial {
+                    end: Timestamp::from_micros(end),
+                    cause,
+                    version,
+                    limit,
+                    window: Span::from_micros(window),
+                    most,
+                })
+            ),
         (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(left, end, since)| Says::Near(
             Near {
                 left,
@@ -232,9 +235,9 @@ fn a_told() -> impl Strategy<Value = Told> {
 }
 
 prop_compose! {
-    fn an_evidence()(partition: u32, generation: u32, random: u64, ruled: u64, at: u64) -> Evidence {
+    fn an_evidence()(partition: u32, generation: u32, random: u64, ruled: u64, at: u64, current: bool) -> Evidence {
         let log = LogId { generation, random };
-        Evidence { partition, log, ruled, appended: Timestamp::from_micros(at) }
+        Evidence { partition, log, ruled, appended: Timestamp::from_micros(at), current }
     }
 }
 
@@ -259,6 +262,27 @@ prop_compose! {
 }
 
 prop_compose! {
+    /// Of public limits what a rate alone has.
+    fn some_rate()(
+        windows in prop::collection::vec((any::<u64>(), any::<u64>()), 0..4),
+        bucket: Option<(u64, u64, u64)>,
+        quotas in prop::collection::vec((any::<u64>(), prop::sample::select(
+            vec![QuotaUnit::Day, QuotaUnit::Week, QuotaUnit::Month, QuotaUnit::Year])), 0..4),
+        most: Option<u64>, keeps_estimates: bool, addresses in prop::option::of((0u8..=32, 0u8..=128)),
+    ) -> Public {
+        let window = |(limit, w)| PublicTier { limit, window: Span::from_micros(w) };
+        Public {
+            windows: windows.into_iter().map(window).collect(),
+            bucket: bucket.map(|(tokens, period, burst)| PublicBucket { tokens, period: Span::from_micros(period), burst }),
+            quotas: quotas.into_iter().map(|(limit, unit)| PublicQuota { limit, unit }).collect(),
+            most, keeps_estimates,
+            addresses: addresses.map(|(v4, v6)| AddressPrefixes { v4, v6 }),
+            ..Public::default()
+        }
+    }
+}
+
+prop_compose! {
     fn a_public()(
         version: u64,
         kind in prop_oneof![Just(Kind::Unconfigured), Just(Kind::Rate), Just(Kind::Copies)],
@@ -267,6 +291,7 @@ prop_compose! {
         flags: (bool, bool, bool),
         local: Option<(u64, u64)>,
         closed: bool,
+        rate in some_rate(),
         copies in some_copies(),
     ) -> Public {
         let tiers = tiers.into_iter().map(|(limit, w)| PublicTier { limit, window: Span::from_micros(w) }).collect();
@@ -275,7 +300,50 @@ prop_compose! {
             None if closed => BlindPolicy::Closed,
             None => BlindPolicy::Open,
         };
-        Public { version, kind, tiers, hard, has_overrides: flags.0, blind, refused: flags.1, ignored: flags.2, copies: (kind == Kind::Copies).then_some(copies) }
+        Public { version, kind, tiers, hard, has_overrides: flags.0, blind, refused: flags.1, ignored: flags.2, copies: (kind == Kind::Copies).then_some(copies), ..rate }
+    }
+}
+
+/// What an entry has beside pair, instant and copies.
+#[derive(Clone, Debug)]
+struct Calls {
+    calls: u32,
+    min: Option<u32>,
+    kind: u8,
+    unguarded: bool,
+    made: u64,
+}
+
+impl Calls {
+    fn of<'a>(&self, one: Hit<'a>) -> Hit<'a> {
+        let kind = match self.kind {
+            0 => HitKind::Hit,
+            1 => HitKind::Charge,
+            _ => HitKind::Refund {
+                made: Timestamp::from_micros(self.made),
+                estimated: one.copies.saturating_add(self.calls),
+                actual: one.copies.saturating_add(self.calls) - one.copies,
+            },
+        };
+        let is_hit = kind == HitKind::Hit;
+        Hit {
+            calls: if self.kind == 2 { 1 } else { self.calls },
+            min: self
+                .min
+                .filter(|_| is_hit)
+                .map(|min| min.clamp(1, one.copies)),
+            kind,
+            unguarded: self.unguarded,
+            ..one
+        }
+    }
+}
+
+prop_compose! {
+    fn some_calls()(
+        calls in 1u32.., min: Option<u32>, kind in 0u8..3, unguarded: bool, made in 0u64..1 << 60,
+    ) -> Calls {
+        Calls { calls, min, kind, unguarded, made }
     }
 }
 
@@ -284,17 +352,14 @@ proptest! {
     fn a_batch_of_hits_survives(
         agent in a_name(), epoch: u128, sequence: u64, sent in 0u64..1 << 60,
         resources in prop::collection::vec(a_name(), 1..4),
-        hits in prop::collection::vec((any::<prop::sample::Index>(), a_name(), 0u64..1 << 60, 1u32.., any::<Option<u32>>()), 0..20),
+        hits in prop::collection::vec((any::<prop::sample::Index>(), a_name(), 0u64..1 << 60, 1u32.., some_calls()), 0..20),
         refused in prop::collection::vec((any::<prop::sample::Index>(), a_name(), any::<u64>(), 0u64..1 << 60, a_cause(), prop::option::of(a_place())), 0..5),
     ) {
         let sender = Sender { agent: &agent, epoch, sequence, sent: Timestamp::from_micros(sent) };
         let names: Vec<&str> = resources.iter().map(String::as_str).collect();
-        let hits: Vec<Hit<'_>> = hits.iter().map(|(resource, domain, at, copies, min)| Hit {
-            resource: resource.index(names.len()) as u32,
-            domain,
-            at: Timestamp::from_micros(*at),
-            copies: *copies,
-            min: min.map(|min| min.clamp(1, *copies)),
+        let hits: Vec<Hit<'_>> = hits.iter().map(|(resource, domain, at, copies, calls)| {
+            let resource = resource.index(names.len()) as u32;
+            calls.of(Hit::one(resource, domain, Timestamp::from_micros(*at), *copies))
         }).collect();
         let refused: Vec<Refused<'_>> = refused.iter().map(|(resource, domain, calls, at, cause, place)| Refused {
             resource: resource.index(names.len()) as u32,
@@ -319,7 +384,7 @@ proptest! {
     fn owners_records_survive(
         generation: u32, random: u64, owner in a_name(), instance: u128, number: u64,
         digest: [u8; 32], resource in a_name(), source: (u32, u64), previous: Option<u64>,
-        first in 0u64..1 << 50, granted in prop::collection::vec((0u64..1000, 1u32..), 0..20), partition: u32,
+        first in 0u64..1 << 50, counted in prop::collection::vec((0u64..1000, 1u32.., any::<bool>()), 0..20), partition: u32,
     ) {
         let key = MacKey::derive(b"fleet");
         let pen = || OwnersPen::new(&key, partition);
@@ -346,13 +411,15 @@ proptest! {
 
         let previous = previous.filter(|previous| *previous < source.1);
         let mut at = first;
-        let granted: Vec<(u64, u32)> = granted.into_iter().map(|(later, n)| { at += later; (at, n) }).collect();
-        let bytes = pen().totals(&resource, source, previous, &granted);
+        let counted: Vec<Total> = counted.into_iter().map(|(later, copies, unguarded)| {
+            at += later;
+            Total { ms: at, copies, unguarded }
+        }).collect();
+        let bytes = pen().totals(&resource, source, previous, &counted);
         let Record::Totals(read) = Record::decode(&bytes).expect("totals") else { panic!("totals") };
         prop_assert_eq!((read.resource, read.source_partition, read.source_offset, read.previous),
             (resource.as_str(), source.0, source.1, previous));
-        let expected: Vec<_> = granted.iter().map(|(ms, n)| (Timestamp::from_millis(*ms), *n)).collect();
-        prop_assert_eq!(read.granted().collect::<Vec<_>>(), expected);
+        prop_assert_eq!(read.counted().collect::<Vec<_>>(), counted);
     }
 
     #[test]

@@ -19,6 +19,9 @@ TAG_BYTES = 16
 OWNERS = {1, 5, 6, 7, 136}
 STREAMS = {"hits": 0, "limits": 1, "denials": 2}
 CAUSES = {1: "hard", 2: "global", 3: "inaccessible", 4: "unconfigured", 5: "blind", 6: "full", 7: "banned"}
+CAUSES |= {8: "bucket", 9: "too many"}
+NUMBERED_CAUSES = ["tier", "window", "quota"]
+HIT_KINDS = {0: "hit", 2: "charge", 4: "refund"}
 SCOPES = ["pair", "resource", "group"]
 ACTS = {
     1: ("reset", ["resource", "domain"]),
@@ -120,7 +123,7 @@ def sender(values):
 
 
 def cause(value):
-    return f"tier {value - 256}" if 256 <= value else CAUSES[value]
+    return f"{NUMBERED_CAUSES[value // 256 - 1]} {value % 256}" if 256 <= value else CAUSES[value]
 
 
 def place(value):
@@ -130,16 +133,7 @@ def place(value):
 def hits(values):
     agent, epoch, sequence, sent, resources, entries, refused = values
     record = sender([agent, epoch, sequence, sent])
-    record["hits"] = [
-        {
-            "resource": resources[entry[0]],
-            "domain": entry[1],
-            "at_us": sent - entry[2],
-            "copies": entry[3],
-            "min": entry[4] if len(entry) == 5 else None,
-        }
-        for entry in entries
-    ]
+    record["hits"] = [hit(resources, sent, *entry) for entry in entries]
     record["refused"] = [
         {
             "resource": resources[index],
@@ -154,6 +148,17 @@ def hits(values):
         for index, domain, calls, copies, first, last, why, where in refused
     ]
     return record
+
+
+def hit(resources, sent, index, domain, age, copies, *rest):
+    entry = {"resource": resources[index], "domain": domain, "at_us": sent - age, "copies": copies}
+    calls, mark = rest[:2] if 2 <= len(rest) else (1, 0)
+    entry |= {"calls": calls, "kind": HIT_KINDS[mark & ~1], "unguarded": mark & 1 == 1}
+    entry["min"] = rest[-1] if len(rest) in (1, 3) else None
+    if entry["kind"] == "refund":
+        _, _, made, estimated = rest
+        entry |= {"made_us": sent - made, "estimated": estimated, "actual": estimated - copies}
+    return entry
 
 
 def holds(values):
@@ -187,10 +192,12 @@ def beat(values):
 
 
 def totals(values):
-    fields = ["resource", "source_partition", "source_offset", "previous_offset", "first_ms", "granted"]
+    fields = ["resource", "source_partition", "source_offset", "previous_offset", "first_ms", "counted"]
     record = named(fields, values, "totals")
     first = record.pop("first_ms")
-    record["granted"] = [{"ms": first + later, "hits": hits} for later, hits in record["granted"]]
+    record["counted"] = [named(["ms", "copies", "unguarded"], total, "total") for total in record["counted"]]
+    for total in record["counted"]:
+        total["ms"] += first
     return record
 
 
@@ -203,7 +210,7 @@ def announced(values):
         record["says"] = "open"
     elif says[0] == 1:
         record |= {"says": "denied"}
-        record |= named(["end_us", "cause", "version", "limit", "window_us"], says[1:], "denial")
+        record |= named(["end_us", "cause", "version", "limit", "window_us", "most"], says[1:], "denial")
         record["cause"] = cause(record["cause"])
     else:
         record |= {"says": "near"} | named(["left", "end_us", "since_us"], says[1:], "near")
@@ -319,9 +326,9 @@ def journal(directory):
                 for offset, appended, data in frames(stream, partition, path.read_bytes(), path.name):
                     where = {"stream": stream, "partition": partition, "offset": offset, "appended_ms": appended}
                     record = decode(stream, data)
-                    for hit in record.get("hits", []):
-                        if partition_of(hit["resource"], hit["domain"], partitions) != partition:
-                            raise Unsound(f"{stream} {partition}, offset {offset}: {hit} belongs elsewhere")
+                    for entry in record.get("hits", []):
+                        if partition_of(entry["resource"], entry["domain"], partitions) != partition:
+                            raise Unsound(f"{stream} {partition}, offset {offset}: {entry} belongs elsewhere")
                     yield where | record
 
 

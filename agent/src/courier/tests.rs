@@ -35,6 +35,7 @@ impl Bench {
             happened: Happened::Hit {
                 copies: 1,
                 min: None,
+                unguarded: false,
             },
         };
         self.packer.take(&event, NOW);

@@ -39,6 +39,7 @@ fn denial() -> Denial {
         version: 1,
         limit: 1,
         window: Span::from_secs(1),
+        most: u64::MAX,
     }
 }
 

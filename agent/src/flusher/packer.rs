@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldhash::fast::RandomState;
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
-use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::hits::HitKind;
 
-use super::parcel::{Loads, Parcel, RefusedSum};
+use super::parcel::{Calls, Loads, Parcel, RefusedSum};
 use crate::clock::Mono;
 use crate::recorder::{Event, Happened};
 use crate::resource::{NO_RESOURCE, Resource, ResourceId, Resources};
@@ -109,18 +109,29 @@ impl Packer {
         // A resource beyond the bound on them has no number, and stands nowhere.
         if event.resource == NO_RESOURCE {
             match event.happened {
-                Happened::Hit { .. } => self.dropped.hits += 1,
                 Happened::Refused { .. } => self.dropped.refused += 1,
+                _ => self.dropped.hits += 1,
             }
             return;
         }
-        match event.happened {
-            Happened::Hit { copies, min } => {
-                if self.is_at_bound() {
-                    self.dropped.hits += 1;
-                    return;
-                }
-                self.put(event.resource, event.domain, event.at, copies, min, 1, now);
+        let (copies, min, kind, unguarded) = match event.happened {
+            Happened::Hit {
+                copies,
+                min,
+                unguarded,
+            } => (copies, min, HitKind::Hit, unguarded),
+            Happened::Charge { copies } => (copies, None, HitKind::Charge, false),
+            Happened::Refund {
+                estimated,
+                actual,
+                made,
+            } => {
+                let kind = HitKind::Refund {
+                    made,
+                    estimated,
+                    actual,
+                };
+                (estimated.saturating_sub(actual), None, kind, false)
             }
             Happened::Refused {
                 copies,
@@ -136,8 +147,24 @@ impl Packer {
                     place,
                 };
                 self.take_refused(event.resource, event.domain, sum, now);
+                return;
             }
+        };
+        if self.is_at_bound() {
+            self.dropped.hits += 1;
+            return;
         }
+        let calls = Calls {
+            resource: event.resource,
+            domain: event.domain,
+            at: event.at,
+            copies,
+            calls: 1,
+            min,
+            kind,
+            unguarded,
+        };
+        self.put(&calls, now);
     }
 
     fn is_at_bound(&self) -> bool {
@@ -150,39 +177,25 @@ impl Packer {
         self.bytes_max <= open + self.full_bytes + self.handed_over_bytes.load(Ordering::Relaxed)
     }
 
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "an entry, taken apart, and when it comes"
-    )]
-    fn put(
-        &mut self,
-        resource: ResourceId,
-        domain: &str,
-        at: Timestamp,
-        copies: u32,
-        min: Option<u32>,
-        calls: u64,
-        now: Mono,
-    ) {
-        let hash = self.hash_of(resource, domain, at);
-        let index = self.lane_index(resource, domain);
+    fn put(&mut self, calls: &Calls<'_>, now: Mono) {
+        let hash = self.hash_of(calls);
+        let index = self.lane_index(calls.resource, calls.domain);
         let Some(lane) = self.lanes.get_mut(index) else {
-            self.dropped.hits += calls;
+            self.dropped.hits += u64::from(calls.calls);
             return;
         };
         if lane.open.is_empty() {
             lane.opened = now;
         }
-        lane.open.hits += calls;
-        let merges = min.is_none() || planted(Bug::MinMerged);
+        let merges = calls.may_merge();
         if merges
             && let Some(number) = lane.index.get(&hash)
-            && lane.open.merge(*number, resource, domain, at, copies)
+            && lane.open.merge(*number, calls)
         {
             return;
         }
-        let number = lane.open.push(resource, domain, at, copies, min);
-        if min.is_none() {
+        let number = lane.open.push(calls);
+        if merges {
             lane.index.insert(hash, number);
         }
         self.close_if_full(index);
@@ -224,11 +237,13 @@ impl Packer {
         }
     }
 
-    fn hash_of(&self, resource: ResourceId, domain: &str, at: Timestamp) -> u64 {
+    fn hash_of(&self, calls: &Calls<'_>) -> u64 {
         let mut hasher = self.hash.build_hasher();
-        hasher.write_u32(resource.0);
-        hasher.write_u64(at.as_micros());
-        hasher.write(domain.as_bytes());
+        hasher.write_u32(calls.resource.0);
+        hasher.write_u64(calls.at.as_micros());
+        hasher.write_u32(calls.copies);
+        hasher.write_u8(u8::from(calls.unguarded) | u8::from(calls.kind == HitKind::Charge) << 1);
+        hasher.write(calls.domain.as_bytes());
         hasher.finish()
     }
 
@@ -278,19 +293,8 @@ impl Packer {
     }
 
     fn put_again(&mut self, parcel: &Parcel, now: Mono) {
-        // Entries of merged calls: the calls are counted with the parcel's first entry, since only
-        // their sum is ever told.
-        let mut calls = parcel.hits;
-        for (resource, domain, at, copies, min) in parcel.entries() {
-            self.put(
-                resource,
-                domain,
-                at,
-                copies,
-                min,
-                std::mem::take(&mut calls),
-                now,
-            );
+        for calls in parcel.entries() {
+            self.put(&calls, now);
         }
         for (resource, domain, sum) in parcel.refused() {
             self.put_sum(resource, domain, sum, now);

@@ -1,6 +1,7 @@
 //! What the packer promises.
 
 use super::*;
+use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::Sender;
 use tollgate_shared::wire::record::Record;
@@ -22,6 +23,7 @@ fn hit(domain: &str, at: u64) -> Event<'_> {
         happened: Happened::Hit {
             copies: 1,
             min: None,
+            unguarded: false,
         },
     }
 }
@@ -31,6 +33,7 @@ fn bulk(domain: &str, at: u64) -> Event<'_> {
         happened: Happened::Hit {
             copies: 5,
             min: Some(2),
+            unguarded: false,
         },
         ..hit(domain, at)
     }

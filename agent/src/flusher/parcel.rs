@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use foldhash::fast::RandomState;
+use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
-use tollgate_shared::wire::hits::{Hit, RESOURCES_MAX, Refused, Sender, write_hits};
+use tollgate_shared::wire::hits::{Hit, HitKind, RESOURCES_MAX, Refused, Sender, write_hits};
 use tollgate_shared::wire::statement::Cause;
 
 use crate::resource::{NO_RESOURCE, ResourceId, Resources};
@@ -23,8 +24,11 @@ use crate::resource::{NO_RESOURCE, ResourceId, Resources};
 /// than ten times the room in a record.
 pub(super) const BYTES_MAX: usize = 64 * 1024;
 
-/// What an entry takes in a record beside its name, at most.
-const ENTRY_BYTES: usize = 32;
+/// What an entry takes in a record beside its name, at most; a refund takes [`REFUND_BYTES`] more.
+const ENTRY_BYTES: usize = 40;
+
+/// The stamp of its estimate, and the estimate.
+const REFUND_BYTES: usize = 16;
 
 /// What an entry of refused calls takes beside its name, at most.
 const REFUSED_BYTES: usize = 80;
@@ -57,6 +61,28 @@ struct Name {
     end: u32,
 }
 
+/// Equal calls of one pair at one instant, on their way into a parcel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Calls<'a> {
+    pub(super) resource: ResourceId,
+    pub(super) domain: &'a str,
+    pub(super) at: Timestamp,
+    /// Of each call.
+    pub(super) copies: u32,
+    pub(super) calls: u32,
+    pub(super) min: Option<u32>,
+    pub(super) kind: HitKind,
+    pub(super) unguarded: bool,
+}
+
+impl Calls<'_> {
+    /// Whether other calls of the same kind may be of the same entry.
+    pub(super) fn may_merge(&self) -> bool {
+        let is_plain = self.min.is_none() || planted(Bug::MinMerged);
+        is_plain && !matches!(self.kind, HitKind::Refund { .. })
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     /// Its index in the record.
@@ -64,7 +90,10 @@ struct Entry {
     domain: Name,
     at: Timestamp,
     copies: u32,
+    calls: u32,
     min: Option<u32>,
+    kind: HitKind,
+    unguarded: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +132,7 @@ pub(crate) struct Parcel {
     /// The index that was asked for last: most parcels are of few resources.
     last_index: u32,
     names_bytes: usize,
+    refunds_bytes: usize,
     load: Option<Load>,
 }
 
@@ -137,52 +167,50 @@ impl Parcel {
     pub(crate) fn bytes(&self) -> usize {
         self.text.len()
             + self.names_bytes
+            + self.refunds_bytes
             + ENTRY_BYTES * self.entries.len()
             + REFUSED_BYTES * self.refused.len()
     }
 
-    /// Adds hits of one pair at one instant; the entry's number.
-    pub(super) fn push(
-        &mut self,
-        resource: ResourceId,
-        domain: &str,
-        at: Timestamp,
-        copies: u32,
-        min: Option<u32>,
-    ) -> u32 {
-        let resource = self.index_of(resource);
-        let domain = self.name(domain);
+    /// Adds an entry; its number.
+    pub(super) fn push(&mut self, calls: &Calls<'_>) -> u32 {
+        let resource = self.index_of(calls.resource);
+        let domain = self.name(calls.domain);
+        self.hits += u64::from(calls.calls);
+        if matches!(calls.kind, HitKind::Refund { .. }) {
+            self.refunds_bytes += REFUND_BYTES;
+        }
         self.entries.push(Entry {
             resource,
             domain,
-            at,
-            copies,
-            min,
+            at: calls.at,
+            copies: calls.copies,
+            calls: calls.calls,
+            min: calls.min,
+            kind: calls.kind,
+            unguarded: calls.unguarded,
         });
         u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Adds copies to an entry, if it is of this pair and instant and has no min.
-    pub(super) fn merge(
-        &mut self,
-        number: u32,
-        resource: ResourceId,
-        domain: &str,
-        at: Timestamp,
-        copies: u32,
-    ) -> bool {
+    /// Adds calls to an entry, if they are equal to its own.
+    pub(super) fn merge(&mut self, number: u32, calls: &Calls<'_>) -> bool {
         let (text, resources) = (&self.text, &self.resources);
         let Some(entry) = self.entries.get_mut(number as usize) else {
             return false;
         };
-        let same = resources.get(entry.resource as usize) == Some(&resource)
-            && entry.at == at
+        let same = resources.get(entry.resource as usize) == Some(&calls.resource)
+            && entry.at == calls.at
+            && entry.copies == calls.copies
             && entry.min.is_none()
-            && text_of(text, entry.domain) == domain;
-        let Some(sum) = entry.copies.checked_add(copies).filter(|_| same) else {
+            && entry.kind == calls.kind
+            && entry.unguarded == calls.unguarded
+            && text_of(text, entry.domain) == calls.domain;
+        let Some(sum) = entry.calls.checked_add(calls.calls).filter(|_| same) else {
             return false;
         };
-        entry.copies = sum;
+        entry.calls = sum;
+        self.hits += u64::from(calls.calls);
         true
     }
 
@@ -231,18 +259,17 @@ impl Parcel {
         }
     }
 
-    /// Every entry of hits: resource, domain, instant, copies, min.
-    pub(super) fn entries(
-        &self,
-    ) -> impl Iterator<Item = (ResourceId, &str, Timestamp, u32, Option<u32>)> {
-        self.entries.iter().map(|one| {
-            (
-                self.resource(one.resource),
-                text_of(&self.text, one.domain),
-                one.at,
-                one.copies,
-                one.min,
-            )
+    /// Every entry of what was let through.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Calls<'_>> {
+        self.entries.iter().map(|one| Calls {
+            resource: self.resource(one.resource),
+            domain: text_of(&self.text, one.domain),
+            at: one.at,
+            copies: one.copies,
+            calls: one.calls,
+            min: one.min,
+            kind: one.kind,
+            unguarded: one.unguarded,
         })
     }
 
@@ -290,7 +317,10 @@ impl Parcel {
             domain: text_of(&self.text, one.domain),
             at: one.at,
             copies: one.copies,
+            calls: one.calls,
             min: one.min,
+            kind: one.kind,
+            unguarded: one.unguarded,
         });
         let refused = self.refused.iter().map(|one| Refused {
             resource: one.resource,

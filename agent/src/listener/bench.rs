@@ -237,6 +237,7 @@ pub(super) fn evidence(log: LogId, ruled: u64) -> Vec<Evidence> {
             log,
             ruled,
             appended: Timestamp::ZERO,
+            current: true,
         })
         .collect()
 }
@@ -253,6 +254,7 @@ pub(super) fn told_in(generation: u32, domain: &str, offset: u64, remaining: Opt
             version: 1,
             limit: 1,
             window: Span::from_secs(1),
+            most: u64::MAX,
         }),
         None => Says::Open,
     };

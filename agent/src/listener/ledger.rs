@@ -189,6 +189,7 @@ mod tests {
             log,
             ruled,
             appended: Timestamp::ZERO,
+            current: true,
         }
     }
 

@@ -82,6 +82,7 @@ mod tests {
             log,
             ruled: 9,
             appended: Timestamp::ZERO,
+            current: true,
         };
         partitions.iter().map(of).collect()
     }

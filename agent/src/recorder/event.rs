@@ -1,8 +1,10 @@
 //! What a call leaves behind: an event in a few 64-bit words.
 //!
 //! ```text
-//! hit      [stamp (us)] [resource:32 | length:16 | kind:4 | cause:12] [domain, eight bytes a word]
+//! hit      [stamp (us)] [resource:32 | length:16 | unguarded:1 | kind:3 | cause:12] [domain, eight bytes a word]
 //! bulk     the same, with [copies:32 | min:32] before the domain
+//! charge   the same, with [copies:32 | 0] before the domain
+//! refund   the same, with [estimated:32 | actual:32] [stamp of the estimate (us)] before the domain
 //! refused  the same, with [copies:32 | generation:32] [offset] [entry] before the domain
 //! ```
 //!
@@ -23,6 +25,11 @@ const HIT: u64 = 0;
 const BULK: u64 = 1;
 const REFUSED: u64 = 2;
 const REFUSED_AT: u64 = 3;
+const CHARGE: u64 = 4;
+const REFUND: u64 = 5;
+
+/// Where a head says that the call was unguarded.
+const UNGUARDED_BIT: u32 = 15;
 
 /// What happened to a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +40,23 @@ pub(crate) enum Happened {
         copies: u32,
         /// The least the caller wanted, where that matters.
         min: Option<u32>,
+        /// Whether it is known to be unguarded: the agent was blind, or denials were grants. What else
+        /// makes it so is found when it is packed.
+        unguarded: bool,
+    },
+    /// It cost so much, as was known afterwards.
+    Charge {
+        /// How many copies.
+        copies: u32,
+    },
+    /// It cost less than was estimated.
+    Refund {
+        /// What was charged; more than the actual cost.
+        estimated: u32,
+        /// What it cost.
+        actual: u32,
+        /// The stamp under which the estimate was recorded.
+        made: Timestamp,
     },
     /// It was refused.
     Refused {
@@ -90,10 +114,28 @@ impl Words {
             Happened::Hit {
                 copies: 1,
                 min: None,
-            } => self.push(head | HIT << 12),
-            Happened::Hit { copies, min } => {
-                self.push(head | BULK << 12);
+                unguarded,
+            } => self.push(head | HIT << 12 | u64::from(unguarded) << UNGUARDED_BIT),
+            Happened::Hit {
+                copies,
+                min,
+                unguarded,
+            } => {
+                self.push(head | BULK << 12 | u64::from(unguarded) << UNGUARDED_BIT);
                 self.push(u64::from(copies) << 32 | u64::from(min.unwrap_or(0)));
+            }
+            Happened::Charge { copies } => {
+                self.push(head | CHARGE << 12);
+                self.push(u64::from(copies) << 32);
+            }
+            Happened::Refund {
+                estimated,
+                actual,
+                made,
+            } => {
+                self.push(head | REFUND << 12);
+                self.push(u64::from(estimated) << 32 | u64::from(actual));
+                self.push(made.as_micros());
             }
             Happened::Refused {
                 copies,
@@ -140,17 +182,31 @@ impl<'w> Reader<'w> {
     pub(super) fn next<'r>(&mut self, room: &'r mut Vec<u8>) -> Option<Event<'r>> {
         let at = Timestamp::from_micros(*self.words.next()?);
         let head = *self.words.next()?;
-        let happened = match head >> 12 & 0xf {
+        let unguarded = head >> UNGUARDED_BIT & 1 == 1;
+        let happened = match head >> 12 & 0x7 {
             HIT => Happened::Hit {
                 copies: 1,
                 min: None,
+                unguarded,
             },
+            CHARGE => Happened::Charge {
+                copies: (*self.words.next()? >> 32) as u32,
+            },
+            REFUND => {
+                let both = *self.words.next()?;
+                Happened::Refund {
+                    estimated: (both >> 32) as u32,
+                    actual: both as u32,
+                    made: Timestamp::from_micros(*self.words.next()?),
+                }
+            }
             BULK => {
                 let both = *self.words.next()?;
                 let min = both as u32;
                 Happened::Hit {
                     copies: (both >> 32) as u32,
                     min: (min != 0).then_some(min),
+                    unguarded,
                 }
             }
             kind => {
@@ -187,6 +243,10 @@ impl<'w> Reader<'w> {
 fn number_of(cause: Cause) -> u16 {
     match cause {
         Cause::Tier(tier) => 256 + u16::from(tier),
+        Cause::Window(window) => 512 + u16::from(window),
+        Cause::Quota(quota) => 768 + u16::from(quota),
+        Cause::Bucket => 8,
+        Cause::TooMany => 9,
         Cause::Hard => 1,
         Cause::Global => 2,
         Cause::Inaccessible => 3,
@@ -206,7 +266,11 @@ fn cause_of(number: u16) -> Cause {
         4 => Cause::Unconfigured,
         6 => Cause::Full,
         7 => Cause::Banned,
+        8 => Cause::Bucket,
+        9 => Cause::TooMany,
         256..=511 => Cause::Tier((number - 256) as u8),
+        512..=767 => Cause::Window((number - 512) as u8),
+        768..=1023 => Cause::Quota((number - 768) as u8),
         _ => Cause::Blind,
     }
 }
@@ -219,6 +283,8 @@ mod tests {
     fn happened() -> impl Strategy<Value = Happened> {
         let cause = prop_oneof![
             any::<u8>().prop_map(Cause::Tier),
+            any::<u8>().prop_map(Cause::Window),
+            any::<u8>().prop_map(Cause::Quota),
             prop::sample::select(vec![
                 Cause::Hard,
                 Cause::Global,
@@ -226,7 +292,9 @@ mod tests {
                 Cause::Unconfigured,
                 Cause::Blind,
                 Cause::Full,
-                Cause::Banned
+                Cause::Banned,
+                Cause::Bucket,
+                Cause::TooMany,
             ]),
         ];
         let place =
@@ -238,8 +306,21 @@ mod tests {
                 }
             });
         prop_oneof![
-            (1..=u32::MAX, prop::option::of(1..=u32::MAX))
-                .prop_map(|(copies, min)| Happened::Hit { copies, min }),
+            (1..=u32::MAX, prop::option::of(1..=u32::MAX), any::<bool>()).prop_map(
+                |(copies, min, unguarded)| Happened::Hit {
+                    copies,
+                    min,
+                    unguarded,
+                }
+            ),
+            (1..=u32::MAX).prop_map(|copies| Happened::Charge { copies }),
+            (any::<u32>(), any::<u32>(), any::<u64>()).prop_map(|(estimated, actual, made)| {
+                Happened::Refund {
+                    estimated,
+                    actual,
+                    made: Timestamp::from_micros(made),
+                }
+            }),
             (any::<u32>(), cause, prop::option::of(place)).prop_map(|(copies, cause, place)| {
                 Happened::Refused {
                     copies,

@@ -120,8 +120,8 @@ impl Recorder {
     #[cold]
     fn count_ringless(&self, event: &Event<'_>) {
         let counter = match event.happened {
-            Happened::Hit { .. } => &self.hits_ringless,
             Happened::Refused { .. } => &self.refused_ringless,
+            _ => &self.hits_ringless,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -191,10 +191,10 @@ impl Ring {
             .push_entire_slice(self.words.as_slice())
             .is_ok();
         let counter = match (event.happened, taken) {
-            (Happened::Hit { .. }, true) => &self.counts.hits,
-            (Happened::Hit { .. }, false) => &self.counts.hits_dropped,
             (Happened::Refused { .. }, true) => &self.counts.refused,
             (Happened::Refused { .. }, false) => &self.counts.refused_dropped,
+            (_, true) => &self.counts.hits,
+            (_, false) => &self.counts.hits_dropped,
         };
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
@@ -243,8 +243,8 @@ impl Drain {
             let mut reader = Reader::new(&self.words);
             while let Some(event) = reader.next(&mut self.room) {
                 match event.happened {
-                    Happened::Hit { .. } => self.hits += 1,
                     Happened::Refused { .. } => self.refused += 1,
+                    _ => self.hits += 1,
                 }
                 take(event);
                 events += 1;
@@ -294,6 +294,7 @@ mod tests {
             happened: Happened::Hit {
                 copies: 1,
                 min: None,
+                unguarded: false,
             },
         }
     }

@@ -200,6 +200,7 @@ fn full() -> Said {
         version: 1,
         limit: 1,
         window: Span::ZERO,
+        most: u64::MAX,
     };
     Said::Denied(Mono::MAX, denial)
 }

@@ -32,6 +32,7 @@ impl State {
                 },
                 ruled: self.ruled,
                 appended: Timestamp::ZERO,
+                current: true,
             })
             .collect()
     }
@@ -50,6 +51,7 @@ impl State {
                 version: 1,
                 limit: 10,
                 window: Span::from_secs(60),
+                most: u64::MAX,
             }),
             None => Says::Open,
         };

@@ -150,12 +150,13 @@ impl Three {
         let hits: Vec<Hit<'_>> = hits
             .iter()
             .map(|&(domain, age_ms, copies, min)| Hit {
-                resource: 0,
-                domain: DOMAINS[domain],
-                // Mostly in time.
-                at: Timestamp::from_millis(now_ms - age_ms.saturating_sub(2_000)),
-                copies,
                 min: min.map(|min| min.min(copies)),
+                ..Hit::one(
+                    0,
+                    DOMAINS[domain],
+                    Timestamp::from_millis(now_ms - age_ms.saturating_sub(2_000)),
+                    copies,
+                )
             })
             .collect();
         let denied = |play: &Play, domain: &str| {

@@ -11,7 +11,7 @@ use tollgate_shared::place::LogId;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
-use tollgate_shared::wire::record::kind;
+use tollgate_shared::wire::record::{Total, kind};
 use tollgate_shared::wire::statement::Cause;
 
 const TWO: &str =
@@ -151,13 +151,7 @@ fn agents_beyond_the_bound_are_counted_and_not_ruled() {
         sequence: 1,
         sent,
     };
-    let hit = Hit {
-        resource: 0,
-        domain: "acme",
-        at: sent,
-        copies: 1,
-        min: None,
-    };
+    let hit = Hit::one(0, "acme", sent, 1);
     let mut writer = Writer::new();
     let none: [Refused<'_>; 0] = [];
     write_hits(
@@ -187,7 +181,7 @@ fn totals_name_the_record_totalled_before_them_and_are_applied_in_that_order() {
     assert_eq!(due[1].previous_offset, Some(due[0].source_offset));
     let record = |due: &tollgate_engine::engine::TotalDue| {
         let from = (due.source_partition, due.source_offset);
-        pen().totals(&due.resource, from, due.previous_offset, &due.granted)
+        pen().totals(&due.resource, from, due.previous_offset, &due.counted)
     };
     let mut play = Play::of(global);
     assert_eq!(play.apply(&record(&due[1])), Fate::TotalOutOfOrder);
@@ -373,7 +367,12 @@ fn full() -> Play {
         play.hits("api.search", &some[..200]);
         play.hits("api.search", &[some[0]; 90]);
     }
-    let totals = pen().totals("api.search", (3, 10), None, &[(play.now_ms, 7)]);
+    let totals = pen().totals(
+        "api.search",
+        (3, 10),
+        None,
+        &[Total::guarded(play.now_ms, 7)],
+    );
     play.apply(&totals);
     play
 }

@@ -142,8 +142,9 @@ fn is_as_the_model_says(rulings: &Rulings, entry: &Entry, outcome: &model::log::
         .totals_due
         .iter()
         .map(|due| {
-            let granted = due.granted.iter();
-            let granted = granted.map(|(ms, hits)| (*ms, u64::from(*hits))).collect();
+            let granted = due.counted.iter();
+            let granted = granted.map(|total| (total.ms, u64::from(total.copies)));
+            let granted = granted.collect();
             (due.resource.to_string(), granted)
         })
         .collect();

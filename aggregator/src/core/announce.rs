@@ -409,6 +409,7 @@ mod tests {
             version: 1,
             limit: 1,
             window: Span::from_secs(1),
+            most: u64::MAX,
         })
     }
 
@@ -424,6 +425,7 @@ mod tests {
             log,
             ruled: 9,
             appended: log_now,
+            current: true,
         };
         BTreeMap::from([(0, Ready { evidence, log_now })])
     }

@@ -313,6 +313,7 @@ impl Core {
     /// version, or the pointer was refused and passed.
     pub(super) fn may_follow_pointer(
         &mut self,
+        now: Now,
         index: u32,
         delivered: &Delivered,
         pointer: &Pointer,
@@ -347,7 +348,7 @@ impl Core {
         }
         self.counters.forged += 1;
         let why = format!("no limits version {} with this digest", pointer.version);
-        self.advance(index, delivered);
+        self.advance(now, index, delivered);
         self.keep_aside(Stream::Hits, index, delivered, why);
         false
     }

@@ -222,6 +222,7 @@ mod tests {
                 version: 1,
                 limit: 1,
                 window: Span::from_secs(1),
+                most: u64::MAX,
             }),
         }
     }

@@ -36,6 +36,10 @@ pub const TICK_EVERY: Span = Span::from_millis(250);
 /// How long after a failed append it is tried again.
 pub const RETRY_AFTER: Span = Span::from_millis(250);
 
+/// Within what time of its append a record is ruled by an owner that is not behind. Agents take hits for
+/// guarded by news of such owners alone.
+pub const CURRENT: Span = Span::from_secs(1);
+
 /// What a partition is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -164,6 +168,8 @@ pub struct Partition {
     pub headless_until: Option<Span>,
     /// The append time of the last record that was ruled.
     pub appended: Timestamp,
+    /// Whether that record was ruled within [`CURRENT`] of its append.
+    pub current: bool,
     /// The record that was read last, where it was read here: the one before `next`, or at `next` while that is to
     /// prove it.
     pub last: Option<Delivered>,
@@ -206,6 +212,7 @@ impl Partition {
             overtaken_at: None,
             headless_until: None,
             appended: Timestamp::ZERO,
+            current: false,
             last: None,
             ticks: Ticks::default(),
             pointer: Slot::default(),
@@ -245,6 +252,13 @@ impl Partition {
         )
     }
 
+    /// Whether the record that was ruled last, at `clock`, was appended less than [`CURRENT`] before. Not
+    /// before the log's time is known: whoever catches up after a start has nothing to compare with.
+    pub fn is_current(&self, clock: Span) -> bool {
+        self.log_now(clock)
+            .is_some_and(|now| now.since(self.appended) <= CURRENT)
+    }
+
     /// The greatest generation of the logs that were met here, the present one among them; 0: none was.
     pub fn generation_met(&self) -> u32 {
         let present = self.log().map_or(0, |log| log.generation);
@@ -260,6 +274,7 @@ impl Partition {
                 log,
                 ruled: self.ruled(),
                 appended: self.appended,
+                current: self.current,
             },
             log_now,
         })

@@ -59,7 +59,7 @@ impl Core {
     fn rule_record(&mut self, now: Now, index: u32, delivered: &Delivered) {
         let decoded = match Record::decode(&delivered.bytes) {
             Ok(Record::Unknown { kind, skippable }) => {
-                self.meet_unknown(index, delivered, kind, skippable);
+                self.meet_unknown(now, index, delivered, kind, skippable);
                 return;
             }
             Ok(record) if authentic(&delivered.bytes, index, &self.settings.key) => Ok(record),
@@ -76,12 +76,12 @@ impl Core {
             Ok(record) => record,
             Err(why) => {
                 self.keep_aside(Stream::Hits, index, delivered, why);
-                self.advance(index, delivered);
+                self.advance(now, index, delivered);
                 return;
             }
         };
         if let Record::Pointer(pointer) = &record
-            && !self.may_follow_pointer(index, delivered, pointer)
+            && !self.may_follow_pointer(now, index, delivered, pointer)
         {
             return;
         }
@@ -107,7 +107,7 @@ impl Core {
         partition.ruler.keep_last(delivered);
         partition.snapshots.records += 1;
         partition.snapshots.entries += ruled.entries;
-        self.advance(index, delivered);
+        self.advance(now, index, delivered);
         self.counters.records += 1;
         self.see_own(now, index, delivered, &record);
         match &record {
@@ -189,10 +189,11 @@ impl Core {
         }
     }
 
-    pub(super) fn advance(&mut self, index: u32, delivered: &Delivered) {
+    pub(super) fn advance(&mut self, now: Now, index: u32, delivered: &Delivered) {
         if let Some(partition) = self.partitions.get_mut(index as usize) {
             partition.next = delivered.offset + 1;
             partition.appended = delivered.appended;
+            partition.current = partition.is_current(now.clock);
             partition.last = Some(delivered.clone());
         }
     }
@@ -337,10 +338,17 @@ impl Core {
         }
     }
 
-    fn meet_unknown(&mut self, index: u32, delivered: &Delivered, kind: u8, skippable: bool) {
+    fn meet_unknown(
+        &mut self,
+        now: Now,
+        index: u32,
+        delivered: &Delivered,
+        kind: u8,
+        skippable: bool,
+    ) {
         if skippable {
             self.counters.skipped += 1;
-            self.advance(index, delivered);
+            self.advance(now, index, delivered);
             return;
         }
         let why = format!(
@@ -409,7 +417,7 @@ impl Core {
                     &chain.resource,
                     (chain.source, due.offset),
                     due.previous,
-                    &due.granted,
+                    &due.counted,
                 );
                 *last_ticket += 1;
                 let ticket = crate::log::Ticket(*last_ticket);

@@ -349,7 +349,7 @@ fn due(due: TotalDue) -> (ChainKey, Due) {
     let due = Due {
         offset: due.source_offset,
         previous: due.previous_offset,
-        granted: due.granted,
+        counted: due.counted,
     };
     (key, due)
 }
@@ -363,7 +363,7 @@ fn met(fates: &[Fate], totals: &Totals<'_>) -> Option<(ChainKey, Met)> {
         // Whatever the limits say of it, the chain has gone on.
         Fate::Applied | Fate::TotalUnlimited | Fate::TotalAtCap => Some(Met::Applied {
             offset: totals.source_offset,
-            is_bridge: totals.granted().next().is_none(),
+            is_bridge: totals.counted().next().is_none(),
         }),
         Fate::TotalOutOfOrder => Some(Met::Stray {
             offset: totals.source_offset,

@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Span;
+use tollgate_shared::wire::record::Total;
 
 use crate::log::Ticket;
 
@@ -32,8 +33,8 @@ pub struct Due {
     pub offset: u64,
     /// The one before it for this resource.
     pub previous: Option<u64>,
-    /// Granted hits by millisecond.
-    pub granted: Vec<(u64, u32)>,
+    /// What counts, by milliseconds.
+    pub counted: Vec<Total>,
 }
 
 /// A chain: one resource's totals from one source partition.
@@ -252,7 +253,7 @@ mod tests {
         Due {
             offset,
             previous,
-            granted: vec![(0, 1)],
+            counted: vec![Total::guarded(0, 1)],
         }
     }
 

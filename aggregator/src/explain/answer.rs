@@ -189,6 +189,10 @@ pub(super) fn reason_of(cause: Cause) -> &'static str {
         Cause::Blind => "blind",
         Cause::Full => "full",
         Cause::Banned => "banned",
+        Cause::Window(_) => "window",
+        Cause::Quota(_) => "quota",
+        Cause::Bucket => "bucket",
+        Cause::TooMany => "too-many",
         _ => "other",
     }
 }

@@ -81,7 +81,10 @@ pub(super) fn explain(
             if let Met::Ruled(Record::Totals(record)) = &met
                 && record.resource == asked.resource
             {
-                let granted: Vec<_> = record.granted().collect();
+                let granted: Vec<_> = record
+                    .counted()
+                    .map(|total| (total.at(), total.copies))
+                    .collect();
                 let newest = granted.iter().map(|(at, _)| *at).max();
                 now = now.max(newest.unwrap_or_default());
                 if TOTALS_MAX <= totals.len() {

@@ -134,8 +134,8 @@ pub fn feed<'a>(
                 source_offset: totals.source_offset,
                 previous_offset: totals.previous,
                 granted_by_ms: totals
-                    .granted()
-                    .map(|(at, n)| (at.as_millis(), u64::from(n)))
+                    .counted()
+                    .map(|total| (total.ms, u64::from(total.copies)))
                     .collect(),
             };
             let totals_of = vec![total];
@@ -147,7 +147,10 @@ pub fn feed<'a>(
             Fed {
                 changes: outcome.changes,
                 totals: outcome.totals,
-                first_total_us: totals.granted().next().map_or(0, |(at, _)| at.as_micros()),
+                first_total_us: totals
+                    .counted()
+                    .next()
+                    .map_or(0, |total| total.at().as_micros()),
                 ..Fed::default()
             }
         }
@@ -220,7 +223,7 @@ fn feed_hits<'a>(
                 resource,
                 domain: hit.domain,
                 at_us: hit.at.as_micros(),
-                n: u64::from(hit.copies),
+                n: hit.total(),
                 min: hit.min.map(u64::from),
             });
         }

@@ -98,13 +98,7 @@ mod tests {
             sequence: 1,
             sent: Timestamp::from_millis(5),
         };
-        let hit = Hit {
-            resource: 0,
-            domain: "acme",
-            at: Timestamp::from_millis(5),
-            copies: 1,
-            min: None,
-        };
+        let hit = Hit::one(0, "acme", Timestamp::from_millis(5), 1);
         let mut writer = Writer::new();
         write_hits(
             &mut writer,

@@ -404,13 +404,7 @@ impl World {
     pub fn batch(&mut self, resource: &str, domain: &str, hits: usize) -> (u32, Vec<u8>) {
         let partition = partition_of_pair(resource, domain, PARTITIONS);
         let sender = self.sender("a", partition);
-        let hit = Hit {
-            resource: 0,
-            domain,
-            at: sender.sent,
-            copies: 1,
-            min: None,
-        };
+        let hit = Hit::one(0, domain, sender.sent, 1);
         let mut writer = Writer::new();
         let hits = vec![hit; hits];
         write_hits(
@@ -427,13 +421,9 @@ impl World {
     pub fn batch_of(&mut self, resource: &str, domains: &[String]) -> Vec<u8> {
         let partition = partition_of_pair(resource, &domains[0], PARTITIONS);
         let sender = self.sender("a", partition);
-        let hits = domains.iter().map(|domain| Hit {
-            resource: 0,
-            domain,
-            at: sender.sent,
-            copies: 1,
-            min: None,
-        });
+        let hits = domains
+            .iter()
+            .map(|domain| Hit::one(0, domain, sender.sent, 1));
         let mut writer = Writer::new();
         write_hits(&mut writer, &sender, &[resource], hits, [].into_iter());
         writer.as_slice().to_vec()

@@ -341,13 +341,7 @@ impl Dealer {
             sequence: *sequence,
             sent,
         };
-        let hit = Hit {
-            resource: 0,
-            domain,
-            at: sent,
-            copies: 1,
-            min: None,
-        };
+        let hit = Hit::one(0, domain, sent, 1);
         let mut writer = Writer::new();
         let entries = std::iter::repeat_n(hit, hits).collect::<Vec<_>>();
         write_hits(

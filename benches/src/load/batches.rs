@@ -61,12 +61,13 @@ impl Courier {
             sent,
         };
         let (names, len) = (&self.names, pairs.len().max(1) as u64);
-        let hits = (0..pairs.len()).map(|index| Hit {
-            resource: 0,
-            domain: names.at(index),
-            at: Timestamp::from_micros(from_us + (upto_us - from_us) * index as u64 / len),
-            copies,
-            min: None,
+        let hits = (0..pairs.len()).map(|index| {
+            Hit::one(
+                0,
+                names.at(index),
+                Timestamp::from_micros(from_us + (upto_us - from_us) * index as u64 / len),
+                copies,
+            )
         });
         let refused = std::iter::empty::<Refused<'_>>();
         write_hits(&mut self.writer, &sender, &[RESOURCE], hits, refused);

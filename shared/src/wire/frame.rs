@@ -5,7 +5,7 @@
 //! topic    'r' resource | 'c' control | 'a' agent, then a keyed 128-bit hash of the name in hexadecimal
 //! frame    [version][seal 0][ [instance (16 bytes), sequence, sent (us), resource,
 //!                              [evidence, ...], [[partition, remaining (us), statement], ...]] ]
-//! evidence [partition, generation, random, ruled up to, appended (us)]
+//! evidence [partition, generation, random, ruled up to, appended (us), current]
 //! ```
 //!
 //! `sent` is on the publisher's own monotonic clock, counted from its start: only differences of it
@@ -102,6 +102,9 @@ pub struct Evidence {
     pub ruled: u64,
     /// The append time of the last of them.
     pub appended: Timestamp,
+    /// Whether the owner ruled the last of them within a second of its append. Where it did not, it is
+    /// catching up, and what it says may be old.
+    pub current: bool,
 }
 
 /// A statement on its way to agents.
@@ -193,21 +196,23 @@ pub(super) fn read_list<'a, T>(
 
 impl Evidence {
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        reader.fixed_array("evidence", 5, "5")?;
+        reader.fixed_array("evidence", 6, "6")?;
         Ok(Self {
             partition: reader.u32("partition")?,
             log: read_log_id(reader)?,
             ruled: reader.u64("ruled up to")?,
             appended: Timestamp::from_micros(reader.u64("appended")?),
+            current: reader.bool("current")?,
         })
     }
 
     pub(super) fn write(&self, writer: &mut Writer) {
-        writer.array(5);
+        writer.array(6);
         writer.u64(u64::from(self.partition));
         write_log_id(writer, self.log);
         writer.u64(self.ruled);
         writer.u64(self.appended.as_micros());
+        writer.bool(self.current);
     }
 }
 

@@ -2,7 +2,12 @@
 //!
 //! ```text
 //! [agent, epoch (16 bytes), sequence, sent (us), [resource, ...], [hit, ...], [refused, ...]]
-//! hit      [resource index, domain, age (us before sent), copies]  and [.., min] for a bulk call
+//! hit      [resource index, domain, age (us before sent), copies]   one guarded call
+//!          [.., min]                                                the same, of a bulk call
+//!          [.., calls, mark]                                        any other
+//!          [.., calls, mark, min]                                   the same, of bulk calls
+//!          [.., 1, mark, age of the estimate, estimated]            a refund
+//! mark     1 if it is unguarded, plus 0 for a hit, 2 for a charge, 4 for a refund
 //! refused  [resource index, domain, calls, copies, first age, last age, cause, nil | [generation, offset, entry]]
 //! ```
 //!
@@ -32,7 +37,13 @@ pub struct Sender<'a> {
     pub sent: Timestamp,
 }
 
-/// One entry: hits of one pair at one instant.
+/// Of an entry's mark: its calls were made while their agent had no current news of the partition.
+const UNGUARDED: u8 = 1;
+
+/// One entry: equal calls of one pair at one instant.
+///
+/// Calls are one entry if pair, instant, copies, kind and guard are equal and none has a min; a refund
+/// is never merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit<'a> {
     /// Index into [`HitBatch::resource`].
@@ -41,10 +52,39 @@ pub struct Hit<'a> {
     pub domain: &'a str,
     /// The agent's stamp, uncorrected.
     pub at: Timestamp,
-    /// How many hits; at least 1.
+    /// How many copies each of the calls took; at least 1.
     pub copies: u32,
-    /// The least number the caller wanted, if it was a bulk call; at most `copies`.
+    /// How many calls; at least 1, and 1 for a refund.
+    pub calls: u32,
+    /// The least number the caller wanted, if it was a bulk call; at most `copies`. What has been let
+    /// through counts whatever it says: only backtests, which decide again, look at it.
     pub min: Option<u32>,
+    /// What the copies are.
+    pub kind: HitKind,
+    /// Whether the calls were made while their agent had for a second heard no newer watermark of the
+    /// pair's partition that was current, or was told to let everything through. Excess of such calls
+    /// is no debt.
+    pub unguarded: bool,
+}
+
+/// What the copies of an entry are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HitKind {
+    /// Calls that were asked and let through.
+    #[default]
+    Hit,
+    /// A cost that was known only afterwards: nobody was asked.
+    Charge,
+    /// Copies taken back, because a call cost less than was estimated: `copies` of them, which is what
+    /// was estimated less the actual cost.
+    Refund {
+        /// The agent's stamp of the entry that charged the estimate, uncorrected.
+        made: Timestamp,
+        /// What was charged then.
+        estimated: u32,
+        /// What the call cost after all.
+        actual: u32,
+    },
 }
 
 /// One entry of refused calls of one pair since the last flush. Counted, never ruled.
@@ -185,6 +225,51 @@ pub(super) fn read_resource(reader: &mut Reader<'_>, count: usize) -> Result<u32
     Ok(index)
 }
 
+impl<'a> Hit<'a> {
+    /// One guarded call without a min.
+    pub const fn one(resource: u32, domain: &'a str, at: Timestamp, copies: u32) -> Self {
+        Self {
+            resource,
+            domain,
+            at,
+            copies,
+            calls: 1,
+            min: None,
+            kind: HitKind::Hit,
+            unguarded: false,
+        }
+    }
+
+    /// Copies of all calls together.
+    pub const fn total(&self) -> u64 {
+        self.copies as u64 * self.calls as u64
+    }
+
+    /// Whether it takes copies back instead of using them.
+    pub const fn is_refund(&self) -> bool {
+        matches!(self.kind, HitKind::Refund { .. })
+    }
+
+    /// The mark that stands on the entry.
+    fn mark(&self) -> u8 {
+        let kind = match self.kind {
+            HitKind::Hit => 0,
+            HitKind::Charge => 2,
+            HitKind::Refund { .. } => 4,
+        };
+        kind | if self.unguarded { UNGUARDED } else { 0 }
+    }
+
+    /// How many elements the entry's array has.
+    fn fields(&self) -> usize {
+        match (self.kind, self.min) {
+            (HitKind::Refund { .. }, _) => 8,
+            (_, min) if self.calls == 1 && self.mark() == 0 => 4 + usize::from(min.is_some()),
+            (_, min) => 6 + usize::from(min.is_some()),
+        }
+    }
+}
+
 fn read_hit<'a>(
     reader: &mut Reader<'a>,
     resources: usize,
@@ -192,29 +277,71 @@ fn read_hit<'a>(
 ) -> Result<Hit<'a>, DecodeError> {
     let before = *reader;
     let len = reader.array("hit")?;
-    if len != 4 && len != 5 {
+    if !(4..=8).contains(&len) {
         return Err(before.error(
             "hit",
             Fault::Length {
                 found: u64::from(len),
-                expected: "4 or 5",
+                expected: "4 to 8",
             },
         ));
     }
     let resource = read_resource(reader, resources)?;
     let domain = reader.text("domain", 1, NAME_BYTES_MAX)?;
     let at = read_age(reader, sent)?;
-    let copies = read_copies(reader)?;
-    let min = match len {
-        5 => Some(read_min(reader, copies)?),
-        _ => None,
-    };
-    Ok(Hit {
-        resource,
-        domain,
-        at,
-        copies,
-        min,
+    let mut hit = Hit::one(resource, domain, at, read_copies(reader)?);
+    if 6 <= len {
+        hit.calls = read_calls(reader)?;
+        let before = *reader;
+        let mark = reader.u8("mark")?;
+        hit.unguarded = mark & UNGUARDED != 0;
+        hit.kind = match (mark & !UNGUARDED, len, hit.calls) {
+            (0, 6 | 7, _) => HitKind::Hit,
+            (2, 6, _) => HitKind::Charge,
+            (4, 8, 1) => read_refund(reader, sent, hit.copies)?,
+            _ => return Err(before.error("mark", Fault::Kind { found: mark })),
+        };
+    }
+    if len == 5 || len == 7 {
+        hit.min = Some(read_min(reader, hit.copies)?);
+    }
+    Ok(hit)
+}
+
+fn read_calls(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
+    let before = *reader;
+    match reader.u32("calls")? {
+        0 => Err(before.error(
+            "calls",
+            Fault::Range {
+                expected: "at least 1",
+            },
+        )),
+        calls => Ok(calls),
+    }
+}
+
+/// The estimate that a refund is of.
+fn read_refund(
+    reader: &mut Reader<'_>,
+    sent: Timestamp,
+    copies: u32,
+) -> Result<HitKind, DecodeError> {
+    let made = read_age(reader, sent)?;
+    let before = *reader;
+    let estimated = reader.u32("estimated")?;
+    if estimated < copies {
+        return Err(before.error(
+            "estimated",
+            Fault::Range {
+                expected: "at least the copies that are taken back",
+            },
+        ));
+    }
+    Ok(HitKind::Refund {
+        made,
+        estimated,
+        actual: estimated - copies,
     })
 }
 
@@ -321,13 +448,28 @@ pub(super) fn write_resources(writer: &mut Writer, resources: &[&str]) {
 }
 
 fn write_hit(writer: &mut Writer, hit: &Hit<'_>, sent: Timestamp) {
-    writer.array(if hit.min.is_some() { 5 } else { 4 });
+    let fields = hit.fields();
+    writer.array(fields);
     writer.u64(u64::from(hit.resource));
     writer.text(hit.domain);
     writer.i64(sent.signed_micros_since(hit.at));
     writer.u64(u64::from(hit.copies));
-    if let Some(min) = hit.min {
-        writer.u64(u64::from(min));
+    if 6 <= fields {
+        writer.u64(u64::from(hit.calls));
+        writer.u64(u64::from(hit.mark()));
+    }
+    match (hit.kind, hit.min) {
+        (
+            HitKind::Refund {
+                made, estimated, ..
+            },
+            _,
+        ) => {
+            writer.i64(sent.signed_micros_since(made));
+            writer.u64(u64::from(estimated));
+        }
+        (_, Some(min)) => writer.u64(u64::from(min)),
+        (_, None) => {}
     }
 }
 

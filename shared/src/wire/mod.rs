@@ -20,6 +20,7 @@ pub mod limits_chunk;
 pub mod link;
 pub mod member;
 pub mod public;
+mod public_rate;
 mod reader;
 pub mod record;
 pub mod set_rows;

@@ -7,7 +7,9 @@ use super::writer::Writer;
 use crate::names::NAME_BYTES_MAX;
 use crate::time::Span;
 
-/// The most tiers that a resource may have.
+pub use super::public_rate::{AddressPrefixes, PublicBucket, PublicQuota, PublicTier, QuotaUnit};
+
+/// The most tiers, windows or quotas that a resource may have.
 pub const TIERS_MAX: u32 = 64;
 
 /// The most bytes of groups and their members, names and a few bytes each, that public limits carry.
@@ -29,15 +31,6 @@ pub enum BlindPolicy {
         /// In each window of this length.
         window: Span,
     },
-}
-
-/// A tier as agents see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PublicTier {
-    /// Hits that may fall within one window.
-    pub limit: u64,
-    /// The window.
-    pub window: Span,
 }
 
 /// What a resource is.
@@ -115,6 +108,18 @@ pub struct Public {
     pub tiers: Box<[PublicTier]>,
     /// The default hard limit, hits a second.
     pub hard: Option<u64>,
+    /// The default windows, all of which must have room.
+    pub windows: Box<[PublicTier]>,
+    /// The default bucket.
+    pub bucket: Option<PublicBucket>,
+    /// The default quotas.
+    pub quotas: Box<[PublicQuota]>,
+    /// The most copies that any domain's limits can ever grant at once. `None`: any number.
+    pub most: Option<u64>,
+    /// Whether nothing is taken back when a call turns out to have cost less than was estimated.
+    pub keeps_estimates: bool,
+    /// Which part of an address is the domain, where domains are addresses.
+    pub addresses: Option<AddressPrefixes>,
     /// Whether some domain has limits of its own, so that the default may not hold for all.
     pub has_overrides: bool,
     /// What to do while blind.
@@ -145,35 +150,21 @@ impl Public {
                 "public limits",
                 Fault::Length {
                     found: u64::from(len),
-                    expected: "8, or 9 with copies",
+                    expected: "14, or 15 with copies",
                 },
             ));
-        }
-        let before = *reader;
-        let len = reader.array("tiers")?;
-        if TIERS_MAX < len {
-            return Err(before.error(
-                "tiers",
-                Fault::Length {
-                    found: u64::from(len),
-                    expected: "at most 64",
-                },
-            ));
-        }
-        let mut tiers = Vec::with_capacity(len as usize);
-        for _ in 0..len {
-            reader.fixed_array("tier", 2, "2")?;
-            let limit = reader.u64("limit")?;
-            tiers.push(PublicTier {
-                limit,
-                window: Span::from_micros(reader.u64("window")?),
-            });
         }
         Ok(Self {
             version,
             kind,
-            tiers: tiers.into_boxed_slice(),
+            tiers: read_short_list(reader, "tiers", PublicTier::read)?,
             hard: read_optional(reader, "hard")?,
+            windows: read_short_list(reader, "windows", PublicTier::read)?,
+            bucket: read_optional_with(reader, PublicBucket::read)?,
+            quotas: read_short_list(reader, "quotas", PublicQuota::read)?,
+            most: read_optional(reader, "most")?,
+            keeps_estimates: reader.bool("keeps estimates")?,
+            addresses: read_optional_with(reader, AddressPrefixes::read)?,
             has_overrides: reader.bool("has overrides")?,
             blind: BlindPolicy::read(reader)?,
             refused: reader.bool("refused")?,
@@ -193,13 +184,20 @@ impl Public {
             Kind::Rate => 1,
             Kind::Copies => 2,
         });
-        writer.array(self.tiers.len());
-        for tier in &self.tiers {
-            writer.array(2);
-            writer.u64(tier.limit);
-            writer.u64(tier.window.as_micros());
-        }
+        write_list(writer, &self.tiers, PublicTier::write);
         write_optional(writer, self.hard);
+        write_list(writer, &self.windows, PublicTier::write);
+        match self.bucket {
+            Some(bucket) => bucket.write(writer),
+            None => writer.nil(),
+        }
+        write_list(writer, &self.quotas, PublicQuota::write);
+        write_optional(writer, self.most);
+        writer.bool(self.keeps_estimates);
+        match self.addresses {
+            Some(addresses) => addresses.write(writer),
+            None => writer.nil(),
+        }
         writer.bool(self.has_overrides);
         self.blind.write(writer);
         writer.bool(self.refused);
@@ -217,8 +215,8 @@ impl Kind {
     /// Elements of the array that public limits of this kind are.
     const fn fields(self) -> u32 {
         match self {
-            Self::Unconfigured | Self::Rate => 8,
-            Self::Copies => 9,
+            Self::Unconfigured | Self::Rate => 14,
+            Self::Copies => 15,
         }
     }
 }
@@ -287,6 +285,43 @@ impl PublicGroup {
             None => writer.nil(),
         }
     }
+}
+
+/// Reads a list of at most as many as a resource may have tiers.
+fn read_short_list<T>(
+    reader: &mut Reader<'_>,
+    field: &'static str,
+    read: impl FnMut(&mut Reader<'_>) -> Result<T, DecodeError>,
+) -> Result<Box<[T]>, DecodeError> {
+    let mut after = *reader;
+    let len = after.array(field)?;
+    if TIERS_MAX < len {
+        return Err(reader.error(
+            field,
+            Fault::Length {
+                found: u64::from(len),
+                expected: "at most 64",
+            },
+        ));
+    }
+    Ok(read_list(reader, field, read)?.into_boxed_slice())
+}
+
+fn write_list<T>(writer: &mut Writer, list: &[T], write: impl Fn(&T, &mut Writer)) {
+    writer.array(list.len());
+    for one in list {
+        write(one, writer);
+    }
+}
+
+fn read_optional_with<T>(
+    reader: &mut Reader<'_>,
+    read: impl FnOnce(&mut Reader<'_>) -> Result<T, DecodeError>,
+) -> Result<Option<T>, DecodeError> {
+    if reader.nil() {
+        return Ok(None);
+    }
+    read(reader).map(Some)
 }
 
 fn read_optional(reader: &mut Reader<'_>, field: &'static str) -> Result<Option<u64>, DecodeError> {

@@ -7,7 +7,7 @@
 //! beat     4  see `beat`
 //! tick     5  [generation, random, owner, instance (16 bytes), number] tag
 //! totals   6  [resource, source partition, source offset, nil | previous offset,
-//!              first millisecond, [[milliseconds later, granted], ...]] tag
+//!              first millisecond, [[milliseconds later, copies, unguarded], ...]] tag
 //! pointer  7  [version, digest (32 bytes)]                             tag
 //! testimony 136  see `testimony`                                       tag
 //! ```
@@ -16,7 +16,7 @@
 //! by a build that does not know it; any other unknown kind stops the partition.
 
 use super::beat::Beat;
-use super::hits::HitBatch;
+use super::hits::{HitBatch, read_copies};
 use super::holds::HoldBatch;
 use super::reader::{DecodeError, Fault, Reader};
 use super::testimony::Testimony;
@@ -38,7 +38,7 @@ pub mod kind {
     pub const BEAT: u8 = 4;
     /// Time, brought in by an owner.
     pub const TICK: u8 = 5;
-    /// Granted hits of a globally limited resource.
+    /// What counts against the global limit of a resource.
     pub const TOTALS: u8 = 6;
     /// The limits version that rules from here on.
     pub const POINTER: u8 = 7;
@@ -71,7 +71,7 @@ pub enum Record<'a> {
     Beat(Beat<'a>),
     /// Time, brought in by an owner.
     Tick(Tick<'a>),
-    /// Granted hits of a globally limited resource.
+    /// What counts against the global limit of a resource.
     Totals(Totals<'a>),
     /// The limits version that rules from here on.
     Pointer(Pointer),
@@ -99,7 +99,8 @@ pub struct Tick<'a> {
     pub number: u64,
 }
 
-/// What the owner of one partition granted of a globally limited resource in one hits record.
+/// What one hits record of one partition adds to the global limit of a resource: copies that were
+/// granted in their domains, and excess that every constraint of its domain counted.
 #[derive(Clone, Debug)]
 pub struct Totals<'a> {
     /// The resource.
@@ -111,7 +112,34 @@ pub struct Totals<'a> {
     /// The offset of the record totalled before it for this resource, if there was one.
     pub previous: Option<u64>,
     first_ms: u64,
-    granted: (u32, Reader<'a>),
+    counted: (u32, Reader<'a>),
+}
+
+/// Copies of one millisecond that count against a global limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Total {
+    /// Milliseconds since the Unix epoch. The copies count at its start, which is lenient.
+    pub ms: u64,
+    /// How many; at least 1.
+    pub copies: u32,
+    /// Whether they were let through unguarded: see [`super::hits::Hit::unguarded`].
+    pub unguarded: bool,
+}
+
+impl Total {
+    /// Copies that were let through guarded.
+    pub const fn guarded(ms: u64, copies: u32) -> Self {
+        Self {
+            ms,
+            copies,
+            unguarded: false,
+        }
+    }
+
+    /// The instant at which the copies count.
+    pub const fn at(&self) -> Timestamp {
+        Timestamp::from_millis(self.ms)
+    }
 }
 
 /// The limits version that rules from here on.
@@ -209,11 +237,11 @@ impl<'a> Tick<'a> {
 }
 
 impl<'a> Totals<'a> {
-    /// Granted hits by instant: the start of their millisecond, which is lenient, and how many.
-    pub fn granted(&self) -> impl Iterator<Item = (Timestamp, u32)> + use<'a> {
-        let (len, mut reader) = self.granted;
+    /// The copies, by millisecond and guard.
+    pub fn counted(&self) -> impl Iterator<Item = Total> + use<'a> {
+        let (len, mut reader) = self.counted;
         let first_ms = self.first_ms;
-        (0..len).map_while(move |_| read_granted(&mut reader, first_ms).ok())
+        (0..len).map_while(move |_| read_total(&mut reader, first_ms).ok())
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -236,9 +264,9 @@ impl<'a> Totals<'a> {
             ));
         }
         let first_ms = reader.u64("first millisecond")?;
-        let granted = (reader.array("granted")?, *reader);
-        for _ in 0..granted.0 {
-            read_granted(reader, first_ms)?;
+        let counted = (reader.array("totals by millisecond")?, *reader);
+        for _ in 0..counted.0 {
+            read_total(reader, first_ms)?;
         }
         Ok(Self {
             resource,
@@ -246,28 +274,19 @@ impl<'a> Totals<'a> {
             source_offset,
             previous,
             first_ms,
-            granted,
+            counted,
         })
     }
 }
 
-fn read_granted(reader: &mut Reader<'_>, first_ms: u64) -> Result<(Timestamp, u32), DecodeError> {
-    reader.fixed_array("granted", 2, "2")?;
+fn read_total(reader: &mut Reader<'_>, first_ms: u64) -> Result<Total, DecodeError> {
+    reader.fixed_array("total", 3, "3")?;
     let later = reader.u64("milliseconds later")?;
-    let before = *reader;
-    let copies = reader.u32("granted copies")?;
-    if copies == 0 {
-        return Err(before.error(
-            "granted copies",
-            Fault::Range {
-                expected: "at least 1",
-            },
-        ));
-    }
-    Ok((
-        Timestamp::from_millis(first_ms.saturating_add(later)),
-        copies,
-    ))
+    Ok(Total {
+        ms: first_ms.saturating_add(later),
+        copies: read_copies(reader)?,
+        unguarded: reader.bool("unguarded")?,
+    })
 }
 
 /// Writes records that only aggregators may write, each with its tag.
@@ -323,15 +342,15 @@ impl<'k> OwnersPen<'k> {
         self.signed()
     }
 
-    /// Totals; `granted` is ordered by millisecond, each with its hits.
+    /// Totals; `counted` is ordered by millisecond.
     pub fn totals(
         mut self,
         resource: &str,
         source: (u32, u64),
         previous: Option<u64>,
-        granted: &[(u64, u32)],
+        counted: &[Total],
     ) -> Vec<u8> {
-        let first_ms = granted.first().map_or(0, |(ms, _)| *ms);
+        let first_ms = counted.first().map_or(0, |total| total.ms);
         self.writer.begin(kind::TOTALS);
         self.writer.array(6);
         self.writer.text(resource);
@@ -342,11 +361,12 @@ impl<'k> OwnersPen<'k> {
             None => self.writer.nil(),
         }
         self.writer.u64(first_ms);
-        self.writer.array(granted.len());
-        for (ms, copies) in granted {
-            self.writer.array(2);
-            self.writer.u64(ms.saturating_sub(first_ms));
-            self.writer.u64(u64::from(*copies));
+        self.writer.array(counted.len());
+        for total in counted {
+            self.writer.array(3);
+            self.writer.u64(total.ms.saturating_sub(first_ms));
+            self.writer.u64(u64::from(total.copies));
+            self.writer.bool(total.unguarded);
         }
         self.signed()
     }

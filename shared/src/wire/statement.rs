@@ -41,6 +41,14 @@ pub enum Cause {
     Full,
     /// An operator banned the scope.
     Banned,
+    /// This window of those that all must have room is full; the first is 0.
+    Window(u8),
+    /// This quota of the calendar period is used up; the first is 0.
+    Quota(u8),
+    /// The bucket holds less than one copy.
+    Bucket,
+    /// The call wanted more at once than its limits can ever grant. Said by agents; no denial has it.
+    TooMany,
 }
 
 /// A denial: the scope is refused until its end.
@@ -56,6 +64,8 @@ pub struct Denial {
     pub limit: u64,
     /// The window of that limit.
     pub window: Span,
+    /// The most copies that the scope's limits can ever grant at once; [`u64::MAX`]: any number.
+    pub most: u64,
 }
 
 /// A pair close to its limit: how much is left, for as long as that is certain.
@@ -128,12 +138,16 @@ impl Cause {
             5 => Self::Blind,
             6 => Self::Full,
             7 => Self::Banned,
+            8 => Self::Bucket,
+            9 => Self::TooMany,
             256..=511 => Self::Tier((number - 256) as u8),
+            512..=767 => Self::Window((number - 512) as u8),
+            768..=1023 => Self::Quota((number - 768) as u8),
             _ => {
                 return Err(before.error(
                     "cause",
                     Fault::Range {
-                        expected: "1 to 7, or 256 plus a tier",
+                        expected: "1 to 9, 256 plus a tier, 512 plus a window, 768 plus a quota",
                     },
                 ));
             }
@@ -149,7 +163,11 @@ impl Cause {
             Self::Blind => 5,
             Self::Full => 6,
             Self::Banned => 7,
+            Self::Bucket => 8,
+            Self::TooMany => 9,
             Self::Tier(tier) => 256 + u64::from(tier),
+            Self::Window(window) => 512 + u64::from(window),
+            Self::Quota(quota) => 768 + u64::from(quota),
         });
     }
 }
@@ -165,6 +183,10 @@ impl std::fmt::Display for Cause {
             Self::Blind => f.write_str("blind"),
             Self::Full => f.write_str("full"),
             Self::Banned => f.write_str("banned"),
+            Self::Window(window) => write!(f, "window {window}"),
+            Self::Quota(quota) => write!(f, "quota {quota}"),
+            Self::Bucket => f.write_str("bucket"),
+            Self::TooMany => f.write_str("too many"),
         }
     }
 }
@@ -195,12 +217,13 @@ impl Says {
         let kind = reader.u8("says kind")?;
         match (kind, len) {
             (0, 1) => Ok(Self::Open),
-            (1, 6) => Ok(Self::Denied(Denial {
+            (1, 7) => Ok(Self::Denied(Denial {
                 end: Timestamp::from_micros(reader.u64("end")?),
                 cause: Cause::read(reader)?,
                 version: reader.u64("version")?,
                 limit: reader.u64("limit")?,
                 window: Span::from_micros(reader.u64("window")?),
+                most: reader.u64("most")?,
             })),
             (2, 4) => Ok(Self::Near(Near {
                 left: reader.u64("left")?,
@@ -225,13 +248,14 @@ impl Says {
                 writer.u64(0);
             }
             Self::Denied(denial) => {
-                writer.array(6);
+                writer.array(7);
                 writer.u64(1);
                 writer.u64(denial.end.as_micros());
                 denial.cause.write(writer);
                 writer.u64(denial.version);
                 writer.u64(denial.limit);
                 writer.u64(denial.window.as_micros());
+                writer.u64(denial.most);
             }
             Self::Near(near) => {
                 writer.array(4);

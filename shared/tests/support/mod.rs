@@ -9,13 +9,15 @@ use tollgate_shared::wire::amendment::Amendment;
 use tollgate_shared::wire::beat::HoldsRead;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::frame::{Evidence, Frame, Told};
-use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
+use tollgate_shared::wire::hits::{Hit, HitKind, Refused, Sender, write_hits};
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
 use tollgate_shared::wire::link::{
     FromAgent, FromAggregator, Member, Refusal, Snapshot, TopicSnapshot,
 };
-use tollgate_shared::wire::public::{BlindPolicy, Kind, Public, PublicTier};
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick};
+use tollgate_shared::wire::public::{
+    AddressPrefixes, BlindPolicy, Kind, Public, PublicBucket, PublicQuota, PublicTier, QuotaUnit,
+};
+use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick, Total};
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
 use tollgate_shared::wire::testimony::Testimony;
 use tollgate_shared::wire::verdict::VerdictFrame;
@@ -50,7 +52,7 @@ pub fn decoders() -> Vec<Decoder> {
                             part.awaiting().chain(part.asked()).for_each(drop);
                         }
                     }
-                    Record::Totals(totals) => totals.granted().for_each(drop),
+                    Record::Totals(totals) => totals.counted().for_each(drop),
                     _ => {}
                 }
                 Ok(())
@@ -101,6 +103,7 @@ fn statement() -> Statement {
             version: 7,
             limit: 5,
             window: Span::from_secs(1),
+            most: 5,
         }),
     }
 }
@@ -119,6 +122,7 @@ fn evidence() -> Evidence {
         log: log(),
         ruled: 301,
         appended: Timestamp::from_millis(2),
+        current: true,
     }
 }
 
@@ -148,6 +152,11 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             "record/hits",
             encoded(&hits),
             include_str!("golden/hits.hex").trim(),
+        ),
+        (
+            "record/calls",
+            encoded(&calls),
+            include_str!("golden/calls.hex").trim(),
         ),
         (
             "record/holds",
@@ -191,7 +200,19 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ),
         (
             "record/totals",
-            pen().totals("api.search", (2, 500), Some(490), &[(1000, 3), (1002, 1)]),
+            pen().totals(
+                "api.search",
+                (2, 500),
+                Some(490),
+                &[
+                    Total::guarded(1000, 3),
+                    Total {
+                        ms: 1002,
+                        copies: 1,
+                        unguarded: true,
+                    },
+                ],
+            ),
             include_str!("golden/totals.hex").trim(),
         ),
         (
@@ -311,19 +332,10 @@ fn hits(writer: &mut Writer) {
         sent,
     };
     let at = Timestamp::from_micros(4_999_000);
-    let one = Hit {
-        resource: 0,
-        domain: "acme",
-        at,
-        copies: 3,
-        min: None,
-    };
+    let one = Hit::one(0, "acme", at, 3);
     let bulk = Hit {
-        resource: 0,
-        domain: "globex",
-        at: sent,
-        copies: 9,
         min: Some(2),
+        ..Hit::one(0, "globex", sent, 9)
     };
     let refused = Refused {
         resource: 0,
@@ -345,6 +357,46 @@ fn hits(writer: &mut Writer) {
         &["api.search"],
         [one, bulk].into_iter(),
         [refused].into_iter(),
+    );
+}
+
+/// Every kind of entry that [`hits`] has not.
+fn calls(writer: &mut Writer) {
+    let sent = Timestamp::from_micros(5_000_000);
+    let sender = Sender {
+        agent: "web-1",
+        epoch: 0x0102,
+        sequence: 2,
+        sent,
+    };
+    let at = Timestamp::from_micros(4_999_000);
+    let one = Hit::one(0, "acme", at, 3);
+    let many = Hit { calls: 7, ..one };
+    let bulk = Hit {
+        min: Some(2),
+        unguarded: true,
+        ..Hit::one(0, "globex", sent, 9)
+    };
+    let charge = Hit {
+        kind: HitKind::Charge,
+        ..one
+    };
+    let refund = Hit {
+        at: sent,
+        kind: HitKind::Refund {
+            made: at,
+            estimated: 8,
+            actual: 5,
+        },
+        unguarded: true,
+        ..one
+    };
+    write_hits(
+        writer,
+        &sender,
+        &["api.search"],
+        [many, bulk, charge, refund].into_iter(),
+        [].into_iter(),
     );
 }
 
@@ -417,6 +469,24 @@ fn snapshot(writer: &mut Writer) {
         },
         refused: false,
         ignored: true,
+        windows: vec![PublicTier {
+            limit: 50,
+            window: Span::from_secs(60),
+        }]
+        .into(),
+        bucket: Some(PublicBucket {
+            tokens: 10,
+            period: Span::from_secs(1),
+            burst: 40,
+        }),
+        quotas: vec![PublicQuota {
+            limit: 1_000,
+            unit: QuotaUnit::Month,
+        }]
+        .into(),
+        most: Some(40),
+        keeps_estimates: true,
+        addresses: Some(AddressPrefixes { v4: 32, v6: 64 }),
         copies: None,
     };
     FromAggregator::Snapshot(Snapshot {

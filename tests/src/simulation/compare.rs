@@ -66,7 +66,7 @@ pub fn rulings(
     }
     if let Record::Hits(batch) = record {
         let hits = batch.hits();
-        let entries = hits.map(|hit| (batch.resource(hit.resource), u64::from(hit.copies)));
+        let entries = hits.map(|hit| (batch.resource(hit.resource), hit.total()));
         let (got, expected) = (
             counts(&rulings.counts),
             expected_counts(entries, &outcome.entries),
@@ -78,7 +78,10 @@ pub fn rulings(
             .totals_due
             .iter()
             .map(|due| {
-                let granted = due.granted.iter().map(|(ms, n)| (*ms, u64::from(*n)));
+                let granted = due
+                    .counted
+                    .iter()
+                    .map(|total| (total.ms, u64::from(total.copies)));
                 (due.resource.to_string(), granted.collect())
             })
             .collect();

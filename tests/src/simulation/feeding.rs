@@ -30,7 +30,7 @@ pub(super) fn feed_hits(
             resource: batch.resource(hit.resource),
             domain: hit.domain,
             at_us: hit.at.as_micros(),
-            n: u64::from(hit.copies),
+            n: hit.total(),
             min: hit.min.map(u64::from),
         })
         .collect();
@@ -70,14 +70,14 @@ pub(super) fn feed_totals(
     offset: u64,
     totals: &Totals<'_>,
 ) -> model::log::RecordOutcome {
-    let granted = totals.granted();
+    let counted = totals.counted();
     let total = Total {
         resource: totals.resource,
         source_partition: totals.source_partition,
         source_offset: totals.source_offset,
         previous_offset: totals.previous,
-        granted_by_ms: granted
-            .map(|(at, n)| (at.as_millis(), u64::from(n)))
+        granted_by_ms: counted
+            .map(|total| (total.ms, u64::from(total.copies)))
             .collect(),
     };
     model.apply(&LogInput::Totals {

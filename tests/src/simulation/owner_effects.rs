@@ -317,7 +317,7 @@ fn kind_of(record: &[u8]) -> String {
                 total.source_partition,
                 total.source_offset,
                 total.previous,
-                total.granted().count()
+                total.counted().count()
             ),
             _ => "a total that cannot be read".to_owned(),
         },

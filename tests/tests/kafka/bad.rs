@@ -14,7 +14,7 @@ use tollgate_shared::place::LogId;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick};
+use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick, Total};
 use tollgate_tests::kafka::LocalKafka;
 use tollgate_tests::twin;
 
@@ -64,13 +64,7 @@ fn batch(agent: &str, domain: &str, sent: Timestamp) -> Vec<u8> {
         sequence: 1,
         sent,
     };
-    let hit = Hit {
-        resource: 0,
-        domain,
-        at: sent,
-        copies: 1,
-        min: None,
-    };
+    let hit = Hit::one(0, domain, sent, 1);
     let mut writer = Writer::new();
     let refused = std::iter::empty::<Refused<'_>>();
     write_hits(
@@ -103,10 +97,11 @@ pub fn what_has_no_business_in_a_topic_stops_nothing_and_is_kept_aside(kafka: &L
         version: 1,
         digest: [7; 32],
     };
+    let total = Total::guarded(1, 1);
     let forged = [
         pen().tick(&tick),
         pen().pointer(&pointer),
-        pen().totals("wide", (0, 1), None, &[(1, 1)]),
+        pen().totals("wide", (0, 1), None, &[total]),
     ];
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

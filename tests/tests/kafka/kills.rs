@@ -282,13 +282,7 @@ fn batch(resource: &str, domain: &str, sequence: u64, hits: u64) -> Vec<u8> {
         sequence,
         sent: at,
     };
-    let hit = Hit {
-        resource: 0,
-        domain,
-        at,
-        copies: 1,
-        min: None,
-    };
+    let hit = Hit::one(0, domain, at, 1);
     let mut writer = Writer::new();
     let hits = (0..hits).map(|_| hit);
     write_hits(

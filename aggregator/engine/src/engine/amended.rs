@@ -89,6 +89,7 @@ impl Ban {
             version: self.version,
             limit: 0,
             window: Span::ZERO,
+            most: u64::MAX,
         }
     }
 }
@@ -296,6 +297,7 @@ mod tests {
                 version: 1,
                 limit: 1,
                 window: Span::ZERO,
+                most: u64::MAX,
             })
         };
         let said = OfPair {

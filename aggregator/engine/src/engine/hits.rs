@@ -18,6 +18,7 @@ use tollgate_shared::names;
 use tollgate_shared::place::Place;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::{Hit, HitBatch};
+use tollgate_shared::wire::record::Total;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::Engine;
@@ -161,6 +162,7 @@ impl<'l> Rule<'l> {
             version,
             limit,
             window,
+            most: u64::MAX,
         }
     }
 
@@ -280,7 +282,10 @@ impl Engine {
         rulings: &mut Rulings,
     ) {
         let hit = &ahead.hit;
-        let copies = u64::from(hit.copies);
+        if hit.is_refund() {
+            return;
+        }
+        let copies = hit.total();
         context.counts.entries += 1;
         let (limits, nothing) = (common.limits, &common.nothing);
         let at = common.clock.instant(hit.at);
@@ -393,7 +398,7 @@ impl Engine {
             }
             return true;
         }
-        let copies = u64::from(ahead.hit.copies);
+        let copies = ahead.hit.total();
         let uncounted = if self.is_misrouted(resource, domain) {
             &mut context.counts.misrouted
         } else if limits.engine().pairs_per_partition_max <= self.table.alive().count() {
@@ -431,7 +436,7 @@ impl Engine {
             source_partition: self.partition,
             source_offset: offset,
             previous_offset: previous,
-            granted: by_millisecond(context.granted),
+            counted: by_millisecond(context.granted),
         });
     }
 }
@@ -476,26 +481,26 @@ fn rule(
 
 fn request_of(hit: &Hit<'_>) -> Request {
     Request {
-        copies: u64::from(hit.copies),
+        copies: hit.total(),
         min: u64::from(hit.min.unwrap_or(0)),
     }
 }
 
 /// Sums up hits by millisecond, ascending. A sum that does not fit is given in parts.
-fn by_millisecond(mut granted: Vec<(u64, u64)>) -> Vec<(u64, u32)> {
+fn by_millisecond(mut granted: Vec<(u64, u64)>) -> Vec<Total> {
     granted.sort_unstable_by_key(|(ms, _)| *ms);
-    let mut sums: Vec<(u64, u32)> = Vec::new();
+    let mut sums: Vec<Total> = Vec::new();
     for (ms, mut hits) in granted {
-        if let Some((last_ms, sum)) = sums.last_mut()
-            && *last_ms == ms
+        if let Some(last) = sums.last_mut()
+            && last.ms == ms
         {
-            let part = hits.min(u64::from(u32::MAX - *sum));
-            *sum += part as u32;
+            let part = hits.min(u64::from(u32::MAX - last.copies));
+            last.copies += part as u32;
             hits -= part;
         }
         while 0 < hits {
             let part = hits.min(u64::from(u32::MAX));
-            sums.push((ms, part as u32));
+            sums.push(Total::guarded(ms, part as u32));
             hits -= part;
         }
     }

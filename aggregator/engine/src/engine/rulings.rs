@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::record::Total;
 use tollgate_shared::wire::statement::Statement;
 use tollgate_shared::wire::verdict::VerdictSays;
 
@@ -151,7 +152,7 @@ pub enum AgentChange {
     Twin,
 }
 
-/// The granted hits of one hits record on one globally limited resource.
+/// What one hits record adds to the global limit of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TotalDue {
     /// The resource; the total goes to its partition.
@@ -162,8 +163,8 @@ pub struct TotalDue {
     pub source_offset: u64,
     /// The offset of the record totalled before it for this resource, if there was one.
     pub previous_offset: Option<u64>,
-    /// Milliseconds since the epoch, ascending, each with the hits granted in it.
-    pub granted: Vec<(u64, u32)>,
+    /// What counts, by milliseconds, ascending.
+    pub counted: Vec<Total>,
 }
 
 /// What became of one resource's entries in one record. Hits, unless it says otherwise.

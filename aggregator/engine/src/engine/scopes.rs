@@ -88,6 +88,7 @@ impl Stated {
             version: self.version,
             limit: self.limit,
             window: Span::ZERO,
+            most: u64::MAX,
         }
     }
 }

@@ -43,6 +43,7 @@ pub(super) fn global_denial(
         version,
         limit,
         window: SECOND,
+        most: limit,
     })
 }
 
@@ -70,7 +71,7 @@ impl Engine {
         let Some(limit) = rate.global() else {
             return Fate::TotalUnlimited;
         };
-        if totals.granted().next().is_none() {
+        if totals.counted().next().is_none() {
             return Fate::Applied;
         }
         let identity = self.identities.of_resource(resource).of(EVERYBODY);
@@ -119,12 +120,13 @@ impl Engine {
 /// Counts a total's hits on the resource's own pair.
 fn count(limit: u64, working: &mut Stored, totals: &Totals<'_>) -> Counts {
     let mut counts = Counts::default();
-    for (at, hits) in totals.granted() {
+    for total in totals.counted() {
+        let at = total.at();
         let now = working.pair.time.map_or(at, |time| time.max(at));
         working.pair.time = Some(now);
         let second = &mut working.pair.state.loose;
         second.forget(SECOND, now);
-        let share = whole::count(limit, second, now, at, u64::from(hits));
+        let share = whole::count(limit, second, now, at, u64::from(total.copies));
         counts.entries += 1;
         counts.granted += share.granted;
         counts.excess += share.excess;

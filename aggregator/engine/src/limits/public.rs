@@ -209,7 +209,7 @@ mod tests {
             },
             refused: false,
             ignored: false,
-            copies: None,
+            ..Public::default()
         };
         assert_eq!(limits.public("api.search", 7), search);
         let public = |resource| limits.public(resource, 7);

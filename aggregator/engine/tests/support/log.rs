@@ -17,7 +17,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick};
+use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick, Total};
 
 use super::{DOMAINS, RESOURCES, Written, any_resource, at};
 
@@ -387,11 +387,13 @@ impl Builder {
         *next = (*next).max(seq + 1);
         let sent = Timestamp::from_millis(self.now_ms).saturating_offset(-behind_ms * 1_000);
         let hit = |hit: &OneHit| Hit {
-            resource: hit.resource as u32,
-            domain: DOMAINS[hit.domain],
-            at: sent.saturating_offset(-(hit.age_us as i64)),
-            copies: hit.copies,
             min: hit.min,
+            ..Hit::one(
+                hit.resource as u32,
+                DOMAINS[hit.domain],
+                sent.saturating_offset(-(hit.age_us as i64)),
+                hit.copies,
+            )
         };
         let mut writer = Writer::new();
         let sender = Sender {
@@ -447,9 +449,11 @@ impl Builder {
         }
         let granted: Vec<(u64, u32)> = by_ms.into_iter().collect();
         let name = RESOURCES[resource];
+        let counted = granted.iter().map(|(ms, hits)| Total::guarded(*ms, *hits));
+        let counted: Vec<Total> = counted.collect();
         let bytes = self
             .pen()
-            .totals(name, (source, offset), previous, &granted);
+            .totals(name, (source, offset), previous, &counted);
         let input = Input::Totals {
             resource: name,
             source: (source, offset),

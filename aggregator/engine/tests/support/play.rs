@@ -104,13 +104,7 @@ impl Play {
     pub fn hits(&mut self, resource: &str, domains: &[&str]) -> Fate {
         self.sequence += 1;
         let sent = Timestamp::from_millis(self.now_ms);
-        let hit = |domain| Hit {
-            resource: 0,
-            domain,
-            at: sent,
-            copies: 1,
-            min: None,
-        };
+        let hit = |domain| Hit::one(0, domain, sent, 1);
         let hits: Vec<Hit<'_>> = domains.iter().copied().map(hit).collect();
         self.batch(resource, self.sequence, &hits, &[])
     }

@@ -194,6 +194,7 @@ impl Cursor<'_> {
                 version: self.number("version")?,
                 limit: self.number("limit")?,
                 window: Span::from_micros(self.number("window")?),
+                most: self.number("most")?,
             };
             let live = LiveDenial {
                 resource,
@@ -345,6 +346,9 @@ impl<'b> Cursor<'b> {
             3 => Cause::Inaccessible,
             4 => Cause::Unconfigured,
             7 => Cause::Banned,
+            8 => Cause::Bucket,
+            number @ 512..=767 => Cause::Window((number - 512) as u8),
+            number @ 768..=1023 => Cause::Quota((number - 768) as u8),
             number @ 256..=511 => Cause::Tier((number - 256) as u8),
             _ => return Err(self.broken("cause")),
         })

@@ -81,6 +81,7 @@ fn write_denials(frozen: &Frozen, chunks: &mut Chunks<'_>) {
             varint::write(bytes, live.denial.version);
             varint::write(bytes, live.denial.limit);
             varint::write(bytes, live.denial.window.as_micros());
+            varint::write(bytes, live.denial.most);
         });
     }
 }
@@ -190,6 +191,9 @@ pub(super) fn cause_number(cause: Cause) -> u64 {
         Cause::Inaccessible => 3,
         Cause::Unconfigured => 4,
         Cause::Banned => 7,
+        Cause::Bucket => 8,
+        Cause::Window(window) => 512 + u64::from(window),
+        Cause::Quota(quota) => 768 + u64::from(quota),
         Cause::Tier(tier) => 256 + u64::from(tier),
         _ => 0,
     }
