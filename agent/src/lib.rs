@@ -51,6 +51,7 @@ mod courier;
 mod deny;
 mod error;
 mod flusher;
+mod guard;
 mod headers;
 mod heard;
 mod listener;

@@ -14,6 +14,7 @@ pub(crate) const EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 pub(crate) fn tell(agent: &str, stats: &Stats) {
     let counters = [
         ("tollgate_agent_hits_accepted_total", stats.hits_accepted),
+        ("tollgate_agent_hits_unguarded_total", stats.hits_unguarded),
         (
             "tollgate_agent_hits_acknowledged_total",
             stats.hits_acknowledged,
@@ -181,6 +182,6 @@ mod tests {
         assert_eq!(kept["tollgate_agent_hits_accepted_total"], 7.0);
         assert_eq!(kept["tollgate_agent_gaps_total"], 2.0);
         assert_eq!(kept["tollgate_agent_blind_seconds"], 1.5);
-        assert_eq!(kept.len(), 35);
+        assert_eq!(kept.len(), 36);
     }
 }

@@ -18,7 +18,7 @@ use tollgate_shared::time::Span;
 use crate::answer::{Allowed, Cause, Denied, HitError};
 use crate::copies::Misuse;
 use crate::recorder::{Event, Happened};
-use crate::resource::{Asking, GUARDED, IGNORED, OF_RATE, REFUSED, Resource, WHOLE};
+use crate::resource::{Asking, IGNORED, NOT_OPEN, OF_RATE, REFUSED, Resource, WHOLE};
 use crate::shared::Shared;
 use crate::sight;
 use crate::stats::Counters;
@@ -49,7 +49,7 @@ impl Want {
 }
 
 /// What a call looks into before it is let through.
-const ATTENTION: u32 = WHOLE | REFUSED | GUARDED;
+const ATTENTION: u32 = WHOLE | REFUSED | NOT_OPEN;
 
 impl Rate {
     pub(crate) fn new(resource: Arc<Resource>, shared: Arc<Shared>) -> Self {
@@ -390,7 +390,7 @@ pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
         match rate.look(domain) {
             Ok(allowed) => {
                 blind |= allowed.blind();
-                guarded |= allowed.blind() && rate.resource.flags() & GUARDED != 0;
+                guarded |= allowed.blind() && rate.resource.flags() & NOT_OPEN != 0;
             }
             Err(denied) => {
                 let longest = worst.is_none_or(|worst| worst.remaining() < denied.remaining());

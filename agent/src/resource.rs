@@ -31,7 +31,7 @@ pub(crate) const REFUSED: u32 = 2;
 /// Denials are grants here.
 pub(crate) const IGNORED: u32 = 4;
 /// Blind calls are not just let through.
-pub(crate) const GUARDED: u32 = 8;
+pub(crate) const NOT_OPEN: u32 = 8;
 /// Some group of its domains is denied, or was.
 pub(crate) const GROUPS: u32 = 16;
 /// It is limited by rate, by the aggregators' word.
@@ -194,7 +194,7 @@ impl Resource {
         }
         self.set_flag(REFUSED, public.refused);
         self.set_flag(IGNORED, public.ignored);
-        self.set_flag(GUARDED, public.blind != BlindPolicy::Open);
+        self.set_flag(NOT_OPEN, public.blind != BlindPolicy::Open);
         self.policy.store(Policy::of(public).0, Ordering::Relaxed);
         let copies = public.copies.as_ref();
         let strict = copies.is_some_and(|copies| copies.reserve == Reserving::Strict);

@@ -10,6 +10,7 @@ use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 
 use crate::clock::Mono;
 use crate::deny::Lease;
+use crate::guard::Guard;
 
 /// Every partition is heard.
 pub(crate) const ALL: u8 = 0;
@@ -31,6 +32,8 @@ pub(crate) struct Sight {
     /// The same for copies, whose denials hold for a shorter time.
     copies_state: AtomicU8,
     copies_leases: RwLock<Vec<Lease>>,
+    /// Of which partitions there are current news.
+    pub(crate) guard: Guard,
 }
 
 impl Sight {
@@ -42,6 +45,7 @@ impl Sight {
             leases: RwLock::default(),
             copies_state: AtomicU8::new(NONE),
             copies_leases: RwLock::default(),
+            guard: Guard::default(),
         }
     }
 
@@ -110,6 +114,7 @@ impl Sight {
         *self.leases.write().unwrap_or_else(PoisonError::into_inner) = leases;
         let copies = self.copies_leases.write();
         *copies.unwrap_or_else(PoisonError::into_inner) = copies_leases;
+        self.guard.set_partitions(partitions);
         self.partitions.store(partitions, Ordering::Relaxed);
     }
 

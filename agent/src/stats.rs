@@ -9,6 +9,7 @@ pub(crate) struct Counters {
     pub(crate) kill_switch_grants: AtomicU64,
     pub(crate) hits_unpacked: AtomicU64,
     pub(crate) refused_unpacked: AtomicU64,
+    pub(crate) hits_unguarded: AtomicU64,
     pub(crate) hits_acknowledged: AtomicU64,
     pub(crate) hits_given_up: AtomicU64,
     pub(crate) refused_given_up: AtomicU64,
@@ -70,6 +71,9 @@ pub struct Stats {
     pub hits_dropped_queue: u64,
     /// Calls let through that the courier gave up: refused by the log, or not acknowledged in time.
     pub hits_dropped_courier: u64,
+    /// Calls let through unguarded: nothing current had been heard of their partition for a second, or
+    /// denials were grants. What they use beyond a limit is never held against anybody later.
+    pub hits_unguarded: u64,
     /// Calls let through that the log has acknowledged.
     pub hits_acknowledged: u64,
     /// Calls refused that the recorder took.
@@ -170,6 +174,7 @@ impl From<&Counters> for Stats {
         Self {
             hits_dropped_queue: of(&counters.hits_unpacked),
             hits_dropped_courier: of(&counters.hits_given_up),
+            hits_unguarded: of(&counters.hits_unguarded),
             hits_acknowledged: of(&counters.hits_acknowledged),
             refused_dropped: of(&counters.refused_unpacked) + of(&counters.refused_given_up),
             kill_switch_grants: of(&counters.kill_switch_grants),

@@ -23,7 +23,7 @@ use crate::answer::{Cause, Denied};
 use crate::deny::Refusal;
 use crate::recorder::{Event, Happened};
 use crate::resource::{
-    Asking, GROUPS, GUARDED, IGNORED, OF_RATE, REFUSED, Resource, STRICT, WHOLE,
+    Asking, GROUPS, IGNORED, NOT_OPEN, OF_RATE, REFUSED, Resource, STRICT, WHOLE,
 };
 use crate::shared::Shared;
 use crate::sight;
@@ -401,7 +401,7 @@ impl Copies {
         asking: Asking,
     ) -> Result<(), Denied> {
         let Inner { resource, shared } = &*self.inner;
-        if resource.flags() & GUARDED == 0 {
+        if resource.flags() & NOT_OPEN == 0 {
             return Ok(());
         }
         match resource.passes_blind(fingerprint, copies, asking, &shared.clock) {

@@ -38,7 +38,7 @@ impl Bench {
                 unguarded: false,
             },
         };
-        self.packer.take(&event, NOW);
+        self.packer.take(&event, NOW, WALL);
         while let Some(parcel) = self.packer.next(NOW, true) {
             self.courier.take(parcel);
         }

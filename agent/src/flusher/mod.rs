@@ -84,10 +84,13 @@ impl Flusher {
     ) -> Flushed {
         shared.clock.refresh();
         let now = shared.clock.cached();
+        let wall = shared.clock.cached_wall();
         let packer = &mut self.packer;
+        let is_killed = shared.kill_switch.load(Ordering::Relaxed);
+        packer.guard_by(shared.sight.guard.guards(), is_killed);
         let events = self
             .drain
-            .drain(&shared.recorder, |event| packer.take(&event, now));
+            .drain(&shared.recorder, |event| packer.take(&event, now, wall));
         packer.set_partitions(shared.log_partitions.load(Ordering::Relaxed), now);
         let all_gone = hand_over_due(packer, hand_over, now, last);
         count_dropped(packer, shared);
@@ -203,6 +206,7 @@ fn count_dropped(packer: &mut Packer, shared: &Shared) {
     let dropped = packer.take_dropped();
     Counters::add(&shared.counters.hits_unpacked, dropped.hits);
     Counters::add(&shared.counters.refused_unpacked, dropped.refused);
+    Counters::add(&shared.counters.hits_unguarded, packer.take_unguarded());
 }
 
 /// Starts it on a thread of its own.

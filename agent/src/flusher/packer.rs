@@ -19,13 +19,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldhash::fast::RandomState;
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
-use tollgate_shared::time::Span;
+use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::HitKind;
 
 use super::parcel::{Calls, Loads, Parcel, RefusedSum};
 use crate::clock::Mono;
+use crate::guard::Guards;
 use crate::recorder::{Event, Happened};
-use crate::resource::{NO_RESOURCE, Resource, ResourceId, Resources};
+use crate::resource::{IGNORED, NO_RESOURCE, Resource, ResourceId, Resources};
 
 /// Parcels under way with which a lane still hands over at once.
 const EAGER: u32 = 2;
@@ -77,6 +78,12 @@ pub(crate) struct Packer {
     refused_since: Option<Mono>,
     hash: RandomState,
     dropped: Dropped,
+    /// Of which partitions there are current news.
+    guards: Guards,
+    /// Whether denials are grants everywhere.
+    is_killed: bool,
+    /// Calls that were packed as unguarded.
+    unguarded: u64,
 }
 
 impl Packer {
@@ -94,6 +101,9 @@ impl Packer {
             refused_since: None,
             hash: RandomState::default(),
             dropped: Dropped::default(),
+            guards: Guards::default(),
+            is_killed: false,
+            unguarded: 0,
         };
         packer.make_lanes(1);
         packer
@@ -104,8 +114,18 @@ impl Packer {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Takes an event.
-    pub(crate) fn take(&mut self, event: &Event<'_>, now: Mono) {
+    /// Calls packed as unguarded since it was last asked.
+    pub(crate) fn take_unguarded(&mut self) -> u64 {
+        std::mem::take(&mut self.unguarded)
+    }
+
+    /// By what the calls are marked that are taken next.
+    pub(crate) fn guard_by(&mut self, guards: Guards, is_killed: bool) {
+        (self.guards, self.is_killed) = (guards, is_killed);
+    }
+
+    /// Takes an event; `now` and `wall` are one instant.
+    pub(crate) fn take(&mut self, event: &Event<'_>, now: Mono, wall: Timestamp) {
         // A resource beyond the bound on them has no number, and stands nowhere.
         if event.resource == NO_RESOURCE {
             match event.happened {
@@ -154,6 +174,10 @@ impl Packer {
             self.dropped.hits += 1;
             return;
         }
+        let index = self.lane_index(event.resource, event.domain);
+        let made = Mono(now.0.saturating_sub(wall.since(event.at).as_micros()));
+        let unguarded = unguarded || self.is_unguarded(event.resource, index, made);
+        self.unguarded += u64::from(unguarded);
         let calls = Calls {
             resource: event.resource,
             domain: event.domain,
@@ -164,7 +188,21 @@ impl Packer {
             kind,
             unguarded,
         };
-        self.put(&calls, now);
+        self.put(&calls, index, now);
+    }
+
+    /// Whether nobody who heard of a call could have said that it is to be refused, or denials were
+    /// grants. The switches are those of now, half a millisecond after the call: what they let through
+    /// although it was denied was marked at the call itself.
+    fn is_unguarded(&self, resource: ResourceId, partition: usize, made: Mono) -> bool {
+        let is_ignored = || {
+            let resource = self.met.get(resource.0 as usize);
+            resource.is_some_and(|one| one.flags() & IGNORED != 0)
+        };
+        self.partitions.is_none()
+            || self.is_killed
+            || !self.guards.is_guarded(partition, made)
+            || is_ignored()
     }
 
     fn is_at_bound(&self) -> bool {
@@ -177,9 +215,8 @@ impl Packer {
         self.bytes_max <= open + self.full_bytes + self.handed_over_bytes.load(Ordering::Relaxed)
     }
 
-    fn put(&mut self, calls: &Calls<'_>, now: Mono) {
+    fn put(&mut self, calls: &Calls<'_>, index: usize, now: Mono) {
         let hash = self.hash_of(calls);
-        let index = self.lane_index(calls.resource, calls.domain);
         let Some(lane) = self.lanes.get_mut(index) else {
             self.dropped.hits += u64::from(calls.calls);
             return;
@@ -294,7 +331,8 @@ impl Packer {
 
     fn put_again(&mut self, parcel: &Parcel, now: Mono) {
         for calls in parcel.entries() {
-            self.put(&calls, now);
+            let index = self.lane_index(calls.resource, calls.domain);
+            self.put(&calls, index, now);
         }
         for (resource, domain, sum) in parcel.refused() {
             self.put_sum(resource, domain, sum, now);

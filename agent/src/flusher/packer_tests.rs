@@ -1,13 +1,15 @@
 //! What the packer promises.
 
 use super::*;
-use tollgate_shared::time::Timestamp;
+use crate::guard::Guard;
+use tollgate_shared::place::Place;
 use tollgate_shared::wire::Writer;
-use tollgate_shared::wire::hits::Sender;
+use tollgate_shared::wire::hits::{Hit, Sender};
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::Cause;
 
 const NOW: Mono = Mono(1_000_000);
+const WALL: Timestamp = Timestamp::from_micros(10);
 
 fn packer(bytes_max: usize) -> Packer {
     let resources = Arc::new(Resources::new(1, 10));
@@ -62,23 +64,28 @@ fn record(packer: &Packer, parcel: &Parcel) -> Vec<u8> {
     writer.as_slice().to_vec()
 }
 
-/// Entries of a parcel, as whoever reads the record sees them.
-fn read(packer: &Packer, parcel: &Parcel) -> Vec<(String, u64, u32, Option<u32>)> {
+/// Entries of a parcel, as whoever reads the record sees them: pair, instant, copies, calls, min.
+fn read(packer: &Packer, parcel: &Parcel) -> Vec<(String, u64, u32, u32, Option<u32>)> {
     let bytes = record(packer, parcel);
-    let Ok(Record::Hits(batch)) = Record::decode(&bytes) else {
-        panic!("not hits")
-    };
-    batch
-        .hits()
+    hits_of(&bytes)
+        .iter()
         .map(|hit| {
             (
                 hit.domain.to_owned(),
                 hit.at.as_micros(),
                 hit.copies,
+                hit.calls,
                 hit.min,
             )
         })
         .collect()
+}
+
+fn hits_of(bytes: &[u8]) -> Vec<Hit<'_>> {
+    let Ok(Record::Hits(batch)) = Record::decode(bytes) else {
+        panic!("not hits")
+    };
+    batch.hits().collect()
 }
 
 #[test]
@@ -94,22 +101,131 @@ fn hits_of_one_pair_and_instant_are_one_entry_and_bulk_calls_stay_apart() {
         hit("a", 2),
         hit("a", 1),
     ] {
-        packer.take(&event, NOW);
+        packer.take(&event, NOW, WALL);
     }
     let parcel = packer.next(NOW, false).expect("a parcel");
     assert_eq!(parcel.hits, 7);
     let expected = [
-        ("a", 1, 3, None),
-        ("b", 1, 1, None),
-        ("a", 1, 5, Some(2)),
-        ("a", 1, 5, Some(2)),
-        ("a", 2, 1, None),
+        ("a", 1, 1, 3, None),
+        ("b", 1, 1, 1, None),
+        ("a", 1, 5, 1, Some(2)),
+        ("a", 1, 5, 1, Some(2)),
+        ("a", 2, 1, 1, None),
     ];
     assert_eq!(
         read(&packer, &parcel),
-        expected.map(|(domain, at, copies, min)| (domain.to_owned(), at, copies, min))
+        expected.map(|(domain, at, copies, calls, min)| (
+            domain.to_owned(),
+            at,
+            copies,
+            calls,
+            min
+        ))
     );
     assert!(packer.next(NOW, false).is_none());
+}
+
+#[test]
+fn only_equal_calls_are_one_entry_and_refunds_never() {
+    let mut packer = packer(1 << 20);
+    packer.set_partitions(1, NOW);
+    let of = |happened| Event {
+        happened,
+        ..hit("a", 6)
+    };
+    let two = |unguarded| {
+        of(Happened::Hit {
+            copies: 2,
+            min: None,
+            unguarded,
+        })
+    };
+    let charge = of(Happened::Charge { copies: 2 });
+    let refund = of(Happened::Refund {
+        estimated: 5,
+        actual: 3,
+        made: Timestamp::from_micros(1),
+    });
+    packer.guard_by(guards(1), false);
+    let all = [hit("a", 6), two(false), two(true), charge, refund];
+    for event in all.iter().chain(&all) {
+        packer.take(event, NOW, WALL);
+    }
+    let parcel = packer.next(NOW, false).expect("a parcel");
+    let bytes = record(&packer, &parcel);
+    let refund = HitKind::Refund {
+        made: Timestamp::from_micros(1),
+        estimated: 5,
+        actual: 3,
+    };
+    let entries: Vec<_> = hits_of(&bytes)
+        .iter()
+        .map(|hit| (hit.copies, hit.calls, hit.kind, hit.unguarded))
+        .collect();
+    assert_eq!(
+        entries,
+        [
+            (1, 2, HitKind::Hit, false),
+            (2, 2, HitKind::Hit, false),
+            (2, 2, HitKind::Hit, true),
+            (2, 2, HitKind::Charge, false),
+            (2, 1, refund, false),
+            (2, 1, refund, false),
+        ]
+    );
+    assert_eq!((parcel.hits, packer.take_unguarded()), (10, 2));
+}
+
+/// Of so many partitions there are news until a second after [`NOW`].
+fn guards(partitions: u32) -> Guards {
+    let guard = Guard::default();
+    guard.set_partitions(partitions);
+    for partition in 0..partitions {
+        guard.hear(
+            partition,
+            Place::default(),
+            true,
+            Span::ZERO,
+            Mono::ZERO.plus(HEARD),
+        );
+    }
+    guard.guards()
+}
+
+/// When they were heard.
+const HEARD: Span = Span::from_micros(NOW.0 - 5);
+
+#[test]
+fn calls_are_marked_by_their_own_instant_and_partition() {
+    let mut packer = packer(1 << 20);
+    packer.resources.get("shadow");
+    packer
+        .resources
+        .find("shadow")
+        .expect("it")
+        .set_flag(IGNORED, true);
+    packer.set_partitions(1, NOW);
+    let mut mark = |event: &Event<'_>, guards: Guards, is_killed| {
+        packer.guard_by(guards, is_killed);
+        packer.take(event, NOW, WALL);
+        let parcel = packer.next(NOW, true).expect("a parcel");
+        let bytes = record(&packer, &parcel);
+        hits_of(&bytes).iter().all(|hit| hit.unguarded)
+    };
+    // The wall clock shows 10 µs at NOW, and the news came 5 µs before.
+    assert!(!mark(&hit("a", 5), guards(1), false));
+    assert!(mark(&hit("a", 4), guards(1), false), "before the news");
+    assert!(
+        !mark(&hit("a", 99), guards(1), false),
+        "a clock that was set back"
+    );
+    assert!(mark(&hit("a", 5), Guards::default(), false), "no news");
+    assert!(mark(&hit("a", 5), guards(1), true), "the kill switch");
+    let shadow = Event {
+        resource: ResourceId(1),
+        ..hit("a", 5)
+    };
+    assert!(mark(&shadow, guards(1), false), "denials are ignored");
 }
 
 #[test]
@@ -117,8 +233,8 @@ fn what_came_before_partitions_were_known_goes_where_it_belongs() {
     let mut packer = packer(1 << 20);
     let domains: Vec<String> = (0..200).map(|n| format!("t{n}")).collect();
     for domain in &domains {
-        packer.take(&hit(domain, 1), NOW);
-        packer.take(&refused(domain, 1), NOW);
+        packer.take(&hit(domain, 1), NOW, WALL);
+        packer.take(&refused(domain, 1), NOW, WALL);
     }
     assert!(packer.next(NOW, true).is_none());
     packer.set_partitions(4, NOW);
@@ -140,17 +256,17 @@ fn a_busy_lane_gathers_and_a_quiet_one_does_not_wait() {
     packer.set_partitions(1, NOW);
     let mut under_way = Vec::new();
     for n in 0..2 {
-        packer.take(&hit("a", n), NOW);
+        packer.take(&hit("a", n), NOW, WALL);
         under_way.push(packer.next(NOW, false).expect("at once"));
     }
-    packer.take(&hit("a", 3), NOW);
+    packer.take(&hit("a", 3), NOW, WALL);
     assert!(packer.next(NOW, false).is_none());
     under_way.push(
         packer
             .next(NOW.plus(GATHER), false)
             .expect("gathered long enough"),
     );
-    packer.take(&hit("a", 4), NOW.plus(GATHER));
+    packer.take(&hit("a", 4), NOW.plus(GATHER), WALL);
     under_way.clear();
     assert!(packer.next(NOW.plus(GATHER), false).is_some());
 }
@@ -162,7 +278,7 @@ fn at_the_bound_the_newest_are_dropped_and_counted() {
     let domains: Vec<String> = (0..20_000).map(|n| format!("tenant-{n}")).collect();
     let mut kept = Vec::new();
     for domain in &domains {
-        packer.take(&hit(domain, 1), NOW);
+        packer.take(&hit(domain, 1), NOW, WALL);
         kept.extend(packer.next(NOW, false));
     }
     kept.extend(std::iter::from_fn(|| packer.next(NOW, true)));
@@ -172,13 +288,13 @@ fn at_the_bound_the_newest_are_dropped_and_counted() {
     assert!(0 < dropped && kept.iter().map(Parcel::bytes).sum::<usize>() < 100_000 + 2 * 70_000);
     // What is done makes room.
     kept.clear();
-    packer.take(&hit("late", 2), NOW);
+    packer.take(&hit("late", 2), NOW, WALL);
     assert_eq!(packer.take_dropped().hits, 0);
     // The first bound also holds while nobody knows where to.
     let mut lost = self::packer(100_000);
     domains
         .iter()
-        .for_each(|domain| lost.take(&hit(domain, 1), NOW));
+        .for_each(|domain| lost.take(&hit(domain, 1), NOW, WALL));
     let dropped = lost.take_dropped().hits;
     assert!(0 < dropped);
     lost.give_up();
@@ -190,7 +306,7 @@ fn every_parcel_fits_into_a_record() {
     let mut packer = packer(64 << 20);
     packer.set_partitions(1, NOW);
     for n in 0..3_000u64 {
-        packer.take(&hit(&format!("{n:0>256}"), n), NOW);
+        packer.take(&hit(&format!("{n:0>256}"), n), NOW, WALL);
     }
     let mut parcels = 0;
     while let Some(parcel) = packer.next(NOW, true) {
@@ -206,7 +322,7 @@ fn refused_calls_of_a_pair_are_one_entry_of_a_flush() {
     let mut packer = packer(1 << 20);
     packer.set_partitions(1, NOW);
     for at in [7, 5, 9] {
-        packer.take(&refused("a", at), NOW);
+        packer.take(&refused("a", at), NOW, WALL);
     }
     assert!(packer.next(NOW, false).is_none());
     let parcel = packer

@@ -68,6 +68,7 @@ impl Listener {
         };
         let anew = self.logs_anew(&frame.evidence);
         let foreign = self.note_logs(&frame.evidence, now);
+        self.take_watermarks(&frame.evidence, &foreign, late, now);
         if let Some(resource) = &resource {
             for told in frame
                 .told
@@ -155,6 +156,7 @@ impl Listener {
             match self.ledger.log(one, now) {
                 LogNews::Same => {}
                 LogNews::Anew(generation) => {
+                    self.around.sight.guard.forget(one.partition);
                     self.deny.void(one.partition, generation);
                     self.bans_asked.clear();
                     if self.taught.give_up(one.partition) {
@@ -170,6 +172,24 @@ impl Listener {
             }
         }
         foreign
+    }
+
+    /// Takes note of how far partitions are ruled, whatever was missed of the topic: it is by this that
+    /// the agent knows that somebody is there who would say what is to be refused.
+    pub(super) fn take_watermarks(
+        &self,
+        evidence: &[Evidence],
+        foreign: &HashSet<u32>,
+        late: Span,
+        now: Mono,
+    ) {
+        for one in evidence {
+            if !foreign.contains(&one.partition) {
+                let watermark = Place::of_record(one.log, one.ruled);
+                let guard = &self.around.sight.guard;
+                guard.hear(one.partition, watermark, one.current, late, now);
+            }
+        }
     }
 
     /// Takes evidence of a topic of which nothing was missed.

@@ -161,6 +161,7 @@ impl Listener {
     /// All parts have come: topics go on from the sequences that they name.
     fn join(&mut self, index: usize, ask: &Ask, snapshot: &Snapshot, late: Span, now: Mono) {
         let foreign = self.note_logs(&snapshot.evidence, now);
+        self.take_watermarks(&snapshot.evidence, &foreign, late, now);
         let joined: Vec<Arc<Resource>> = ask
             .resources
             .iter()

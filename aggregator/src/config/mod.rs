@@ -377,11 +377,11 @@ impl Feed {
         Self {
             heartbeat: source.text(
                 "feed.heartbeat",
-                "a duration from 10ms to 1s: leases run out at 2s",
+                "a duration from 10ms to 500ms: a second without one, and calls are unguarded",
                 Duration::from_millis(250),
                 |text| {
                     read_duration(text).filter(|heartbeat| {
-                        (Duration::from_millis(10)..=Duration::from_secs(1)).contains(heartbeat)
+                        (Duration::from_millis(10)..=Duration::from_millis(500)).contains(heartbeat)
                     })
                 },
             ),

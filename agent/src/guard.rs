@@ -1,0 +1,189 @@
+//! Of which partitions the agent has current news: calls about others are unguarded.
+//!
+//! ```text
+//! heard   up to 40      up to 41                                up to 42
+//! time    0.0           0.3                      1.3            9.0
+//!         guarded ──────────────────────────────>│ unguarded    │ guarded ──>
+//! ```
+//!
+//! A call is guarded if, when it was made, less than a second had gone by since a newer watermark of the
+//! pair's partition was heard, on whatever topic, that its owner marked as current. Excess of unguarded
+//! calls is no debt: nobody is refused later because aggregators were away. The packer asks, a few hundred
+//! microseconds after the call, so that calls pay nothing; it asks by the call's own instant, so that news
+//! heard since change nothing.
+//!
+//! Knows nothing of denials and leases. What stays true: what is not known to be guarded is unguarded.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tollgate_shared::place::Place;
+use tollgate_shared::time::Span;
+
+use crate::clock::Mono;
+
+/// For how long news of a partition guard the calls about it.
+const GUARDED_FOR: Span = Span::from_secs(1);
+
+/// The newest span of time in which news of one partition followed each other closely enough.
+#[derive(Debug, Default)]
+struct Stretch {
+    since: AtomicU64,
+    until: AtomicU64,
+}
+
+/// The stretches of all partitions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Guards(Arc<[Stretch]>);
+
+/// What the listener writes and others read.
+#[derive(Debug, Default)]
+pub(crate) struct Guard {
+    guards: RwLock<Guards>,
+    /// By partition, the greatest place that was heard, current or not.
+    heard: RwLock<Vec<Option<Place>>>,
+}
+
+impl Guards {
+    /// Whether a call at an instant was guarded. An instant before the newest stretch counts as
+    /// unguarded, although there may have been an earlier one: the packer asks at once.
+    pub(crate) fn is_guarded(&self, partition: usize, at: Mono) -> bool {
+        let Some(stretch) = self.0.get(partition) else {
+            return false;
+        };
+        // A new stretch is written from its beginning, so that between the two writes it is empty.
+        let until = stretch.until.load(Ordering::Acquire);
+        let since = stretch.since.load(Ordering::Acquire);
+        since <= at.0 && at.0 < until
+    }
+}
+
+impl Guard {
+    /// There are so many partitions, of which nothing has been heard.
+    pub(crate) fn set_partitions(&self, partitions: u32) {
+        let stretches = (0..partitions).map(|_| Stretch::default()).collect();
+        *self.guards.write().unwrap_or_else(PoisonError::into_inner) = Guards(stretches);
+        let mut heard = self.heard.write().unwrap_or_else(PoisonError::into_inner);
+        *heard = vec![None; partitions as usize];
+    }
+
+    /// The stretches, as long as the number of partitions stays.
+    pub(crate) fn guards(&self) -> Guards {
+        let guards = self.guards.read().unwrap_or_else(PoisonError::into_inner);
+        guards.clone()
+    }
+
+    /// A partition's watermark was heard on a frame that was `late`.
+    pub(crate) fn hear(
+        &self,
+        partition: u32,
+        watermark: Place,
+        current: bool,
+        late: Span,
+        now: Mono,
+    ) {
+        let index = partition as usize;
+        let mut heard = self.heard.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(newest) = heard.get_mut(index) else {
+            return;
+        };
+        if newest.is_some_and(|newest| watermark <= newest) {
+            return;
+        }
+        *newest = Some(watermark);
+        drop(heard);
+        if !current || GUARDED_FOR <= late {
+            return;
+        }
+        let guards = self.guards();
+        let Some(stretch) = guards.0.get(index) else {
+            return;
+        };
+        let until = now.plus(GUARDED_FOR.saturating_sub(late)).0;
+        let before = stretch.until.load(Ordering::Relaxed);
+        if before < now.0 {
+            stretch.since.store(now.0, Ordering::Release);
+        }
+        stretch.until.store(until.max(before), Ordering::Release);
+    }
+
+    /// The log of a partition is another: its watermarks begin anew.
+    pub(crate) fn forget(&self, partition: u32) {
+        let mut heard = self.heard.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(newest) = heard.get_mut(partition as usize) {
+            *newest = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Mono = Mono(10_000_000);
+
+    fn place(offset: u64) -> Place {
+        Place {
+            generation: 1,
+            offset,
+            entry: 0,
+        }
+    }
+
+    fn at(millis: u64) -> Mono {
+        NOW.plus(Span::from_millis(millis))
+    }
+
+    fn guard() -> Guard {
+        let guard = Guard::default();
+        guard.set_partitions(2);
+        guard
+    }
+
+    #[test]
+    fn a_current_watermark_guards_its_partition_for_a_second() {
+        let guard = guard();
+        let is_guarded = |partition, at| guard.guards().is_guarded(partition, at);
+        assert!(!is_guarded(0, NOW), "nothing was heard");
+        guard.hear(0, place(5), true, Span::ZERO, NOW);
+        assert!(is_guarded(0, NOW) && is_guarded(0, at(999)));
+        assert!(!is_guarded(0, at(1_000)) && !is_guarded(1, NOW));
+        assert!(!is_guarded(2, NOW), "there is none");
+        guard.hear(0, place(6), true, Span::ZERO, at(300));
+        assert!(is_guarded(0, NOW) && is_guarded(0, at(1_299)));
+        assert!(!is_guarded(0, at(1_300)));
+    }
+
+    #[test]
+    fn repeats_and_news_of_who_is_behind_guard_nothing() {
+        let guard = guard();
+        guard.hear(0, place(5), true, Span::ZERO, NOW);
+        guard.hear(0, place(5), true, Span::ZERO, at(900));
+        guard.hear(0, place(4), true, Span::ZERO, at(900));
+        guard.hear(0, place(6), false, Span::ZERO, at(900));
+        guard.hear(0, place(6), true, Span::ZERO, at(900));
+        assert!(!guard.guards().is_guarded(0, at(1_000)));
+        guard.forget(0);
+        guard.hear(0, place(1), true, Span::ZERO, at(1_500));
+        assert!(guard.guards().is_guarded(0, at(1_500)));
+    }
+
+    #[test]
+    fn calls_before_the_news_that_end_a_silence_stay_unguarded() {
+        let guard = guard();
+        guard.hear(0, place(5), true, Span::ZERO, NOW);
+        guard.hear(0, place(6), true, Span::ZERO, at(5_000));
+        let guards = guard.guards();
+        assert!(!guards.is_guarded(0, at(4_999)) && guards.is_guarded(0, at(5_000)));
+    }
+
+    #[test]
+    fn what_comes_late_guards_for_as_much_less() {
+        let guard = guard();
+        guard.hear(0, place(5), true, Span::from_millis(400), NOW);
+        let guards = guard.guards();
+        assert!(guards.is_guarded(0, at(599)) && !guards.is_guarded(0, at(600)));
+        guard.hear(0, place(6), true, Span::from_secs(1), at(700));
+        assert!(!guards.is_guarded(0, at(700)));
+    }
+}
