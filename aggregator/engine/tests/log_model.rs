@@ -10,7 +10,7 @@ use support::log::{Entry, Log, any_log};
 use support::{DOMAINS, RESOURCES, at};
 use tollgate_engine::engine::{Counts, Engine, Fate, Rulings, Said};
 use tollgate_model as model;
-use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::record::{Record, Total};
 use tollgate_shared::wire::statement::{Cause, Says, Scope};
 
 fn apply(engine: &mut Engine, entry: &Entry, log: &Log, rulings: &mut Rulings) {
@@ -65,6 +65,9 @@ fn expected_statements(changes: &[model::log::Change], got: &Stated) -> Stated {
                 model::Cause::Global => Cause::Global,
                 model::Cause::Tier(tier) => Cause::Tier(tier as u8),
                 model::Cause::Banned => Cause::Banned,
+                model::Cause::Window(window) => Cause::Window(window as u8),
+                model::Cause::Quota(quota) => Cause::Quota(quota as u8),
+                model::Cause::Bucket => Cause::Bucket,
             };
             (end_us, cause.to_string())
         });
@@ -138,18 +141,17 @@ fn is_as_the_model_says(rulings: &Rulings, entry: &Entry, outcome: &model::log::
         assert_eq!(got, expected, "offset {}", entry.offset);
     }
     assert_eq!(total(rulings), expected_counts(entry, outcome));
-    let due: BTreeMap<String, BTreeMap<u64, u64>> = rulings
+    let due: BTreeMap<String, BTreeMap<(u64, bool), u64>> = rulings
         .totals_due
         .iter()
         .map(|due| {
-            let granted = due.counted.iter();
-            let granted = granted.map(|total| (total.ms, u64::from(total.copies)));
-            let granted = granted.collect();
-            (due.resource.to_string(), granted)
+            let parts = due.counted.iter();
+            let part = |total: &Total| ((total.ms, total.unguarded), u64::from(total.copies));
+            (due.resource.to_string(), parts.map(part).collect())
         })
         .collect();
     let mut expected = outcome.totals_due.clone();
-    expected.retain(|_, granted| !granted.is_empty());
+    expected.retain(|_, parts| !parts.is_empty());
     assert_eq!(due, expected);
     let moved: i64 = rulings.corrections.iter().map(|c| c.moved_us).sum();
     assert_eq!(moved, outcome.moved_us);

@@ -1,32 +1,32 @@
-//! Granted hits by stamp, and how many of them a window still holds.
+//! Copies that count in one window, by stamp.
 //!
 //! ```text
-//! window 1 s, hits at 0.0 0.0 0.4
-//! at 1.0        3 in the window: a hit has left only when now > hit + window
+//! window 1 s, copies at 0.0 0.0 0.4
+//! at 1.0        3 in the window: a copy has left only when now > stamp + window
 //! at 1.000001   1 in the window
 //! ```
 //!
-//! Knows nothing of tiers or limits. What stays true: stamps rise, and `upto` rises with them, so
-//! that a count is one subtraction however many hits there are.
+//! Knows nothing of limits, tiers or debt. What stays true: stamps rise, and `upto` rises with them,
+//! so that a count is one subtraction however many copies there are.
 
 use std::collections::VecDeque;
 
-/// Whether a hit stamped `at_us` has left a window of `span_us` at `now_us`.
+/// Whether a copy stamped `at_us` has left a window of `span_us` at `now_us`.
 ///
-/// A sum that cannot be written down is never exceeded: such a hit never leaves.
+/// A sum that cannot be written down is never exceeded: such a copy never leaves.
 pub(crate) fn has_left(at_us: u64, span_us: u64, now_us: u64) -> bool {
     at_us.saturating_add(span_us) < now_us
 }
 
-/// All hits of one instant.
+/// All copies of one instant.
 #[derive(Clone, Debug)]
 struct Run {
     at_us: u64,
-    /// Hits ever taken that are stamped up to and including this instant.
+    /// Copies ever taken, and not taken out again, that are stamped up to and including this instant.
     upto: u128,
 }
 
-/// Granted hits, oldest stamp first.
+/// Copies that count, oldest stamp first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hits {
     runs: VecDeque<Run>,
@@ -35,8 +35,11 @@ pub(crate) struct Hits {
 }
 
 impl Hits {
-    /// Remembers `n` hits stamped `at_us`, which need not be the newest.
+    /// Remembers `n` copies stamped `at_us`, which need not be the newest.
     pub fn take(&mut self, at_us: u64, n: u64) {
+        if n == 0 {
+            return;
+        }
         let mut place = self.runs.len();
         while 0 < place && at_us < self.runs[place - 1].at_us {
             place -= 1;
@@ -55,23 +58,44 @@ impl Hits {
         }
     }
 
-    /// Takes one hit of the newest stamp out again.
-    pub fn take_newest_out(&mut self) {
-        let before = self.upto(self.runs.len().saturating_sub(1));
-        if let Some(newest) = self.runs.back_mut() {
-            newest.upto -= 1;
-            if newest.upto == before {
-                self.runs.pop_back();
-            }
+    /// Takes `n` copies stamped `at_us` out again, or all there are.
+    pub fn take_out(&mut self, at_us: u64, n: u64) {
+        let n = n.min(self.count_at(at_us));
+        let Some(place) = self.runs.iter().position(|run| run.at_us == at_us) else {
+            return;
+        };
+        for run in self.runs.range_mut(place..) {
+            run.upto -= u128::from(n);
+        }
+        if self.upto(place + 1) == self.upto(place) {
+            self.runs.remove(place);
         }
     }
 
-    /// How many hits a window of `span_us` holds at `now_us`.
+    /// Takes out the `n` copies with the newest stamps, or all there are.
+    pub fn take_newest_out(&mut self, mut n: u64) {
+        while 0 < n
+            && let Some(newest_us) = self.newest()
+        {
+            let out = n.min(self.count_at(newest_us));
+            self.take_out(newest_us, out);
+            n -= out;
+        }
+    }
+
+    /// How many copies a window of `span_us` holds at `now_us`.
     pub fn count(&self, span_us: u64, now_us: u64) -> u64 {
         let left = self
             .runs
             .partition_point(|run| has_left(run.at_us, span_us, now_us));
         let held = self.upto(self.runs.len()) - self.upto(left);
+        u64::try_from(held).unwrap_or(u64::MAX)
+    }
+
+    /// How many copies are stamped `at_us`.
+    pub fn count_at(&self, at_us: u64) -> u64 {
+        let place = self.runs.iter().position(|run| run.at_us == at_us);
+        let held = place.map_or(0, |place| self.upto(place + 1) - self.upto(place));
         u64::try_from(held).unwrap_or(u64::MAX)
     }
 
@@ -86,12 +110,21 @@ impl Hits {
         }
     }
 
+    /// The same copies under stamps rounded down to multiples of `step_us`.
+    pub fn rounded(&self, step_us: u64) -> Self {
+        let mut rounded = Self::default();
+        for run in &self.runs {
+            rounded.take(run.at_us / step_us * step_us, self.count_at(run.at_us));
+        }
+        rounded
+    }
+
     /// The newest remembered stamp.
     pub fn newest(&self) -> Option<u64> {
         self.runs.back().map(|run| run.at_us)
     }
 
-    /// Hits ever taken that come before the run at `place`.
+    /// Copies ever taken that come before the run at `place`.
     fn upto(&self, place: usize) -> u128 {
         match place {
             0 => self.forgotten,
@@ -105,15 +138,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_equal_a_plain_scan_of_plain_stamps_in_any_order_of_taking() {
+    fn counts_equal_a_plain_scan_of_plain_stamps() {
         let mut hits = Hits::default();
         let mut plain = Vec::new();
         let mut seed = 7u64;
         for _ in 0..500 {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
             let (at, n) = ((seed >> 33) % 50, (seed >> 50) % 4);
-            hits.take(at, n);
-            plain.extend(std::iter::repeat_n(at, n as usize));
+            match (seed >> 58) % 4 {
+                0 => {
+                    hits.take_out(at, n);
+                    for _ in 0..n {
+                        if let Some(place) = plain.iter().position(|stamp| *stamp == at) {
+                            plain.remove(place);
+                        }
+                    }
+                }
+                1 => {
+                    hits.take_newest_out(n);
+                    plain.sort_unstable();
+                    plain.truncate(plain.len().saturating_sub(n as usize));
+                }
+                _ => {
+                    hits.take(at, n);
+                    plain.extend(std::iter::repeat_n(at, n as usize));
+                }
+            }
             let now = (seed >> 20) % 70;
             for span in [0, 1, 10, 49, u64::MAX] {
                 let scan = plain.iter().filter(|at| !has_left(**at, span, now));

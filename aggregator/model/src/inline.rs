@@ -1,72 +1,75 @@
-//! The in-line reading (section 3.1): a limiter that is asked before each request.
+//! The in-line reading: a limiter that is asked before each request.
 //!
 //! ```text
 //! hard 2, global 3; domain d asks for 3: granted 2, limited by hard
 //! domain e asks for 3 at the same instant: granted 1, limited by global
 //! ```
 //!
-//! One limiter is one resource with all its domains. Knows nothing of logs, lateness or versions.
+//! One limiter is one resource with all its domains. Knows nothing of logs, lateness, debt or versions.
 //! What stays true: a request that is granted nothing has changed nothing. Requests come in time
 //! order; an earlier instant is read as the latest seen, since engine time never runs backwards.
 
 use std::collections::BTreeMap;
 
 use crate::hits::Hits;
-use crate::limits::{DomainLimits, ResourceLimits};
-use crate::rules::{Cause, FOR_EVER_US, Granted, PairState, SECOND_US, Until, first_instant};
-
-/// Which kind of limit kept a request below its copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitedBy {
-    /// The domain's hits a second.
-    Hard,
-    /// All domains' hits a second.
-    Global,
-    /// The tiers.
-    Tier,
-}
+use crate::limits::{DomainLimits, ResourceLimits, Window};
+use crate::rules::{FOR_EVER_US, Granted, PairState, SECOND_US, first_instant};
+use crate::verdict::{Cause, Standing, Until};
+use crate::window::WindowState;
 
 /// The answer to a request, and how things stand after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Granted copies; 0 if refused.
     pub granted: u64,
-    /// Whether a granted hit moved into another tier (out of none counts).
+    /// Whether a granted copy moved into another tier (out of none counts).
     pub burst: bool,
     /// What kept `granted` below the copies asked for.
-    pub limited_by: Option<LimitedBy>,
-    /// The current tier; 0 for none.
-    pub tier: usize,
+    pub limited_by: Option<Cause>,
+    /// What counts in the domain's constraints.
+    pub standing: Standing,
     /// The current tier's limit.
     pub tier_limit: u64,
-    /// Hits in the current tier's window.
-    pub tier_hits: u64,
-    /// The domain's granted hits of the last second.
+    /// The domain's granted copies of the last second.
     pub domain_last_second: u64,
-    /// All domains' granted hits of the last second.
+    /// All domains' granted copies of the last second.
     pub global_last_second: u64,
-    /// When the domain's tiers and hard limit are open for one more hit.
+    /// When the domain's own constraints are open for one more copy.
     pub domain_until: Until,
-    /// When the global limit is open for one more hit.
+    /// When the global limit is open for one more copy.
     pub global_until: Until,
+    /// When both are.
+    pub until: Until,
+}
+
+/// What the limiter knows of one domain.
+#[derive(Clone, Debug)]
+struct Domain {
+    limits: DomainLimits,
+    state: PairState,
+    /// Granted copies of the last second, whatever the limits count.
+    second: Hits,
 }
 
 /// An ideal limiter of one resource that sees every request in time order.
 #[derive(Clone, Debug)]
 pub struct InlineLimiter {
     limits: ResourceLimits,
-    domains: BTreeMap<String, (DomainLimits, PairState)>,
-    /// Granted hits of all domains.
+    domains: BTreeMap<String, Domain>,
+    /// Granted copies of all domains, under the global limit.
+    global: WindowState,
+    /// The same, whatever is limited.
     second: Hits,
     latest_us: u64,
 }
 
 impl InlineLimiter {
-    /// A limiter that has seen nothing yet.
+    /// A limiter that has granted nothing yet. The limits need not be normalised.
     pub fn new(limits: ResourceLimits) -> Self {
         Self {
             limits,
             domains: BTreeMap::new(),
+            global: WindowState::default(),
             second: Hits::default(),
             latest_us: 0,
         }
@@ -77,30 +80,30 @@ impl InlineLimiter {
     pub fn request(&mut self, now_us: u64, domain: &str, copies: u64, min: u64) -> Outcome {
         let granted = self.decide(now_us, domain, copies, min);
         let now_us = self.latest_us;
-        let (limits, state) = &self.domains[domain];
-        let tier = state.current(limits, now_us);
+        let Domain {
+            limits,
+            state,
+            second,
+        } = &self.domains[domain];
+        let standing = state.standing(limits, now_us);
+        let tier = standing.tier.checked_sub(1);
         Outcome {
-            granted: granted.hits,
+            granted: granted.copies,
             burst: granted.burst,
-            limited_by: granted.stopped_by.map(|cause| match cause {
-                Cause::Hard => LimitedBy::Hard,
-                Cause::Global => LimitedBy::Global,
-                Cause::Banned => unreachable!("nobody is banned in line"),
-                Cause::Tier(_) => LimitedBy::Tier,
-            }),
-            tier,
-            tier_limit: tier.checked_sub(1).map_or(0, |i| limits.tiers[i].limit),
-            tier_hits: state.tier_hits(limits, tier, now_us),
-            domain_last_second: state.last_second(now_us),
+            limited_by: granted.stopped_by,
+            tier_limit: tier.map_or(0, |i| limits.tiers()[i].limit),
+            standing,
+            domain_last_second: second.count(SECOND_US, now_us),
             global_last_second: self.second.count(SECOND_US, now_us),
             domain_until: state.open_again(limits, now_us),
             global_until: self.global_open_again(now_us),
+            until: state.open_with(limits, now_us, |at_us| self.is_global_open(at_us)),
         }
     }
 
     /// What [`Self::request`] grants, without the description of how things stand.
     pub fn grant(&mut self, now_us: u64, domain: &str, copies: u64, min: u64) -> u64 {
-        self.decide(now_us, domain, copies, min).hits
+        self.decide(now_us, domain, copies, min).copies
     }
 
     fn decide(&mut self, now_us: u64, domain: &str, copies: u64, min: u64) -> Granted {
@@ -108,30 +111,48 @@ impl InlineLimiter {
         let now_us = self.latest_us;
         if !self.domains.contains_key(domain) {
             let limits = self.limits.of(domain);
-            let state = PairState::new(&limits);
-            self.domains.insert(domain.to_owned(), (limits, state));
+            let state = PairState::new(&limits, now_us);
+            let second = Hits::default();
+            let known = Domain {
+                limits,
+                state,
+                second,
+            };
+            self.domains.insert(domain.to_owned(), known);
         }
         self.second.forget(SECOND_US, now_us);
-        let last_second = self.second.count(SECOND_US, now_us);
-        let global = self.limits.global;
-        let global_room = global.map(|limit| limit.saturating_sub(last_second));
-        let (limits, state) = self.domains.get_mut(domain).expect("inserted above");
-        state.forget(limits, now_us);
+        let global = self.global_window();
+        let global_room = global.map(|global| self.global.room(global, now_us, now_us));
+        let known = self.domains.get_mut(domain).expect("inserted above");
+        let (limits, state) = (&known.limits, &mut known.state);
+        state.advance(limits, now_us);
         let granted = state.request(limits, now_us, copies, min, global_room);
-        if 0 < granted.hits {
-            self.second.take(now_us, granted.hits);
+        known.second.forget(SECOND_US, now_us);
+        known.second.take(now_us, granted.copies);
+        self.second.take(now_us, granted.copies);
+        if let Some(global) = global {
+            self.global.take(global, now_us, now_us, granted.copies);
         }
         granted
     }
 
     fn global_open_again(&self, now_us: u64) -> Until {
-        let Some(limit) = self.limits.global else {
-            return Until::Now;
-        };
-        let is_open = |at_us| self.second.count(SECOND_US, at_us) < limit;
+        let is_open = |at_us| self.is_global_open(at_us);
         if is_open(now_us) {
             return Until::Now;
         }
         first_instant(now_us, FOR_EVER_US - 1, is_open).map_or(Until::Never, Until::At)
+    }
+
+    fn is_global_open(&self, at_us: u64) -> bool {
+        let global = self.global_window();
+        global.is_none_or(|global| 0 < self.global.room(global, at_us, at_us))
+    }
+
+    fn global_window(&self) -> Option<Window> {
+        self.limits.global.map(|limit| Window {
+            limit,
+            window_us: SECOND_US,
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! The slow, obvious model of Tollgate's rate rules, written from the rules' text alone.
+//! The slow, obvious model of Tollgate's rate rules (rules 2), written from the rules' text alone.
 //!
 //! It is the oracle of the engine's property tests, and what `demo`, `audit` and the simulation ask
 //! whether a refusal was justified. It shares no code and no type with the engine: instants are
@@ -6,11 +6,14 @@
 //! formula the model asks the rule itself again and again.
 //!
 //! ```text
-//! limits   what is configured, and its normalisation
-//! rules    3.1 for one domain: tiers, windows, the hard limit, when it opens again
-//! inline   3.1 as an in-line limiter would apply it: all domains of one resource, global limit
-//! stream   3.3 for one pair: entries that were let through already, late hits, new limits
-//! log      3.3 and the part of section 4 that decides, over the records of one partition
+//! limits   what is configured, inheritance and normalisation
+//! calendar periods by the clocks of a zone
+//! window, bucket, quota, tiers   one constraint each: room, debt, what is taken back
+//! verdict  what is said of a pair: causes, ends, what counts
+//! rules    all constraints of one domain: granted, excess, when it opens again, new limits
+//! inline   the in-line reading: all domains of one resource, global limit, minimums
+//! stream   the stream reading of one pair: what was let through counts
+//! log      the stream reading over the records of one partition
 //! ideal    what an in-line limiter would have let through of the offered calls
 //! ```
 //!
@@ -18,8 +21,14 @@
 //! notices. What stays true: every answer is a function of the inputs in their order, and every
 //! judgement is pure (asking changes nothing).
 
+mod bucket;
+mod calendar;
 mod hits;
+mod quota;
 mod rules;
+mod tiers;
+mod verdict;
+mod window;
 
 pub mod ideal;
 pub mod inline;
@@ -27,9 +36,13 @@ pub mod limits;
 pub mod log;
 pub mod stream;
 
+pub use calendar::{Calendar, Zone};
 pub use ideal::{Call, IdealCount, ideal};
-pub use inline::{InlineLimiter, LimitedBy, Outcome};
-pub use limits::{DomainLimits, DomainOverride, Limits, ResourceLimits, Tier, normalize};
+pub use inline::{InlineLimiter, Outcome};
+pub use limits::{
+    Bucket, DomainLimits, DomainOverride, Limits, Quota, ResourceLimits, Stated, Tier, Window,
+    normalize,
+};
 pub use log::PartitionModel;
-pub use rules::{Cause, End, Until};
 pub use stream::{Denial, EntryOutcome, StreamPair};
+pub use verdict::{Cause, End, Standing, Until};

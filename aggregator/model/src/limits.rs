@@ -1,11 +1,12 @@
-//! What is configured: tiers, hard and global limits, what a domain states for itself.
+//! What is configured: the constraints of a resource, and what a domain states for itself.
 //!
-//! Spans are whole microseconds, limits are whole hits. Knows nothing of state or time. What stays
+//! Spans are whole microseconds, limits are whole copies. Knows nothing of state or time. What stays
 //! true: [`ResourceLimits::of`] hands out normalised limits only, so that no rule ever sees a tier
-//! that cannot be active or a window longer than its active time (section 3.1: "Limits are
-//! normalised before everything else").
+//! that cannot be active or a window longer than its active time.
 
 use std::collections::BTreeMap;
+
+use crate::calendar::{Calendar, Zone};
 
 /// One burst tier as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,38 +25,136 @@ pub struct Tier {
 
 impl Tier {
     /// Whether `self` and `other` differ in nothing but the limit, which is what lets a tier keep
-    /// its state over a new version (section 3.3, "New limits").
+    /// its state over a new version.
     pub fn has_shape_of(&self, other: &Self) -> bool {
         Self { limit: 0, ..*self } == Self { limit: 0, ..*other }
     }
 }
 
-/// The limits that hold for one domain on one resource.
+/// An exact sliding window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Copies that may count in it at once.
+    pub limit: u64,
+    /// Its length, in microseconds.
+    pub window_us: u64,
+}
+
+/// A token bucket, full when first used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Copies that come back in each period.
+    pub tokens: u64,
+    /// The period, in microseconds.
+    pub period_us: u64,
+    /// The level at which it is full, in copies.
+    pub burst: u64,
+    /// How far below zero excess takes it, in copies.
+    pub debt: u64,
+}
+
+impl Bucket {
+    /// The debt of a bucket that states none: the greater of its burst and one second of its rate,
+    /// rounded up to whole copies.
+    pub fn default_debt(tokens: u64, period_us: u64, burst: u64) -> u64 {
+        let second = u128::from(tokens) * 1_000_000;
+        let rate = second.div_ceil(u128::from(period_us));
+        burst.max(u64::try_from(rate).unwrap_or(u64::MAX))
+    }
+}
+
+/// A count per calendar period.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Copies that may count in one period.
+    pub limit: u64,
+    /// The unit of the period.
+    pub unit: Calendar,
+    /// By whose clocks.
+    pub zone: Zone,
+}
+
+/// The constraints that hold for one domain on one resource. One that is not stated asks nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainLimits {
-    /// Tiers 1..n. None at all: inaccessible.
-    pub tiers: Vec<Tier>,
-    /// Hits a second, if limited.
+    /// Copies a second, if limited.
     pub hard: Option<u64>,
+    /// Sliding windows, all of which must have room.
+    pub windows: Vec<Window>,
+    /// Counts per calendar period.
+    pub quotas: Vec<Quota>,
+    /// The token bucket, if there is one.
+    pub bucket: Option<Bucket>,
+    /// Tiers 1..n, if any are stated. `Some` of an empty list: inaccessible.
+    pub tiers: Option<Vec<Tier>>,
+    /// Whether a settlement may not take copies back.
+    pub no_refunds: bool,
 }
 
 impl DomainLimits {
+    /// Limits of these tiers and nothing else.
+    pub fn of_tiers(tiers: &[Tier]) -> Self {
+        Self {
+            tiers: Some(tiers.to_vec()),
+            ..Self::default()
+        }
+    }
+
+    /// The tiers; none where none are stated.
+    pub fn tiers(&self) -> &[Tier] {
+        self.tiers.as_deref().unwrap_or_default()
+    }
+
     /// The same limits with normalised tiers.
     pub fn normalized(&self) -> Self {
         Self {
-            tiers: normalize(&self.tiers),
-            hard: self.hard,
+            tiers: self.tiers.as_deref().map(normalize),
+            ..self.clone()
         }
     }
 }
 
-/// What one domain states for itself; a field it does not state is inherited.
+/// What a domain says of one field.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Stated<T> {
+    /// Nothing: it is inherited.
+    #[default]
+    Inherited,
+    /// `"none"`: it asks nothing of this domain.
+    Nothing,
+    /// Its own.
+    Own(T),
+}
+
+impl<T: Clone> Stated<T> {
+    fn is_own(&self) -> bool {
+        matches!(self, Self::Own(_))
+    }
+
+    fn or(&self, inherited: Option<T>) -> Option<T> {
+        match self {
+            Self::Inherited => inherited,
+            Self::Nothing => None,
+            Self::Own(own) => Some(own.clone()),
+        }
+    }
+}
+
+/// What one domain states for itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainOverride {
-    /// The domain's own tiers. `Some` of an empty list closes the resource to it.
-    pub tiers: Option<Vec<Tier>>,
     /// The domain's own hard limit.
-    pub hard: Option<u64>,
+    pub hard: Stated<u64>,
+    /// The domain's own windows.
+    pub windows: Stated<Vec<Window>>,
+    /// The domain's own quotas.
+    pub quotas: Stated<Vec<Quota>>,
+    /// The domain's own bucket.
+    pub bucket: Stated<Bucket>,
+    /// The domain's own tiers. An own empty list closes the resource to it.
+    pub tiers: Stated<Vec<Tier>>,
+    /// Whether a settlement of the domain may not take copies back.
+    pub no_refunds: Option<bool>,
 }
 
 /// All limits of one resource.
@@ -65,19 +164,34 @@ pub struct ResourceLimits {
     pub default: DomainLimits,
     /// What domains state for themselves.
     pub domains: BTreeMap<String, DomainOverride>,
-    /// Hits a second of all domains, if limited.
+    /// Copies a second of all domains, if limited.
     pub global: Option<u64>,
 }
 
 impl ResourceLimits {
-    /// The normalised limits of `domain`: each field it states replaces the default's.
+    /// The normalised limits of `domain`.
+    ///
+    /// Windows, bucket and tiers go together: stating any of them replaces what was inherited of all
+    /// three. `hard` and quotas stand each for itself, and "none" un-states its own field alone.
     pub fn of(&self, domain: &str) -> DomainLimits {
-        let own = self.domains.get(domain);
-        let tiers = own.and_then(|own| own.tiers.as_ref());
-        let hard = own.and_then(|own| own.hard);
+        let inherited = &self.default;
+        let Some(own) = self.domains.get(domain) else {
+            return inherited.normalized();
+        };
+        let replaces = own.windows.is_own() || own.bucket.is_own() || own.tiers.is_own();
+        let windows = Some(inherited.windows.clone()).filter(|_| !replaces);
+        let bucket = inherited.bucket.filter(|_| !replaces);
+        let tiers = inherited.tiers.clone().filter(|_| !replaces);
         DomainLimits {
-            tiers: tiers.unwrap_or(&self.default.tiers).clone(),
-            hard: hard.or(self.default.hard),
+            hard: own.hard.or(inherited.hard),
+            windows: own.windows.or(windows).unwrap_or_default(),
+            quotas: own
+                .quotas
+                .or(Some(inherited.quotas.clone()))
+                .unwrap_or_default(),
+            bucket: own.bucket.or(bucket),
+            tiers: own.tiers.or(tiers),
+            no_refunds: own.no_refunds.unwrap_or(inherited.no_refunds),
         }
         .normalized()
     }

@@ -1,113 +1,65 @@
-//! Section 3.1 for one domain on one resource: tiers, windows, the hard limit.
+//! All constraints of one domain on one resource, and what becomes of a copy under them.
 //!
 //! ```text
-//! tier 1   2 per 1s, active 10s            tier 2   4 per 1s, active 2s, cooldown 6s
-//! hits     0.0 0.1        tier 1 is entered and takes both
-//! hit      0.2            tier 1 is full: tier 2 is entered and takes it
-//! hit      2.3            tier 2 cools down since 2.2, tier 1 is current and its window is empty
+//! windows 3 per 1s and 5 per 10s; 4 copies at 0.0
+//! in line   3 granted, the fourth is refused by window 0 and changes nothing
+//! stream    3 granted, the fourth is excess: it was let through, so both windows count 4
 //! ```
 //!
-//! Knows nothing of global limits, logs or late hits. What stays true: asking whether a hit would
-//! be granted changes nothing, a refused hit changes nothing, and [`PairState::open_again`] asks
-//! that very question, so that it cannot disagree with the rule.
+//! Knows nothing of logs, agents or time that runs backwards. What stays true: asking whether a copy
+//! would be granted changes nothing, a refused copy changes nothing, and [`PairState::open_again`]
+//! asks that very question, so that it cannot disagree with the rule.
 
-use crate::hits::{Hits, has_left};
-use crate::limits::DomainLimits;
+use crate::bucket::{BucketState, rate};
+use crate::limits::{DomainLimits, Window};
+use crate::quota::QuotaState;
+use crate::tiers::TiersState;
+use crate::verdict::{Cause, Standing, Until};
+use crate::window::WindowState;
 
-/// What hard and global limits count over: the last second, in microseconds.
+/// What hard and global limits count over, in microseconds.
 pub(crate) const SECOND_US: u64 = 1_000_000;
 
 /// The instant that stands for "for ever": sums that cannot be written down end here, so nothing
 /// that is said to happen at it ever does.
 pub(crate) const FOR_EVER_US: u64 = u64::MAX;
 
-/// When something is open for one more hit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// It is open.
-    Now,
-    /// At this instant and not before, in microseconds since the epoch.
-    At(u64),
-    /// Not as long as nobody changes its limits.
-    Never,
-}
-
-/// When a denial ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum End {
-    /// At this instant, in microseconds since the epoch: at it, the scope is open.
-    At(u64),
-    /// Not as long as nobody changes its limits.
-    Never,
-}
-
-impl End {
-    /// Whether a denial with this end is still in force at `now_us`.
-    pub fn is_after(self, now_us: u64) -> bool {
-        End::At(now_us) < self
-    }
-}
-
-/// What closes a scope.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// The domain's hits a second.
-    Hard,
-    /// All domains' hits a second.
-    Global,
-    /// The tiers; the number is the current tier's, 0 with none.
-    Tier(usize),
-    /// An operator.
-    Banned,
-}
-
-/// Where a tier is at some instant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Inactive,
-    Active,
-    Cooling,
-}
-
-/// How one hit would be granted.
-struct Climb {
-    /// The tier that takes it, counted from 1.
-    taker: usize,
-    /// The tiers that are entered on the way, counted from 1.
-    entered: Vec<usize>,
-}
-
 /// What one request got.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Granted {
-    pub hits: u64,
-    /// A granted hit moved into another tier.
+    pub copies: u64,
+    /// A granted copy moved into another tier.
     pub burst: bool,
-    /// What refused the first hit that was not granted.
+    /// What refused the first copy that was not granted.
     pub stopped_by: Option<Cause>,
 }
 
 /// The state of one pair. Always used with the limits that it was last shaped for.
 #[derive(Clone, Debug)]
 pub(crate) struct PairState {
-    /// For each tier the instant at which it was entered last.
-    entered_us: Vec<Option<u64>>,
-    /// For each tier the hits that it granted.
-    windows: Vec<Hits>,
-    /// All granted hits, for the hard limit.
-    second: Hits,
+    hard: WindowState,
+    windows: Vec<WindowState>,
+    quotas: Vec<QuotaState>,
+    bucket: Option<BucketState>,
+    tiers: TiersState,
 }
 
 impl PairState {
-    /// All tiers inactive and empty.
-    pub fn new(limits: &DomainLimits) -> Self {
+    /// Nothing counts anywhere; the bucket is full.
+    pub fn new(limits: &DomainLimits, now_us: u64) -> Self {
+        let quotas = limits.quotas.iter();
         Self {
-            entered_us: vec![None; limits.tiers.len()],
-            windows: vec![Hits::default(); limits.tiers.len()],
-            second: Hits::default(),
+            hard: WindowState::default(),
+            windows: vec![WindowState::default(); limits.windows.len()],
+            quotas: quotas.map(|quota| QuotaState::new(quota, now_us)).collect(),
+            bucket: limits
+                .bucket
+                .map(|bucket| BucketState::full(bucket, now_us)),
+            tiers: TiersState::new(limits.tiers()),
         }
     }
 
-    /// The largest n ≤ `copies` that the domain's limits grant at `now_us` and that also fits into
+    /// The largest n ≤ `copies` that the limits grant at `now_us` and that also fits into
     /// `global_room`; nothing at all happens if that is below `min`.
     pub fn request(
         &mut self,
@@ -117,121 +69,236 @@ impl PairState {
         min: u64,
         global_room: Option<u64>,
     ) -> Granted {
-        // A first hit that is refused has changed nothing anyway, so only larger minimums need a
+        // A first copy that is refused has changed nothing anyway, so only larger minimums need a
         // state to go back to.
         let before = (1 < min).then(|| self.clone());
-        let mut granted = Granted {
-            hits: 0,
-            burst: false,
-            stopped_by: None,
-        };
-        while granted.hits < copies {
-            let hard_room = self.hard_room(limits, now_us);
-            let global_room = global_room.map_or(u64::MAX, |room| room - granted.hits);
-            if hard_room == 0 {
-                granted.stopped_by = Some(Cause::Hard);
+        let mut granted = Granted::default();
+        while granted.copies < copies {
+            let global_room = global_room.map(|room| room - granted.copies);
+            let rooms = self.rooms(limits, now_us, now_us, global_room);
+            let closed = rooms.iter().find(|(_, room)| *room == 0);
+            if let Some((cause, _)) = closed {
+                granted.stopped_by = Some(*cause);
                 break;
             }
-            if global_room == 0 {
-                granted.stopped_by = Some(Cause::Global);
-                break;
+            // The copies that are granted alike are taken together, which spares asking for each.
+            let rooms = rooms.iter().map(|(_, room)| *room);
+            let mut alike = rooms.fold(copies - granted.copies, u64::min);
+            let mut taker = 0;
+            if let Some(tiers) = &limits.tiers {
+                let current = self.tiers.current(tiers, now_us);
+                let Some(climb) = self.tiers.climb(tiers, now_us) else {
+                    granted.stopped_by = Some(Cause::Tier(current));
+                    break;
+                };
+                self.tiers.enter(&climb, now_us);
+                taker = climb.taker;
+                granted.burst |= taker != current;
+                alike = alike.min(self.tiers.room(tiers, taker, now_us, now_us));
             }
-            let current = self.current(limits, now_us);
-            let Some(climb) = self.climb(limits, now_us) else {
-                granted.stopped_by = Some(Cause::Tier(current));
-                break;
-            };
-            for tier in climb.entered {
-                self.entered_us[tier - 1] = Some(now_us);
-            }
-            // The taker is current now, so it takes the next hit as well, for as long as it has
-            // room and no other limit says no. Counting them at once spares a climb for each.
-            let rest = copies - granted.hits;
-            let room = self.tier_room(limits, climb.taker, now_us);
-            let hits = rest.min(room).min(hard_room).min(global_room);
-            self.take(climb.taker, now_us, hits);
-            granted.hits += hits;
-            granted.burst |= climb.taker != current;
+            self.take(limits, taker, now_us, now_us, alike);
+            granted.copies += alike;
         }
-        if granted.hits < min {
+        if granted.copies < min {
             if let Some(before) = before {
                 *self = before;
             }
-            granted.hits = 0;
-            granted.burst = false;
+            (granted.copies, granted.burst) = (0, false);
         }
         granted
     }
 
-    /// Late hits: `n` hits stamped `at_us`, judged at `now_us`, by the current tier and the hard
-    /// limit alone (section 3.3). `None` if they are only counted.
+    /// How many of `n` late copies, stamped `at_us` and judged at `now_us`, have room. `None` if it is
+    /// too late to say: no tier is current, or the copies are older than its entry.
     pub fn late_request(
         &mut self,
         limits: &DomainLimits,
         now_us: u64,
         at_us: u64,
         n: u64,
-        min: u64,
-    ) -> Option<u64> {
-        let current = self.current(limits, now_us);
-        let entered_us = self.entered(current)?;
-        if at_us < entered_us {
-            return None;
+    ) -> Option<Granted> {
+        let mut taker = 0;
+        let mut rooms = self.rooms(limits, at_us, now_us, None);
+        if let Some(tiers) = &limits.tiers {
+            taker = self.tiers.current(tiers, now_us);
+            if at_us < self.tiers.entered(taker)? {
+                return None;
+            }
+            let room = self.tiers.room(tiers, taker, at_us, now_us);
+            rooms.push((Cause::Tier(taker), room));
         }
-        // Hit by hit: a hit whose stamp has left a window leaves its room as it was, so that a
-        // window with any room at all then takes every hit.
-        let window_us = limits.tiers[current - 1].window_us;
-        let takes = |room: u64, span_us| match room {
-            0 => 0,
-            _ if has_left(at_us, span_us, now_us) => u64::MAX,
-            _ => room,
+        // Each room shrinks by itself, copy by copy: the least one is used up first.
+        let copies = rooms.iter().map(|(_, room)| *room).fold(n, u64::min);
+        let first_full = rooms.iter().find(|(_, room)| *room == copies);
+        self.take(limits, taker, at_us, now_us, copies);
+        Some(Granted {
+            copies,
+            burst: false,
+            stopped_by: first_full.filter(|_| copies < n).map(|(cause, _)| *cause),
+        })
+    }
+
+    /// Counts `n` copies of excess stamped `at_us`: each constraint by itself as many as its debt
+    /// allows. Gives how many every constraint counted.
+    pub fn excess(&mut self, limits: &DomainLimits, now_us: u64, at_us: u64, n: u64) -> u64 {
+        let mut by_all = n;
+        let mut counts = |counted: u64| {
+            by_all = by_all.min(counted);
+            counted
         };
-        let tier_takes = takes(self.tier_room(limits, current, now_us), window_us);
-        let hard_takes = takes(self.hard_room(limits, now_us), SECOND_US);
-        let granted = n.min(tier_takes).min(hard_takes);
-        if granted == 0 || granted < min {
-            return Some(0);
+        if let Some(hard) = hard_window(limits) {
+            let n = counts(self.hard.debt(hard, at_us, now_us, n));
+            self.hard.take(hard, at_us, now_us, n);
         }
-        self.take(current, at_us, granted);
-        Some(granted)
+        for (state, window) in self.windows.iter_mut().zip(&limits.windows) {
+            let n = counts(state.debt(*window, at_us, now_us, n));
+            state.take(*window, at_us, now_us, n);
+        }
+        for (state, quota) in self.quotas.iter_mut().zip(&limits.quotas) {
+            let n = counts(state.debt(quota, at_us, now_us, n));
+            state.take(quota, at_us, now_us, n);
+        }
+        if let (Some(state), Some(bucket)) = (&mut self.bucket, limits.bucket) {
+            let n = counts(state.debt(bucket, at_us, now_us, n));
+            state.take(bucket, at_us, now_us, n);
+        }
+        if let Some(tiers) = &limits.tiers {
+            let current = self.tiers.current(tiers, now_us);
+            let n = counts(self.tiers.debt(tiers, current, at_us, now_us, n));
+            self.tiers.take(tiers, current, at_us, now_us, n);
+        }
+        by_all
     }
 
-    /// Keeps the state of the leading tiers whose shape is unchanged; all others start inactive
-    /// and empty. Granted hits of the last second survive (section 3.3, "New limits").
-    pub fn reshape(&mut self, old: &DomainLimits, new: &DomainLimits) {
-        let both = old.tiers.iter().zip(&new.tiers);
-        let kept = both.take_while(|(old, new)| old.has_shape_of(new)).count();
-        self.entered_us.truncate(kept);
-        self.entered_us.resize(new.tiers.len(), None);
-        self.windows.truncate(kept);
-        self.windows.resize(new.tiers.len(), Hits::default());
+    /// Takes back what an estimate of `estimated` copies made at `made_us` counted above `actual`, in
+    /// each constraint by itself. Gives what was taken out of the one that gave most.
+    pub fn settle(
+        &mut self,
+        limits: &DomainLimits,
+        now_us: u64,
+        made_us: u64,
+        estimated: u64,
+        actual: u64,
+    ) -> u64 {
+        let mut most = 0;
+        // What stays counted is the lesser of what was counted and what it cost.
+        let mut gives = |counted: u64| {
+            let gives = counted.min(estimated).saturating_sub(actual);
+            most = most.max(gives);
+            gives
+        };
+        if let Some(hard) = hard_window(limits) {
+            let n = gives(self.hard.count_at(hard, made_us, now_us));
+            self.hard.take_out(hard, made_us, n);
+        }
+        for (state, window) in self.windows.iter_mut().zip(&limits.windows) {
+            let n = gives(state.count_at(*window, made_us, now_us));
+            state.take_out(*window, made_us, n);
+        }
+        for state in &mut self.quotas {
+            let n = gives(state.count_at(made_us));
+            state.take_out(made_us, n);
+        }
+        if let (Some(state), Some(bucket)) = (&mut self.bucket, limits.bucket) {
+            let n = gives(state.count_at(made_us));
+            state.take_out(bucket, made_us, now_us, n);
+        }
+        let n = gives(self.tiers.count_at(limits.tiers(), made_us, now_us));
+        self.tiers.take_out(limits.tiers(), made_us, now_us, n);
+        most
     }
 
-    /// When one more hit would be granted if nobody did anything until then.
+    /// Brings everything up to `now_us`: what has left is forgotten, periods begin, the bucket fills.
+    pub fn advance(&mut self, limits: &DomainLimits, now_us: u64) {
+        if let Some(hard) = hard_window(limits) {
+            self.hard.forget(hard, now_us);
+        }
+        for (state, window) in self.windows.iter_mut().zip(&limits.windows) {
+            state.forget(*window, now_us);
+        }
+        for (state, quota) in self.quotas.iter_mut().zip(&limits.quotas) {
+            state.advance(quota, now_us);
+        }
+        if let (Some(state), Some(bucket)) = (&mut self.bucket, limits.bucket) {
+            state.forget(bucket, now_us);
+        }
+        self.tiers.forget(limits.tiers(), now_us);
+    }
+
+    /// Brings the state under new limits, at the pair's time.
     ///
-    /// Between two instants at which an active time or a cooldown ends, tiers stay as they are and
-    /// windows only empty. So over such a stretch the answer goes from no to yes at most once: if
-    /// it is no at the stretch's last instant it is no all along, and otherwise halving finds the
-    /// first instant at which it is yes.
+    /// A window of the same length keeps its copies (of equal lengths the first, the hard limit before
+    /// windows); any other takes those that the longest one before kept.
+    pub fn reshape(&mut self, old: &DomainLimits, new: &DomainLimits, now_us: u64) {
+        self.advance(old, now_us);
+        let hard_before = hard_window(old).map(|window| (window, &self.hard));
+        let windows_before = old.windows.iter().copied().zip(&self.windows);
+        let before: Vec<(Window, &WindowState)> =
+            hard_before.into_iter().chain(windows_before).collect();
+        let carried = |window: Window| {
+            let same = before
+                .iter()
+                .find(|(old, _)| old.window_us == window.window_us);
+            // `rev`, since the last of equals is taken.
+            let longest = before.iter().rev().max_by_key(|(old, _)| old.window_us);
+            let kept = same.or(longest);
+            kept.map_or_else(WindowState::default, |(_, state)| state.carried_to(window))
+        };
+        let hard = hard_window(new).map(carried).unwrap_or_default();
+        let windows = new.windows.iter().copied().map(carried).collect();
+        let quotas = new.quotas.iter().map(|quota| {
+            let mut same = old.quotas.iter().zip(&self.quotas);
+            let same =
+                same.find(|(old, _)| old.unit == quota.unit && old.zone.name == quota.zone.name);
+            match same {
+                Some((_, kept)) => kept.carried_to(quota, now_us),
+                None => QuotaState::new(quota, now_us),
+            }
+        });
+        let bucket = new.bucket.map(|new| match (&self.bucket, old.bucket) {
+            (Some(kept), Some(old)) => kept.carried_to(old, new, now_us),
+            _ => BucketState::full(new, now_us),
+        });
+        let (old_tiers, new_tiers) = (old.tiers(), new.tiers());
+        *self = Self {
+            hard,
+            windows,
+            quotas: quotas.collect(),
+            bucket,
+            tiers: self.tiers.carried_to(old_tiers, new_tiers),
+        };
+        self.advance(new, now_us);
+    }
+
+    /// When one more copy would be granted if nobody did anything until then.
+    ///
+    /// Between two instants at which an active time or a cooldown ends, tiers stay as they are,
+    /// windows only empty, periods only begin and the bucket only fills. So over such a stretch the
+    /// answer goes from no to yes at most once: if it is no at the stretch's last instant it is no all
+    /// along, and otherwise halving finds the first instant at which it is yes.
     pub fn open_again(&self, limits: &DomainLimits, now_us: u64) -> Until {
-        if self.would_grant(limits, now_us) {
+        self.open_with(limits, now_us, |_| true)
+    }
+
+    /// The same where something else has to be open too, which does not close by itself.
+    pub fn open_with(
+        &self,
+        limits: &DomainLimits,
+        now_us: u64,
+        is_other_open: impl Fn(u64) -> bool,
+    ) -> Until {
+        let would = |at_us| is_other_open(at_us) && self.closed_by(limits, at_us).is_none();
+        if would(now_us) {
             return Until::Now;
         }
         let mut starts_us = vec![now_us];
-        for (tier, entered_us) in limits.tiers.iter().zip(&self.entered_us) {
-            if let Some(entered_us) = entered_us {
-                let active_end_us = entered_us.saturating_add(tier.active_us);
-                starts_us.push(active_end_us);
-                starts_us.push(active_end_us.saturating_add(tier.cooldown_us));
-            }
-        }
+        starts_us.extend(self.tiers.turns_us(limits.tiers()));
         starts_us.retain(|start_us| now_us <= *start_us && *start_us < FOR_EVER_US);
         starts_us.sort_unstable();
         for (i, start_us) in starts_us.iter().enumerate() {
             let next_us = *starts_us.get(i + 1).unwrap_or(&FOR_EVER_US);
             let last_us = (*start_us).max(next_us - 1);
-            let would = |at_us| self.would_grant(limits, at_us);
-            if let Some(at_us) = first_instant(*start_us, last_us, would) {
+            if let Some(at_us) = first_instant(*start_us, last_us, &would) {
                 return Until::At(at_us);
             }
         }
@@ -240,152 +307,140 @@ impl PairState {
 
     /// What closes the pair at `now_us`; `None` if it is open.
     pub fn closed_by(&self, limits: &DomainLimits, now_us: u64) -> Option<Cause> {
-        if self.hard_room(limits, now_us) == 0 {
-            return Some(Cause::Hard);
+        let rooms = self.rooms(limits, now_us, now_us, None);
+        if let Some((cause, _)) = rooms.iter().find(|(_, room)| *room == 0) {
+            return Some(*cause);
         }
-        match self.climb(limits, now_us) {
+        let tiers = limits.tiers.as_deref()?;
+        match self.tiers.climb(tiers, now_us) {
             Some(_) => None,
-            None => Some(Cause::Tier(self.current(limits, now_us))),
+            None => Some(Cause::Tier(self.tiers.current(tiers, now_us))),
         }
     }
 
-    /// The active tier with the greatest index, counted from 1; 0 with none.
-    pub fn current(&self, limits: &DomainLimits, now_us: u64) -> usize {
-        (1..=limits.tiers.len())
-            .rev()
-            .find(|tier| self.phase(limits, *tier, now_us) == Phase::Active)
-            .unwrap_or(0)
-    }
-
-    /// Hits in the window of `tier`; none in the fake tier zero.
-    pub fn tier_hits(&self, limits: &DomainLimits, tier: usize, now_us: u64) -> u64 {
-        match tier {
-            0 => 0,
-            _ => self.windows[tier - 1].count(limits.tiers[tier - 1].window_us, now_us),
+    /// What counts at `now_us`.
+    pub fn standing(&self, limits: &DomainLimits, now_us: u64) -> Standing {
+        let windows = self.windows.iter().zip(&limits.windows);
+        let bucket = self.bucket.as_ref().zip(limits.bucket);
+        let tier = self.tiers.current(limits.tiers(), now_us);
+        Standing {
+            hard: hard_window(limits).map(|hard| self.hard.count(hard, now_us)),
+            windows: windows
+                .map(|(state, window)| state.count(*window, now_us))
+                .collect(),
+            quotas: self
+                .quotas
+                .iter()
+                .map(|quota| quota.count(now_us))
+                .collect(),
+            bucket: bucket.map(|(state, bucket)| (state.level(bucket, now_us), rate(bucket).1)),
+            tier,
+            tier_hits: self.tiers.count(limits.tiers(), tier, now_us),
         }
     }
 
-    /// Granted hits of the last second.
-    pub fn last_second(&self, now_us: u64) -> u64 {
-        self.second.count(SECOND_US, now_us)
+    /// The last instant at which anything of this state still matters: windows, tiers, the ends of
+    /// periods, and the instant at which the bucket is full.
+    pub fn last_matter_us(&self, limits: &DomainLimits, now_us: u64) -> u64 {
+        let hard_us = hard_window(limits).map_or(0, |hard| self.hard.last_us(hard));
+        let windows = self.windows.iter().zip(&limits.windows);
+        let windows_us = windows.map(|(state, window)| state.last_us(*window));
+        let quotas_us = self.quotas.iter().map(QuotaState::ends_us);
+        let bucket = self.bucket.as_ref().zip(limits.bucket);
+        let full_us = bucket.map(|(state, bucket)| {
+            let is_full = |at_us| state.is_full(bucket, at_us);
+            first_instant(now_us, FOR_EVER_US - 1, is_full).unwrap_or(FOR_EVER_US)
+        });
+        let all = windows_us.chain(quotas_us).chain(full_us);
+        all.fold(hard_us.max(self.tiers.last_us(limits.tiers())), u64::max)
     }
 
-    /// Forgets hits that have left every window they belong to at `now_us`. What has left stays
-    /// out, since engine time never runs backwards within a pair and a tier whose window changes
-    /// starts empty.
-    pub fn forget(&mut self, limits: &DomainLimits, now_us: u64) {
-        for (window, tier) in self.windows.iter_mut().zip(&limits.tiers) {
-            window.forget(tier.window_us, now_us);
+    /// Takes the newest `n` copies out of every constraint, as an operator's refund does.
+    pub fn refund(&mut self, limits: &DomainLimits, now_us: u64, n: u64) {
+        if let Some(hard) = hard_window(limits) {
+            self.hard.take_newest_out(hard, now_us, n);
         }
-        self.second.forget(SECOND_US, now_us);
-    }
-
-    /// The last instant at which a window, active time or cooldown of this state still matters.
-    pub fn last_matter_us(&self, limits: &DomainLimits) -> u64 {
-        let mut last_us = 0;
-        for (i, tier) in limits.tiers.iter().enumerate() {
-            if let Some(newest_us) = self.windows[i].newest() {
-                last_us = last_us.max(newest_us.saturating_add(tier.window_us));
-            }
-            if let Some(entered_us) = self.entered_us[i] {
-                let active_end_us = entered_us.saturating_add(tier.active_us);
-                last_us = last_us.max(active_end_us.saturating_add(tier.cooldown_us));
-            }
+        for (state, window) in self.windows.iter_mut().zip(&limits.windows) {
+            state.take_newest_out(*window, now_us, n);
         }
-        let second_us = self.second.newest().map(|at| at.saturating_add(SECOND_US));
-        last_us.max(second_us.unwrap_or(0))
-    }
-
-    /// Takes the newest `n` granted hits out of everything that still counts them at `now_us`: of one
-    /// instant those in a window first, a higher tier's before a lower one's.
-    pub fn refund(&mut self, limits: &DomainLimits, now_us: u64, mut n: u64) {
-        while 0 < n {
-            let windows = self.windows.iter().zip(&limits.tiers);
-            let in_windows = windows.filter_map(|(hits, tier)| {
-                hits.newest()
-                    .filter(|at_us| !has_left(*at_us, tier.window_us, now_us))
-            });
-            let in_second = self.second.newest();
-            let in_second = in_second.filter(|at_us| !has_left(*at_us, SECOND_US, now_us));
-            let Some(at_us) = in_windows.max().max(in_second) else {
-                return;
-            };
-            let holder = (0..self.windows.len()).rev().find(|tier| {
-                self.windows[*tier].newest() == Some(at_us)
-                    && !has_left(at_us, limits.tiers[*tier].window_us, now_us)
-            });
-            if let Some(tier) = holder {
-                self.windows[tier].take_newest_out();
-            }
-            if in_second == Some(at_us) {
-                self.second.take_newest_out();
-            }
-            n -= 1;
+        for state in &mut self.quotas {
+            state.give(n);
         }
-    }
-
-    fn would_grant(&self, limits: &DomainLimits, at_us: u64) -> bool {
-        self.closed_by(limits, at_us).is_none()
-    }
-
-    /// The climb of one hit from the current tier, or `None` if it is refused.
-    fn climb(&self, limits: &DomainLimits, now_us: u64) -> Option<Climb> {
-        let current = self.current(limits, now_us);
-        let mut entered = Vec::new();
-        // The fake tier zero never has room, so a climb from it begins at tier 1.
-        for tier in current.max(1)..=limits.tiers.len() {
-            match self.phase(limits, tier, now_us) {
-                Phase::Active => {}
-                Phase::Inactive => entered.push(tier),
-                Phase::Cooling if limits.tiers[tier - 1].skippable => continue,
-                Phase::Cooling => return None,
-            }
-            if 0 < self.tier_room(limits, tier, now_us) {
-                return Some(Climb {
-                    taker: tier,
-                    entered,
-                });
-            }
+        if let (Some(state), Some(bucket)) = (&mut self.bucket, limits.bucket) {
+            state.give(bucket, now_us, n);
         }
-        None
+        self.tiers.take_newest_out(limits.tiers(), now_us, n);
     }
 
-    fn phase(&self, limits: &DomainLimits, tier: usize, now_us: u64) -> Phase {
-        let Some(entered_us) = self.entered(tier) else {
-            return Phase::Inactive;
-        };
-        let active_end_us = entered_us.saturating_add(limits.tiers[tier - 1].active_us);
-        let cooldown_us = limits.tiers[tier - 1].cooldown_us;
-        if now_us < active_end_us {
-            Phase::Active
-        } else if now_us < active_end_us.saturating_add(cooldown_us) {
-            Phase::Cooling
-        } else {
-            Phase::Inactive
+    /// Takes debt back to the limit, as a pardon does: in windows the newest copies go.
+    pub fn forgive(&mut self, limits: &DomainLimits, now_us: u64) {
+        if let Some(hard) = hard_window(limits) {
+            self.hard.forgive(hard, now_us);
         }
-    }
-
-    /// When `tier` was entered last; tier zero never is.
-    fn entered(&self, tier: usize) -> Option<u64> {
-        self.entered_us[tier.checked_sub(1)?]
-    }
-
-    fn tier_room(&self, limits: &DomainLimits, tier: usize, now_us: u64) -> u64 {
-        let limit = limits.tiers[tier - 1].limit;
-        limit.saturating_sub(self.tier_hits(limits, tier, now_us))
-    }
-
-    fn hard_room(&self, limits: &DomainLimits, now_us: u64) -> u64 {
-        match limits.hard {
-            Some(hard) => hard.saturating_sub(self.last_second(now_us)),
-            None => u64::MAX,
+        for (state, window) in self.windows.iter_mut().zip(&limits.windows) {
+            state.forgive(*window, now_us);
         }
+        for (state, quota) in self.quotas.iter_mut().zip(&limits.quotas) {
+            state.forgive(quota);
+        }
+        if let (Some(state), Some(bucket)) = (&mut self.bucket, limits.bucket) {
+            state.forgive(bucket, now_us);
+        }
+        self.tiers.forgive(limits.tiers(), now_us);
     }
 
-    fn take(&mut self, tier: usize, at_us: u64, n: u64) {
-        self.windows[tier - 1].take(at_us, n);
-        self.second.take(at_us, n);
+    /// For how many copies stamped `at_us` each constraint but the tiers has room, in the order of
+    /// asking.
+    fn rooms(
+        &self,
+        limits: &DomainLimits,
+        at_us: u64,
+        now_us: u64,
+        global_room: Option<u64>,
+    ) -> Vec<(Cause, u64)> {
+        let mut rooms = Vec::new();
+        if let Some(hard) = hard_window(limits) {
+            rooms.push((Cause::Hard, self.hard.room(hard, at_us, now_us)));
+        }
+        if let Some(room) = global_room {
+            rooms.push((Cause::Global, room));
+        }
+        for (i, (state, window)) in self.windows.iter().zip(&limits.windows).enumerate() {
+            rooms.push((Cause::Window(i), state.room(*window, at_us, now_us)));
+        }
+        for (i, (state, quota)) in self.quotas.iter().zip(&limits.quotas).enumerate() {
+            rooms.push((Cause::Quota(i), state.room(quota, at_us, now_us)));
+        }
+        if let (Some(state), Some(bucket)) = (&self.bucket, limits.bucket) {
+            rooms.push((Cause::Bucket, state.room(bucket, now_us)));
+        }
+        rooms
     }
+
+    /// Counts `n` granted copies everywhere; `taker` is the tier that takes them.
+    fn take(&mut self, limits: &DomainLimits, taker: usize, at_us: u64, now_us: u64, n: u64) {
+        if let Some(hard) = hard_window(limits) {
+            self.hard.take(hard, at_us, now_us, n);
+        }
+        for (state, window) in self.windows.iter_mut().zip(&limits.windows) {
+            state.take(*window, at_us, now_us, n);
+        }
+        for (state, quota) in self.quotas.iter_mut().zip(&limits.quotas) {
+            state.take(quota, at_us, now_us, n);
+        }
+        if let (Some(state), Some(bucket)) = (&mut self.bucket, limits.bucket) {
+            state.take(bucket, at_us, now_us, n);
+        }
+        self.tiers.take(limits.tiers(), taker, at_us, now_us, n);
+    }
+}
+
+/// A hard limit is a window of one second.
+fn hard_window(limits: &DomainLimits) -> Option<Window> {
+    limits.hard.map(|limit| Window {
+        limit,
+        window_us: SECOND_US,
+    })
 }
 
 /// The first instant of `start_us..=last_us` at which `is_open`, which must not turn from yes to no

@@ -1,18 +1,20 @@
-//! The stream reading (section 3.3) of one pair: hits that were let through already.
+//! The stream reading of one pair: copies that were let through already, so that both what is granted
+//! and what is excess counts.
 //!
 //! ```text
-//! tier 1   2 per 1s, active 20s
-//! entry    1 hit at 0.0     granted
-//! entry    5 hits at 0.0    1 granted, 4 excess: denied until 1.000001
-//! entry    1 hit at 0.9     excess, and it moves the pair's time to 0.9
-//! entry    1 hit at 0.5     late: tier 1 is full at 0.9, so it is excess
+//! windows 3 per 1 s
+//! entry    5 copies at 0.0     3 granted, 2 excess: 5 count, denied until 1.000001
+//! entry    4 copies at 0.5     4 excess, of which 1 counts: debt ends at twice the limit
+//! entry    1 copy at 0.3       late: no room at 0.5, so it is excess; nothing more counts
+//! entry    9 copies at 1.0, unguarded      9 excess: nobody owes what was let through blind
 //! ```
 //!
 //! Knows nothing of agents, clocks or records: instants come corrected, in log order. What stays
 //! true: the pair's time is the greatest instant among its own entries and never runs backwards.
 
 use crate::limits::DomainLimits;
-use crate::rules::{Cause, End, PairState, Until};
+use crate::rules::PairState;
+use crate::verdict::{Cause, End, Standing, Until};
 
 /// How long after its own time a pair stays at least, in microseconds. Older hits are only counted
 /// by then, so none can find its pair gone and its time forgotten.
@@ -27,21 +29,25 @@ pub struct Denial {
     pub cause: Cause,
 }
 
-/// What the ideal limiter would have granted of an entry, and how the pair stands at its time.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What became of an entry, and how the pair stands at its time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntryOutcome {
-    /// Hits that occupy windows.
+    /// Copies that every constraint had room for.
     pub granted: u64,
-    /// Hits that an ideal limiter would have refused.
+    /// Copies that were let through although some constraint had no room.
     pub excess: u64,
-    /// Hits that came too late to say. The three add up to the entry's hits.
+    /// Copies that came too late to say. The three add up to the entry's copies.
     pub late: u64,
+    /// Copies of the excess that every constraint of the domain counted as debt.
+    pub counted: u64,
+    /// What a settlement took out of the constraint that gave most.
+    pub refunded: u64,
+    /// What had no room for the first copy that was not granted.
+    pub limited_by: Option<Cause>,
     /// The current tier; 0 for none.
     pub tier: usize,
-    /// Hits in the current tier's window.
+    /// Copies in the current tier's window.
     pub tier_hits: u64,
-    /// Granted hits of the last second.
-    pub domain_last_second: u64,
     /// The denial in force after the entry.
     pub denied: Option<Denial>,
 }
@@ -103,7 +109,7 @@ impl StreamPair {
     pub fn new(limits: &DomainLimits) -> Self {
         let limits = limits.normalized();
         Self {
-            state: PairState::new(&limits),
+            state: PairState::new(&limits, 0),
             limits,
             time_us: None,
             denied: None,
@@ -112,36 +118,80 @@ impl StreamPair {
         }
     }
 
-    /// One entry: `n` hits at `at_us`, with the `min` of a bulk call.
+    /// One entry: `n` copies at `at_us`. Excess of unguarded copies is only tallied.
     ///
-    /// A hit is late if its stamp is below the pair's time ("a stamp equal to the pair's time is
-    /// not late"). An entry that is not late moves the pair's time whatever becomes of its hits.
-    pub fn entry(&mut self, at_us: u64, n: u64, min: Option<u64>) -> EntryOutcome {
-        let min = min.unwrap_or(0);
-        let now_us = self.time_us.map_or(at_us, |time_us| time_us.max(at_us));
-        (self.time_us, self.was_denied_us) = (Some(now_us), 0);
-        self.state.forget(&self.limits, now_us);
+    /// A copy is late if its stamp is below the pair's time ("a stamp equal to the pair's time is
+    /// not late"). An entry that is not late moves the pair's time whatever becomes of its copies.
+    pub fn entry(&mut self, at_us: u64, n: u64, unguarded: bool) -> EntryOutcome {
+        let now_us = self.move_time(at_us);
         let (limits, state) = (&self.limits, &mut self.state);
+        let mut outcome = EntryOutcome::default();
         // `None`: too late to say, only counted.
         let granted = if self.over.bans(at_us) {
+            outcome.limited_by = Some(Cause::Banned);
             Some(0)
-        } else if at_us < now_us {
-            state.late_request(limits, now_us, at_us, n, min)
         } else {
-            Some(state.request(limits, now_us, n, min, None).hits)
+            let granted = match at_us < now_us {
+                true => state.late_request(limits, now_us, at_us, n),
+                false => Some(state.request(limits, now_us, n, 0, None)),
+            };
+            outcome.limited_by = granted.and_then(|granted| granted.stopped_by);
+            granted.map(|granted| granted.copies)
         };
-        // "Whenever a scope is not open after an entry, there is a denial until it is open again":
-        // after any entry, a late one too.
+        match granted {
+            Some(granted) => (outcome.granted, outcome.excess) = (granted, n - granted),
+            None => outcome.late = n,
+        }
+        if !unguarded && 0 < outcome.excess {
+            outcome.counted = state.excess(limits, now_us, at_us, outcome.excess);
+        }
+        self.stand(now_us, outcome)
+    }
+
+    /// A settlement downwards, at `at_us`: an estimate of `estimated` copies made at `made_us` cost
+    /// only `actual`. It moves the pair's time as any entry does.
+    pub fn settle(
+        &mut self,
+        at_us: u64,
+        made_us: u64,
+        estimated: u64,
+        actual: u64,
+    ) -> EntryOutcome {
+        let now_us = self.move_time(at_us);
+        let mut outcome = EntryOutcome::default();
+        if !self.limits.no_refunds {
+            let (limits, state) = (&self.limits, &mut self.state);
+            outcome.refunded = state.settle(limits, now_us, made_us, estimated, actual);
+        }
+        self.stand(now_us, outcome)
+    }
+
+    /// What counts in the pair's constraints at its time.
+    pub fn standing(&self) -> Standing {
+        self.state.standing(&self.limits, self.time_us.unwrap_or(0))
+    }
+
+    fn move_time(&mut self, at_us: u64) -> u64 {
+        // What came before the first entry came at no time.
+        if self.time_us.is_none() {
+            self.state = PairState::new(&self.limits, at_us);
+        }
+        let now_us = self.time_us.map_or(at_us, |time_us| time_us.max(at_us));
+        (self.time_us, self.was_denied_us) = (Some(now_us), 0);
+        self.state.advance(&self.limits, now_us);
+        now_us
+    }
+
+    /// "Whenever a scope is not open after an entry, there is a denial until it is open again":
+    /// after any entry, a late one too.
+    fn stand(&mut self, now_us: u64, outcome: EntryOutcome) -> EntryOutcome {
         self.denied = self.over.stated(self.rule_denial(now_us), now_us);
-        let tier = self.state.current(&self.limits, now_us);
+        let standing = self.state.standing(&self.limits, now_us);
         EntryOutcome {
-            granted: granted.unwrap_or(0),
-            excess: granted.map_or(0, |granted| n - granted),
-            late: if granted.is_none() { n } else { 0 },
-            tier,
-            tier_hits: self.state.tier_hits(&self.limits, tier, now_us),
-            domain_last_second: self.state.last_second(now_us),
+            tier: standing.tier,
+            tier_hits: standing.tier_hits,
             denied: self.denied,
+            ..outcome
         }
     }
 
@@ -150,7 +200,8 @@ impl StreamPair {
     /// A denial that has ended by then stays ended, and a version starts none.
     pub fn new_limits(&mut self, at_us: u64, limits: &DomainLimits) -> Option<Denial> {
         let limits = limits.normalized();
-        self.state.reshape(&self.limits, &limits);
+        let time_us = self.time_us.unwrap_or(0);
+        self.state.reshape(&self.limits, &limits, time_us);
         self.limits = limits;
         let denied = self.in_force(at_us);
         let was_denied = std::mem::replace(&mut self.denied, denied);
@@ -192,22 +243,24 @@ impl StreamPair {
         self.over = over;
     }
 
-    /// Tiers and windows as if it had never been hit.
+    /// Every constraint as if the pair had never been hit.
     pub(crate) fn reset(&mut self) {
-        self.state = PairState::new(&self.limits);
+        self.state = PairState::new(&self.limits, self.time_us.unwrap_or(0));
     }
 
-    /// Takes granted hits out again.
+    /// Takes copies out again.
     pub(crate) fn refund(&mut self, hits: u64) {
         let now_us = self.time_us.unwrap_or(0);
         self.state.refund(&self.limits, now_us, hits);
     }
 
-    /// Pardons the pair until its limits would open it, if they deny it and ever open it. Gives until
-    /// when, in microseconds.
+    /// Takes the pair's debt back to its limits and pardons it until they would open it, if they deny
+    /// it and ever open it. Gives until when, in microseconds.
     pub(crate) fn pardon(&mut self, at_us: u64) -> Option<u64> {
         let now_us = self.time_us.unwrap_or(0).max(at_us);
         self.in_force(at_us)?;
+        let time_us = self.time_us.unwrap_or(0);
+        self.state.forgive(&self.limits, time_us);
         let Some(End::At(until_us)) = self.rule_denial(now_us).map(|denial| denial.end) else {
             return None;
         };
@@ -225,11 +278,13 @@ impl StreamPair {
         self.denied
     }
 
-    /// The instant after which the pair may leave: "later than all its windows, active times,
-    /// cooldowns and denials, and 10 minutes later than its own time". None: never.
+    /// The instant after which the pair may leave: later than its windows, active times,
+    /// cooldowns and denials, the ends of its quotas' periods, the instant its bucket is full, and 10
+    /// minutes later than its own time. None: never.
     pub fn stays_until_us(&self) -> Option<u64> {
         let stays_us = self.time_us.unwrap_or(0).saturating_add(STAYS_US);
-        let matters_us = self.state.last_matter_us(&self.limits);
+        let time_us = self.time_us.unwrap_or(0);
+        let matters_us = self.state.last_matter_us(&self.limits, time_us);
         let denied_us = match self.denied.map(|denial| denial.end) {
             Some(End::Never) => return None,
             Some(End::At(end_us)) => end_us,

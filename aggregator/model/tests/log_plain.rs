@@ -9,26 +9,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use support::log::{Log, START, hits, of_resource};
+use support::plain::PlainOutcome;
 use support::{Plain, SECOND, any_limits};
 use tollgate_model::log::{EntryRuling, HitEntry, NotRuled, Scope};
 use tollgate_model::{DomainLimits, End};
 
 #[derive(Clone, Debug)]
 enum Record {
-    /// (domain, microseconds before the append, hits, min)
-    Hits(u64, Vec<(usize, u64, u64, Option<u64>)>),
+    /// (domain, microseconds before the append, copies, unguarded)
+    Hits(u64, Vec<(usize, u64, u64, bool)>),
     Tick,
     Limits(usize),
 }
 
 fn any_record() -> impl Strategy<Value = (u64, Record)> {
     let back = prop_oneof![3 => 0u64..1000, 1 => 0..20 * SECOND, 1 => 590 * SECOND..610 * SECOND];
-    let entry = (
-        0usize..6,
-        back,
-        1u64..5,
-        prop::option::weighted(0.2, 1u64..4),
-    );
+    let entry = (0usize..6, back, 1u64..5, prop::bool::weighted(0.2));
     let pause = prop_oneof![6 => 0u64..2 * SECOND, 1 => 0..700 * SECOND];
     let record = prop_oneof![
         5 => (1u64..200, prop::collection::vec(entry, 1..5))
@@ -51,12 +47,8 @@ struct PlainLog {
 }
 
 impl PlainLog {
-    fn entry(
-        &mut self,
-        append: u64,
-        entry: (usize, u64, u64, Option<u64>),
-    ) -> Option<(u64, u64, u64)> {
-        let (domain, back, n, min) = entry;
+    fn entry(&mut self, append: u64, entry: (usize, u64, u64, bool)) -> Option<PlainOutcome> {
+        let (domain, back, n, unguarded) = entry;
         if 600 * SECOND < back {
             return None;
         }
@@ -68,7 +60,7 @@ impl PlainLog {
             .pairs
             .entry(domain)
             .or_insert_with(|| Plain::new(limits));
-        Some(pair.entry(append - back, n, min.unwrap_or(0)))
+        Some(pair.entry(append - back, n, unguarded))
     }
 
     fn is_new(&mut self, seq: u64) -> bool {
@@ -126,8 +118,8 @@ proptest! {
                 Record::Hits(seq, entries) => {
                     let written: Vec<HitEntry<'_>> = entries
                         .iter()
-                        .map(|(domain, back, n, min)| HitEntry {
-                            min: *min,
+                        .map(|(domain, back, n, unguarded)| HitEntry {
+                            unguarded: *unguarded,
                             ..hits(names[*domain], now - back, *n)
                         })
                         .collect();
@@ -137,7 +129,12 @@ proptest! {
                         let expected = if is_new { plain.entry(now, entry) } else { None };
                         match got {
                             EntryRuling::Ruled { outcome, .. } => prop_assert_eq!(
-                                Some((outcome.granted, outcome.excess, outcome.late)),
+                                Some(PlainOutcome {
+                                    granted: outcome.granted,
+                                    excess: outcome.excess,
+                                    late: outcome.late,
+                                    counted: outcome.counted,
+                                }),
                                 expected
                             ),
                             EntryRuling::NotRuled(why) => {

@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 
 use support::log::*;
 use support::{MS, SECOND, limits, tier};
-use tollgate_model::log::{EntryRuling, HitEntry, LogInput, NotRuled, Place, Scope, TotalRuling};
+use tollgate_model::log::{
+    EntryKind, EntryRuling, HitEntry, LogInput, NotRuled, Place, Scope, Total, TotalPart,
+    TotalRuling,
+};
 use tollgate_model::{Cause, End, Limits};
 
 #[test]
@@ -133,7 +136,7 @@ fn a_resource_that_a_version_drops_is_denied_no_more() {
 }
 
 #[test]
-fn totals_due_hold_the_granted_hits_by_millisecond() {
+fn totals_due_hold_what_counts_by_millisecond() {
     let mut log = Log::new(of_resource(
         limits(&[tier(3, SECOND, 3600 * SECOND, 0)]),
         Some(9),
@@ -145,7 +148,7 @@ fn totals_due_hold_the_granted_hits_by_millisecond() {
     ];
     let outcome = log.hits(START + 2 * MS, &entries);
     let ms = START / MS;
-    let by_ms = BTreeMap::from([(ms, 3), (ms + 1, 1)]);
+    let by_ms = BTreeMap::from([((ms, false), 3), ((ms + 1, false), 4)]);
     assert_eq!(
         outcome.totals_due,
         BTreeMap::from([("r".to_owned(), by_ms)])
@@ -189,12 +192,75 @@ fn a_global_limit_denies_the_whole_resource_until_a_second_after() {
 }
 
 #[test]
-fn excess_of_a_global_limit_occupies_nothing() {
+fn excess_of_a_global_limit_counts_up_to_twice_the_limit() {
     let mut log = Log::new(global(2));
     let ms = START / MS;
-    log.total(1, None, &[(ms, 2), (ms + 900, 50)]);
+    let first = log.total(1, None, &[(ms, 2), (ms + 900, 50)]);
+    let end = Some(End::At(START + 1900 * MS + 1));
+    assert_eq!(changes(&first), [change(None, 2, 0, end)], "four count");
     let later = log.total(2, Some(1), &[(ms + 1001, 1)]);
-    assert!(later.changes.is_empty(), "one hit of two");
+    assert!(later.changes.is_empty(), "three count, of which two leave");
+}
+
+#[test]
+fn unguarded_excess_of_a_global_limit_counts_nowhere() {
+    let mut log = Log::new(global(2));
+    let ms = START / MS;
+    let offset = log.offset;
+    let part = |ms, unguarded, copies| TotalPart {
+        ms,
+        unguarded,
+        copies,
+    };
+    let total = Total {
+        resource: "r",
+        source_partition: 7,
+        source_offset: 1,
+        previous_offset: None,
+        parts: vec![part(ms, false, 2), part(ms + 900, true, 50)],
+    };
+    let totals = vec![total];
+    log.feed(LogInput::Totals { offset, totals });
+    let later = log.total(2, Some(1), &[(ms + 1001, 1)]);
+    assert!(later.changes.is_empty(), "one of two");
+}
+
+#[test]
+fn a_total_tells_what_was_granted_and_what_every_constraint_counted() {
+    let mut log = Log::new(of_resource(
+        limits(&[tier(3, SECOND, 3600 * SECOND, 0)]),
+        Some(9),
+    ));
+    let unguarded = HitEntry {
+        unguarded: true,
+        ..hits("d", START, 2)
+    };
+    let outcome = log.hits(START, &[unguarded, hits("d", START, 20)]);
+    let parts = BTreeMap::from([((START / MS, false), 4), ((START / MS, true), 2)]);
+    assert_eq!(
+        outcome.totals_due,
+        BTreeMap::from([("r".to_owned(), parts)])
+    );
+}
+
+#[test]
+fn a_settlement_downwards_lifts_a_denial() {
+    let mut log = Log::new(per_second(3));
+    log.hits(START, &[hits("d", START, 3)]);
+    let settled = HitEntry {
+        kind: EntryKind::Refund {
+            made_us: START,
+            estimated: 3,
+            actual: 1,
+        },
+        ..hits("d", START + MS, 2)
+    };
+    let outcome = log.hits(START + MS, &[settled]);
+    assert_eq!(ruled(&outcome.entries[0]).1.refunded, 2);
+    assert_eq!(changes(&outcome), [change(Some("d"), 3, 0, None)]);
+    let again = log.hits(START + 2 * MS, &[settled]);
+    assert_eq!(ruled(&again.entries[0]).1.refunded, 0);
+    assert_eq!(log.model.counters().refunds_empty, 1);
 }
 
 #[test]
@@ -209,7 +275,7 @@ fn late_on_a_whole_resource_means_only_that_the_hit_has_left_its_second() {
         late: 7,
     };
     assert_eq!(late.totals, [ruling]);
-    let filled = log.total(3, Some(2), &[(ms + 1500, 9)]);
+    let filled = log.total(3, Some(2), &[(ms + 1500, 2)]);
     let end = End::At(START + 2 * SECOND + 1);
     assert_eq!(
         changes(&filled),

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_model::log::{HitEntry, HitsRecord, LogInput, Scope};
+use tollgate_model::log::{EntryKind, HitEntry, HitsRecord, LogInput, Scope};
 use tollgate_model::{End, Limits, PartitionModel};
 
 /// How long hits are held back, in microseconds: older ones than this are only counted.
@@ -32,7 +32,8 @@ enum Event {
     Hit {
         scope: Scope,
         n: u64,
-        min: Option<u64>,
+        kind: EntryKind,
+        unguarded: bool,
     },
     Limits(Vec<(u64, Limits)>),
 }
@@ -85,7 +86,8 @@ impl Reorder {
         let event = Event::Hit {
             scope,
             n: entry.n,
-            min: entry.min,
+            kind: entry.kind,
+            unguarded: entry.unguarded,
         };
         self.held_back.insert((at_us, self.number), event);
     }
@@ -131,7 +133,12 @@ impl Reorder {
                 };
                 (self.sorted.apply(&input).changes, at_us)
             }
-            Event::Hit { scope, n, min } => {
+            Event::Hit {
+                scope,
+                n,
+                kind,
+                unguarded,
+            } => {
                 self.in_time_order.passed(&scope, at_us);
                 let record = HitsRecord {
                     offset,
@@ -145,7 +152,8 @@ impl Reorder {
                         domain: scope.domain.as_deref().unwrap_or_default(),
                         at_us,
                         n,
-                        min,
+                        kind,
+                        unguarded,
                     }],
                 };
                 (self.sorted.apply(&LogInput::Hits(record)).changes, 0)
@@ -202,10 +210,7 @@ mod tests {
             skippable: false,
         };
         let resource = ResourceLimits {
-            default: DomainLimits {
-                tiers: vec![tier],
-                hard: None,
-            },
+            default: DomainLimits::of_tiers(&[tier]),
             domains: BTreeMap::new(),
             global: None,
         };
@@ -233,7 +238,8 @@ mod tests {
                 domain: "d",
                 at_us: *at_us,
                 n: 1,
-                min: None,
+                kind: EntryKind::Hit,
+                unguarded: false,
             };
             let record = HitsRecord {
                 offset: seq,

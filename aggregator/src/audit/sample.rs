@@ -15,7 +15,7 @@ use serde::Serialize;
 use tollgate_engine::engine::{Fate, Said};
 use tollgate_engine::limits::{Limits, Mode, Resource};
 use tollgate_model::log::{Change, EntryRuling};
-use tollgate_model::{Cause as ModelCause, Denial as ModelDenial, End, PartitionModel};
+use tollgate_model::{Denial as ModelDenial, End, PartitionModel};
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::denial::Announced;
@@ -26,7 +26,7 @@ use super::reorder::Reorder;
 use super::replay::Replay;
 use super::report::{Difference, Kind, Part, Stated};
 use crate::core::limits_book::LimitsBook;
-use crate::judge::{At, Versions, feed};
+use crate::judge::{At, Versions, cause_to_wire, feed};
 use crate::log::Delivered;
 
 /// Which pairs the model is asked about.
@@ -329,13 +329,7 @@ fn of_model(denial: ModelDenial) -> (Timestamp, Cause) {
         End::At(us) => Timestamp::from_micros(us),
         End::Never => Timestamp::MAX,
     };
-    let cause = match denial.cause {
-        ModelCause::Hard => Cause::Hard,
-        ModelCause::Global => Cause::Global,
-        ModelCause::Banned => Cause::Banned,
-        ModelCause::Tier(tier) => Cause::Tier(u8::try_from(tier).unwrap_or(u8::MAX)),
-    };
-    (end, cause)
+    (end, cause_to_wire(denial.cause))
 }
 
 fn stated(denied: Option<ModelDenial>) -> Stated {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tollgate_engine::limits::{Limits, Stated, Tier};
 use tollgate_model::log::Act as ModelAct;
-use tollgate_model::{DomainLimits, DomainOverride, End, Limits as ModelLimits, ResourceLimits};
+use tollgate_model::{
+    DomainLimits, DomainOverride, End, Limits as ModelLimits, ResourceLimits, Stated as ModelStated,
+};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 
@@ -17,8 +19,9 @@ pub fn to_model(limits: &Limits) -> ModelLimits {
             .map(|(domain, own)| (domain.to_owned(), override_of(&own.stated)));
         let resource = ResourceLimits {
             default: DomainLimits {
-                tiers: tiers_of(rate.stated().tiers.as_deref().unwrap_or_default()),
+                tiers: Some(tiers_of(rate.stated().tiers.as_deref().unwrap_or_default())),
                 hard: rate.stated().hard,
+                ..DomainLimits::default()
             },
             domains: domains.collect(),
             global: rate.global(),
@@ -33,9 +36,14 @@ pub fn to_model(limits: &Limits) -> ModelLimits {
 
 fn override_of(stated: &Stated) -> DomainOverride {
     DomainOverride {
-        tiers: stated.tiers.as_deref().map(tiers_of),
-        hard: stated.hard,
+        tiers: own_of(stated.tiers.as_deref().map(tiers_of)),
+        hard: own_of(stated.hard),
+        ..DomainOverride::default()
     }
+}
+
+fn own_of<T>(stated: Option<T>) -> ModelStated<T> {
+    stated.map_or(ModelStated::Inherited, ModelStated::Own)
 }
 
 fn tiers_of(tiers: &[Tier]) -> Vec<tollgate_model::Tier> {

@@ -4,6 +4,7 @@
 //! Used by the demonstration and by audits. What stays true: the model is fed in log order, partition
 //! by partition, and neither the engine nor anything it said takes part.
 
+mod entries;
 mod limits;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use tollgate_shared::wire::record::{Record, authentic};
 
 use crate::core::limits_book::Version;
 use crate::log::Delivered;
+pub use entries::{cause_to_wire, kind_to_model, part_to_model};
 pub use limits::{act_to_model, to_model};
 
 /// Versions by number, as they stand in the log: limits, and what operators did beside them.
@@ -133,10 +135,7 @@ pub fn feed<'a>(
                 source_partition: totals.source_partition,
                 source_offset: totals.source_offset,
                 previous_offset: totals.previous,
-                granted_by_ms: totals
-                    .counted()
-                    .map(|total| (total.ms, u64::from(total.copies)))
-                    .collect(),
+                parts: totals.counted().map(part_to_model).collect(),
             };
             let totals_of = vec![total];
             let totals_input = LogInput::Totals {
@@ -224,7 +223,8 @@ fn feed_hits<'a>(
                 domain: hit.domain,
                 at_us: hit.at.as_micros(),
                 n: hit.total(),
-                min: hit.min.map(u64::from),
+                kind: kind_to_model(hit.kind),
+                unguarded: hit.unguarded,
             });
         }
     }

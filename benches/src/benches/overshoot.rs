@@ -90,10 +90,7 @@ fn counted(calls: &[Call], windows: u64) -> Vec<WindowCount> {
         cooldown_us: 0,
         skippable: false,
     };
-    let limits = DomainLimits {
-        tiers: vec![tier],
-        hard: None,
-    };
+    let limits = DomainLimits::of_tiers(&[tier]);
     let mut ideal = InlineLimiter::new(ResourceLimits {
         default: limits,
         ..ResourceLimits::default()

@@ -9,10 +9,11 @@
 
 use std::collections::BTreeMap;
 
+use tollgate::judge::cause_to_wire;
 use tollgate_engine::engine::{Counts, Engine, Fate, ResourceCounts, Rulings, Said};
 use tollgate_model as model;
 use tollgate_model::log::{EntryRuling, NotRuled, RecordOutcome, TotalRuling};
-use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::record::{Record, Total};
 use tollgate_shared::wire::statement::{Cause, Says, Scope};
 
 use super::accounts::{Sums, pair_of};
@@ -74,19 +75,17 @@ pub fn rulings(
         if got != expected {
             return Err(format!("counts {got:?}, the model: {expected:?}"));
         }
-        let due: BTreeMap<String, BTreeMap<u64, u64>> = rulings
+        let due: BTreeMap<String, BTreeMap<(u64, bool), u64>> = rulings
             .totals_due
             .iter()
             .map(|due| {
-                let granted = due
-                    .counted
-                    .iter()
-                    .map(|total| (total.ms, u64::from(total.copies)));
-                (due.resource.to_string(), granted.collect())
+                let parts = due.counted.iter();
+                let part = |total: &Total| ((total.ms, total.unguarded), u64::from(total.copies));
+                (due.resource.to_string(), parts.map(part).collect())
             })
             .collect();
         let mut expected = outcome.totals_due.clone();
-        expected.retain(|_, granted| !granted.is_empty());
+        expected.retain(|_, parts| !parts.is_empty());
         if due != expected {
             return Err(format!("totals due {due:?}, the model: {expected:?}"));
         }
@@ -143,15 +142,9 @@ fn stated(said: &[Said]) -> Stated {
 fn expected(outcome: &RecordOutcome) -> Stated {
     let mut stated = Stated::new();
     for change in &outcome.changes {
-        let denied = change.denied.map(|denial| {
-            let cause = match denial.cause {
-                model::Cause::Hard => Cause::Hard,
-                model::Cause::Global => Cause::Global,
-                model::Cause::Tier(tier) => Cause::Tier(tier as u8),
-                model::Cause::Banned => Cause::Banned,
-            };
-            (end_us(denial.end), cause)
-        });
+        let denied = change
+            .denied
+            .map(|denial| (end_us(denial.end), cause_to_wire(denial.cause)));
         let scope = &change.scope;
         stated.insert((scope.resource.clone(), scope.domain.clone()), denied);
     }
@@ -269,6 +262,9 @@ pub fn cover(
             model::Cause::Global => "denial by global limit",
             model::Cause::Tier(_) => "denial by tier",
             model::Cause::Banned => "denial by ban",
+            model::Cause::Window(_) => "denial by window",
+            model::Cause::Quota(_) => "denial by quota",
+            model::Cause::Bucket => "denial by bucket",
         });
         if denial.end == model::End::Never {
             cover.see("denial for ever");

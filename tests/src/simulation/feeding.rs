@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use tollgate::core::limits_book::{LimitsBook, Made};
-use tollgate::judge::act_to_model;
+use tollgate::judge::{act_to_model, kind_to_model, part_to_model};
 use tollgate_model as model;
 use tollgate_model::log::{HitEntry, HitsRecord, LogInput, Total};
 use tollgate_shared::names::partition_of_pair;
@@ -31,7 +31,8 @@ pub(super) fn feed_hits(
             domain: hit.domain,
             at_us: hit.at.as_micros(),
             n: hit.total(),
-            min: hit.min.map(u64::from),
+            kind: kind_to_model(hit.kind),
+            unguarded: hit.unguarded,
         })
         .collect();
     feed_entries(model, offset, kept, &batch.sender, entries)
@@ -70,15 +71,12 @@ pub(super) fn feed_totals(
     offset: u64,
     totals: &Totals<'_>,
 ) -> model::log::RecordOutcome {
-    let counted = totals.counted();
     let total = Total {
         resource: totals.resource,
         source_partition: totals.source_partition,
         source_offset: totals.source_offset,
         previous_offset: totals.previous,
-        granted_by_ms: counted
-            .map(|total| (total.ms, u64::from(total.copies)))
-            .collect(),
+        parts: totals.counted().map(part_to_model).collect(),
     };
     model.apply(&LogInput::Totals {
         offset,

@@ -248,6 +248,6 @@ impl Watch {
 fn grants_nothing(limits: &model::Limits, resource: &str, domain: &str) -> bool {
     limits.resources.get(resource).is_some_and(|of| {
         let mut pair = model::StreamPair::new(&of.of(domain));
-        pair.entry(1, 1, None).granted == 0
+        pair.entry(1, 1, false).granted == 0
     })
 }

@@ -72,19 +72,17 @@ fn limiter(text: &str, resource: &str) -> InlineLimiter {
 }
 
 fn model_limits(class: &RateClass) -> DomainLimits {
+    let tiers = class.tiers().iter().map(|tier| tollgate_model::Tier {
+        limit: tier.limit,
+        window_us: tier.window.as_micros(),
+        active_us: tier.active.as_micros(),
+        cooldown_us: tier.cooldown.as_micros(),
+        skippable: tier.skippable,
+    });
     DomainLimits {
-        tiers: class
-            .tiers()
-            .iter()
-            .map(|tier| tollgate_model::Tier {
-                limit: tier.limit,
-                window_us: tier.window.as_micros(),
-                active_us: tier.active.as_micros(),
-                cooldown_us: tier.cooldown.as_micros(),
-                skippable: tier.skippable,
-            })
-            .collect(),
+        tiers: Some(tiers.collect()),
         hard: class.hard,
+        ..DomainLimits::default()
     }
 }
 

@@ -281,9 +281,9 @@ fn any_short_versions() -> impl Strategy<Value = Vec<Written>> {
                 match what % 4 {
                     0 => resource.default.hard = Some(limit),
                     1 => resource.global = global.then_some(limit),
-                    2 => drop(resource.default.tiers.pop()),
+                    2 => drop(resource.default.tiers.as_mut().unwrap().pop()),
                     _ => {
-                        if let Some(tier) = resource.default.tiers.last_mut() {
+                        if let Some(tier) = resource.default.tiers.as_mut().unwrap().last_mut() {
                             tier.limit = limit;
                         }
                     }

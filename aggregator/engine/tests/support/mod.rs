@@ -67,7 +67,11 @@ pub fn any_tiers(unit_us: u64) -> impl Strategy<Value = Vec<model::Tier>> {
 
 pub fn any_domain_limits(unit_us: u64) -> impl Strategy<Value = model::DomainLimits> {
     let hard = prop::option::of(prop_oneof![1 => Just(0u64), 9 => 1u64..9]);
-    (any_tiers(unit_us), hard).prop_map(|(tiers, hard)| model::DomainLimits { tiers, hard })
+    (any_tiers(unit_us), hard).prop_map(|(tiers, hard)| model::DomainLimits {
+        tiers: Some(tiers),
+        hard,
+        ..model::DomainLimits::default()
+    })
 }
 
 /// One resource: sometimes with a global limit, and some domains that state something themselves.
@@ -76,7 +80,11 @@ pub fn any_resource(unit_us: u64) -> impl Strategy<Value = model::ResourceLimits
         prop::option::of(any_tiers(unit_us)),
         prop::option::of(1u64..9),
     )
-        .prop_map(|(tiers, hard)| model::DomainOverride { tiers, hard });
+        .prop_map(|(tiers, hard)| model::DomainOverride {
+            tiers: own(tiers),
+            hard: own(hard),
+            ..model::DomainOverride::default()
+        });
     let domains = prop::collection::btree_map(prop::sample::select(&DOMAINS[..]), own, 0..3);
     let global = prop::option::of(prop_oneof![1 => Just(0u64), 9 => 1u64..20]);
     (any_domain_limits(unit_us), domains, global).prop_map(|(default, domains, global)| {
@@ -84,12 +92,17 @@ pub fn any_resource(unit_us: u64) -> impl Strategy<Value = model::ResourceLimits
             default,
             domains: domains
                 .into_iter()
-                .filter(|(_, own)| own.tiers.is_some() || own.hard.is_some())
+                .filter(|(_, own)| *own != model::DomainOverride::default())
                 .map(|(domain, own)| (domain.to_owned(), own))
                 .collect(),
             global,
         }
     })
+}
+
+/// What a domain states of a field, or nothing.
+pub fn own<T>(stated: Option<T>) -> model::Stated<T> {
+    stated.map_or(model::Stated::Inherited, model::Stated::Own)
 }
 
 /// Limits that differ from others by little, so that some of the state survives.
@@ -99,9 +112,9 @@ pub fn like(limits: model::DomainLimits) -> impl Strategy<Value = model::DomainL
         let mut limits = limits.clone();
         match change {
             0 => limits.hard = hard,
-            1 => limits.tiers.truncate(index),
+            1 => limits.tiers.as_mut().unwrap().truncate(index),
             _ => {
-                if let Some(tier) = limits.tiers.get_mut(index) {
+                if let Some(tier) = limits.tiers.as_mut().unwrap().get_mut(index) {
                     tier.limit = limit;
                     tier.cooldown_us += u64::from(change == 2);
                     tier.skippable ^= change == 3;
@@ -113,7 +126,7 @@ pub fn like(limits: model::DomainLimits) -> impl Strategy<Value = model::DomainL
 }
 
 pub fn class_of(limits: &model::DomainLimits) -> RateClass {
-    let tiers: Vec<Tier> = limits.tiers.iter().map(tier_of).collect();
+    let tiers: Vec<Tier> = limits.tiers().iter().map(tier_of).collect();
     RateClass {
         tiers: Some(normalise(&tiers).0),
         hard: limits.hard,
@@ -156,7 +169,7 @@ impl Written {
             write!(
                 text,
                 "[rate.\"{name}\"]\n{}",
-                tiers_text(&limits.default.tiers)
+                tiers_text(limits.default.tiers())
             )
             .unwrap();
             for (key, value) in [("hard", limits.default.hard), ("global", limits.global)] {
@@ -166,10 +179,10 @@ impl Written {
             }
             for (domain, own) in &limits.domains {
                 writeln!(text, "[rate.\"{name}\".domains.\"{domain}\"]").unwrap();
-                if let Some(tiers) = &own.tiers {
+                if let model::Stated::Own(tiers) = &own.tiers {
                     text.push_str(&tiers_text(tiers));
                 }
-                if let Some(hard) = own.hard {
+                if let model::Stated::Own(hard) = own.hard {
                     writeln!(text, "hard = \"{hard}/s\"").unwrap();
                 }
             }

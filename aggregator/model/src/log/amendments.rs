@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 use super::input::{Act, Change, Place, RecordOutcome, Scope};
 use super::{PartitionModel, ends_differ};
-use crate::rules::End;
 use crate::stream::{Over, StreamPair};
+use crate::verdict::End;
 
 /// Everything that lasts.
 #[derive(Clone, Debug, Default)]

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use crate::limits::Limits;
-use crate::rules::End;
 use crate::stream::{Denial, EntryOutcome};
+use crate::verdict::End;
 
 /// One record of a partition, in log order.
 #[derive(Clone, Debug)]
@@ -118,7 +118,7 @@ pub struct HitsRecord<'a> {
     pub entries: Vec<HitEntry<'a>>,
 }
 
-/// Hits of one pair at one instant.
+/// Copies of one pair at one instant.
 #[derive(Clone, Copy, Debug)]
 pub struct HitEntry<'a> {
     /// On what.
@@ -127,13 +127,31 @@ pub struct HitEntry<'a> {
     pub domain: &'a str,
     /// The agent's stamp, in microseconds, before any correction.
     pub at_us: u64,
-    /// How many hits.
+    /// How many copies: those of a call, times its calls.
     pub n: u64,
-    /// The minimum of a bulk call.
-    pub min: Option<u64>,
+    /// What they are.
+    pub kind: EntryKind,
+    /// Whether the agent that let them through had heard no current watermark.
+    pub unguarded: bool,
 }
 
-/// The granted hits of one hits record on one globally limited resource.
+/// What an entry's copies are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// Copies that were let through, or a cost that is known afterwards.
+    Hit,
+    /// An estimate that cost less.
+    Refund {
+        /// The stamp it was made under, in microseconds, before any correction.
+        made_us: u64,
+        /// What was estimated.
+        estimated: u64,
+        /// What it cost.
+        actual: u64,
+    },
+}
+
+/// What one hits record brought to one globally limited resource.
 #[derive(Clone, Debug)]
 pub struct Total<'a> {
     /// The resource.
@@ -144,8 +162,19 @@ pub struct Total<'a> {
     pub source_offset: u64,
     /// The source offset of the total before this one for that resource and source partition.
     pub previous_offset: Option<u64>,
-    /// Milliseconds since the epoch, and how many hits were granted in each.
-    pub granted_by_ms: Vec<(u64, u64)>,
+    /// The copies, in the record's order.
+    pub parts: Vec<TotalPart>,
+}
+
+/// Copies of one millisecond that a domain granted, or that each of its constraints counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TotalPart {
+    /// Milliseconds since the epoch.
+    pub ms: u64,
+    /// Whether the agents that let them through had heard no current watermark.
+    pub unguarded: bool,
+    /// How many.
+    pub copies: u64,
 }
 
 /// Where in the partition something was caused.
@@ -246,8 +275,8 @@ pub struct RecordOutcome {
     /// The statements it caused, by place; those of one place by scope.
     pub changes: Vec<Change>,
     /// The total that an owner appends for each globally limited resource in a hits record that
-    /// was ruled: granted hits by millisecond, none if nothing was granted.
-    pub totals_due: BTreeMap<String, BTreeMap<u64, u64>>,
+    /// was ruled: granted and counted copies by millisecond and guard mark, none if there were none.
+    pub totals_due: BTreeMap<String, BTreeMap<(u64, bool), u64>>,
     /// By how much the agent's stamps were moved, in microseconds.
     pub moved_us: i64,
     /// Whether a tick was counted.

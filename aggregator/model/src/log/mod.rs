@@ -8,8 +8,8 @@
 //! limits   version 2: "search" 5 per 1s                 → the denial is lifted
 //! ```
 //!
-//! This is design 3.3 and what section 4 says of duplicates and pointers, for rates. Knows nothing
-//! of copies, shadow modes or near-limit notices, and takes its inputs for verified
+//! This is the stream reading with late hits, new limits, duplicates and pointers, for rates. Knows
+//! nothing of copies, shadow modes or near-limit notices, and takes its inputs for verified
 //! (a forged pointer or total never gets here). What stays true: the answer is a function of the
 //! records in their order.
 
@@ -23,18 +23,18 @@ mod table;
 mod whole;
 
 use crate::limits::{DomainLimits, Limits};
-use crate::rules::End;
 use crate::stream::{Denial, EntryOutcome, StreamPair};
+use crate::verdict::End;
 use agents::{Agents, Freshness};
 use amendments::Amendments;
 use history::History;
 pub use history::Statement;
 pub use input::{
-    Act, Change, EntryRuling, HitEntry, HitsRecord, LogInput, NotRuled, Place, RecordOutcome,
-    Scope, Total, TotalRuling,
+    Act, Change, EntryKind, EntryRuling, HitEntry, HitsRecord, LogInput, NotRuled, Place,
+    RecordOutcome, Scope, Total, TotalPart, TotalRuling,
 };
 use table::Table;
-use whole::WholeResource;
+pub use whole::{TotalCount, WholeResource};
 
 /// A tick's slot is its append time by this, in microseconds.
 const SLOT_US: u64 = 500_000;
@@ -54,6 +54,10 @@ pub struct Counters {
     pub hits_excess: u64,
     /// Hits that came too late to say.
     pub hits_late: u64,
+    /// Copies that settlements took back.
+    pub copies_refunded: u64,
+    /// Settlements downwards that found nothing to take back.
+    pub refunds_empty: u64,
     /// Entries in batches seen before.
     pub entries_duplicate: u64,
     /// Entries in batches older than the window of duplicates.
@@ -228,7 +232,11 @@ impl PartitionModel {
                 entry: u32::try_from(i).unwrap_or(u32::MAX),
             };
             let at_us = instant_us(entry.at_us, outcome.moved_us, appended_us);
-            let ruling = self.entry(place, appended_us, at_us, entry, &mut outcome);
+            let mut entry = *entry;
+            if let EntryKind::Refund { made_us, .. } = &mut entry.kind {
+                *made_us = instant_us(*made_us, outcome.moved_us, appended_us);
+            }
+            let ruling = self.entry(place, appended_us, at_us, &entry, &mut outcome);
             outcome.entries.push(ruling);
         }
         outcome
@@ -284,17 +292,26 @@ impl PartitionModel {
                 denied: ruled.denied,
             });
         }
-        if global.is_some() && 0 < ruled.granted {
-            let by_ms = outcome
+        // Global hears of excess that every constraint of the domain counted, and of no other, so that
+        // one tenant's flood closes little for the rest.
+        let told = ruled.granted.saturating_add(ruled.counted);
+        if global.is_some() && 0 < told {
+            let parts = outcome
                 .totals_due
                 .entry(entry.resource.to_owned())
                 .or_default();
-            *by_ms.entry(at_us / APPEND_UNIT_US).or_default() += ruled.granted;
+            let part = (at_us / APPEND_UNIT_US, entry.unguarded);
+            *parts.entry(part).or_default() += told;
         }
         self.counters.entries_ruled += 1;
         self.counters.hits_granted = self.counters.hits_granted.saturating_add(ruled.granted);
         self.counters.hits_excess = self.counters.hits_excess.saturating_add(ruled.excess);
         self.counters.hits_late = self.counters.hits_late.saturating_add(ruled.late);
+        if matches!(entry.kind, EntryKind::Refund { .. }) {
+            let refunded = self.counters.copies_refunded;
+            self.counters.copies_refunded = refunded.saturating_add(ruled.refunded);
+            self.counters.refunds_empty += u64::from(ruled.refunded == 0);
+        }
         EntryRuling::Ruled {
             at_us,
             outcome: ruled,
@@ -345,7 +362,7 @@ impl PartitionModel {
             return TotalRuling::Unlimited;
         };
         let (mut granted, mut excess, mut late) = (0, 0, 0);
-        if total.granted_by_ms.is_empty() {
+        if total.parts.is_empty() {
             return TotalRuling::Ruled {
                 granted,
                 excess,
@@ -359,9 +376,9 @@ impl PartitionModel {
         let mut fresh = WholeResource::default();
         let whole = self.table.whole_mut(total.resource).unwrap_or(&mut fresh);
         let before = whole.denied();
-        for (ms, n) in &total.granted_by_ms {
-            let at_us = ms.saturating_mul(APPEND_UNIT_US);
-            let count = whole.hits(limit, at_us, *n);
+        for part in &total.parts {
+            let at_us = part.ms.saturating_mul(APPEND_UNIT_US);
+            let count = whole.hits(limit, at_us, part.copies, part.unguarded);
             granted += count.granted;
             excess += count.excess;
             late += count.late;
@@ -450,7 +467,14 @@ fn ends_differ(before: Option<Denial>, after: Option<Denial>) -> bool {
 
 /// An entry on its pair. Where nothing limits the resource only a ban denies.
 fn rule(pair: &mut StreamPair, is_limited: bool, at_us: u64, entry: &HitEntry<'_>) -> EntryOutcome {
-    let mut ruled = pair.entry(at_us, entry.n, entry.min);
+    let mut ruled = match entry.kind {
+        EntryKind::Hit => pair.entry(at_us, entry.n, entry.unguarded),
+        EntryKind::Refund {
+            made_us,
+            estimated,
+            actual,
+        } => pair.settle(at_us, made_us, estimated, actual),
+    };
     if !is_limited {
         pair.free(at_us);
         ruled.denied = pair.denied();

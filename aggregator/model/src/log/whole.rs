@@ -1,55 +1,70 @@
 //! The pair (resource, *): a global limit in the stream reading, ruled from totals.
 //!
 //! ```text
-//! global 3   2 granted hits in ms 0, 2 in ms 400: one of the latter is excess; denied until
+//! global 3   2 copies in ms 0, 2 in ms 400: one of the latter is excess, and counts; denied until
 //!            1.000001, when the two of ms 0 have left
 //! ```
 //!
-//! Knows nothing of domains or tiers. What stays true: as on any pair, what is granted occupies the
-//! window, what is excess does not, and time is the greatest instant of its own hits. "Late there
-//! means only that the hit has left its second": any other hit counts under its own stamp.
+//! Knows nothing of domains or their constraints. What stays true: as on any pair, both what is granted
+//! and what is excess counts, up to twice the limit, but unguarded excess counts nowhere; and time is
+//! the greatest instant of its own copies. Late there means only that a copy has left its second: any
+//! other counts under its own stamp.
 
-use crate::hits::{Hits, has_left};
-use crate::rules::{Cause, End, FOR_EVER_US, SECOND_US, first_instant};
+use crate::hits::has_left;
+use crate::limits::Window;
+use crate::rules::{FOR_EVER_US, SECOND_US, first_instant};
 use crate::stream::{Denial, STAYS_US};
+use crate::verdict::{Cause, End};
+use crate::window::WindowState;
 
-/// What became of hits.
+/// What became of copies that a total brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Count {
+pub struct TotalCount {
+    /// Copies that the global limit had room for.
     pub granted: u64,
+    /// Copies above it.
     pub excess: u64,
+    /// Copies that had left their second.
     pub late: u64,
 }
 
 /// All domains of one resource together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct WholeResource {
-    second: Hits,
+pub struct WholeResource {
+    second: WindowState,
     time_us: u64,
     denied: Option<Denial>,
 }
 
 impl WholeResource {
-    /// `n` hits at `at_us`. The denial is ruled by [`Self::rule_denial`] after a total's last hits.
-    pub fn hits(&mut self, limit: u64, at_us: u64, n: u64) -> Count {
+    /// `n` copies at `at_us`. The denial is ruled by [`Self::rule_denial`] after a total's last ones.
+    pub fn hits(&mut self, limit: u64, at_us: u64, n: u64, unguarded: bool) -> TotalCount {
         self.time_us = self.time_us.max(at_us);
-        if has_left(at_us, SECOND_US, self.time_us) {
-            return Count {
+        let now_us = self.time_us;
+        if has_left(at_us, SECOND_US, now_us) {
+            return TotalCount {
                 late: n,
-                ..Count::default()
+                ..TotalCount::default()
             };
         }
-        self.second.forget(SECOND_US, self.time_us);
-        let last_second = self.second.count(SECOND_US, self.time_us);
-        let granted = n.min(limit.saturating_sub(last_second));
-        if 0 < granted {
-            self.second.take(at_us, granted);
+        let window = second(limit);
+        let granted = n.min(self.second.room(window, at_us, now_us));
+        self.second.take(window, at_us, now_us, granted);
+        let excess = n - granted;
+        if !unguarded {
+            let debt = self.second.debt(window, at_us, now_us, excess);
+            self.second.take(window, at_us, now_us, debt);
         }
-        Count {
+        TotalCount {
             granted,
-            excess: n - granted,
+            excess,
             late: 0,
         }
+    }
+
+    /// How many copies count at the pair's time.
+    pub fn count(&self, limit: u64) -> u64 {
+        self.second.count(second(limit), self.time_us)
     }
 
     /// Rules the denial at the pair's time.
@@ -67,6 +82,11 @@ impl WholeResource {
         self.denied = match limit {
             Some(limit) if in_force => self.denial_at(limit, now_us),
             _ => None,
+        };
+        // What a version un-states is forgotten.
+        self.second = match limit {
+            Some(limit) => self.second.carried_to(second(limit)),
+            None => WindowState::default(),
         };
     }
 
@@ -87,7 +107,7 @@ impl WholeResource {
             Some(End::At(end_us)) => end_us,
             None => 0,
         };
-        let newest_us = self.second.newest().unwrap_or(0);
+        let newest_us = self.second.newest_us().unwrap_or(0);
         let stays_us = self.time_us.saturating_add(STAYS_US);
         Some(
             stays_us
@@ -97,7 +117,7 @@ impl WholeResource {
     }
 
     fn denial_at(&self, limit: u64, now_us: u64) -> Option<Denial> {
-        let is_open = |at_us| self.second.count(SECOND_US, at_us) < limit;
+        let is_open = |at_us| self.second.count(second(limit), at_us) < limit;
         if is_open(now_us) {
             return None;
         }
@@ -106,5 +126,13 @@ impl WholeResource {
             end: end_us.map_or(End::Never, End::At),
             cause: Cause::Global,
         })
+    }
+}
+
+/// All domains' second.
+const fn second(limit: u64) -> Window {
+    Window {
+        limit,
+        window_us: SECOND_US,
     }
 }

@@ -3,7 +3,8 @@
 //! Knows nothing of wire formats: the records are the model's own inputs.
 
 use tollgate_model::log::{
-    Change, EntryRuling, HitEntry, HitsRecord, LogInput, Place, RecordOutcome, Scope, Total,
+    Change, EntryKind, EntryRuling, HitEntry, HitsRecord, LogInput, Place, RecordOutcome, Scope,
+    Total, TotalPart,
 };
 use tollgate_model::{DomainLimits, End, EntryOutcome, Limits, PartitionModel, ResourceLimits};
 
@@ -98,7 +99,14 @@ impl Log {
             source_partition: 7,
             source_offset: source,
             previous_offset: previous,
-            granted_by_ms: by_ms.to_vec(),
+            parts: by_ms
+                .iter()
+                .map(|(ms, copies)| TotalPart {
+                    ms: *ms,
+                    unguarded: false,
+                    copies: *copies,
+                })
+                .collect(),
         };
         let totals = vec![total];
         self.feed(LogInput::Totals { offset, totals })
@@ -115,7 +123,8 @@ pub fn hits(domain: &str, at_us: u64, n: u64) -> HitEntry<'_> {
         domain,
         at_us,
         n,
-        min: None,
+        kind: EntryKind::Hit,
+        unguarded: false,
     }
 }
 

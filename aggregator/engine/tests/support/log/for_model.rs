@@ -78,7 +78,8 @@ impl Input {
                             .saturating_offset(-(hit.age_us as i64))
                             .as_micros(),
                         n: u64::from(hit.copies),
-                        min: hit.min.map(u64::from),
+                        kind: model::log::EntryKind::Hit,
+                        unguarded: false,
                     })
                     .collect(),
             })),
@@ -98,7 +99,14 @@ impl Input {
                     source_partition: source.0,
                     source_offset: source.1,
                     previous_offset: *previous,
-                    granted_by_ms: granted.iter().map(|(ms, n)| (*ms, u64::from(*n))).collect(),
+                    parts: granted
+                        .iter()
+                        .map(|(ms, n)| model::log::TotalPart {
+                            ms: *ms,
+                            unguarded: false,
+                            copies: u64::from(*n),
+                        })
+                        .collect(),
                 }],
             }),
             Self::Amendments(acts) => {

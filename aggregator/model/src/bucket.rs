@@ -1,0 +1,153 @@
+//! The token bucket, in whole units of one copy ÷ P.
+//!
+//! ```text
+//! 3 copies each 7 s, burst 1, debt 1   P = 7,000,000 (in lowest terms): each microsecond brings 3 units
+//! at 0.0         level 1: a copy is taken, level 0
+//! at 2.333333    6,999,999 units: a copy needs 7,000,000
+//! at 2.333334    7,000,002 units: open
+//! ```
+//!
+//! Remembers for ten minutes which stamps it counted, for settlements, unless it was full since.
+//! Knows nothing of other constraints. What stays true: −debt ≤ level ≤ burst.
+
+use std::collections::BTreeMap;
+
+use crate::limits::Bucket;
+
+/// How long what was counted under a stamp can be taken back, in microseconds.
+pub(crate) const SETTLED_US: u64 = 600_000_000;
+
+/// Excess stamped longer than this before the pair's time is no debt, in microseconds.
+const DEBT_LATE_US: u64 = 1_000_000;
+
+/// The state of one bucket.
+#[derive(Clone, Debug)]
+pub(crate) struct BucketState {
+    /// The level at `at_us`.
+    units: i128,
+    at_us: u64,
+    /// What was counted, by stamp, since the bucket was full.
+    by_stamp: BTreeMap<u64, u64>,
+}
+
+impl BucketState {
+    /// A full bucket.
+    pub fn full(bucket: Bucket, at_us: u64) -> Self {
+        Self {
+            units: full_units(bucket),
+            at_us,
+            by_stamp: BTreeMap::new(),
+        }
+    }
+
+    /// Keeps what is used at `now_us`, converted upwards into units of the new bucket.
+    pub fn carried_to(&self, old: Bucket, new: Bucket, now_us: u64) -> Self {
+        let used = full_units(old) - self.level(old, now_us);
+        let (old_p, new_p) = (rate(old).1, rate(new).1);
+        let used = (used * new_p + old_p - 1).div_euclid(old_p);
+        let mut carried = Self {
+            units: (full_units(new) - used).max(floor_units(new)),
+            at_us: now_us,
+            by_stamp: self.by_stamp.clone(),
+        };
+        carried.forget(new, now_us);
+        carried
+    }
+
+    /// The level at `now_us`, which is not before the last change.
+    pub fn level(&self, bucket: Bucket, now_us: u64) -> i128 {
+        let elapsed_us = i128::from(now_us.saturating_sub(self.at_us));
+        (self.units + elapsed_us * rate(bucket).0).min(full_units(bucket))
+    }
+
+    /// How many copies there is room for.
+    pub fn room(&self, bucket: Bucket, now_us: u64) -> u64 {
+        copies(self.level(bucket, now_us), bucket)
+    }
+
+    /// How many of `n` excess copies stamped `at_us` count as debt: as long as the level stays at or
+    /// above −debt.
+    pub fn debt(&self, bucket: Bucket, at_us: u64, now_us: u64, n: u64) -> u64 {
+        if DEBT_LATE_US < now_us.saturating_sub(at_us) {
+            return 0;
+        }
+        let above = self.level(bucket, now_us) - floor_units(bucket);
+        n.min(copies(above, bucket))
+    }
+
+    /// Counts `n` copies stamped `at_us`, taken at `now_us`.
+    pub fn take(&mut self, bucket: Bucket, at_us: u64, now_us: u64, n: u64) {
+        self.forget(bucket, now_us);
+        if 0 < n {
+            self.units -= i128::from(n) * rate(bucket).1;
+            *self.by_stamp.entry(at_us).or_default() += n;
+        }
+    }
+
+    /// How many copies counted under a stamp may still come back.
+    pub fn count_at(&self, at_us: u64) -> u64 {
+        self.by_stamp.get(&at_us).copied().unwrap_or(0)
+    }
+
+    /// Gives back `n` copies that were counted under a stamp.
+    pub fn take_out(&mut self, bucket: Bucket, at_us: u64, now_us: u64, n: u64) {
+        if let Some(counted) = self.by_stamp.get_mut(&at_us) {
+            *counted = counted.saturating_sub(n);
+        }
+        self.give(bucket, now_us, n);
+    }
+
+    /// Raises the level by `n` copies.
+    pub fn give(&mut self, bucket: Bucket, now_us: u64, n: u64) {
+        self.forget(bucket, now_us);
+        self.units = (self.units + i128::from(n) * rate(bucket).1).min(full_units(bucket));
+        self.forget(bucket, now_us);
+    }
+
+    /// Debt is forgotten.
+    pub fn forgive(&mut self, bucket: Bucket, now_us: u64) {
+        self.forget(bucket, now_us);
+        self.units = self.units.max(0);
+    }
+
+    /// Brings the level up to `now_us`; forgets stamps that nobody may settle any more.
+    pub fn forget(&mut self, bucket: Bucket, now_us: u64) {
+        self.units = self.level(bucket, now_us);
+        self.at_us = now_us;
+        if self.units == full_units(bucket) {
+            self.by_stamp.clear();
+        }
+        self.by_stamp
+            .retain(|at_us, n| 0 < *n && now_us.saturating_sub(*at_us) <= SETTLED_US);
+    }
+
+    /// Whether it is full at `now_us`.
+    pub fn is_full(&self, bucket: Bucket, now_us: u64) -> bool {
+        self.level(bucket, now_us) == full_units(bucket)
+    }
+}
+
+/// Copies each period in lowest terms: units that each microsecond brings, and units of a copy.
+pub(crate) fn rate(bucket: Bucket) -> (i128, i128) {
+    let (mut a, mut b) = (bucket.tokens, bucket.period_us);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    let divisor = a.max(1);
+    let (tokens, period) = (bucket.tokens / divisor, bucket.period_us / divisor);
+    (i128::from(tokens), i128::from(period))
+}
+
+fn full_units(bucket: Bucket) -> i128 {
+    i128::from(bucket.burst) * rate(bucket).1
+}
+
+fn floor_units(bucket: Bucket) -> i128 {
+    -i128::from(bucket.debt) * rate(bucket).1
+}
+
+/// Whole copies in so many units.
+fn copies(units: i128, bucket: Bucket) -> u64 {
+    let whole = units.max(0) / rate(bucket).1.max(1);
+    u64::try_from(whole).unwrap_or(u64::MAX)
+}
