@@ -14,6 +14,7 @@
 //! inline   the in-line reading: all domains of one resource, global limit, minimums
 //! stream   the stream reading of one pair: what was let through counts
 //! log      the stream reading over the records of one partition
+//! effect   whether more was let through than a constraint and one denial delay explain
 //! ideal    what an in-line limiter would have let through of the offered calls
 //! ```
 //!
@@ -30,6 +31,7 @@ mod tiers;
 mod verdict;
 mod window;
 
+pub mod effect;
 pub mod ideal;
 pub mod inline;
 pub mod limits;

@@ -1,0 +1,209 @@
+//! How much each constraint allows in a span of its own length.
+//!
+//! ```text
+//! window, hard     L in w                       L above 4,096: in w − w/4096, since stamps are rounded
+//! bucket           burst + rate × w in w = (burst + debt) ÷ rate
+//! quota            L in each calendar period
+//! tiers            what an in-line limiter could grant in a tier's window
+//! ```
+//!
+//! A run is a stretch of time over which a constraint goes on: a span is judged only within one. Knows
+//! nothing of calls. What stays true: a bound is never below what an in-line limiter grants.
+
+use crate::bucket::rate;
+use crate::limits::{Bucket, Quota, Tier};
+use crate::rules::SECOND_US;
+use crate::verdict::Cause;
+
+use super::InForce;
+
+/// Over what the copies of a run are summed.
+#[derive(Clone, Debug)]
+pub(super) enum Length {
+    /// Any span of so many microseconds, both ends included.
+    Sliding(u64),
+    /// Each period.
+    Periods(Quota),
+}
+
+/// A stretch of time over which a constraint goes on.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub constraint: Cause,
+    /// From when, and up to before when, in microseconds.
+    pub from_us: u64,
+    pub to_us: u64,
+    pub length: Length,
+    /// From when on how much is allowed without any delay.
+    pub limits: Vec<(u64, u64)>,
+    /// Debts that what is let through within a delay may each fill: how much each of them holds. What
+    /// comes on top is forgiven, and may come again.
+    pub debts: Vec<u64>,
+    /// How often in a span excess may count nowhere.
+    pub gaps: u64,
+}
+
+/// A version from when to when, if nothing is forgotten in between.
+type Piece<'a> = (&'a InForce, u64);
+
+/// All runs of all constraints.
+pub(super) fn runs(in_force: &[InForce]) -> Vec<Run> {
+    let ends = in_force.iter().skip(1).map(|next| next.from_us);
+    let pieces: Vec<Piece<'_>> = in_force.iter().zip(ends.chain([u64::MAX])).collect();
+    let mut runs = Vec::new();
+    for (i, piece) in pieces.iter().enumerate() {
+        let before = i.checked_sub(1).map(|i| &pieces[i]);
+        let before = before.filter(|_| !piece.0.starts_anew);
+        for (constraint, length, limit) in sliding(piece) {
+            let is_new =
+                before.is_none_or(|before| sliding(before).iter().all(|(_, of, _)| *of != length));
+            if is_new {
+                let of = |piece: &Piece<'_>| {
+                    let all = sliding(piece);
+                    all.iter().find(|(_, of, _)| *of == length).map(|of| of.2)
+                };
+                runs.push(window_run(constraint, length, limit, &pieces[i..], of));
+            }
+        }
+        for (index, quota) in piece.0.limits.quotas.iter().enumerate() {
+            let same = |of: &Quota| of.unit == quota.unit && of.zone.name == quota.zone.name;
+            let is_new = before.is_none_or(|before| !before.0.limits.quotas.iter().any(same));
+            if is_new {
+                runs.push(quota_run(index, quota, &pieces[i..]));
+            }
+        }
+        if let Some(bucket) = piece.0.limits.bucket {
+            runs.extend(bucket_run(bucket, piece));
+        }
+        if let Some(tiers) = &piece.0.limits.tiers {
+            for tier in tiers {
+                runs.push(tiers_run(tiers, tier.window_us, piece));
+            }
+        }
+    }
+    runs
+}
+
+/// The hard limit and the windows: constraint, length and limit; of equal lengths the least limit.
+fn sliding(piece: &Piece<'_>) -> Vec<(Cause, u64, u64)> {
+    let limits = &piece.0.limits;
+    let hard = limits.hard.map(|limit| (Cause::Hard, SECOND_US, limit));
+    let windows = limits.windows.iter().enumerate();
+    let windows = windows.map(|(i, window)| (Cause::Window(i), window.window_us, window.limit));
+    let mut all: Vec<(Cause, u64, u64)> = Vec::new();
+    for (cause, length, limit) in hard.into_iter().chain(windows) {
+        match all.iter_mut().find(|(_, of, _)| *of == length) {
+            Some(known) if known.2 <= limit => {}
+            Some(known) => *known = (cause, length, limit),
+            None => all.push((cause, length, limit)),
+        }
+    }
+    all
+}
+
+fn window_run(
+    constraint: Cause,
+    length_us: u64,
+    limit: u64,
+    pieces: &[Piece<'_>],
+    limit_of: impl Fn(&Piece<'_>) -> Option<u64>,
+) -> Run {
+    let limits = continued(pieces, limit_of);
+    let greatest = limits.1.iter().map(|(_, limit)| *limit).max();
+    let rounded_us = match greatest.unwrap_or(limit) {
+        0..=4_096 => 0,
+        _ => length_us.div_ceil(4_096),
+    };
+    let least = limits.1.iter().map(|(_, limit)| *limit).min();
+    Run {
+        constraint,
+        from_us: pieces[0].0.from_us,
+        to_us: limits.0,
+        length: Length::Sliding(length_us - rounded_us),
+        limits: limits.1,
+        debts: vec![least.unwrap_or(limit)],
+        gaps: 0,
+    }
+}
+
+fn quota_run(index: usize, quota: &Quota, pieces: &[Piece<'_>]) -> Run {
+    let same = |of: &&Quota| of.unit == quota.unit && of.zone.name == quota.zone.name;
+    let limit_of = |piece: &Piece<'_>| {
+        let quota = piece.0.limits.quotas.iter().find(same);
+        quota.map(|quota| quota.limit)
+    };
+    let (to_us, limits) = continued(pieces, limit_of);
+    Run {
+        constraint: Cause::Quota(index),
+        from_us: pieces[0].0.from_us,
+        to_us,
+        length: Length::Periods(quota.clone()),
+        limits,
+        // A period that is full does not open again, so nothing that it forgives comes again.
+        debts: vec![u64::MAX],
+        gaps: 0,
+    }
+}
+
+/// Up to when a constraint goes on, and its limits from when on.
+fn continued(
+    pieces: &[Piece<'_>],
+    limit_of: impl Fn(&Piece<'_>) -> Option<u64>,
+) -> (u64, Vec<(u64, u64)>) {
+    let mut limits = Vec::new();
+    let mut to_us = u64::MAX;
+    for (i, piece) in pieces.iter().enumerate() {
+        match limit_of(piece) {
+            Some(limit) if i == 0 || !piece.0.starts_anew => {
+                limits.push((piece.0.from_us, limit));
+                to_us = piece.1;
+            }
+            _ => break,
+        }
+    }
+    (to_us, limits)
+}
+
+/// A bucket without a rate never fills, so that its span has no length.
+fn bucket_run(bucket: Bucket, piece: &Piece<'_>) -> Option<Run> {
+    let (tokens, period) = rate(bucket);
+    let whole = (i128::from(bucket.burst) + i128::from(bucket.debt)) * period;
+    let length_us = u64::try_from(whole.checked_div(tokens)?).unwrap_or(u64::MAX);
+    let flows = i128::from(length_us) * tokens / period + 1;
+    let limit = u64::try_from(i128::from(bucket.burst) + flows).unwrap_or(u64::MAX);
+    Some(Run {
+        constraint: Cause::Bucket,
+        from_us: piece.0.from_us,
+        to_us: piece.1,
+        length: Length::Sliding(length_us),
+        limits: vec![(piece.0.from_us, limit)],
+        debts: vec![bucket.debt],
+        // It may be closed, and open again, more than once in a span where its debt is below its burst.
+        gaps: bucket.burst.checked_div(bucket.debt).unwrap_or(0),
+    })
+}
+
+fn tiers_run(tiers: &[Tier], length_us: u64, piece: &Piece<'_>) -> Run {
+    let most = tiers.iter().map(|tier| most_of(tier, length_us));
+    let first_active_us = tiers.first().map_or(1, |tier| tier.active_us.max(1));
+    Run {
+        constraint: Cause::Tier(0),
+        from_us: piece.0.from_us,
+        to_us: piece.1,
+        length: Length::Sliding(length_us),
+        limits: vec![(piece.0.from_us, most.fold(0, u64::saturating_add))],
+        debts: tiers.iter().map(|tier| tier.limit).collect(),
+        // While no tier is current excess counts nowhere, each time that tier 1 ends.
+        gaps: length_us / first_active_us + 1,
+    }
+}
+
+/// What one tier could grant in a span: its limit in as many windows as begin in it, as far as it is
+/// active.
+fn most_of(tier: &Tier, length_us: u64) -> u64 {
+    let windows = |span_us: u64| span_us / tier.window_us.saturating_add(1) + 1;
+    let cycle_us = tier.active_us.saturating_add(tier.cooldown_us).max(1);
+    let periods = length_us / cycle_us + 2;
+    let active = periods.saturating_mul(windows(tier.active_us.saturating_sub(1)));
+    tier.limit.saturating_mul(windows(length_us).min(active))
+}
