@@ -6,8 +6,9 @@
 //! give back 1                     as if it had not been taken: a call for several pairs was refused
 //! ```
 //!
-//! Knows nothing of why the agent is blind. What stays true: it remembers a bounded number of domains,
-//! and lets those beyond through; the table is on no path that a sighted agent takes.
+//! Knows nothing of why the agent is blind. What stays true: it remembers a bounded number of domains, and
+//! goes on limiting those that come often when there are more; the table is on no path that a sighted
+//! agent takes.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -17,16 +18,20 @@ use std::time::Duration;
 use governor::clock::{Clock as GovernorClock, Reference as _};
 use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
-use governor::state::StateStore;
-use governor::state::keyed::{DashMapStateStore, ShrinkableKeyedStateStore};
+use governor::state::{InMemoryState, NotKeyed, StateStore};
 use governor::{Quota, RateLimiter};
+use moka::sync::Cache;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::public::BlindPolicy;
 
 use crate::clock::Mono;
 
-/// Domains that one resource's fallback remembers. At 100 bytes each it may take some megabytes.
-const DOMAINS_MAX: usize = 65_536;
+/// Domains that one resource's fallback remembers. At some 200 bytes each it may take 13 MB.
+const DOMAINS_MAX: u64 = 65_536;
+
+/// Who has not called for so long is forgotten, however long the window is; `moka` takes no more than a
+/// thousand years.
+const IDLE_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// The longest window that `governor` is told. It counts in nanoseconds, of which a word holds 584 years,
 /// and adds them up unchecked.
@@ -49,11 +54,28 @@ struct Asked {
 }
 
 /// Of each domain, until when its rate is used up. `governor` neither looks without taking nor gives
-/// back; but it leaves the keeping of this instant to others, and for them both are easy.
-#[derive(Clone, Debug, Default)]
-struct Domains(Arc<DashMapStateStore<u64>>);
+/// back; but it leaves the keeping of this instant to others, and for them both are easy. Kept by `moka`,
+/// which is bounded: at the bound those leave that are seldom asked for, so that who comes often is
+/// limited whoever else comes; who leaves begins anew.
+#[derive(Clone)]
+struct Domains(Cache<u64, Arc<InMemoryState>>);
 
 impl Domains {
+    /// Those of a rate that is all there again after `window`.
+    fn new(window: Duration, domains_max: u64) -> Self {
+        let cache = Cache::builder()
+            .max_capacity(domains_max)
+            .time_to_idle(window.min(IDLE_MAX));
+        Self(cache.build())
+    }
+
+    fn measure<T, E>(
+        state: &InMemoryState,
+        measure: impl Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
+    ) -> Result<T, E> {
+        state.measure_and_replace(&NotKeyed::NonKey, measure)
+    }
+
     /// Takes back what a domain was given: its rate is used up so much earlier.
     fn give_back(&self, fingerprint: u64, time: Nanos) {
         let earlier = |used_up: Option<Nanos>| {
@@ -61,7 +83,9 @@ impl Domains {
             Ok(((), Nanos::new(used_up.saturating_sub(time.as_u64()))))
         };
         // A domain that was forgotten has all of its rate.
-        let _: Result<(), ()> = self.0.measure_and_replace(&fingerprint, earlier);
+        if let Some(state) = self.0.get(&fingerprint) {
+            let _: Result<(), ()> = Self::measure(&state, earlier);
+        }
     }
 }
 
@@ -73,33 +97,18 @@ impl StateStore for Domains {
         F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
     {
         if asked.taking {
-            return self.0.measure_and_replace(&asked.fingerprint, measure);
+            let state = self.0.get_with(asked.fingerprint, Arc::default);
+            return Self::measure(&state, measure);
         }
         let used_up = Cell::new(None);
         let look = |found| {
             used_up.set(found);
             Err(())
         };
-        let _: Result<(), ()> = self.0.measure_and_replace(&asked.fingerprint, look);
+        if let Some(state) = self.0.get(&asked.fingerprint) {
+            let _: Result<(), ()> = Self::measure(&state, look);
+        }
         measure(used_up.get()).map(|(answer, _)| answer)
-    }
-}
-
-impl ShrinkableKeyedStateStore<Asked> for Domains {
-    fn retain_recent(&self, drop_below: Nanos) {
-        self.0.retain_recent(drop_below);
-    }
-
-    fn shrink_to_fit(&self) {
-        ShrinkableKeyedStateStore::shrink_to_fit(&*self.0);
-    }
-
-    fn len(&self) -> usize {
-        ShrinkableKeyedStateStore::len(&*self.0)
-    }
-
-    fn is_empty(&self) -> bool {
-        ShrinkableKeyedStateStore::is_empty(&*self.0)
     }
 }
 
@@ -123,6 +132,10 @@ impl Local {
         let BlindPolicy::Local { limit, window } = policy else {
             return None;
         };
+        Self::with_room(limit, window, DOMAINS_MAX)
+    }
+
+    fn with_room(limit: u64, window: Span, domains_max: u64) -> Option<Self> {
         let burst = NonZeroU32::new(u32::try_from(limit).unwrap_or(u32::MAX))?;
         let each = window
             .min(WINDOW_MAX)
@@ -130,7 +143,8 @@ impl Local {
             .checked_div(burst.get())
             .filter(|each| !each.is_zero())?;
         let quota = Quota::with_period(each)?.allow_burst(burst);
-        let (hand, domains) = (Hand::default(), Domains::default());
+        let hand = Hand::default();
+        let domains = Domains::new(window.min(WINDOW_MAX).to_std(), domains_max);
         Some(Self {
             limiter: RateLimiter::new(quota, domains.clone(), hand.clone()),
             domains,
@@ -167,12 +181,6 @@ impl Local {
         self.hand
             .0
             .fetch_max(now.0, std::sync::atomic::Ordering::Relaxed);
-        if DOMAINS_MAX <= self.limiter.len() {
-            self.limiter.retain_recent();
-            if DOMAINS_MAX <= self.limiter.len() {
-                return Ok(());
-            }
-        }
         let Some(copies) = NonZeroU32::new(copies) else {
             return Ok(());
         };
@@ -234,6 +242,20 @@ mod tests {
         assert_eq!(local.look(1, 3, later), Err(Span::MAX));
         assert_eq!(local.take(1, 2, later), Ok(()));
         assert!(local.take(1, 1, later).is_err());
+    }
+
+    #[test]
+    fn a_full_table_goes_on_limiting_who_comes_often() {
+        let local = Local::with_room(2, Span::from_secs(60), 64).expect("a rate");
+        let now = Mono(5_000_000);
+        let mut passed = 0;
+        for other in 0..5_000 {
+            passed += u32::from(local.take(7, 1, now).is_ok());
+            let _ = local.take(1_000 + other, 1, now);
+            local.domains.0.run_pending_tasks();
+        }
+        assert_eq!(passed, 2);
+        assert!(local.domains.0.entry_count() <= 64);
     }
 
     #[test]
