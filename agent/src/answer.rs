@@ -46,9 +46,31 @@ pub enum HitError {
     /// A limit is reached, or nobody is heard and the blind policy says so.
     #[error(transparent)]
     Denied(#[from] Denied),
+    /// More at once than the limits can ever grant: to try it again is of no use.
+    #[error(transparent)]
+    TooMany(#[from] TooMany),
     /// The call makes no sense.
     #[error(transparent)]
     Misuse(#[from] Misuse),
+}
+
+/// A call wants more copies at once than its limits can ever grant, whoever else calls. It is refused at
+/// once, and recorded as refused; calls of fewer copies may pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("more copies than can ever be granted at once: expected at most {most}")]
+pub struct TooMany {
+    most: u64,
+}
+
+impl TooMany {
+    pub(crate) const fn new(most: u64) -> Self {
+        Self { most }
+    }
+
+    /// How many can be granted at once.
+    pub const fn most(&self) -> u64 {
+        self.most
+    }
 }
 
 /// What a refusal is about.
@@ -108,7 +130,7 @@ impl HitError {
     pub const fn denied(&self) -> Option<&Denied> {
         match self {
             Self::Denied(denied) => Some(denied),
-            Self::Misuse(_) => None,
+            Self::TooMany(_) | Self::Misuse(_) => None,
         }
     }
 }
@@ -201,7 +223,9 @@ impl Denied {
 fn policy_name(cause: Cause) -> Option<String> {
     match cause {
         Cause::Tier(tier) if tier != 0 => Some(format!("tier-{tier}")),
-        Cause::Hard | Cause::Global => Some(cause.to_string()),
+        Cause::Window(window) => Some(format!("window-{window}")),
+        Cause::Quota(quota) => Some(format!("quota-{quota}")),
+        Cause::Hard | Cause::Global | Cause::Bucket => Some(cause.to_string()),
         _ => None,
     }
 }
@@ -220,6 +244,7 @@ impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.cause {
             Cause::Full => write!(f, "as many copies in use as may be ({})", self.scope)?,
+            Cause::NotRate => f.write_str("limited by copies, not by rate: see `Agent::copies`")?,
             cause => write!(f, "rate limited ({cause})")?,
         }
         if let Some(wait) = self.retry_after() {

@@ -1,6 +1,7 @@
 //! Answers as parts of HTTP responses.
 //!
-//! `Denied` becomes 429 (503 where nobody is heard and the policy is closed) with its headers, so that
+//! `Denied` becomes 429 (503 where nobody is heard and the policy is closed, 500 for hits of a resource
+//! that is limited by copies) with its headers, so that
 //! a handler can use `?`; so do the errors that have one in them. Headers are response parts.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -16,6 +17,8 @@ impl IntoResponse for Denied {
         let status = match self.cause() {
             // Not the caller's doing.
             Cause::Blind => StatusCode::SERVICE_UNAVAILABLE,
+            // The service's own mistake.
+            Cause::NotRate => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::TOO_MANY_REQUESTS,
         };
         (status, self.headers(), format!("{self}\n")).into_response()
@@ -41,6 +44,10 @@ impl IntoResponse for HitError {
     fn into_response(self) -> Response {
         match self {
             Self::Denied(denied) => denied.into_response(),
+            // Without a time to come again: there is none.
+            Self::TooMany(_) => {
+                (StatusCode::TOO_MANY_REQUESTS, format!("{self}\n")).into_response()
+            }
             // The service's own mistake.
             Self::Misuse(_) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, format!("{self}\n")).into_response()

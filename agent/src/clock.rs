@@ -7,6 +7,7 @@
 //!
 //! Knows nothing of denials. What stays true: neither cached number is ever ahead of its clock.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -152,6 +153,40 @@ impl Clock {
     }
 }
 
+/// What one call sees of the clock: the cached one, until the clock itself has to be asked, and then that.
+#[derive(Debug)]
+pub(crate) struct Reading<'c> {
+    clock: &'c Clock,
+    read: Cell<Option<Mono>>,
+}
+
+impl<'c> Reading<'c> {
+    pub(crate) const fn of(clock: &'c Clock) -> Self {
+        Self {
+            clock,
+            read: Cell::new(None),
+        }
+    }
+
+    /// The monotonic clock itself, asked once.
+    pub(crate) fn now(&self) -> Mono {
+        self.read.get().unwrap_or_else(|| {
+            let now = self.clock.read();
+            self.read.set(Some(now));
+            now
+        })
+    }
+
+    /// The stamp of the call. Who was let through because a denial has just ended, by the clock itself, is
+    /// stamped by the clock itself: the cached one may lie before that end.
+    pub(crate) fn stamp(&self) -> Timestamp {
+        match self.read.get() {
+            Some(_) => self.clock.read_wall(),
+            None => self.clock.cached_wall(),
+        }
+    }
+}
+
 /// Whole microseconds, without the 128-bit division of the standard library: it is on the way of every
 /// refusal.
 fn micros(duration: Duration) -> u64 {
@@ -174,6 +209,18 @@ mod tests {
         assert_eq!(clock.cached(), cached);
         clock.refresh();
         assert!(read <= clock.cached() && clock.cached() <= clock.read());
+    }
+
+    #[test]
+    fn a_call_that_asked_the_clock_is_stamped_by_the_clock() {
+        let clock = Clock::by_hand(Timestamp::from_millis(5));
+        if let Source::Hand { wall_us, .. } = &clock.source {
+            wall_us.fetch_add(300, Ordering::Relaxed);
+        }
+        let reading = Reading::of(&clock);
+        assert_eq!(reading.stamp(), Timestamp::from_millis(5));
+        reading.now();
+        assert_eq!(reading.stamp(), Timestamp::from_micros(5_300));
     }
 
     #[test]

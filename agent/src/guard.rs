@@ -107,6 +107,14 @@ impl Guard {
         stretch.until.store(until.max(before), Ordering::Release);
     }
 
+    /// Calls about every partition are guarded for ever, as a test wants it.
+    #[cfg(feature = "testing")]
+    pub(crate) fn keep(&self) {
+        for stretch in self.guards().0.iter() {
+            stretch.until.store(u64::MAX, Ordering::Release);
+        }
+    }
+
     /// The log of a partition is another: its watermarks begin anew.
     pub(crate) fn forget(&self, partition: u32) {
         let mut heard = self.heard.write().unwrap_or_else(PoisonError::into_inner);

@@ -57,6 +57,7 @@ mod heard;
 mod listener;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod most;
 mod net;
 mod rate;
 mod recorder;
@@ -73,7 +74,7 @@ mod timer;
 mod waiting;
 
 pub use agent::{Agent, Flushed, KillSwitch};
-pub use answer::{Allowed, Cause, Denied, HitError, Scope};
+pub use answer::{Allowed, Cause, Denied, HitError, Scope, TooMany};
 pub use builder::AgentBuilder;
 pub use copies::{
     Confirmation, Copies, FullScope, Hold, HoldChange, HoldFault, HoldNews, Misuse, ReserveError,
@@ -82,7 +83,7 @@ pub use copies::{
 pub use error::BuildError;
 pub use headers::Headers;
 pub use heard::{Change, Heard};
-pub use rate::Rate;
+pub use rate::{Estimate, Rate, SettleError, Settled};
 pub use stats::Stats;
 pub use tollgate_shared::holdings::{TransferId, TransferIdFault};
 pub use tollgate_shared::place::{Code, Place};

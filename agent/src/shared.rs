@@ -10,6 +10,7 @@ use tollgate_shared::holdings::TransferId;
 use crate::clock::Clock;
 use crate::copies::{Desk, Struck};
 use crate::deny::DenyView;
+use crate::most::Mosts;
 use crate::recorder::Recorder;
 use crate::resource::Resources;
 use crate::sight::Sight;
@@ -23,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) view: Arc<DenyView>,
     pub(crate) sight: Arc<Sight>,
     pub(crate) resources: Arc<Resources>,
+    /// What denials said of how much their pairs can be granted at once.
+    pub(crate) mosts: Arc<Mosts>,
     pub(crate) recorder: Recorder,
     pub(crate) desk: Desk,
     pub(crate) struck: Arc<Struck>,

@@ -16,6 +16,7 @@
 //! Deny list, recorder and calls are those of any agent; only clock, flusher and network are missing.
 
 mod copies;
+mod rates;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -88,7 +89,7 @@ pub enum Outcome {
     Hit {
         /// How many at once.
         copies: u32,
-        /// The least that was of use, where that was more than one.
+        /// The least that was of use, where that was not all of them.
         min: Option<u32>,
     },
     /// It cost so much, as was known afterwards.
@@ -261,10 +262,9 @@ impl TestAgent {
         said.sighted
             .iter()
             .for_each(|lease| lease.renew(Mono::ZERO));
-        self.agent
-            .shared()
-            .sight
-            .update(self.agent.shared().clock.read());
+        let sight = &self.agent.shared().sight;
+        sight.guard.set_partitions(PARTITIONS);
+        sight.update(self.agent.shared().clock.read());
     }
 
     /// From now on everybody is heard again.
@@ -272,10 +272,9 @@ impl TestAgent {
         let said = self.said();
         said.lease.renew(Mono::MAX);
         said.sighted.iter().for_each(|lease| lease.renew(Mono::MAX));
-        self.agent
-            .shared()
-            .sight
-            .update(self.agent.shared().clock.read());
+        let sight = &self.agent.shared().sight;
+        sight.guard.keep();
+        sight.update(self.agent.shared().clock.read());
     }
 
     /// What a resource's calls get while the agent is blind. Open unless it is set.

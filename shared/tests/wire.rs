@@ -182,6 +182,7 @@ fn a_cause() -> impl Strategy<Value = Cause> {
         any::<u8>().prop_map(Cause::Quota),
         Just(Cause::Bucket),
         Just(Cause::TooMany),
+        Just(Cause::NotRate),
     ]
 }
 

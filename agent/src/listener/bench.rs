@@ -55,6 +55,7 @@ impl Bench {
             epoch: 1,
             clock: Arc::new(Clock::by_hand(Timestamp::from_millis(5))),
             resources,
+            mosts: Arc::default(),
             sight: Arc::new(Sight::new(BEGIN)),
             counters: Arc::new(Counters::default()),
             on_heard: None,

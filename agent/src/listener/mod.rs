@@ -16,6 +16,7 @@
 #[cfg(test)]
 mod bench;
 mod delay;
+mod doubts;
 mod frames;
 mod ledger;
 #[cfg(test)]
@@ -42,6 +43,7 @@ use tollgate_shared::wire::verdict::Verdict;
 use crate::clock::{Clock, Mono};
 use crate::deny::DenyList;
 use crate::heard::OnHeard;
+use crate::most::Mosts;
 use crate::resource::{Resource, ResourceId, Resources};
 use crate::sight::Sight;
 use crate::stats::Counters;
@@ -54,11 +56,6 @@ const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
 
 /// How often a link that works is asked whether it does; each answer measures the clocks again.
 const HELLO_EVERY: Span = Span::from_secs(1);
-
-/// The least time between two asks for limits that refused somebody by what the agent holds itself. Where what
-/// was asked for fits no more, the aggregators' denial comes and refuses instead; where more was asked for than
-/// is left, it is asked again for as long as somebody does so.
-const DOUBTED_EVERY: Span = Span::from_secs(5);
 
 /// How often topics that say nothing are looked for: as often as heartbeats come.
 const LOOK_EVERY: Span = Span::from_millis(250);
@@ -112,6 +109,7 @@ pub(crate) struct Surroundings {
     pub(crate) epoch: u128,
     pub(crate) clock: Arc<Clock>,
     pub(crate) resources: Arc<Resources>,
+    pub(crate) mosts: Arc<Mosts>,
     pub(crate) sight: Arc<Sight>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) on_heard: Option<OnHeard>,
@@ -316,38 +314,15 @@ impl Listener {
             }
             self.ask_if_needed(index, now);
         }
-        self.deny.expire(now);
+        // By the cached clock: when the filter has let go of a denial, calls are stamped by that, and none
+        // is to bear a stamp of before its end.
+        self.deny.expire(now.min(self.around.clock.cached()));
         self.around.sight.update(now);
         let live = u64::try_from(self.deny.len()).unwrap_or(u64::MAX);
         self.around
             .counters
             .denials_live
             .store(live, Ordering::Relaxed);
-    }
-
-    /// Asks one aggregator each for limits that refused somebody, in case they are others by now.
-    fn refresh_doubted(&mut self, now: Mono) {
-        let refreshed = &self.refreshed;
-        let is_due = |id: ResourceId| {
-            let last = refreshed.get(&id);
-            last.is_none_or(|last| DOUBTED_EVERY <= now.since(*last))
-        };
-        for resource in self.around.resources.take_doubted(is_due) {
-            let may_know = |peer: &Peer| peer.link_up && peer.is_joined(TopicKey::Of(resource.id));
-            let count = self.peers.len();
-            // Each time another one, in case one lags behind.
-            self.next_doubted = self.next_doubted.wrapping_add(1);
-            let from = self.next_doubted;
-            let mut turn = (0..count).map(|one| from.wrapping_add(one) % count);
-            let found = turn.find(|one| self.peers.get(*one).is_some_and(may_know));
-            match found.and_then(|one| self.peers.get_mut(one)) {
-                Some(peer) => {
-                    self.refreshed.insert(resource.id, now);
-                    peer.wanted.insert(resource.id);
-                }
-                None => self.around.resources.doubt_limits(&resource),
-            }
-        }
     }
 
     fn keep_link(&mut self, index: usize, now: Mono) {
@@ -402,18 +377,6 @@ impl Listener {
             Counters::add(&self.around.counters.silences, 1);
             self.open_feed(index);
         }
-    }
-
-    /// Topics that say nothing although denials of theirs are in the list are asked about: where one is in force,
-    /// heartbeats say so, so it may have been lifted by a frame that was missed. Once a silence: another owner of
-    /// the partition may have said it.
-    fn doubt_silent_topics(&mut self, index: usize, now: Mono) {
-        let Some(peer) = self.peers.get_mut(index) else {
-            return;
-        };
-        let denied = self.deny.denied();
-        let silent = peer.doubt_silent(denied, now);
-        Counters::add(&self.around.counters.silent_topics, silent);
     }
 
     fn open_feed(&mut self, index: usize) {

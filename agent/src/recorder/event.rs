@@ -247,6 +247,7 @@ fn number_of(cause: Cause) -> u16 {
         Cause::Quota(quota) => 768 + u16::from(quota),
         Cause::Bucket => 8,
         Cause::TooMany => 9,
+        Cause::NotRate => 10,
         Cause::Hard => 1,
         Cause::Global => 2,
         Cause::Inaccessible => 3,
@@ -268,6 +269,7 @@ fn cause_of(number: u16) -> Cause {
         7 => Cause::Banned,
         8 => Cause::Bucket,
         9 => Cause::TooMany,
+        10 => Cause::NotRate,
         256..=511 => Cause::Tier((number - 256) as u8),
         512..=767 => Cause::Window((number - 512) as u8),
         768..=1023 => Cause::Quota((number - 768) as u8),
@@ -295,6 +297,7 @@ mod tests {
                 Cause::Banned,
                 Cause::Bucket,
                 Cause::TooMany,
+                Cause::NotRate,
             ]),
         ];
         let place =

@@ -56,8 +56,9 @@ pub struct Hit<'a> {
     pub copies: u32,
     /// How many calls; at least 1, and 1 for a refund.
     pub calls: u32,
-    /// The least number the caller wanted, if it was a bulk call; at most `copies`. What has been let
-    /// through counts whatever it says: only backtests, which decide again, look at it.
+    /// The least number that the caller would have taken, where that was not all of them; at most
+    /// `copies`. What has been let through counts whatever it says: only backtests, which decide again,
+    /// look at it.
     pub min: Option<u32>,
     /// What the copies are.
     pub kind: HitKind,

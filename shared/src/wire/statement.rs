@@ -49,6 +49,8 @@ pub enum Cause {
     Bucket,
     /// The call wanted more at once than its limits can ever grant. Said by agents; no denial has it.
     TooMany,
+    /// The resource is limited by copies, and hits of it are a mistake of the service. Said by agents.
+    NotRate,
 }
 
 /// A denial: the scope is refused until its end.
@@ -140,6 +142,7 @@ impl Cause {
             7 => Self::Banned,
             8 => Self::Bucket,
             9 => Self::TooMany,
+            10 => Self::NotRate,
             256..=511 => Self::Tier((number - 256) as u8),
             512..=767 => Self::Window((number - 512) as u8),
             768..=1023 => Self::Quota((number - 768) as u8),
@@ -147,7 +150,7 @@ impl Cause {
                 return Err(before.error(
                     "cause",
                     Fault::Range {
-                        expected: "1 to 9, 256 plus a tier, 512 plus a window, 768 plus a quota",
+                        expected: "1 to 10, 256 plus a tier, 512 plus a window, 768 plus a quota",
                     },
                 ));
             }
@@ -165,6 +168,7 @@ impl Cause {
             Self::Banned => 7,
             Self::Bucket => 8,
             Self::TooMany => 9,
+            Self::NotRate => 10,
             Self::Tier(tier) => 256 + u64::from(tier),
             Self::Window(window) => 512 + u64::from(window),
             Self::Quota(quota) => 768 + u64::from(quota),
@@ -187,6 +191,7 @@ impl std::fmt::Display for Cause {
             Self::Quota(quota) => write!(f, "quota {quota}"),
             Self::Bucket => f.write_str("bucket"),
             Self::TooMany => f.write_str("too many"),
+            Self::NotRate => f.write_str("not a rate"),
         }
     }
 }

@@ -3,7 +3,8 @@
 //! Calls read two or three atomics here; the listener writes them. Knows nothing of denials of single
 //! domains. What stays true: a resource has one object in an agent, whoever asks for it.
 
-use std::collections::HashMap;
+mod registry;
+
 use std::fmt;
 use std::hash::Hasher as _;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -16,6 +17,8 @@ use tollgate_shared::wire::public::{BlindPolicy, Kind, Public, Reserving};
 
 use crate::blind::Local;
 use crate::clock::{Clock, Mono};
+
+pub(crate) use registry::Resources;
 
 /// Number of a resource within one agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +43,8 @@ pub(crate) const OF_RATE: u32 = 32;
 pub(crate) const STRICT: u32 = 64;
 /// It is used as one that is limited by copies: everything about it belongs to one partition.
 pub(crate) const OF_COPIES: u32 = 128;
+/// It is limited by copies, by the aggregators' word: hits of it are a mistake.
+pub(crate) const NOT_RATE: u32 = 256;
 
 /// Whether what a local blind rate lets through is taken of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +63,13 @@ pub(crate) struct Resource {
     policy: AtomicU64,
     /// Copies that no domain may have more of; [`u64::MAX`]: not known.
     copies_limit: AtomicU64,
+    /// The most copies that any domain can be granted at once; [`u64::MAX`]: not known, or any number.
+    most: AtomicU64,
+    /// No domain is known that can be granted less at once than this, nor is any call of as many copies too
+    /// many.
+    most_of_any: AtomicU64,
+    /// The newest limits of which a denial has lowered it.
+    most_version: AtomicU64,
     joined: AtomicBool,
     /// A call was refused by what is known of the limits, and nobody has asked for them since.
     limits_doubted: AtomicBool,
@@ -87,6 +99,9 @@ impl Resource {
             flags: AtomicU32::new(0),
             policy: AtomicU64::new(0),
             copies_limit: AtomicU64::new(u64::MAX),
+            most: AtomicU64::new(u64::MAX),
+            most_of_any: AtomicU64::new(u64::MAX),
+            most_version: AtomicU64::new(0),
             joined: AtomicBool::new(false),
             limits_doubted: AtomicBool::new(false),
             public: RwLock::default(),
@@ -160,6 +175,36 @@ impl Resource {
         }
     }
 
+    /// The most copies that any domain can be granted at once.
+    pub(crate) fn most(&self) -> u64 {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    /// Calls of as many copies are too many for nobody.
+    #[inline]
+    pub(crate) fn most_of_any(&self) -> u64 {
+        self.most_of_any.load(Ordering::Relaxed)
+    }
+
+    /// Some domain is granted so many at once at most, by limits of this version. Said by the listener
+    /// alone, as are limits.
+    pub(crate) fn lower_most_of_any(&self, version: u64, most: u64) {
+        self.most_version.fetch_max(version, Ordering::Relaxed);
+        self.most_of_any.fetch_min(most, Ordering::Relaxed);
+    }
+
+    fn learn_most(&self, public: &Public) {
+        let most = public.most.filter(|_| public.kind == Kind::Rate);
+        let most = most.unwrap_or(u64::MAX);
+        self.most.store(most, Ordering::Relaxed);
+        if public.version <= self.most_version.load(Ordering::Relaxed) {
+            self.most_of_any.fetch_min(most, Ordering::Relaxed);
+        } else {
+            // What older limits said of single domains is void.
+            self.most_of_any.store(most, Ordering::Relaxed);
+        }
+    }
+
     /// The first tier, if it holds for every domain.
     #[inline]
     pub(crate) fn policy(&self) -> Policy {
@@ -196,10 +241,12 @@ impl Resource {
         self.set_flag(IGNORED, public.ignored);
         self.set_flag(NOT_OPEN, public.blind != BlindPolicy::Open);
         self.policy.store(Policy::of(public).0, Ordering::Relaxed);
+        self.learn_most(public);
         let copies = public.copies.as_ref();
         let strict = copies.is_some_and(|copies| copies.reserve == Reserving::Strict);
         self.set_flag(STRICT, strict);
         self.set_flag(OF_RATE, public.kind == Kind::Rate);
+        self.set_flag(NOT_RATE, public.kind == Kind::Copies);
         if public.kind != Kind::Unconfigured {
             self.set_flag(OF_COPIES, public.kind == Kind::Copies);
         }
@@ -289,137 +336,6 @@ pub(crate) fn whole_seconds(window: Span) -> u64 {
         micros / 1_000_000
     } else {
         0
-    }
-}
-
-/// All resources of an agent, by name and by number.
-#[derive(Debug)]
-pub(crate) struct Resources {
-    seed: u64,
-    max: usize,
-    /// Whether the limits of any are doubted, so that nobody else looks for them.
-    limits_doubted: AtomicBool,
-    all: RwLock<Table>,
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    by_name: HashMap<Arc<str>, Arc<Resource>>,
-    by_id: Vec<Arc<Resource>>,
-}
-
-impl Resources {
-    pub(crate) fn new(seed: u64, max: usize) -> Self {
-        Self {
-            seed,
-            max,
-            limits_doubted: AtomicBool::new(false),
-            all: RwLock::default(),
-        }
-    }
-
-    /// The resource of this name, made if it is new (told by the second). `None` at the bound.
-    #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn get(&self, name: &str) -> (Option<Arc<Resource>>, bool) {
-        self.get_with(name, 0)
-    }
-
-    /// The same; one that is new has these flags before anybody sees it.
-    pub(crate) fn get_with(&self, name: &str, flags: u32) -> (Option<Arc<Resource>>, bool) {
-        if let Some(known) = self
-            .all
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .by_name
-            .get(name)
-        {
-            return (Some(Arc::clone(known)), false);
-        }
-        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.by_name.get(name) {
-            return (Some(Arc::clone(known)), false);
-        }
-        if self.max <= all.by_id.len() {
-            return (None, false);
-        }
-        let id = ResourceId(u32::try_from(all.by_id.len()).unwrap_or(u32::MAX));
-        let resource = Arc::new(Resource::new(id, name, self.seed));
-        resource.set_flag(flags, true);
-        all.by_name
-            .insert(Arc::clone(&resource.name), Arc::clone(&resource));
-        all.by_id.push(Arc::clone(&resource));
-        (Some(resource), true)
-    }
-
-    /// A resource that stands nowhere, for names beyond the bound.
-    pub(crate) fn outside(&self, name: &str) -> Arc<Resource> {
-        Arc::new(Resource::new(NO_RESOURCE, name, self.seed))
-    }
-
-    /// The resource of this name, if there is one.
-    pub(crate) fn find(&self, name: &str) -> Option<Arc<Resource>> {
-        self.all
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .by_name
-            .get(name)
-            .cloned()
-    }
-
-    pub(crate) fn by_id(&self, id: ResourceId) -> Option<Arc<Resource>> {
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        all.by_id.get(id.0 as usize).cloned()
-    }
-
-    /// Adds those that came after `known`, which are all that there were, by their number.
-    pub(crate) fn add_newer(&self, known: &mut Vec<Arc<Resource>>) {
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        known.extend_from_slice(all.by_id.get(known.len()..).unwrap_or_default());
-    }
-
-    /// The limits of a resource refused somebody: they may be others by now.
-    pub(crate) fn doubt_limits(&self, resource: &Resource) {
-        // Hardly ever the first to say so.
-        if !resource.limits_doubted.load(Ordering::Relaxed) {
-            resource.limits_doubted.store(true, Ordering::Relaxed);
-            self.limits_doubted.swap(true, Ordering::Release);
-        }
-    }
-
-    /// Those whose limits are doubted, of which `is_due` says which to ask for now; the others stay doubted.
-    pub(crate) fn take_doubted(&self, is_due: impl Fn(ResourceId) -> bool) -> Vec<Arc<Resource>> {
-        if !self.limits_doubted.load(Ordering::Relaxed)
-            || !self.limits_doubted.swap(false, Ordering::Acquire)
-        {
-            return Vec::new();
-        }
-        let mut doubted = self.all();
-        doubted.retain(|one| one.limits_doubted.load(Ordering::Relaxed));
-        let all = doubted.len();
-        doubted.retain(|one| is_due(one.id));
-        for one in &doubted {
-            one.limits_doubted.store(false, Ordering::Relaxed);
-        }
-        if doubted.len() < all {
-            self.limits_doubted.store(true, Ordering::Relaxed);
-        }
-        doubted
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.all
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .by_id
-            .len()
-    }
-
-    pub(crate) fn all(&self) -> Vec<Arc<Resource>> {
-        self.all
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .by_id
-            .clone()
     }
 }
 

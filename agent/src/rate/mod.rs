@@ -8,21 +8,29 @@
 //! Knows nothing of networks. What stays true: no call waits, allocates for a known thread, or takes a
 //! lock that the network could hold up.
 
+mod estimate;
+mod together;
+mod within;
+
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tollgate_shared::time::Span;
+use tollgate_shared::time::{Span, Timestamp};
 
 use crate::answer::{Allowed, Cause, Denied, HitError};
+use crate::clock::Reading;
 use crate::copies::Misuse;
 use crate::recorder::{Event, Happened};
-use crate::resource::{Asking, IGNORED, NOT_OPEN, OF_RATE, REFUSED, Resource, WHOLE};
+use crate::resource::{Asking, IGNORED, NOT_OPEN, NOT_RATE, OF_RATE, REFUSED, Resource, WHOLE};
 use crate::shared::Shared;
 use crate::sight;
 use crate::stats::Counters;
 use crate::waiting::Backoff;
+
+pub use estimate::{Estimate, SettleError, Settled};
+pub(crate) use together::hit_all;
 
 /// A rate-limited resource. Cheap to clone; one for each resource is kept in a service's state.
 #[derive(Clone, Debug)]
@@ -41,7 +49,22 @@ struct Want {
 
 const ONE: Want = Want { max: 1, min: 1 };
 
+/// A call that is let through, and what is to be recorded of it.
+#[derive(Clone, Copy, Debug)]
+struct Granted {
+    allowed: Allowed,
+    /// It is known already to be unguarded: see [`Happened::Hit`].
+    unguarded: bool,
+}
+
 impl Want {
+    const fn all_of(copies: u32) -> Self {
+        Self {
+            max: copies,
+            min: copies,
+        }
+    }
+
     /// What a blind agent grants: the least, but something.
     fn least(self) -> u32 {
         self.min.max(1)
@@ -49,7 +72,7 @@ impl Want {
 }
 
 /// What a call looks into before it is let through.
-const ATTENTION: u32 = WHOLE | REFUSED | NOT_OPEN;
+const ATTENTION: u32 = WHOLE | REFUSED | NOT_OPEN | NOT_RATE;
 
 impl Rate {
     pub(crate) fn new(resource: Arc<Resource>, shared: Arc<Shared>) -> Self {
@@ -78,33 +101,47 @@ impl Rate {
 
     /// May `copies` hits by `domain` proceed now, all of them?
     ///
-    /// Costs what [`Rate::hit`] does.
+    /// Costs what [`Rate::hit`] does, and one lookup more where some domain is known to be granted fewer
+    /// copies at once than are asked for.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::{HitError, testing::TestAgent};
+    /// # let kit = TestAgent::new();
+    /// # let search = kit.agent().rate("api.search");
+    /// match search.hit_n("acme", 20) {
+    ///     Ok(_allowed) => println!("go on"),
+    ///     Err(HitError::TooMany(too_many)) => println!("at most {} at once", too_many.most()),
+    ///     Err(error) => println!("not now: {error}"),
+    /// }
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`HitError::Denied`] as [`Rate::hit`]; [`HitError::Misuse`] for no copies, which is recorded
-    /// nowhere.
+    /// [`HitError::Denied`] as [`Rate::hit`]. [`HitError::TooMany`] for more copies than the limits can
+    /// ever grant at once: those of the resource, or those of the domain where a denial of the last ten
+    /// minutes said what they are; recorded as refused. [`HitError::Misuse`] for no copies, which is
+    /// recorded nowhere.
     pub fn hit_n(&self, domain: &str, copies: u32) -> Result<Allowed, HitError> {
         if copies == 0 {
             return Err(Misuse::NoCopies.into());
         }
-        let want = Want {
-            max: copies,
-            min: copies,
-        };
+        let want = self.within_most(domain, Want::all_of(copies))?;
         Ok(self.ask_and_record(domain, want)?)
     }
 
     /// May as many hits by `domain` as possible proceed now, at least the start of `copies`?
     ///
     /// An agent knows whether a domain is denied, not how many hits it has left: it grants all, or
-    /// while nobody is heard the least, and the aggregators deny from then on. With a start of 0 a
-    /// denied domain is granted 0 instead of being refused.
+    /// while nobody is heard the least, and the aggregators deny from then on. What the limits can never
+    /// grant at once is not granted here either. With a start of 0 a denied domain is granted 0 instead of
+    /// being refused.
     ///
     /// # Errors
     ///
-    /// [`HitError::Denied`] as [`Rate::hit`]; [`HitError::Misuse`] for a range that is empty, or has
-    /// nothing but 0 in it, which is recorded nowhere.
+    /// [`HitError::Denied`] as [`Rate::hit`]; [`HitError::TooMany`] as [`Rate::hit_n`], for the start of
+    /// the range; [`HitError::Misuse`] for a range that is empty, or has nothing but 0 in it, which is
+    /// recorded nowhere.
     pub fn hit_up_to(
         &self,
         domain: &str,
@@ -118,7 +155,8 @@ impl Rate {
         if max == 0 {
             return Err(Misuse::NoCopies.into());
         }
-        Ok(self.ask_and_record(domain, Want { max, min })?)
+        let want = self.within_most(domain, Want { max, min })?;
+        Ok(self.ask_and_record(domain, want)?)
     }
 
     /// What [`Rate::hit`] would say now. Records nothing, and takes nothing of a local blind rate.
@@ -133,20 +171,28 @@ impl Rate {
             &domain,
             ONE,
             Asking::Look,
+            &Reading::of(&self.shared.clock),
         )
+        .map(|granted| granted.allowed)
     }
 
-    /// Records hits that have happened, whatever they would have been told: for a cost that is known
-    /// only afterwards. Ask with [`Rate::peek`] or [`Rate::hit`] before. No copies are recorded as none.
+    /// Records a cost that is known only afterwards: it has happened, and counts, whatever a call would
+    /// have been told. Ask with [`Rate::peek`] or [`Rate::hit`] before; where a cost is known roughly
+    /// before, and exactly afterwards, see [`Rate::hit_estimated`]. A cost of 0 is recorded nowhere.
+    ///
+    /// Costs what [`Rate::hit`] does.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # let tokens = kit.agent().rate("llm.tokens");
+    /// tokens.record("acme", 1_250);
+    /// ```
     pub fn record(&self, domain: &str, copies: u32) {
         if copies != 0 {
-            self.record_hits(
-                &self.shared.admit(domain),
-                Want {
-                    max: copies,
-                    min: 1,
-                },
-            );
+            let happened = Happened::Charge { copies };
+            let at = self.shared.clock.cached_wall();
+            self.record_happened(&self.shared.admit(domain), happened, at);
         }
     }
 
@@ -166,10 +212,13 @@ impl Rate {
         let until = clock.read().plus(Span::from_std(max_wait));
         let mut backoff = Backoff::new();
         loop {
-            let denied = match self.ask(fingerprint, &domain, ONE, Asking::Take) {
-                Ok(allowed) => {
-                    self.record_hits(&domain, ONE);
-                    return Ok(allowed);
+            let reading = Reading::of(clock);
+            // It may have waited for an instant, and is stamped by the clock that it waited by.
+            reading.now();
+            let denied = match self.ask(fingerprint, &domain, ONE, Asking::Take, &reading) {
+                Ok(granted) => {
+                    self.record_hits(&domain, ONE, granted.unguarded, reading.stamp());
+                    return Ok(granted.allowed);
                 }
                 Err(denied) => denied,
             };
@@ -218,13 +267,11 @@ impl Rate {
         }
         let blind = sight != sight::ALL;
         let copies = if blind { want.least() } else { want.max };
-        self.record_hits(
-            domain,
-            Want {
-                max: copies,
-                min: want.min,
-            },
-        );
+        let want = Want {
+            max: copies,
+            min: want.min,
+        };
+        self.record_hits(domain, want, blind, self.shared.clock.cached_wall());
         Ok(Allowed::new(copies, blind, self.resource.policy()))
     }
 
@@ -235,16 +282,15 @@ impl Rate {
         domain: &str,
         want: Want,
     ) -> Result<Allowed, Denied> {
-        match self.ask(fingerprint, domain, want, Asking::Take) {
-            Ok(allowed) => {
-                self.record_hits(
-                    domain,
-                    Want {
-                        max: allowed.copies(),
-                        min: want.min,
-                    },
-                );
-                Ok(allowed)
+        let reading = Reading::of(&self.shared.clock);
+        match self.ask(fingerprint, domain, want, Asking::Take, &reading) {
+            Ok(granted) => {
+                let want = Want {
+                    max: granted.allowed.copies(),
+                    min: want.min,
+                };
+                self.record_hits(domain, want, granted.unguarded, reading.stamp());
+                Ok(granted.allowed)
             }
             Err(denied) => {
                 self.record_refused(domain, want.max, &denied);
@@ -262,11 +308,12 @@ impl Rate {
     pub(crate) fn look(&self, domain: &str) -> Result<Allowed, Denied> {
         let domain = self.shared.admit(domain);
         let fingerprint = self.resource.fingerprint(&domain);
-        let looked = self.ask(fingerprint, &domain, ONE, Asking::Look);
+        let reading = Reading::of(&self.shared.clock);
+        let looked = self.ask(fingerprint, &domain, ONE, Asking::Look, &reading);
         if let Err(denied) = &looked {
             self.record_refused(&domain, 1, denied);
         }
-        looked
+        looked.map(|granted| granted.allowed)
     }
 
     /// Asks, and records nothing.
@@ -276,11 +323,12 @@ impl Rate {
         domain: &str,
         want: Want,
         asking: Asking,
-    ) -> Result<Allowed, Denied> {
+        reading: &Reading<'_>,
+    ) -> Result<Granted, Denied> {
         let shared = &*self.shared;
         let flags = self.resource.flags();
         let policy = self.resource.policy();
-        let clock = || shared.clock.read();
+        let clock = || reading.now();
         // The filter is not asked again: whoever comes here was not surely let through by it, or is
         // in no hurry.
         let mut refusal = shared
@@ -298,13 +346,20 @@ impl Rate {
         if let Some(refusal) = refusal {
             return self.unless_killed(flags, want, || Denied::of_refusal(&refusal));
         }
+        if flags & NOT_RATE != 0 {
+            let not_rate = || Denied::by_policy(Cause::NotRate, Span::MAX);
+            return self.unless_killed(flags, want, not_rate);
+        }
         if self.is_blind(domain) {
             let least = want.least();
             let granted = self
                 .resource
                 .passes_blind(fingerprint, least, asking, &shared.clock);
             return match granted {
-                Ok(()) => Ok(Allowed::new(least, true, policy)),
+                Ok(()) => Ok(Granted {
+                    allowed: Allowed::new(least, true, policy),
+                    unguarded: true,
+                }),
                 Err(wait) => {
                     self.unless_killed(flags, want, || Denied::by_policy(Cause::Blind, wait))
                 }
@@ -321,7 +376,10 @@ impl Rate {
                 Denied::by_policy(cause, Span::MAX)
             });
         }
-        Ok(Allowed::new(want.max, false, policy))
+        Ok(Granted {
+            allowed: Allowed::new(want.max, false, policy),
+            unguarded: false,
+        })
     }
 
     fn is_blind(&self, domain: &str) -> bool {
@@ -342,28 +400,35 @@ impl Rate {
         flags: u32,
         want: Want,
         denied: impl FnOnce() -> Denied,
-    ) -> Result<Allowed, Denied> {
+    ) -> Result<Granted, Denied> {
         if !self.lets_all_through(flags) {
             return Err(denied());
         }
         Counters::add(&self.shared.counters.kill_switch_grants, 1);
-        Ok(Allowed::new(want.max, false, self.resource.policy()))
+        Ok(Granted {
+            allowed: Allowed::new(want.max, false, self.resource.policy()),
+            unguarded: true,
+        })
     }
 
     #[inline]
-    fn record_hits(&self, domain: &str, want: Want) {
-        let event = Event {
+    fn record_hits(&self, domain: &str, want: Want, unguarded: bool, at: Timestamp) {
+        let happened = Happened::Hit {
+            copies: want.max,
+            min: (want.min < want.max).then_some(want.least()),
+            unguarded,
+        };
+        self.record_happened(domain, happened, at);
+    }
+
+    #[inline]
+    fn record_happened(&self, domain: &str, happened: Happened, at: Timestamp) {
+        self.shared.recorder.record(&Event {
             resource: self.resource.id,
             domain,
-            at: self.shared.clock.cached_wall(),
-            // One by one is how hits without a minimum are ruled, so a minimum of one says nothing.
-            happened: Happened::Hit {
-                copies: want.max,
-                min: (1 < want.min).then_some(want.min),
-                unguarded: false,
-            },
-        };
-        self.shared.recorder.record(&event);
+            at,
+            happened,
+        });
     }
 
     fn record_refused(&self, domain: &str, copies: u32, denied: &Denied) {
@@ -379,67 +444,4 @@ impl Rate {
         };
         self.shared.recorder.record(&event);
     }
-}
-
-/// Asks for one hit of each pair, and records all of them or none.
-pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
-    let mut worst: Option<Denied> = None;
-    let (mut blind, mut guarded) = (false, false);
-    for (rate, domain) in pairs {
-        // Only looked at: of a call that is refused nothing is taken, for however short a time.
-        match rate.look(domain) {
-            Ok(allowed) => {
-                blind |= allowed.blind();
-                guarded |= allowed.blind() && rate.resource.flags() & NOT_OPEN != 0;
-            }
-            Err(denied) => {
-                let longest = worst.is_none_or(|worst| worst.remaining() < denied.remaining());
-                worst = if longest { Some(denied) } else { worst };
-            }
-        }
-    }
-    if let Some(denied) = worst {
-        return Err(denied);
-    }
-    if guarded {
-        take_all(pairs)?;
-    }
-    for (rate, domain) in pairs {
-        rate.record_hits(&rate.shared.admit(domain), ONE);
-    }
-    let copies = u32::from(!pairs.is_empty());
-    Ok(Allowed::new(
-        copies,
-        blind,
-        crate::resource::Policy::default(),
-    ))
-}
-
-/// Takes one hit of each pair of the local blind rates, or nothing of any: what was to be had by itself
-/// need not be to be had together, and others take in between.
-#[cold]
-fn take_all(pairs: &[(&Rate, &str)]) -> Result<(), Denied> {
-    let mut taken = Vec::with_capacity(pairs.len());
-    for (rate, domain) in pairs {
-        let domain = rate.shared.admit(domain);
-        let fingerprint = rate.resource.fingerprint(&domain);
-        if !rate.is_blind(&domain) {
-            continue;
-        }
-        let clock = &rate.shared.clock;
-        let taking = Asking::Take;
-        match rate.resource.passes_blind(fingerprint, 1, taking, clock) {
-            Ok(()) => taken.push((rate, fingerprint)),
-            Err(_) if rate.lets_all_through(rate.resource.flags()) => {}
-            Err(wait) => {
-                let denied = Denied::by_policy(Cause::Blind, wait);
-                rate.record_refused(&domain, 1, &denied);
-                for (rate, fingerprint) in taken {
-                    rate.resource.give_back_blind(fingerprint, 1);
-                }
-                return Err(denied);
-            }
-        }
-    }
-    Ok(())
 }

@@ -1,0 +1,151 @@
+//! The most that pairs can ever be granted at once, as denials say it.
+//!
+//! ```text
+//! public limits        no domain of api.search can be granted more than 1000 at once
+//! denial of acme       its limits grant 10 at most              hit_n("acme", 500): too many, for 10 minutes
+//! ```
+//!
+//! What a denial says is kept beyond its end, because it is true until the limits change: without it a
+//! small tenant could go on with large calls, each let through from an empty window. Kept by `moka`,
+//! bounded and expiring; a pair that was pushed out is refused by its next denial. No call of one copy
+//! looks in here, nor one of fewer copies than any pair of its resource is known to have.
+//!
+//! Knows nothing of windows. What stays true: a call is too many only under its exact names, and only
+//! while no newer limits are known than those that said so.
+
+use std::time::Duration;
+
+use moka::sync::Cache;
+use tollgate_shared::time::Span;
+
+use crate::clock::Mono;
+use crate::resource::{Resource, ResourceId};
+
+/// For how long what a denial said is kept.
+const KEPT_FOR: Span = Span::from_secs(600);
+
+/// Pairs that are remembered. At some 300 bytes each they may take 20 MB.
+const PAIRS_MAX: u64 = 65_536;
+
+#[derive(Clone, Debug)]
+struct Known {
+    resource: ResourceId,
+    domain: Box<str>,
+    /// Of limits of this version.
+    version: u64,
+    most: u64,
+    /// By the agent's clock, which tests move; the cache's own is for its memory.
+    until: Mono,
+}
+
+/// What is remembered.
+#[derive(Debug)]
+pub(crate) struct Mosts {
+    pairs: Cache<u64, Known>,
+}
+
+impl Default for Mosts {
+    fn default() -> Self {
+        Self {
+            pairs: Cache::builder()
+                .max_capacity(PAIRS_MAX)
+                .time_to_live(Duration::from_micros(KEPT_FOR.as_micros()))
+                .build(),
+        }
+    }
+}
+
+impl Mosts {
+    /// A denial of a pair was heard, of limits of this version that grant so many at most.
+    pub(crate) fn remember(
+        &self,
+        resource: &Resource,
+        domain: &str,
+        (version, most): (u64, u64),
+        now: Mono,
+    ) {
+        let fingerprint = resource.fingerprint(domain);
+        if resource.most() <= most {
+            // What all domains are held to says as much.
+            self.pairs.invalidate(&fingerprint);
+            return;
+        }
+        resource.lower_most_of_any(version, most);
+        let known = Known {
+            resource: resource.id,
+            domain: domain.into(),
+            version,
+            most,
+            until: now.plus(KEPT_FOR),
+        };
+        self.pairs.insert(fingerprint, known);
+    }
+
+    /// The most that a pair can be granted at once; [`u64::MAX`]: nobody knows.
+    pub(crate) fn of(&self, resource: &Resource, domain: &str, now: Mono) -> u64 {
+        let known = self.pairs.get(&resource.fingerprint(domain));
+        let known = known.filter(|known| {
+            known.resource == resource.id
+                && *known.domain == *domain
+                && now < known.until
+                && resource.public().version <= known.version
+        });
+        let of_all = resource.most();
+        known.map_or(of_all, |known| known.most.min(of_all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_shared::wire::public::{Kind, Public};
+
+    const NOW: Mono = Mono(5_000_000);
+
+    fn limits(version: u64, most: Option<u64>) -> Public {
+        Public {
+            version,
+            kind: Kind::Rate,
+            most,
+            ..Public::default()
+        }
+    }
+
+    #[test]
+    fn a_pair_is_held_to_the_lesser_of_its_own_and_all() {
+        let (mosts, resource) = (Mosts::default(), Resource::new(ResourceId(0), "r", 1));
+        assert_eq!(mosts.of(&resource, "acme", NOW), u64::MAX);
+        resource.learn(&limits(3, Some(1_000)));
+        assert_eq!(
+            (mosts.of(&resource, "acme", NOW), resource.most_of_any()),
+            (1_000, 1_000)
+        );
+        mosts.remember(&resource, "acme", (3, 10), NOW);
+        assert_eq!(mosts.of(&resource, "acme", NOW), 10);
+        assert_eq!(mosts.of(&resource, "globex", NOW), 1_000);
+        assert_eq!(resource.most_of_any(), 10);
+        mosts.remember(&resource, "acme", (3, u64::MAX), NOW);
+        assert_eq!(mosts.of(&resource, "acme", NOW), 1_000);
+    }
+
+    #[test]
+    fn what_a_denial_said_ends_after_ten_minutes_or_with_newer_limits() {
+        let (mosts, resource) = (Mosts::default(), Resource::new(ResourceId(0), "r", 1));
+        resource.learn(&limits(3, None));
+        mosts.remember(&resource, "acme", (4, 10), NOW);
+        assert_eq!(
+            mosts.of(&resource, "acme", NOW.plus(Span::from_secs(599))),
+            10
+        );
+        assert_eq!(mosts.of(&resource, "acme", NOW.plus(KEPT_FOR)), u64::MAX);
+        // The limits that said so are learnt after the denial.
+        resource.learn(&limits(4, None));
+        assert_eq!(
+            (mosts.of(&resource, "acme", NOW), resource.most_of_any()),
+            (10, 10)
+        );
+        resource.learn(&limits(5, None));
+        assert_eq!(mosts.of(&resource, "acme", NOW), u64::MAX);
+        assert_eq!(resource.most_of_any(), u64::MAX);
+    }
+}

@@ -1,0 +1,175 @@
+//! A cost that is known roughly before a call, and exactly after it.
+//!
+//! ```text
+//! hit_estimated("acme", 800)     charged 800, at once
+//! settle(620)                    180 taken back, of what was charged under that stamp
+//! settle(950)                    150 more charged, at the instant of settling
+//! dropped                        the 800 stay charged
+//! ```
+//!
+//! Knows nothing of limits: whether there is anything to take back is ruled by aggregators. What stays
+//! true: an estimate is settled once at most, and one that is not settled stays charged.
+
+use tollgate_shared::time::{Span, Timestamp};
+
+use super::{Rate, Want};
+use crate::answer::{Allowed, HitError};
+use crate::clock::{Mono, Reading};
+use crate::copies::Misuse;
+use crate::recorder::Happened;
+use crate::resource::Asking;
+
+/// After so long nothing is settled any more: aggregators remember what was charged for as long.
+const SETTLED_WITHIN: Span = Span::from_secs(600);
+
+/// A call that was let through and charged by estimate; [`Rate::hit_estimated`] gives it.
+///
+/// It is settled once, by the actual cost, and that takes it: what has been settled cannot be settled
+/// again, and a refused call has none. One that is dropped instead, as when the call fails, stays charged by
+/// its estimate: settle it by 0 where the call cost nothing.
+///
+/// ```
+/// # use tollgate_agent::testing::TestAgent;
+/// # let kit = TestAgent::new();
+/// # fn ask_the_model() -> u32 { 620 }
+/// let tokens = kit.agent().rate("llm.tokens");
+/// let estimate = tokens.hit_estimated("acme", 800)?;
+/// let used = ask_the_model();
+/// estimate.settle(used)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// ```compile_fail,E0382
+/// # use tollgate_agent::testing::TestAgent;
+/// # let kit = TestAgent::new();
+/// # let tokens = kit.agent().rate("llm.tokens");
+/// let estimate = tokens.hit_estimated("acme", 800).unwrap();
+/// let _ = estimate.settle(620);
+/// let _ = estimate.settle(620);
+/// ```
+#[derive(Debug)]
+#[must_use = "what is dropped stays charged by its estimate"]
+pub struct Estimate {
+    rate: Rate,
+    allowed: Allowed,
+    /// As it stands in the log.
+    domain: Box<str>,
+    copies: u32,
+    /// The stamp of the entry.
+    made: Timestamp,
+    since: Mono,
+}
+
+/// What settling came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settled {
+    /// The estimate was right.
+    Exact,
+    /// It was too low: so much was charged beyond it.
+    Charged(u32),
+    /// It was too high: so much is given back, as far as it counted anywhere.
+    TakenBack(u32),
+    /// It was too high, and stays charged: the resource's limits take nothing back.
+    Kept,
+}
+
+/// Why an estimate was not settled. It stays charged as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettleError {
+    /// The call was let through too long ago.
+    #[error("settled {after_secs} s after the call: expected at most 600")]
+    TooLate {
+        /// Seconds since the call.
+        after_secs: u64,
+    },
+}
+
+impl Rate {
+    /// May a call of `domain` proceed now that will cost about `copies`? The cost is charged at once, and
+    /// settled when it is known: see [`Estimate`].
+    ///
+    /// Costs what [`Rate::hit_n`] does, and one allocation for the domain's name.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rate::hit_n`].
+    pub fn hit_estimated(&self, domain: &str, copies: u32) -> Result<Estimate, HitError> {
+        if copies == 0 {
+            return Err(Misuse::NoCopies.into());
+        }
+        let want = self.within_most(domain, Want::all_of(copies))?;
+        let domain = self.shared.admit(domain);
+        let fingerprint = self.resource.fingerprint(&domain);
+        let reading = Reading::of(&self.shared.clock);
+        match self.ask(fingerprint, &domain, want, Asking::Take, &reading) {
+            Ok(granted) => {
+                let made = reading.stamp();
+                self.record_hits(&domain, want, granted.unguarded, made);
+                Ok(Estimate {
+                    rate: self.clone(),
+                    allowed: granted.allowed,
+                    domain: Box::from(&*domain),
+                    copies,
+                    made,
+                    since: self.shared.clock.read(),
+                })
+            }
+            Err(denied) => {
+                self.record_refused(&domain, copies, &denied);
+                Err(denied.into())
+            }
+        }
+    }
+}
+
+impl Estimate {
+    /// What the call was let through with.
+    pub const fn allowed(&self) -> Allowed {
+        self.allowed
+    }
+
+    /// What is charged.
+    pub const fn copies(&self) -> u32 {
+        self.copies
+    }
+
+    /// Settles by what the call cost. A higher cost is charged at this instant; of a lower one the rest is
+    /// taken back, from where it counted. Never waits: like a hit it is recorded, and sent in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`SettleError::TooLate`] ten minutes after the call. Nothing changes then.
+    pub fn settle(self, actual: u32) -> Result<Settled, SettleError> {
+        let (estimated, made) = (self.copies, self.made);
+        let Rate { shared, resource } = &self.rate;
+        let after = shared.clock.read().since(self.since);
+        if SETTLED_WITHIN <= after {
+            return Err(SettleError::TooLate {
+                after_secs: after.as_micros() / 1_000_000,
+            });
+        }
+        let (happened, settled) = match actual.cmp(&estimated) {
+            std::cmp::Ordering::Equal => return Ok(Settled::Exact),
+            std::cmp::Ordering::Less if resource.public().keeps_estimates => {
+                return Ok(Settled::Kept);
+            }
+            std::cmp::Ordering::Less => {
+                let happened = Happened::Refund {
+                    estimated,
+                    actual,
+                    made,
+                };
+                (happened, Settled::TakenBack(estimated - actual))
+            }
+            std::cmp::Ordering::Greater => {
+                let copies = actual - estimated;
+                (Happened::Charge { copies }, Settled::Charged(copies))
+            }
+        };
+        let at = shared.clock.cached_wall();
+        self.rate.record_happened(&self.domain, happened, at);
+        Ok(settled)
+    }
+}

@@ -1,0 +1,57 @@
+//! Calls that want more at once than their limits can ever grant.
+//!
+//! Knows nothing of windows. What stays true: nobody is told so who could not have been refused either:
+//! while the pair's partition is not heard, or denials are grants, such calls pass as all do.
+
+use tollgate_shared::names::partition_of_pair;
+use tollgate_shared::time::Span;
+
+use super::{Rate, Want};
+use crate::answer::{Cause, Denied, TooMany};
+use crate::shared::Shared;
+
+impl Rate {
+    /// What a call wants, less what its limits can never grant at once.
+    #[inline]
+    pub(super) fn within_most(&self, domain: &str, want: Want) -> Result<Want, TooMany> {
+        if u64::from(want.max) <= self.resource.most_of_any() {
+            return Ok(want);
+        }
+        self.within_most_attentively(&self.shared.admit(domain), want)
+    }
+
+    #[cold]
+    fn within_most_attentively(&self, domain: &str, want: Want) -> Result<Want, TooMany> {
+        let Shared { clock, mosts, .. } = &*self.shared;
+        let most = mosts.of(&self.resource, domain, clock.cached());
+        let is_within = u64::from(want.max) <= most;
+        // Of limits that grant nothing the denial says more: that it does not end.
+        if is_within || most == 0 || self.lets_all_through(self.resource.flags()) {
+            return Ok(want);
+        }
+        if !self.is_guarded(domain) {
+            return Ok(want);
+        }
+        if u64::from(want.min) <= most {
+            let max = u32::try_from(most).unwrap_or(u32::MAX);
+            return Ok(Want { max, ..want });
+        }
+        // No denial tells of it, so none would be lifted where other limits grant more.
+        self.shared.resources.doubt_limits(&self.resource);
+        let denied = Denied::by_policy(Cause::TooMany, Span::MAX);
+        self.record_refused(domain, want.max, &denied);
+        Err(TooMany::new(most))
+    }
+
+    /// Whether there are current news of a pair's partition.
+    fn is_guarded(&self, domain: &str) -> bool {
+        let Shared { sight, clock, .. } = &*self.shared;
+        let partitions = sight.partitions();
+        if partitions == 0 {
+            return false;
+        }
+        let partition = partition_of_pair(&self.resource.name, domain, partitions);
+        let guards = sight.guard.guards();
+        guards.is_guarded(partition as usize, clock.read())
+    }
+}

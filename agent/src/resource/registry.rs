@@ -1,0 +1,141 @@
+//! All resources of an agent, by name and by number.
+//!
+//! Knows nothing of what is limited. What stays true: a name has one object, a number belongs to one name,
+//! and there are no more than the bound.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::{NO_RESOURCE, Resource, ResourceId};
+
+/// All resources of an agent, by name and by number.
+#[derive(Debug)]
+pub(crate) struct Resources {
+    seed: u64,
+    max: usize,
+    /// Whether the limits of any are doubted, so that nobody else looks for them.
+    limits_doubted: AtomicBool,
+    all: RwLock<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    by_name: HashMap<Arc<str>, Arc<Resource>>,
+    by_id: Vec<Arc<Resource>>,
+}
+
+impl Resources {
+    pub(crate) fn new(seed: u64, max: usize) -> Self {
+        Self {
+            seed,
+            max,
+            limits_doubted: AtomicBool::new(false),
+            all: RwLock::default(),
+        }
+    }
+
+    /// The resource of this name, made if it is new (told by the second). `None` at the bound.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn get(&self, name: &str) -> (Option<Arc<Resource>>, bool) {
+        self.get_with(name, 0)
+    }
+
+    /// The same; one that is new has these flags before anybody sees it.
+    pub(crate) fn get_with(&self, name: &str, flags: u32) -> (Option<Arc<Resource>>, bool) {
+        if let Some(known) = self
+            .all
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .by_name
+            .get(name)
+        {
+            return (Some(Arc::clone(known)), false);
+        }
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.by_name.get(name) {
+            return (Some(Arc::clone(known)), false);
+        }
+        if self.max <= all.by_id.len() {
+            return (None, false);
+        }
+        let id = ResourceId(u32::try_from(all.by_id.len()).unwrap_or(u32::MAX));
+        let resource = Arc::new(Resource::new(id, name, self.seed));
+        resource.set_flag(flags, true);
+        all.by_name
+            .insert(Arc::clone(&resource.name), Arc::clone(&resource));
+        all.by_id.push(Arc::clone(&resource));
+        (Some(resource), true)
+    }
+
+    /// A resource that stands nowhere, for names beyond the bound.
+    pub(crate) fn outside(&self, name: &str) -> Arc<Resource> {
+        Arc::new(Resource::new(NO_RESOURCE, name, self.seed))
+    }
+
+    /// The resource of this name, if there is one.
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<Resource>> {
+        self.all
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .by_name
+            .get(name)
+            .cloned()
+    }
+
+    pub(crate) fn by_id(&self, id: ResourceId) -> Option<Arc<Resource>> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        all.by_id.get(id.0 as usize).cloned()
+    }
+
+    /// Adds those that came after `known`, which are all that there were, by their number.
+    pub(crate) fn add_newer(&self, known: &mut Vec<Arc<Resource>>) {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        known.extend_from_slice(all.by_id.get(known.len()..).unwrap_or_default());
+    }
+
+    /// The limits of a resource refused somebody: they may be others by now.
+    pub(crate) fn doubt_limits(&self, resource: &Resource) {
+        // Hardly ever the first to say so.
+        if !resource.limits_doubted.load(Ordering::Relaxed) {
+            resource.limits_doubted.store(true, Ordering::Relaxed);
+            self.limits_doubted.swap(true, Ordering::Release);
+        }
+    }
+
+    /// Those whose limits are doubted, of which `is_due` says which to ask for now; the others stay doubted.
+    pub(crate) fn take_doubted(&self, is_due: impl Fn(ResourceId) -> bool) -> Vec<Arc<Resource>> {
+        if !self.limits_doubted.load(Ordering::Relaxed)
+            || !self.limits_doubted.swap(false, Ordering::Acquire)
+        {
+            return Vec::new();
+        }
+        let mut doubted = self.all();
+        doubted.retain(|one| one.limits_doubted.load(Ordering::Relaxed));
+        let all = doubted.len();
+        doubted.retain(|one| is_due(one.id));
+        for one in &doubted {
+            one.limits_doubted.store(false, Ordering::Relaxed);
+        }
+        if doubted.len() < all {
+            self.limits_doubted.store(true, Ordering::Relaxed);
+        }
+        doubted
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .by_id
+            .len()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Resource>> {
+        self.all
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .by_id
+            .clone()
+    }
+}

@@ -1,0 +1,46 @@
+//! What the kit can tell an agent of a rate's limits, beside denials.
+//!
+//! What stays true: the agent takes it as it takes public limits and denials from aggregators.
+
+use tollgate_shared::wire::public::Kind;
+
+use super::TestAgent;
+
+impl TestAgent {
+    /// Tells the agent that no domain can ever be granted more copies of a resource at once.
+    pub fn most_at_once(&self, resource: &str, most: u64) {
+        self.learn(resource, |public| {
+            (public.kind, public.most) = (Kind::Rate, Some(most));
+        });
+    }
+
+    /// Tells the agent, as a denial does, that one domain can never be granted more at once.
+    pub fn most_at_once_of(&self, resource: &str, domain: &str, most: u64) {
+        let shared = self.agent.shared();
+        if let Some(resource) = self.resource(resource) {
+            let version = resource.public().version;
+            let (domain, now) = (shared.admit(domain), shared.clock.read());
+            shared
+                .mosts
+                .remember(&resource, &domain, (version, most), now);
+        }
+    }
+
+    /// Tells the agent that a resource's limits take nothing back of an estimate that was too high.
+    pub fn keeps_estimates(&self, resource: &str) {
+        self.learn(resource, |public| public.keeps_estimates = true);
+    }
+
+    /// Tells the agent that a resource is limited by copies.
+    pub fn limited_by_copies(&self, resource: &str) {
+        self.learn(resource, |public| {
+            public.kind = Kind::Copies;
+            public.copies.get_or_insert_default();
+        });
+    }
+
+    /// Tells the agent that denials of a resource are grants, as where it is in shadow.
+    pub fn ignored(&self, resource: &str) {
+        self.learn(resource, |public| public.ignored = true);
+    }
+}
