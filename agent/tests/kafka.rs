@@ -52,7 +52,7 @@ fn read(bootstrap: &str, copies: u64) -> Vec<ReadBatch> {
         };
         let hits: Vec<(String, u32)> = batch
             .hits()
-            .map(|hit| (hit.domain.to_owned(), hit.copies))
+            .map(|hit| (hit.domain.to_owned(), hit.total() as u32))
             .collect();
         seen += hits
             .iter()

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldhash::fast::RandomState;
+use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::HitKind;
@@ -139,7 +140,10 @@ impl Packer {
                 copies,
                 min,
                 unguarded,
-            } => (copies, min, HitKind::Hit, unguarded),
+            } => {
+                let min = min.filter(|_| !planted(Bug::MinMerged));
+                (copies, min, HitKind::Hit, unguarded)
+            }
             Happened::Charge { copies } => (copies, None, HitKind::Charge, false),
             Happened::Refund {
                 estimated,

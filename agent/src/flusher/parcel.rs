@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use foldhash::fast::RandomState;
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
@@ -78,8 +77,7 @@ pub(super) struct Calls<'a> {
 impl Calls<'_> {
     /// Whether other calls of the same kind may be of the same entry.
     pub(super) fn may_merge(&self) -> bool {
-        let is_plain = self.min.is_none() || planted(Bug::MinMerged);
-        is_plain && !matches!(self.kind, HitKind::Refund { .. })
+        self.min.is_none() && !matches!(self.kind, HitKind::Refund { .. })
     }
 }
 

@@ -146,7 +146,13 @@ impl State {
             epoch: batch.sender.epoch,
             hits: batch
                 .hits()
-                .map(|hit| (name(hit.resource), hit.domain.to_owned(), hit.copies))
+                .map(|hit| {
+                    (
+                        name(hit.resource),
+                        hit.domain.to_owned(),
+                        hit.total() as u32,
+                    )
+                })
                 .collect(),
             refused: batch
                 .refused()

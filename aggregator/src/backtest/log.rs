@@ -349,15 +349,18 @@ pub fn calls_of<E>(
     latest: Timestamp,
     each: &mut dyn FnMut(&str, &str, Call) -> Result<(), E>,
 ) -> Result<(), E> {
-    for hit in batch.hits() {
+    for hit in batch.hits().filter(|hit| !hit.is_refund()) {
         let call = Call {
             at: hit.at.min(latest),
             pair: 0,
             copies: hit.copies,
-            min: hit.min.unwrap_or(0),
+            // Who says nothing of a least wants all.
+            min: hit.min.unwrap_or(hit.copies),
             was_refused: false,
         };
-        each(batch.resource(hit.resource), hit.domain, call)?;
+        for _ in 0..hit.calls {
+            each(batch.resource(hit.resource), hit.domain, call)?;
+        }
     }
     for refused in batch.refused() {
         for call in spread(&refused, latest) {

@@ -140,7 +140,7 @@ impl Usage {
             let (first, step) = sample(batch.hits_len(), drawn);
             let weight = every * step as u64;
             for hit in batch.hits().skip(first).step_by(step) {
-                let count = u64::from(hit.copies) * weight;
+                let count = hit.total() * weight;
                 self.add(By::Hits, batch.resource(hit.resource), hit.domain, count);
             }
             self.take_excess(drawn, every, batch, excess);

@@ -267,7 +267,7 @@ impl Follow {
                 stamp: hit.at,
                 at,
                 appended: delivered.appended,
-                copies: u64::from(hit.copies),
+                copies: hit.total(),
                 fate,
                 until: until.filter(|_| !free),
             };
@@ -294,7 +294,7 @@ impl Follow {
         };
         let (held_before, entered_before) = (held(&self.pair), entered(&self.pair));
         let request = Request {
-            copies: u64::from(hit.copies),
+            copies: hit.total(),
             min: u64::from(hit.min.unwrap_or(0)),
         };
         let ruled = self.pair.entry(&self.class, at, request);

@@ -266,7 +266,7 @@ impl Owner {
                     for record in &records {
                         if let Ok(Record::Hits(batch)) = Record::decode(&record.bytes) {
                             bytes += record.bytes.len();
-                            hits += batch.hits().map(|hit| u64::from(hit.copies)).sum::<u64>();
+                            hits += batch.hits().map(|hit| hit.total()).sum::<u64>();
                         }
                     }
                 }

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_engine::engine::Fate;
-use tollgate_shared::wire::hits::HitBatch;
+use tollgate_shared::wire::hits::{Hit, HitBatch};
 
 use super::documents::{DOMAINS, RESOURCES};
 
@@ -37,13 +37,14 @@ pub struct Life {
 type Bulk = ((usize, usize), u32, u32);
 
 impl Life {
-    /// A call was let through. A min of one says nothing, and is not recorded.
+    /// A call was let through. A min of all of it says nothing, and is not recorded.
     pub fn let_through(&mut self, (r, d): (usize, usize), copies: u32, min: u32) {
         if copies == 0 {
             return;
         }
-        match 1 < min {
-            true => self.bulk.entry(((r, d), copies, min)).or_default().0 += 1,
+        let bulk = ((r, d), copies, min.max(1));
+        match min < copies {
+            true => self.bulk.entry(bulk).or_default().0 += 1,
             false => self.let_through[r][d] += u64::from(copies),
         }
     }
@@ -100,13 +101,14 @@ impl Life {
     }
 
     /// An entry was ruled; how often such calls were let through and ruled by now.
-    fn ruled(&mut self, (r, d): (usize, usize), copies: u32, min: Option<u32>) -> (u64, u64) {
-        if let Some(min) = min {
-            let known = self.bulk.entry(((r, d), copies, min)).or_default();
-            known.1 += 1;
+    fn ruled(&mut self, (r, d): (usize, usize), hit: &Hit<'_>) -> (u64, u64) {
+        if let Some(min) = hit.min {
+            let bulk = ((r, d), hit.copies, min);
+            let known = self.bulk.entry(bulk).or_default();
+            known.1 += u64::from(hit.calls);
             return *known;
         }
-        self.ruled[r][d] += u64::from(copies);
+        self.ruled[r][d] += hit.total();
         (self.let_through[r][d], self.ruled[r][d])
     }
 }
@@ -154,7 +156,7 @@ impl Accounts {
                     hit.domain
                 ));
             };
-            let (through, ruled) = life.ruled((r, d), hit.copies, hit.min);
+            let (through, ruled) = life.ruled((r, d), &hit);
             if through < ruled {
                 let like = match hit.min {
                     Some(min) => format!("calls for {} copies, at least {min},", hit.copies),
