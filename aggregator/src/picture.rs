@@ -11,12 +11,13 @@
 //! Drawn of what was played (`simulate`) and of what the log says (`explain`). Knows nothing of where its
 //! steps come from. What stays true: a line stays below 100 columns.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use tollgate_engine::limits::{RateClass, Tier, print_span};
 use tollgate_engine::rules::Until;
 use tollgate_engine::rules::request::LimitedBy;
-use tollgate_engine::rules::second::SECOND;
+use tollgate_engine::rules::window::SECOND;
 use tollgate_shared::time::{Span, Timestamp};
 
 /// Columns of time. With the names in front a line stays below 100.
@@ -87,11 +88,14 @@ impl Played {
 }
 
 /// What limited a request, in a word.
-pub fn name_of(limited_by: LimitedBy) -> &'static str {
+pub fn name_of(limited_by: LimitedBy) -> Cow<'static, str> {
     match limited_by {
-        LimitedBy::Hard => "hard",
-        LimitedBy::Global => "global",
-        LimitedBy::Tier => "tier",
+        LimitedBy::Hard => "hard".into(),
+        LimitedBy::Global => "global".into(),
+        LimitedBy::Window(index) => format!("window:{index}").into(),
+        LimitedBy::Quota(index) => format!("quota:{index}").into(),
+        LimitedBy::Bucket => "bucket".into(),
+        LimitedBy::Tier => "tier".into(),
     }
 }
 

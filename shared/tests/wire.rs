@@ -320,6 +320,7 @@ impl Calls {
         let kind = match self.kind {
             0 => HitKind::Hit,
             1 => HitKind::Charge,
+            2 => HitKind::Estimate,
             _ => HitKind::Refund {
                 made: Timestamp::from_micros(self.made),
                 estimated: one.copies.saturating_add(self.calls),
@@ -328,7 +329,7 @@ impl Calls {
         };
         let is_hit = kind == HitKind::Hit;
         Hit {
-            calls: if self.kind == 2 { 1 } else { self.calls },
+            calls: if self.kind == 3 { 1 } else { self.calls },
             min: self
                 .min
                 .filter(|_| is_hit)
@@ -342,7 +343,7 @@ impl Calls {
 
 prop_compose! {
     fn some_calls()(
-        calls in 1u32.., min: Option<u32>, kind in 0u8..3, unguarded: bool, made in 0u64..1 << 60,
+        calls in 1u32.., min: Option<u32>, kind in 0u8..4, unguarded: bool, made in 0u64..1 << 60,
     ) -> Calls {
         Calls { calls, min, kind, unguarded, made }
     }

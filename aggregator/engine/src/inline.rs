@@ -7,8 +7,9 @@
 //!
 //! One limiter is one resource with all its domains. It is what `simulate --cases` and the
 //! comparison with an ideal limiter run on; the engine itself reads the log (see [`crate::stream`]).
-//! Knows nothing of logs or lateness. What stays true: requests come in time order, and an earlier
-//! instant is read as the latest one seen.
+//! Here excess does not exist: what has no room is refused and changes nothing. Knows nothing of logs or
+//! lateness. What stays true: requests come in time order, and an earlier instant is read as the latest
+//! one seen.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +17,15 @@ use tollgate_shared::time::Timestamp;
 
 use crate::limits::RateClass;
 use crate::rules::request::{self, Grant, LimitedBy, Request};
-use crate::rules::second::{self, SECOND};
-use crate::rules::{Stamps, State, Until, open_again, tiers};
+use crate::rules::window::SECOND;
+use crate::rules::{Stamps, State, Until, open_again, tiers, whole};
 
 /// The answer to a request, and how things stand after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Hits granted; 0 if refused.
+    /// Copies granted; 0 if refused.
     pub granted: u64,
-    /// Whether a granted hit moved into another tier.
+    /// Whether a granted copy moved into another tier.
     pub burst: bool,
     /// What kept `granted` below what was asked for.
     pub limited_by: Option<LimitedBy>,
@@ -32,24 +33,34 @@ pub struct Answer {
     pub tier: usize,
     /// The current tier's limit.
     pub tier_limit: u64,
-    /// Hits in the current tier's window.
+    /// Copies in the current tier's window.
     pub tier_hits: u64,
-    /// The domain's granted hits of the last second.
+    /// The domain's granted copies of the last second.
     pub domain_last_second: u64,
-    /// All domains' granted hits of the last second.
+    /// All domains' granted copies of the last second.
     pub global_last_second: u64,
-    /// When the domain's tiers and hard limit are open for one more hit.
+    /// When the domain's constraints are open for one more copy.
     pub domain_until: Until,
-    /// When the global limit is open for one more hit.
+    /// When the global limit is open for one more copy.
     pub global_until: Until,
+    /// When both are.
+    pub until: Until,
+}
+
+/// One domain of a limiter.
+#[derive(Clone, Debug, Default)]
+struct Domain {
+    state: State,
+    /// Its granted copies of the last second, whether or not anything limits them.
+    second: Stamps,
 }
 
 /// An ideal limiter of one resource.
 #[derive(Clone, Debug, Default)]
 pub struct Inline {
     global: Option<u64>,
-    domains: BTreeMap<Box<str>, State>,
-    /// Granted hits of all domains.
+    domains: BTreeMap<Box<str>, Domain>,
+    /// Granted copies of all domains.
     second: Stamps,
     latest: Timestamp,
 }
@@ -63,7 +74,7 @@ impl Inline {
         }
     }
 
-    /// Grants a domain under `class`, which is always the same for it, the largest number of hits
+    /// Grants a domain under `class`, which is always the same for it, the largest number of copies
     /// there is room for at `now`, or nothing if that is below the min.
     pub fn request(
         &mut self,
@@ -74,13 +85,25 @@ impl Inline {
     ) -> Answer {
         self.latest = self.latest.max(now);
         let now = self.latest;
-        if !self.domains.contains_key(domain) {
-            self.domains.insert(domain.into(), State::of(class));
-        }
-        let state = self.domains.entry(domain.into()).or_default();
+        let Domain { state, second } =
+            self.domains.entry(domain.into()).or_insert_with(|| Domain {
+                state: State::of(class),
+                second: Stamps::new(),
+            });
         let grant = ask(class, state, self.global, &mut self.second, now, request);
+        second.forget(SECOND, now);
+        second.take(now, grant.hits);
         let tier = tiers::current(class, state, now);
         let (tier_limit, tier_hits) = tier_counts(class, state, tier, now);
+        let global_until = match self.global {
+            Some(limit) => whole::open_again(limit, &self.second, now),
+            None => Until::Now,
+        };
+        let global_opens = match global_until {
+            Until::Now => now,
+            Until::At(opens) => opens,
+            Until::Never => Timestamp::MAX,
+        };
         Answer {
             granted: grant.hits,
             burst: grant.burst,
@@ -88,19 +111,22 @@ impl Inline {
             tier,
             tier_limit,
             tier_hits,
-            domain_last_second: second::held(state, now),
+            domain_last_second: second.held(SECOND, now),
             global_last_second: self.second.held(SECOND, now),
             domain_until: open_again::open_again(class, state, now),
-            global_until: match self.global {
-                Some(limit) => open_again::global_open_again(limit, &self.second, now),
-                None => Until::Now,
-            },
+            global_until,
+            until: open_again::open_again_from(class, state, now, global_opens),
         }
+    }
+
+    /// What a domain's constraints remember, if it has asked.
+    pub fn state(&self, domain: &str) -> Option<&State> {
+        self.domains.get(domain).map(|domain| &domain.state)
     }
 }
 
 /// One question and its answer, for who keeps the states of pairs elsewhere: `state` is the pair's, and
-/// `second` has the granted hits of all domains of its resource. Instants do not fall.
+/// `second` has the granted copies of all domains of its resource. Instants do not fall.
 pub fn ask(
     class: &RateClass,
     state: &mut State,
@@ -115,20 +141,17 @@ pub fn ask(
         None => u64::MAX,
     };
     state.forget(class, now);
-    let grant = request::request(class, state, now, request, global_room);
+    let grant = request::request(class, state, now, request, global_room, false);
     second.take(now, grant.hits);
     grant
 }
 
-/// The limit of a tier and the hits in its window; nothing for the fake tier zero.
+/// The limit of a tier and the copies in its window; nothing for the fake tier zero.
 pub fn tier_counts(class: &RateClass, state: &State, tier: usize, now: Timestamp) -> (u64, u64) {
     match tier.checked_sub(1) {
         Some(index) => {
             let tier = &class.tiers()[index];
-            (
-                tier.limit,
-                state.tiers()[index].window.held(tier.window, now),
-            )
+            (tier.limit, state.tiers[index].window.held(tier.window, now))
         }
         None => (0, 0),
     }

@@ -1,35 +1,77 @@
-//! The stream reading of one pair: hits that were let through already, in log order.
+//! The stream reading of one pair: copies that were let through already, in log order.
 //!
 //! ```text
-//! tier 1   2 per 1s, active 20s
-//! entry    1 hit at 0.0     granted
-//! entry    5 hits at 0.0    1 granted, 4 excess: denied until 1.000001
-//! entry    1 hit at 0.9     excess, and the pair's time is 0.9
-//! entry    1 hit at 0.5     late: tier 1 is full at 0.9, so it is excess as well
+//! 3 in 1s
+//! entry    2 copies at 0.0     granted
+//! entry    5 copies at 0.1     1 granted, 4 excess, of which 3 count: six do by now, twice the limit.
+//!                              Denied until 1.100001, when fewer than three are left
+//! entry    1 copy at 0.9       excess, only tallied; the pair's time is 0.9
+//! entry    1 copy at 0.5       late, and excess
+//! entry    1 copy at 1.2       unguarded: its agent heard nobody. It has room: granted
 //! ```
 //!
-//! The log's hits cannot be refused any more. Of each entry this says what an ideal limiter would
-//! have granted, which occupies windows; the rest is excess, counted and never punished. Knows
-//! nothing of agents, clocks, records or names: instants come corrected. What stays true: the pair's
-//! time is the greatest instant among its own entries and never runs backwards.
+//! The log's copies happened and cannot be refused any more. Of each entry this says what had room, which
+//! is granted, and what had none, which is excess. Both count, excess up to a debt of the limit; excess of
+//! unguarded entries is only tallied. Knows nothing of agents, clocks, records or names: instants come
+//! corrected. What stays true: the pair's time is the greatest instant among its own entries and never
+//! runs backwards, and the state has always come to it.
 
 use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::{Span, Timestamp};
 
 use crate::limits::RateClass;
-use crate::rules::request::{self, Request};
-use crate::rules::second::{self, SECOND};
-use crate::rules::{State, Until, carry_over, late, open_again, refund, tiers};
+use crate::rules::calendar::period;
+use crate::rules::late::LateGrant;
+use crate::rules::refund::{self, Settlement};
+use crate::rules::request::{self, LimitedBy, Request};
+use crate::rules::window::SECOND;
+use crate::rules::{State, Until, carry_over, excess, late, open_again, tiers};
 
 /// How long after its own time a pair stays at least. Older hits are only counted by then, so none
 /// can find its pair gone and its time forgotten.
 pub const STAYS: Span = Span::from_secs(600);
 
-/// Which limit closed a pair.
+/// Copies that were let through at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// How many.
+    pub copies: u64,
+    /// Their agent heard nobody, or refused nothing: their excess is no debt.
+    pub unguarded: bool,
+    /// A settlement may follow: what counts is remembered by its stamp.
+    pub estimated: bool,
+}
+
+/// What a log says happened on a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PairEvent {
+    /// Copies were let through, or charged afterwards.
+    Entry(Entry),
+    /// Some of an estimate are taken back.
+    Settlement(Settlement),
+}
+
+impl PairEvent {
+    /// Copies that were let through.
+    pub fn copies(self) -> u64 {
+        match self {
+            Self::Entry(entry) => entry.copies,
+            Self::Settlement(_) => 0,
+        }
+    }
+}
+
+/// Which constraint closed a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Closed {
-    /// Its hits of the last second.
+    /// Its copies of the last second.
     Hard,
+    /// A sliding window, counted from 0.
+    Window(u8),
+    /// A quota, counted from 0.
+    Quota(u8),
+    /// Its token bucket.
+    Bucket,
     /// Its tiers; the number is the current one's, 0 for none.
     Tier(usize),
     /// It has no tiers at all.
@@ -41,19 +83,25 @@ pub enum Closed {
 pub struct Closure {
     /// The first instant at which it is open again; [`Timestamp::MAX`]: never.
     pub end: Timestamp,
-    /// What closed it.
+    /// What closed it: the first constraint without room.
     pub by: Closed,
 }
 
-/// What became of an entry's hits. The three numbers add up to them.
+/// What became of an entry's copies. `granted`, `excess` and `late` add up to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ruled {
-    /// They occupy windows.
+    /// Every constraint had room.
     pub granted: u64,
-    /// An ideal limiter would have refused them.
+    /// Some constraint had none.
     pub excess: u64,
-    /// Too late to say; only counted.
+    /// Too late to say; only tallied.
     pub late: u64,
+    /// Of the excess, what every constraint counted. The global limit is told of it.
+    pub counted: u64,
+    /// What a settlement took out of the constraint that gave most.
+    pub refunded: u64,
+    /// What had no room for the first copy of the excess.
+    pub limited_by: Option<LimitedBy>,
     /// The pair is known to be open at its time; if not, ask [`Pair::closure`].
     pub open: bool,
 }
@@ -61,9 +109,9 @@ pub struct Ruled {
 /// One pair as its entries left it. Always used with the limits that its state was shaped for.
 #[derive(Clone, Debug, Default)]
 pub struct Pair {
-    /// What its tiers remember.
+    /// What its constraints remember.
     pub state: State,
-    /// Its time; none before its first entry.
+    /// Its time; `None` before its first entry.
     pub time: Option<Timestamp>,
 }
 
@@ -76,43 +124,106 @@ impl Pair {
         }
     }
 
-    /// One entry: hits at `at`. A call without a min asks for min 0.
-    ///
-    /// A hit is late if its stamp is below the pair's time; one that equals it is not.
-    pub fn entry(&mut self, class: &RateClass, at: Timestamp, request: Request) -> Ruled {
-        let now = self.time.map_or(at, |time| time.max(at));
-        self.time = Some(now);
-        self.state.forget(class, now);
-        if at < now && !planted(Bug::LateClimbs) {
-            return Ruled::late(
-                late::late(class, &mut self.state, now, at, request),
-                request,
-            );
-        }
-        let grant = request::request(class, &mut self.state, now, request, u64::MAX);
-        Ruled {
-            granted: grant.hits,
-            excess: request.copies - grant.hits,
-            late: 0,
-            open: grant.room_left,
+    /// What happened at `at`; on a pair that is banned then, or not.
+    #[inline]
+    pub fn rule(
+        &mut self,
+        class: &RateClass,
+        at: Timestamp,
+        event: PairEvent,
+        banned: bool,
+    ) -> Ruled {
+        match event {
+            PairEvent::Entry(entry) if banned => self.banned(class, at, entry),
+            PairEvent::Entry(entry) => self.entry(class, at, entry),
+            PairEvent::Settlement(settlement) => Ruled {
+                refunded: self.settle(class, at, settlement),
+                ..Ruled::default()
+            },
         }
     }
 
-    /// One entry of a banned pair: hits at `at`, none of which an ideal limiter would have granted.
-    pub fn banned(&mut self, class: &RateClass, at: Timestamp, request: Request) -> Ruled {
-        let now = self.time.map_or(at, |time| time.max(at));
-        self.time = Some(now);
-        self.state.forget(class, now);
+    /// One entry: copies at `at`.
+    ///
+    /// It is late if its stamp is below the pair's time; one that equals it is not.
+    #[inline]
+    pub fn entry(&mut self, class: &RateClass, at: Timestamp, entry: Entry) -> Ruled {
+        let now = self.come_to(class, at);
+        let Entry {
+            copies, estimated, ..
+        } = entry;
+        let mut ruled = if at < now && !planted(Bug::LateClimbs) {
+            match late::late(class, &mut self.state, (at, now), copies, estimated) {
+                Some(LateGrant { hits, limited_by }) => Ruled {
+                    granted: hits,
+                    excess: copies - hits,
+                    limited_by,
+                    ..Ruled::default()
+                },
+                None => Ruled {
+                    late: copies,
+                    ..Ruled::default()
+                },
+            }
+        } else {
+            let request = Request { copies, min: 0 };
+            let state = &mut self.state;
+            let grant = request::request(class, state, now, request, u64::MAX, estimated);
+            Ruled {
+                granted: grant.hits,
+                excess: copies - grant.hits,
+                limited_by: grant.limited_by,
+                open: grant.room_left,
+                ..Ruled::default()
+            }
+        };
+        if 0 < ruled.excess && !entry.unguarded {
+            let state = &mut self.state;
+            ruled.counted = excess::count(class, state, (at, now), ruled.excess, estimated);
+        }
+        ruled
+    }
+
+    /// One entry of a banned pair: copies at `at`, all of which are excess.
+    pub fn banned(&mut self, class: &RateClass, at: Timestamp, entry: Entry) -> Ruled {
+        let now = self.come_to(class, at);
+        let (copies, estimated) = (entry.copies, entry.estimated);
+        let counted = match entry.unguarded {
+            true => 0,
+            false => excess::count(class, &mut self.state, (at, now), copies, estimated),
+        };
         Ruled {
-            excess: request.copies,
+            excess: copies,
+            counted,
             ..Ruled::default()
         }
     }
 
-    /// Takes the newest granted hits out of the windows that hold them at the pair's time.
-    pub fn refund(&mut self, class: &RateClass, hits: u64) {
+    /// A settlement at `at` that takes back; what came out of the constraint that gave most.
+    pub fn settle(&mut self, class: &RateClass, at: Timestamp, settlement: Settlement) -> u64 {
+        let now = self.come_to(class, at);
+        match class.refunds {
+            true => refund::settle(class, &mut self.state, now, settlement),
+            false => 0,
+        }
+    }
+
+    /// An operator's refund: each constraint gives back the newest copies that count at the pair's time.
+    pub fn refund(&mut self, class: &RateClass, copies: u64) {
         let now = self.now();
-        refund::refund(class, &mut self.state, now, hits);
+        refund::refund(class, &mut self.state, now, copies);
+    }
+
+    /// Takes debt back to the limit.
+    pub fn forgive(&mut self, class: &RateClass) {
+        let now = self.now();
+        refund::forgive(class, &mut self.state, now);
+    }
+
+    /// Everything that counted is forgotten; the pair's time is not.
+    pub fn reset(&mut self, class: &RateClass) {
+        let now = self.now();
+        self.state.begin(class);
         self.state.forget(class, now);
     }
 
@@ -129,24 +240,24 @@ impl Pair {
             Until::At(end) => end,
             Until::Never => Timestamp::MAX,
         };
-        let by = if class.is_inaccessible() {
-            Closed::Inaccessible
-        } else if second::room(class.hard, &self.state, now) == 0 {
-            Closed::Hard
-        } else {
-            Closed::Tier(tiers::current(class, &self.state, now))
+        let room = request::room(class, &self.state, now, u64::MAX);
+        let by = match room.by {
+            Some(by) if room.copies == 0 => Closed::of(by),
+            _ if class.is_inaccessible() => Closed::Inaccessible,
+            _ => Closed::Tier(tiers::current(class, &self.state, now)),
         };
         Some(Closure { end, by })
     }
 
     /// The pair's time, or the first instant there is.
+    #[inline]
     pub fn now(&self) -> Timestamp {
         self.time.unwrap_or_default()
     }
 
     /// The last instant at which something of the pair still matters, its denials excepted.
     pub fn stays_until(&self, class: &RateClass) -> Timestamp {
-        let matters = self.state.matters_until(class).unwrap_or_default();
+        let matters = self.state.matters_until(class);
         let stays = if planted(Bug::PairLeavesEarly) {
             Span::ZERO
         } else {
@@ -154,34 +265,55 @@ impl Pair {
         };
         matters.max(self.now().saturating_add(stays))
     }
-}
 
-impl Ruled {
-    fn late(granted: Option<u64>, request: Request) -> Self {
-        match granted {
-            Some(granted) => Self {
-                granted,
-                excess: request.copies - granted,
-                ..Self::default()
-            },
-            None => Self {
-                late: request.copies,
-                ..Self::default()
-            },
-        }
+    /// Moves the pair's time to an entry's instant, unless that is late, and the state with it.
+    #[inline]
+    fn come_to(&mut self, class: &RateClass, at: Timestamp) -> Timestamp {
+        let now = self.time.map_or(at, |time| time.max(at));
+        self.time = Some(now);
+        self.state.forget(class, now);
+        now
     }
 }
 
 impl Closed {
-    /// The limit that closed the pair, and its window.
-    pub fn limit(self, class: &RateClass) -> (u64, Span) {
+    fn of(by: LimitedBy) -> Self {
+        match by {
+            LimitedBy::Hard => Self::Hard,
+            LimitedBy::Window(index) => Self::Window(index),
+            LimitedBy::Quota(index) => Self::Quota(index),
+            LimitedBy::Bucket => Self::Bucket,
+            // The global limit rules a pair of its own, and tiers are asked by who calls.
+            LimitedBy::Global | LimitedBy::Tier => Self::Tier(0),
+        }
+    }
+
+    /// The limit that closed the pair, and the span over which it counts at `now`: of a bucket its burst
+    /// and how long that takes to flow in.
+    pub fn limit(self, class: &RateClass, now: Timestamp) -> (u64, Span) {
+        let none = (0, Span::ZERO);
         match self {
             Self::Hard => (class.hard.unwrap_or(0), SECOND),
-            Self::Tier(tier) => match tier.checked_sub(1).and_then(|i| class.tiers().get(i)) {
-                Some(tier) => (tier.limit, tier.window),
-                None => (0, Span::ZERO),
-            },
-            Self::Inaccessible => (0, Span::ZERO),
+            Self::Window(index) => {
+                let window = class.windows.get(usize::from(index));
+                window.map_or(none, |window| (window.limit, window.window))
+            }
+            Self::Quota(index) => {
+                let quota = class.quotas.get(usize::from(index));
+                quota.map_or(none, |quota| {
+                    let period = period(quota.unit, &quota.zone, now);
+                    (quota.limit, period.ends.since(period.begins))
+                })
+            }
+            Self::Bucket => {
+                let bucket = class.bucket.as_ref();
+                bucket.map_or(none, |bucket| (bucket.burst, bucket.fills_in()))
+            }
+            Self::Tier(tier) => {
+                let tier = tier.checked_sub(1).and_then(|i| class.tiers().get(i));
+                tier.map_or(none, |tier| (tier.limit, tier.window))
+            }
+            Self::Inaccessible => none,
         }
     }
 }

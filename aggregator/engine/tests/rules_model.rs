@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use support::{any_domain_limits, any_resource, at, class_of, like};
 use tollgate_engine::inline::Inline;
 use tollgate_engine::rules::request::{LimitedBy, Request};
-use tollgate_engine::rules::{Until, second, tiers};
-use tollgate_engine::stream::{Closed, Pair};
+use tollgate_engine::rules::{Until, tiers};
+use tollgate_engine::stream::{Closed, Entry, Pair};
 use tollgate_model as model;
 
 fn until(until: model::Until) -> Until {
@@ -73,8 +73,11 @@ fn check_inline(unit_us: u64, odd_us: u64, limits: &model::ResourceLimits, calls
         let limited_by = expected.limited_by.map(|by| match by {
             model::Cause::Hard => LimitedBy::Hard,
             model::Cause::Global => LimitedBy::Global,
+            model::Cause::Window(index) => LimitedBy::Window(index as u8),
+            model::Cause::Quota(index) => LimitedBy::Quota(index as u8),
+            model::Cause::Bucket => LimitedBy::Bucket,
             model::Cause::Tier(_) => LimitedBy::Tier,
-            other => panic!("no limits have {other:?}"),
+            model::Cause::Banned => panic!("nobody is banned here"),
         });
         assert_eq!(got.granted, expected.granted);
         assert_eq!(got.burst, expected.burst);
@@ -97,7 +100,7 @@ enum Op {
         later: u64,
         earlier: u64,
         hits: u64,
-        min: Option<u64>,
+        unguarded: bool,
     },
     Limits {
         later: u64,
@@ -111,8 +114,8 @@ fn any_op(unit_us: u64, limits: model::DomainLimits) -> impl Strategy<Value = Op
     let earlier = prop_oneof![3 => Just(0u64), 1 => 0u64..6, 1 => 0u64..40];
     let new = prop_oneof![3 => like(limits), 1 => any_domain_limits(unit_us)];
     prop_oneof![
-        8 => (later, earlier, copies, prop::option::of(0u64..6)).prop_map(
-            |(later, earlier, hits, min)| Op::Entry { later, earlier, hits, min },
+        8 => (later, earlier, copies, prop::bool::weighted(0.2)).prop_map(
+            |(later, earlier, hits, unguarded)| Op::Entry { later, earlier, hits, unguarded },
         ),
         1 => (0u64..40, new).prop_map(|(later, limits)| Op::Limits { later, limits }),
     ]
@@ -131,38 +134,42 @@ fn check_stream(unit_us: u64, odd_us: u64, limits: &model::DomainLimits, ops: &[
                 later,
                 earlier,
                 hits,
-                min,
+                unguarded,
             } => {
                 now_us += later * unit_us;
                 let at_us = now_us - earlier * unit_us - odd_us * (earlier % 3);
-                let expected = slow.entry(at_us, *hits, false);
-                let request = Request {
+                let expected = slow.entry(at_us, *hits, *unguarded);
+                let entry = Entry {
                     copies: *hits,
-                    min: min.unwrap_or(0),
+                    unguarded: *unguarded,
+                    estimated: false,
                 };
-                let got = fast.entry(&class, at(at_us), request);
+                let got = fast.entry(&class, at(at_us), entry);
                 let now = fast.now();
                 assert_eq!(
-                    (got.granted, got.excess, got.late),
-                    (expected.granted, expected.excess, expected.late)
+                    (got.granted, got.excess, got.late, got.counted),
+                    (
+                        expected.granted,
+                        expected.excess,
+                        expected.late,
+                        expected.counted
+                    )
                 );
                 assert_eq!(tiers::current(&class, &fast.state, now), expected.tier);
-                let _ = second::held(&fast.state, now);
                 let closure = fast.closure(&class, now);
                 denied_until = expected.denied_until().map(end_us);
                 assert_eq!(closure.map(|closure| closure.end.as_micros()), denied_until);
                 let by = expected.denied.map(|denial| match denial.cause {
                     model::Cause::Hard => Closed::Hard,
+                    model::Cause::Window(index) => Closed::Window(index as u8),
+                    model::Cause::Quota(index) => Closed::Quota(index as u8),
+                    model::Cause::Bucket => Closed::Bucket,
                     model::Cause::Tier(_) if class.is_inaccessible() => Closed::Inaccessible,
                     model::Cause::Tier(tier) => Closed::Tier(tier),
                     model::Cause::Global => panic!("a pair has no global limit"),
                     model::Cause::Banned => panic!("nobody is banned here"),
-                    other => panic!("no limits have {other:?}"),
                 });
-                let got_by = closure.map(|closure| closure.by);
-                if by != Some(Closed::Hard) || !class.is_inaccessible() {
-                    assert_eq!(got_by, by);
-                }
+                assert_eq!(closure.map(|closure| closure.by), by);
             }
             Op::Limits { later, limits } => {
                 let at_us = now_us + later * unit_us;

@@ -10,10 +10,11 @@
 
 use std::io;
 
+use tollgate_engine::engine::Count;
 use tollgate_engine::inline::{ask, tier_counts};
 use tollgate_engine::limits::{ClassId, Limits, RateClass, RateResource, Resource};
 use tollgate_engine::rules::request::Request;
-use tollgate_engine::rules::{Stamps, State, second, tiers};
+use tollgate_engine::rules::{Stamps, State, tiers};
 use tollgate_shared::time::Timestamp;
 
 use super::pairs::Pairs;
@@ -315,14 +316,21 @@ impl<'a> Player<'a> {
     }
 }
 
-/// How full a pair's limits are: the current tier's window, or the hard limit's second, whichever is
-/// fuller.
+/// How full a pair's limits are: the current tier's window, or any other constraint that is fuller.
 fn used(class: &RateClass, state: &State, now: Timestamp) -> u16 {
     let (limit, hits) = tier_counts(class, state, tiers::current(class, state, now), now);
-    let of_hard = class
-        .hard
-        .map_or(0, |hard| steps(second::held(state, now), hard));
-    steps(hits, limit).max(of_hard)
+    let of_tier = match class.tiers {
+        Some(_) => steps(hits, limit),
+        None => 0,
+    };
+    let counts = Count::of(class, state, now);
+    let counts = counts.iter().map(|count| steps(count.counted, count.limit));
+    let bucket = class.bucket.iter().zip(state.bucket.iter());
+    let bucket = bucket.map(|(bucket, level)| {
+        let left = level.room(bucket, now);
+        steps(bucket.burst.saturating_sub(left), bucket.burst)
+    });
+    counts.chain(bucket).fold(of_tier, u16::max)
 }
 
 fn steps(hits: u64, limit: u64) -> u16 {

@@ -46,7 +46,7 @@ impl States {
             self.live += 1;
             match self.spare.pop() {
                 Some(mut state) => {
-                    state.reset(class.tiers().len());
+                    state.begin(class);
                     state
                 }
                 None => Box::new(State::of(class)),
@@ -67,7 +67,7 @@ impl States {
         for (pair, slot) in self.slots.iter_mut().enumerate() {
             let Some(state) = slot else { continue };
             let (class, now) = of(pair as u32);
-            if state.matters_until(class).is_none_or(|until| until < now) {
+            if state.matters_until(class) < now {
                 self.spare.extend(slot.take());
                 self.live -= 1;
             }

@@ -30,6 +30,12 @@ pub struct Causes {
     pub hard: u64,
     /// All domains' hits a second.
     pub global: u64,
+    /// A sliding window.
+    pub window: u64,
+    /// A quota of a calendar period.
+    pub quota: u64,
+    /// The token bucket.
+    pub bucket: u64,
     /// The resource is not configured in a namespace that refuses such.
     pub unconfigured: u64,
 }
@@ -41,6 +47,9 @@ impl Causes {
             Some(LimitedBy::Tier) => &mut self.tier,
             Some(LimitedBy::Hard) => &mut self.hard,
             Some(LimitedBy::Global) => &mut self.global,
+            Some(LimitedBy::Window(_)) => &mut self.window,
+            Some(LimitedBy::Quota(_)) => &mut self.quota,
+            Some(LimitedBy::Bucket) => &mut self.bucket,
             None => &mut self.unconfigured,
         };
         *cause += calls;
@@ -165,6 +174,9 @@ impl ResourceTally {
         self.causes.tier += other.causes.tier;
         self.causes.hard += other.causes.hard;
         self.causes.global += other.causes.global;
+        self.causes.window += other.causes.window;
+        self.causes.quota += other.causes.quota;
+        self.causes.bucket += other.causes.bucket;
         self.causes.unconfigured += other.causes.unconfigured;
         if self.used.is_empty() {
             self.used.clone_from(&other.used);

@@ -123,7 +123,7 @@ impl Trace {
         let Some(state) = player.state(number) else {
             return;
         };
-        let tiers = self.class.tiers().iter().zip(state.tiers());
+        let tiers = self.class.tiers().iter().zip(state.tiers.iter());
         for ((tier, state), entries) in tiers.zip(&mut self.entries) {
             let over = |entered: Timestamp| {
                 let end = entered.saturating_add(tier.active);
@@ -147,7 +147,7 @@ impl Trace {
         column.asked += outcome.asked.hits;
         column.granted += outcome.granted.hits;
         column.held.resize(self.class.tiers().len(), 0);
-        let tiers = self.class.tiers().iter().zip(state.tiers());
+        let tiers = self.class.tiers().iter().zip(state.tiers.iter());
         for ((tier, state), held) in tiers.zip(&mut column.held) {
             *held = (*held).max(state.window.held(tier.window, at));
         }

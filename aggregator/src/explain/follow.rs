@@ -8,9 +8,8 @@
 
 use std::collections::VecDeque;
 
-use tollgate_engine::engine::{Fate, TOO_OLD, instant};
+use tollgate_engine::engine::{Fate, TOO_OLD, event_of, instant};
 use tollgate_engine::limits::{Limits, RateClass};
-use tollgate_engine::rules::request::Request;
 use tollgate_engine::stream::Pair;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
@@ -284,20 +283,18 @@ impl Follow {
         // What has left by now must not look as if this entry had taken it away.
         self.pair.state.forget(&self.class, now);
         let held = |pair: &Pair| -> Vec<u64> {
-            let tiers = pair.state.tiers().iter().zip(self.class.tiers());
+            let tiers = pair.state.tiers.iter().zip(self.class.tiers());
             tiers
                 .map(|(of, tier)| of.window.held(tier.window, now))
                 .collect()
         };
-        let entered = |pair: &Pair| -> Vec<_> {
-            pair.state.tiers().iter().map(|tier| tier.entered).collect()
-        };
+        let entered =
+            |pair: &Pair| -> Vec<_> { pair.state.tiers.iter().map(|tier| tier.entered).collect() };
         let (held_before, entered_before) = (held(&self.pair), entered(&self.pair));
-        let request = Request {
-            copies: hit.total(),
-            min: u64::from(hit.min.unwrap_or(0)),
-        };
-        let ruled = self.pair.entry(&self.class, at, request);
+        // As a correction that moves stamps moves those of estimates.
+        let moved_us = at.signed_micros_since(hit.at);
+        let event = event_of(hit, |stamp| stamp.saturating_offset(moved_us));
+        let ruled = self.pair.rule(&self.class, at, event, false);
         let by_tier = held(&self.pair)
             .iter()
             .zip(&held_before)
@@ -362,7 +359,7 @@ impl Follow {
     /// How the pair stands, with nothing said about it yet.
     fn standing(&self) -> Said {
         let now = self.pair.now();
-        let tiers = self.pair.state.tiers().iter().zip(self.class.tiers());
+        let tiers = self.pair.state.tiers.iter().zip(self.class.tiers());
         let tiers = tiers.map(|(state, tier)| TierNow {
             phase: state.phase(tier, now),
             entered: state.entered,

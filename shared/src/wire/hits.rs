@@ -7,7 +7,7 @@
 //!          [.., calls, mark]                                        any other
 //!          [.., calls, mark, min]                                   the same, of bulk calls
 //!          [.., 1, mark, age of the estimate, estimated]            a refund
-//! mark     1 if it is unguarded, plus 0 for a hit, 2 for a charge, 4 for a refund
+//! mark     1 if it is unguarded, plus 0 for a hit, 2 for a charge, 4 for a refund, 6 for an estimate
 //! refused  [resource index, domain, calls, copies, first age, last age, cause, nil | [generation, offset, entry]]
 //! ```
 //!
@@ -76,6 +76,9 @@ pub enum HitKind {
     Hit,
     /// A cost that was known only afterwards: nobody was asked.
     Charge,
+    /// Calls whose cost was estimated. A settlement may follow, a charge or a refund, so quotas and
+    /// buckets remember for ten minutes what they counted of it.
+    Estimate,
     /// Copies taken back, because a call cost less than was estimated: `copies` of them, which is what
     /// was estimated less the actual cost.
     Refund {
@@ -256,6 +259,7 @@ impl<'a> Hit<'a> {
         let kind = match self.kind {
             HitKind::Hit => 0,
             HitKind::Charge => 2,
+            HitKind::Estimate => 6,
             HitKind::Refund { .. } => 4,
         };
         kind | if self.unguarded { UNGUARDED } else { 0 }
@@ -299,6 +303,7 @@ fn read_hit<'a>(
         hit.kind = match (mark & !UNGUARDED, len, hit.calls) {
             (0, 6 | 7, _) => HitKind::Hit,
             (2, 6, _) => HitKind::Charge,
+            (6, 6, _) => HitKind::Estimate,
             (4, 8, 1) => read_refund(reader, sent, hit.copies)?,
             _ => return Err(before.error("mark", Fault::Kind { found: mark })),
         };

@@ -25,7 +25,7 @@ pub enum CaseFault {
         expected: &'static str,
     },
     /// Its mode is none of those played here.
-    #[error("mode {found:?}, expected \"stream\", \"reserve\", \"hold\", \"rate\" or none")]
+    #[error("mode {found:?}, expected \"stream2\", \"reserve\", \"hold\", \"rate\" or none")]
     Mode {
         /// The mode found.
         found: String,

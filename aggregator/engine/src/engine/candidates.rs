@@ -17,11 +17,10 @@ use tollgate_shared::time::Timestamp;
 
 use super::Engine;
 use super::pointers::Touch;
-use super::rulings::{CandidateClosed, CandidateCounts};
+use super::rulings::{CandidateClosed, CandidateCounts, add};
 use crate::limits::RateClass;
 use crate::pairs::{Identity, Opened, slot_of};
-use crate::rules::request::Request;
-use crate::stream::Ruled;
+use crate::stream::{PairEvent, Ruled};
 
 /// An entry as its real pair was ruled.
 pub(super) struct Beside<'a> {
@@ -30,7 +29,7 @@ pub(super) struct Beside<'a> {
     pub identity: Identity,
     pub place: Place,
     pub at: Timestamp,
-    pub request: Request,
+    pub event: PairEvent,
     /// No hit of it would be granted, whatever the limits.
     pub banned: bool,
     /// What became of it.
@@ -45,7 +44,7 @@ impl Engine {
         entry: &Beside<'_>,
         counts: &mut CandidateCounts,
     ) -> Option<CandidateClosed> {
-        let Beside { at, request, .. } = *entry;
+        let Beside { at, event, .. } = *entry;
         let newest = self.steps.newest();
         let (ordinal, cap) = (
             newest.ordinal,
@@ -59,18 +58,15 @@ impl Engine {
             }
         } else if cap <= self.candidates.alive().count() {
             self.candidates.abandon();
-            counts.at_cap += request.copies;
+            add(&mut counts.at_cap, event.copies());
             return None;
         } else {
             let working = self.candidates.working();
-            working.begin(class.tiers().len(), ordinal);
+            working.begin(class, ordinal);
         }
         let working = self.candidates.working();
         let before = working.stated;
-        let ruled = match entry.banned {
-            true => working.pair.banned(class, at, request),
-            false => working.pair.entry(class, at, request),
-        };
+        let ruled = working.pair.rule(class, at, event, entry.banned);
         let now = working.pair.now();
         let closure = match ruled.open {
             true => None,
@@ -81,7 +77,7 @@ impl Engine {
         let stays = working.pair.stays_until(class);
         working.leaves = slot_of(stays.max(end.unwrap_or_default()));
         if !self.candidates.close() {
-            counts.at_cap += request.copies;
+            add(&mut counts.at_cap, event.copies());
             return None;
         }
         counts.count(entry.ruled, ruled);
@@ -119,7 +115,7 @@ impl Engine {
         let working = self.candidates.working();
         self.steps.migrate_candidate(working, resource, domain);
         let now = working.pair.now().max(at);
-        touch.apply(&mut working.pair, class, now);
+        touch.apply(&mut working.pair, class, (now, false));
         let closure = working.pair.closure(class, now);
         let denied = working.stated.is_some_and(|end| now < end);
         working.stated = closure.map(|closure| closure.end).filter(|_| denied);
@@ -144,10 +140,16 @@ impl Engine {
 impl CandidateCounts {
     /// Counts an entry that the real limits ruled one way and the candidate another.
     fn count(&mut self, real: Ruled, candidate: Ruled) {
-        self.granted += candidate.granted;
-        self.excess += candidate.excess;
-        self.late += candidate.late;
-        self.newly += candidate.excess.saturating_sub(real.excess);
-        self.no_longer += real.excess.saturating_sub(candidate.excess);
+        add(&mut self.granted, candidate.granted);
+        add(&mut self.excess, candidate.excess);
+        add(&mut self.late, candidate.late);
+        add(
+            &mut self.newly,
+            candidate.excess.saturating_sub(real.excess),
+        );
+        add(
+            &mut self.no_longer,
+            real.excess.saturating_sub(candidate.excess),
+        );
     }
 }

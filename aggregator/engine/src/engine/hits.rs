@@ -5,7 +5,8 @@
 //!   fresh? by how much is its clock wrong?
 //!   entry 0   api.search, acme, 12:00:00.004   -> its pair is opened, ruled, closed; a statement
 //!                                                 if that changed until when it is denied
-//!   at the end, one total for each globally limited resource with granted hits
+//!   at the end, one total for each globally limited resource, of what was granted and of the excess
+//!   that every constraint of its domain counted
 //! ```
 //!
 //! Knows nothing of other kinds of records. What stays true: no entry of a known pair allocates
@@ -19,19 +20,17 @@ use tollgate_shared::place::Place;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::{Hit, HitBatch};
 use tollgate_shared::wire::record::Total;
-use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::Engine;
-use super::amended::OfPair;
 use super::candidates::Beside;
 use super::denials::Standing;
 use super::pointers::rule_of_amended;
-use super::rulings::{Counts, Fate, ResourceCounts, Rulings, TotalDue};
+use super::rule::{How, Rule, copies_of, event_of, rule};
+use super::rulings::{Counts, Fate, ResourceCounts, Rulings, TotalDue, add};
 use super::senders::Clock;
-use crate::limits::{Limits, Mode, RateClass, RateResource};
-use crate::pairs::{Hint, Identity, Opened, Prefix, Stored, slot_of};
-use crate::rules::request::Request;
-use crate::stream::{Closed, Closure, Ruled};
+use crate::limits::{Limits, RateClass};
+use crate::pairs::{Hint, Identity, Opened, Prefix};
+use crate::stream::Ruled;
 
 /// A hit stamped longer than this before its append is only counted.
 pub const TOO_OLD: Span = Span::from_secs(600);
@@ -48,25 +47,6 @@ const SWEEP_ENTRIES_MAX: u32 = 500;
 /// all of them, few enough that none is forgotten by the cache.
 const AHEAD: usize = 24;
 
-/// How a resource is ruled.
-#[derive(Clone, Copy)]
-pub(super) enum Rule<'l> {
-    /// By its limits.
-    Limited {
-        /// The resource.
-        rate: &'l RateResource,
-        /// Whether its denials are stated: not in a shadow, nor where the namespace ignores them.
-        stated: bool,
-    },
-    /// It has no limits, and its namespace refuses that.
-    Refused {
-        /// Whether its denials are stated.
-        stated: bool,
-    },
-    /// It has no limits, and is let through.
-    Free,
-}
-
 /// One resource of a batch.
 struct Context<'l, 'a> {
     name: &'a str,
@@ -75,8 +55,15 @@ struct Context<'l, 'a> {
     rule: Rule<'l>,
     prefix: Prefix,
     counts: Counts,
-    /// Granted hits by millisecond, in the order of the entries; only under a global limit.
-    granted: Vec<(u64, u64)>,
+    /// What counts against the global limit, in the order of the entries; only if there is one.
+    told: Vec<Told>,
+}
+
+/// Copies of one entry that count against the global limit.
+struct Told {
+    ms: u64,
+    unguarded: bool,
+    copies: u64,
 }
 
 /// An entry that comes soon.
@@ -100,13 +87,17 @@ struct Common<'l> {
 }
 
 impl Context<'_, '_> {
-    /// Counts what became of an entry's hits.
-    fn count(&mut self, ruled: Ruled, at: Timestamp) {
-        self.counts.granted += ruled.granted;
-        self.counts.excess += ruled.excess;
-        self.counts.late += ruled.late;
-        if 0 < ruled.granted && self.rule.has_global() {
-            self.granted.push((at.as_millis(), ruled.granted));
+    /// Counts what became of an entry's copies.
+    fn count(&mut self, ruled: Ruled, hit: &Hit<'_>, at: Timestamp) {
+        self.counts.count(ruled, hit);
+        let copies = ruled.granted.saturating_add(ruled.counted);
+        if 0 < copies && self.rule.global().is_some() {
+            let (ms, unguarded) = (at.as_millis(), hit.unguarded);
+            self.told.push(Told {
+                ms,
+                unguarded,
+                copies,
+            });
         }
     }
 
@@ -114,60 +105,6 @@ impl Context<'_, '_> {
         self.shared_name
             .get_or_insert_with(|| self.name.into())
             .clone()
-    }
-}
-
-impl<'l> Rule<'l> {
-    /// How a resource is ruled under a version.
-    pub fn of(limits: &'l Limits, resource: &str) -> Self {
-        let namespace = limits.namespace_of(resource);
-        let stated = !namespace.ignore_configured;
-        match limits.rate(resource) {
-            Some(rate) => Self::Limited {
-                rate,
-                stated: stated && rate.mode() == Mode::Enforced,
-            },
-            None if namespace.allow_unconfigured => Self::Free,
-            None => Self::Refused { stated },
-        }
-    }
-
-    /// The limits of one of its domains, and whether its denials are stated; none if it is free.
-    /// `nothing` is what a resource without limits has.
-    pub fn class_of(
-        self,
-        limits: &'l Limits,
-        nothing: &'l RateClass,
-        domain: &str,
-    ) -> Option<(&'l RateClass, bool)> {
-        match self {
-            Self::Limited { rate, stated } => Some((limits.class(rate.class_of(domain)), stated)),
-            Self::Refused { stated } => Some((nothing, stated)),
-            Self::Free => None,
-        }
-    }
-
-    /// The denial that a closure of one of its pairs is stated as.
-    pub fn denial(self, class: &RateClass, closure: Closure, version: u64) -> Denial {
-        let (limit, window) = closure.by.limit(class);
-        let cause = match (self, closure.by) {
-            (Self::Refused { .. }, _) => Cause::Unconfigured,
-            (_, Closed::Hard) => Cause::Hard,
-            (_, Closed::Tier(tier)) => Cause::Tier(u8::try_from(tier).unwrap_or(u8::MAX)),
-            (_, Closed::Inaccessible) => Cause::Inaccessible,
-        };
-        Denial {
-            end: closure.end,
-            cause,
-            version,
-            limit,
-            window,
-            most: u64::MAX,
-        }
-    }
-
-    fn has_global(self) -> bool {
-        matches!(self, Self::Limited { rate, .. } if rate.global().is_some())
     }
 }
 
@@ -265,7 +202,7 @@ impl Engine {
                     rule: Rule::of(limits, name),
                     prefix: self.identities.of_resource(name),
                     counts: Counts::default(),
-                    granted: Vec::new(),
+                    told: Vec::new(),
                 });
                 contexts.len() - 1
             })
@@ -282,10 +219,7 @@ impl Engine {
         rulings: &mut Rulings,
     ) {
         let hit = &ahead.hit;
-        if hit.is_refund() {
-            return;
-        }
-        let copies = hit.total();
+        let copies = copies_of(hit);
         context.counts.entries += 1;
         let (limits, nothing) = (common.limits, &common.nothing);
         let at = common.clock.instant(hit.at);
@@ -295,12 +229,12 @@ impl Engine {
             Some(ruled) => ruled,
             None if amended.is_banned(at) => (nothing, false),
             None => {
-                context.counts.unconfigured += copies;
+                add(&mut context.counts.unconfigured, copies);
                 return;
             }
         };
         if TOO_OLD < common.clock.appended.since(at) {
-            context.counts.too_old += copies;
+            add(&mut context.counts.too_old, copies);
             return;
         }
         if !self.open_pair(limits, class, context, ahead) {
@@ -314,13 +248,14 @@ impl Engine {
             version: self.steps.newest().version,
             amended,
         };
-        let (ruled, denial) = rule(working, class, at, hit, &how);
+        let event = event_of(hit, |stamp| common.clock.instant(stamp));
+        let (ruled, denial) = rule(working, class, (at, event), &how);
         let now = working.pair.now();
         if !self.table.close() {
-            context.counts.at_cap += copies;
+            add(&mut context.counts.at_cap, copies);
             return;
         }
-        context.count(ruled, at);
+        context.count(ruled, hit, at);
         if 0 < ruled.excess {
             rulings.excess.push((ahead.number, ruled.excess));
         }
@@ -371,7 +306,7 @@ impl Engine {
             identity: ahead.identity,
             place,
             at,
-            request: request_of(&ahead.hit),
+            event: event_of(&ahead.hit, |stamp| common.clock.instant(stamp)),
             banned,
             ruled,
         };
@@ -398,16 +333,16 @@ impl Engine {
             }
             return true;
         }
-        let copies = ahead.hit.total();
+        let copies = copies_of(&ahead.hit);
         let uncounted = if self.is_misrouted(resource, domain) {
             &mut context.counts.misrouted
         } else if limits.engine().pairs_per_partition_max <= self.table.alive().count() {
             &mut context.counts.at_cap
         } else {
-            self.table.working().begin(class.tiers().len(), ordinal);
+            self.table.working().begin(class, ordinal);
             return true;
         };
-        *uncounted += copies;
+        add(uncounted, copies);
         self.table.abandon();
         false
     }
@@ -427,7 +362,7 @@ impl Engine {
                 counts: context.counts,
             });
         }
-        if context.granted.is_empty() {
+        if context.told.is_empty() {
             return;
         }
         let previous = self.chains.total(&self.identities, context.name, offset);
@@ -436,72 +371,32 @@ impl Engine {
             source_partition: self.partition,
             source_offset: offset,
             previous_offset: previous,
-            counted: by_millisecond(context.granted),
+            counted: by_millisecond(context.told),
         });
     }
 }
 
-/// What an entry is ruled with beside its pair's limits.
-struct How<'l> {
-    rule: Rule<'l>,
-    /// Whether denials by limits are stated.
-    stated: bool,
-    /// The limits version in force.
-    version: u64,
-    amended: OfPair,
-}
-
-/// Rules an entry on its pair, under which it is kept from then on; what became of its hits, and
-/// what is stated of the pair now.
-#[inline]
-fn rule(
-    working: &mut Stored,
-    class: &RateClass,
-    at: Timestamp,
-    hit: &Hit<'_>,
-    how: &How<'_>,
-) -> (Ruled, Option<Denial>) {
-    let request = request_of(hit);
-    let ruled = match how.amended.is_banned(at) {
-        true => working.pair.banned(class, at, request),
-        false => working.pair.entry(class, at, request),
-    };
-    let now = working.pair.now();
-    let own = match how.stated && !ruled.open {
-        true => working.pair.closure(class, now),
-        false => None,
-    };
-    let own = own.map(|closure| how.rule.denial(class, closure, how.version));
-    let denial = how.amended.denial(own, now);
-    working.stated = denial.map(|denial| denial.end);
-    let stays = working.pair.stays_until(class);
-    working.leaves = slot_of(stays.max(working.stated.unwrap_or_default()));
-    (ruled, denial)
-}
-
-fn request_of(hit: &Hit<'_>) -> Request {
-    Request {
-        copies: hit.total(),
-        min: u64::from(hit.min.unwrap_or(0)),
-    }
-}
-
-/// Sums up hits by millisecond, ascending. A sum that does not fit is given in parts.
-fn by_millisecond(mut granted: Vec<(u64, u64)>) -> Vec<Total> {
-    granted.sort_unstable_by_key(|(ms, _)| *ms);
+/// Sums up copies by millisecond and guard, ascending. A sum that does not fit is the greatest that does:
+/// no global limit is as high.
+fn by_millisecond(mut told: Vec<Told>) -> Vec<Total> {
+    told.sort_unstable_by_key(|told| (told.ms, told.unguarded));
     let mut sums: Vec<Total> = Vec::new();
-    for (ms, mut hits) in granted {
-        if let Some(last) = sums.last_mut()
-            && last.ms == ms
-        {
-            let part = hits.min(u64::from(u32::MAX - last.copies));
-            last.copies += part as u32;
-            hits -= part;
-        }
-        while 0 < hits {
-            let part = hits.min(u64::from(u32::MAX));
-            sums.push(Total::guarded(ms, part as u32));
-            hits -= part;
+    for Told {
+        ms,
+        unguarded,
+        copies,
+    } in told
+    {
+        let copies = u32::try_from(copies).unwrap_or(u32::MAX);
+        match sums.last_mut() {
+            Some(last) if (last.ms, last.unguarded) == (ms, unguarded) => {
+                last.copies = last.copies.saturating_add(copies);
+            }
+            _ => sums.push(Total {
+                ms,
+                copies,
+                unguarded,
+            }),
         }
     }
     sums

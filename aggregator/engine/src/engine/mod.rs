@@ -37,6 +37,7 @@ mod holders;
 mod holds;
 mod pointers;
 mod query;
+mod rule;
 mod rulings;
 mod scopes;
 mod senders;
@@ -62,7 +63,8 @@ use versions::Steps;
 
 pub use denials::LiveDenial;
 pub use hits::TOO_OLD;
-pub use query::{CopiesFault, PairView};
+pub use query::{BucketView, CopiesFault, Count, PairView};
+pub use rule::event_of;
 pub use rulings::{
     AgentChange, AgentNews, CandidateClosed, CandidateCounts, CopiesCounts, Correction, Counts,
     Fate, HoldCounts, ResourceCounts, ResourceHolds, Rulings, Said, Stop, TotalDue, VerdictDue,

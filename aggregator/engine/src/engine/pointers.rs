@@ -16,7 +16,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tollgate_shared::bugs::{Bug, planted};
-use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
@@ -28,9 +27,9 @@ use super::amended::OfPair;
 use super::amendments::When;
 use super::copy_bans;
 use super::denials::Standing;
-use super::hits::Rule;
+use super::rule::Rule;
 use super::rulings::{Fate, Rulings, Stop};
-use super::totals::global_denial;
+use super::totals::{class_of_everybody, global_denial};
 use super::versions::Versions;
 use crate::limits::{Limits, RULES, RateClass};
 use crate::pairs::{Identity, Opened, slot_of};
@@ -219,11 +218,14 @@ impl Engine {
         let (limits, version, ordinal) = (newest.limits.clone(), newest.version, newest.ordinal);
         let rule = Rule::of(&limits, &again.resource);
         let nothing = RateClass::inaccessible();
+        let whole = class_of_everybody(rule.global());
         let domain = again.domain.as_deref();
-        let (class, stated) = rule
-            .class_of(&limits, &nothing, domain.unwrap_or(EVERYBODY))
-            .filter(|_| domain.is_some())
-            .unwrap_or((&nothing, false));
+        let (class, stated) = match domain {
+            Some(domain) => rule
+                .class_of(&limits, &nothing, domain)
+                .unwrap_or((&nothing, false)),
+            None => (&whole, false),
+        };
         let mut amended = domain.map_or_else(OfPair::default, |domain| {
             rule_of_amended(&limits, &again.resource, self.amended.of(identity, domain))
         });
@@ -234,20 +236,17 @@ impl Engine {
                 self.denials.end(identity);
                 return;
             }
-            self.table.working().begin(class.tiers().len(), ordinal);
+            self.table.working().begin(class, ordinal);
         }
         let working = self.table.working();
         match domain {
             Some(domain) => self.steps.migrate(working, &again.resource, domain),
-            None => self.steps.migrate_whole(working),
+            None => self.steps.migrate_whole(working, &again.resource),
         }
         let before = working.stated;
         let now = working.pair.now().max(again.at);
         let denied = before.is_some_and(|end| now < end);
-        if let Some(until) = touch
-            .apply(&mut working.pair, class, now)
-            .filter(|_| denied)
-        {
+        if let Some(until) = touch.apply(&mut working.pair, class, (now, denied)) {
             amended.pardon = Some(until);
             let said = self.amended.pair(identity);
             let pardon = Some(until);
@@ -263,7 +262,7 @@ impl Engine {
                 .and_then(|limit| global_denial(limit, working, now, version)),
             _ if stated => {
                 let closure = working.pair.closure(class, now);
-                closure.map(|closure| rule.denial(class, closure, version))
+                closure.map(|closure| rule.denial(class, closure, (now, version)))
             }
             _ => None,
         };
@@ -309,28 +308,30 @@ pub(super) struct Again {
 pub(super) enum Touch {
     /// Nothing.
     Nothing,
-    /// Its tiers are forgotten.
+    /// Everything that it counted is forgotten.
     Reset,
-    /// Its newest hits are taken out of its windows.
+    /// Its newest copies are taken out of what counts.
     Refund(u64),
-    /// It is pardoned if it is denied.
+    /// It is pardoned if it is denied: its debt is taken back to its limits.
     Pardon,
 }
 
 impl Touch {
-    /// Does it; until when the pair is pardoned by it, if it is. Never is no instant: who is never let
+    /// Does it to a pair that is denied at `now` or not; until when the pair is pardoned by it, if it is. Never is no instant: who is never let
     /// in again is not pardoned.
     pub(super) fn apply(
         self,
         pair: &mut Pair,
         class: &RateClass,
-        now: Timestamp,
+        (now, denied): (Timestamp, bool),
     ) -> Option<Timestamp> {
         match self {
             Self::Nothing => {}
-            Self::Reset => pair.state.reset(class.tiers().len()),
+            Self::Reset => pair.reset(class),
             Self::Refund(hits) => pair.refund(class, hits),
+            Self::Pardon if !denied => {}
             Self::Pardon => {
+                pair.forgive(class);
                 let closure = pair.closure(class, now)?;
                 return Some(closure.end).filter(|end| *end < Timestamp::MAX);
             }

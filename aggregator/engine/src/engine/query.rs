@@ -7,19 +7,22 @@ use std::sync::Arc;
 
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::LogId;
-use tollgate_shared::time::Timestamp;
+use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Scope, Statement};
 
 use super::Engine;
 use super::denials::LiveDenial;
-use super::hits::Rule;
 use super::holders::Who;
+use super::rule::Rule;
 use super::rulings::Stop;
 use super::scopes::name_of;
+use super::totals::class_of_everybody;
 use crate::copies::{Copies, Miscount};
 use crate::inline::tier_counts;
-use crate::limits::{Limits, RateClass};
-use crate::rules::{second, tiers};
+use crate::limits::{Bucket, Limits, RateClass};
+use crate::rules::calendar::period;
+use crate::rules::request::{self, LimitedBy, number};
+use crate::rules::{State, tiers};
 use crate::stream::Pair;
 
 /// How a pair stands at its own time.
@@ -35,14 +38,88 @@ pub struct PairView {
     pub tier_limit: u64,
     /// Hits in the current tier's window.
     pub tier_hits: u64,
-    /// Granted hits of the last second.
+    /// Copies that count in the hard limit (for everybody: the global one); 0 if there is none.
     pub last_second: u64,
     /// The hard limit (for everybody: the global one), if there is one.
     pub hard: Option<u64>,
-    /// Hits that would be granted at once at its time.
+    /// What counts in the hard limit, in each window and in each quota, in the order of asking.
+    pub counts: Vec<Count>,
+    /// How its bucket stands, if it has one.
+    pub bucket: Option<BucketView>,
+    /// Copies that would be granted at once at its time.
     pub remaining: u64,
     /// Its denial, if one is in force.
     pub denial: Option<LiveDenial>,
+}
+
+/// What counts in a window or a quota at a pair's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// The constraint.
+    pub of: LimitedBy,
+    /// Its limit.
+    pub limit: u64,
+    /// Over how long it counts.
+    pub span: Span,
+    /// What counts, debt included.
+    pub counted: u64,
+    /// When it has room; [`Timestamp::MAX`]: never.
+    pub opens: Timestamp,
+}
+
+/// How a bucket stands at a pair's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketView {
+    /// The limits.
+    pub bucket: Bucket,
+    /// The level in units of 1/P: [`Bucket::copy_units`] are one copy.
+    pub level: i64,
+    /// When it has room; [`Timestamp::MAX`]: never.
+    pub opens: Timestamp,
+    /// When it is full if nothing comes.
+    pub full: Timestamp,
+}
+
+impl Count {
+    /// The counts of a pair.
+    pub fn of(class: &RateClass, state: &State, now: Timestamp) -> Vec<Self> {
+        let hard = class.hard.map(|_| LimitedBy::Hard);
+        let windows = (0..class.windows.len()).map(|index| LimitedBy::Window(number(index)));
+        let names = hard.into_iter().chain(windows);
+        let windows = class.sliding().zip(state.windows.iter()).zip(names);
+        let windows = windows.map(|((window, stamps), of)| Self {
+            of,
+            limit: window.limit,
+            span: window.window,
+            counted: stamps.held(window.window, now),
+            opens: window.opens(stamps, now),
+        });
+        let quotas = class.quotas.iter().zip(state.quotas.iter()).enumerate();
+        let quotas = quotas.map(|(index, (quota, counted))| {
+            let period = period(quota.unit, &quota.zone, now);
+            Self {
+                of: LimitedBy::Quota(number(index)),
+                limit: quota.limit,
+                span: period.ends.since(period.begins),
+                counted: counted.counted(now),
+                opens: counted.opens(quota, now),
+            }
+        });
+        windows.chain(quotas).collect()
+    }
+}
+
+impl BucketView {
+    /// A pair's bucket, if it has one.
+    pub fn of(class: &RateClass, state: &State, now: Timestamp) -> Option<Self> {
+        let (bucket, level) = class.bucket.as_ref().zip(state.bucket.first())?;
+        Some(Self {
+            bucket: *bucket,
+            level: level.level_at(bucket, now),
+            opens: level.opens(bucket, now),
+            full: level.full_at(bucket),
+        })
+    }
 }
 
 /// What may never be wrong with copies.
@@ -237,44 +314,42 @@ impl Engine {
         self.amended.len()
     }
 
-    /// How a pair stands; none if it is not known.
+    /// How a pair stands; `None` if it is not known.
     pub fn pair(&self, resource: &str, domain: &str) -> Option<PairView> {
         let identity = self.identities.of_resource(resource).of(domain);
         let mut stored = self.table.peek(identity)?;
         let newest = self.steps.newest();
         let (limits, nothing) = (&newest.limits, RateClass::inaccessible());
         let rule = Rule::of(limits, resource);
-        let everybody = domain == EVERYBODY;
-        let (class, hard) = if everybody {
-            self.steps.migrate_whole(&mut stored);
-            let global = match rule {
-                Rule::Limited { rate, .. } => rate.global(),
-                Rule::Refused { .. } | Rule::Free => None,
-            };
-            (&nothing, global)
+        let whole = class_of_everybody(rule.global());
+        let class = if domain == EVERYBODY {
+            self.steps.migrate_whole(&mut stored, resource);
+            &whole
         } else {
             self.steps.migrate(&mut stored, resource, domain);
             let class = rule.class_of(limits, &nothing, domain);
-            let class = class.map_or(&nothing, |(class, _)| class);
-            (class, class.hard)
+            class.map_or(&nothing, |(class, _)| class)
         };
         let time = stored.pair.now();
         let state = &stored.pair.state;
         let tier = tiers::current(class, state, time);
         let (tier_limit, tier_hits) = tier_counts(class, state, tier, time);
-        let hard_room = second::room(hard, state, time);
+        let counts = Count::of(class, state, time);
+        let hard = (class.hard.is_some()).then(|| counts.first().map_or(0, |count| count.counted));
+        let room = request::room(class, state, time, u64::MAX).copies;
         Some(PairView {
             time,
             version: newest.version,
             tier,
             tier_limit,
             tier_hits,
-            last_second: second::held(state, time),
-            hard,
-            remaining: match everybody {
-                true => hard_room,
-                false => tiers::room_for(class, state, time, hard_room),
-            },
+            last_second: hard.unwrap_or(0),
+            hard: class
+                .hard
+                .filter(|_| domain != EVERYBODY || rule.global().is_some()),
+            counts,
+            bucket: BucketView::of(class, state, time),
+            remaining: tiers::room_for(class, state, time, room),
             denial: self.denials.get(identity, self.now()).cloned(),
         })
     }

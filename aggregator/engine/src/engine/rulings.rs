@@ -14,9 +14,12 @@ use std::sync::Arc;
 
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::hits::Hit;
 use tollgate_shared::wire::record::Total;
 use tollgate_shared::wire::statement::Statement;
 use tollgate_shared::wire::verdict::VerdictSays;
+
+use crate::stream::Ruled;
 
 /// What the engine says about the records applied since it was last cleared.
 #[derive(Clone, Debug, Default)]
@@ -172,12 +175,18 @@ pub struct TotalDue {
 pub struct Counts {
     /// Entries.
     pub entries: u64,
-    /// Granted: they occupy windows.
+    /// Granted: every constraint had room.
     pub granted: u64,
-    /// Let through although an ideal limiter would have refused them.
+    /// Let through although some constraint had no room.
     pub excess: u64,
+    /// Of the excess, what was let through unguarded: never debt.
+    pub excess_unguarded: u64,
     /// Too late to say.
     pub late: u64,
+    /// Taken back by settlements.
+    pub refunded: u64,
+    /// What settlements asked for and no constraint counted any more.
+    pub refunds_not_found: u64,
     /// Stamped more than 10 minutes before their append: only counted.
     pub too_old: u64,
     /// On a resource without limits that its namespace lets through: only counted.
@@ -192,6 +201,29 @@ pub struct Counts {
     pub refused_copies: u64,
     /// What the resource's candidate would have said, if it has one.
     pub candidate: CandidateCounts,
+}
+
+/// Adds to a count. Counts saturate: an entry alone may bring nearly 2⁶⁴.
+pub(super) fn add(count: &mut u64, copies: u64) {
+    *count = count.saturating_add(copies);
+}
+
+impl Counts {
+    /// Counts what became of an entry.
+    pub(super) fn count(&mut self, ruled: Ruled, hit: &Hit<'_>) {
+        add(&mut self.granted, ruled.granted);
+        add(&mut self.excess, ruled.excess);
+        add(&mut self.late, ruled.late);
+        if hit.unguarded {
+            add(&mut self.excess_unguarded, ruled.excess);
+        }
+        if hit.is_refund() {
+            let asked = u64::from(hit.copies);
+            add(&mut self.refunded, ruled.refunded);
+            let not_found = asked.saturating_sub(ruled.refunded);
+            add(&mut self.refunds_not_found, not_found);
+        }
+    }
 }
 
 /// What a candidate says of the hits that were ruled beside it: those of agents' refused calls are not

@@ -1,4 +1,4 @@
-//! Totals: what other partitions granted of a resource that is limited globally.
+//! Totals: what other partitions let through of a resource that is limited globally.
 //!
 //! ```text
 //! total of partition 3, record 17, previous 10: 40 hits in ms 500, 7 in ms 501
@@ -6,8 +6,8 @@
 //!   afterwards one statement, if that changed until when everybody is denied
 //! ```
 //!
-//! Knows nothing of pairs of domains. What stays true: a resource's own pair has no tiers; its hits
-//! of the last second are all that it remembers.
+//! Knows nothing of pairs of domains. What stays true: a resource's own pair has one window, the copies
+//! of the last second, and remembers nothing else.
 
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::Place;
@@ -17,12 +17,21 @@ use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::Engine;
 use super::denials::Standing;
-use super::hits::Rule;
-use super::rulings::{Counts, Fate, ResourceCounts, Rulings};
+use super::rule::Rule;
+use super::rulings::{Counts, Fate, ResourceCounts, Rulings, add};
 use crate::limits::RateClass;
 use crate::pairs::{Opened, Stored, slot_of};
-use crate::rules::second::SECOND;
-use crate::rules::{Until, open_again, whole};
+use crate::rules::window::SECOND;
+use crate::rules::{Until, whole};
+
+/// The limits of a resource's own pair: the global limit is a window of a second of all domains. Without
+/// one nothing is granted, and nothing is asked either.
+pub(super) fn class_of_everybody(global: Option<u64>) -> RateClass {
+    RateClass {
+        hard: Some(global.unwrap_or(0)),
+        ..RateClass::default()
+    }
+}
 
 /// The denial of everybody under a global limit at `now`, if it is closed.
 pub(super) fn global_denial(
@@ -31,8 +40,8 @@ pub(super) fn global_denial(
     now: Timestamp,
     version: u64,
 ) -> Option<Denial> {
-    let second = &stored.pair.state.loose;
-    let end = match open_again::global_open_again(limit, second, now) {
+    let second = stored.pair.state.windows.first()?;
+    let end = match whole::open_again(limit, second, now) {
         Until::Now => return None,
         Until::At(end) => end,
         Until::Never => Timestamp::MAX,
@@ -76,13 +85,13 @@ impl Engine {
         }
         let identity = self.identities.of_resource(resource).of(EVERYBODY);
         if self.table.open(identity) == Opened::Known {
-            self.steps.migrate_whole(self.table.working());
+            self.steps.migrate_whole(self.table.working(), resource);
         } else if limits.engine().pairs_per_partition_max <= self.table.alive().count() {
             self.table.abandon();
             return Fate::TotalAtCap;
         } else {
             let ordinal = self.steps.newest().ordinal;
-            self.table.working().begin(0, ordinal);
+            self.table.working().begin_whole(ordinal);
         }
         let working = self.table.working();
         let before = working.stated;
@@ -94,7 +103,7 @@ impl Engine {
             false => None,
         };
         working.stated = denial.map(|denial| denial.end);
-        let stays = working.pair.stays_until(&RateClass::inaccessible());
+        let stays = working.pair.stays_until(&class_of_everybody(Some(limit)));
         working.leaves = slot_of(stays.max(working.stated.unwrap_or_default()));
         if !self.table.close() {
             return Fate::TotalAtCap;
@@ -124,13 +133,16 @@ fn count(limit: u64, working: &mut Stored, totals: &Totals<'_>) -> Counts {
         let at = total.at();
         let now = working.pair.time.map_or(at, |time| time.max(at));
         working.pair.time = Some(now);
-        let second = &mut working.pair.state.loose;
+        let Some(second) = working.pair.state.windows.first_mut() else {
+            continue;
+        };
         second.forget(SECOND, now);
-        let share = whole::count(limit, second, now, at, u64::from(total.copies));
+        let copies = u64::from(total.copies);
+        let share = whole::count(limit, second, (at, now), copies, total.unguarded);
         counts.entries += 1;
-        counts.granted += share.granted;
-        counts.excess += share.excess;
-        counts.late += share.late;
+        add(&mut counts.granted, share.granted);
+        add(&mut counts.excess, share.excess);
+        add(&mut counts.late, share.late);
     }
     counts
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 
-use crate::limits::{Limits, RateClass};
+use crate::limits::{Limits, RateClass, RateResource, Window};
 use crate::pairs::Stored;
 use crate::rules::carry_over;
 
@@ -215,10 +215,19 @@ impl Steps {
         }
     }
 
-    /// Brings a resource's own pair under the version in force. It has no tiers that could change.
-    pub fn migrate_whole(&self, stored: &mut Stored) {
-        self.migrate_by(stored, |_, _, _| {});
+    /// Brings a resource's own pair under the version in force: it keeps what counts, however the global
+    /// limit changes, and forgets it where a version has none.
+    pub fn migrate_whole(&self, stored: &mut Stored, resource: &str) {
+        let under = |limits: &Limits, stored: &mut Stored| {
+            let global = limits.rate(resource).and_then(RateResource::global);
+            match (global, stored.pair.state.windows.first_mut()) {
+                (Some(limit), Some(stamps)) => Window::of_second(limit).round(stamps),
+                _ => stored.pair.state.begin_window(),
+            }
+        };
+        self.migrate_by(stored, |_, new, stored| under(&new.limits, stored));
         if self.newest.ordinal != stored.ordinal {
+            under(&self.newest.limits, stored);
             self.settle(stored);
         }
     }

@@ -46,6 +46,31 @@ pub struct Bucket {
     pub debt: u64,
 }
 
+impl Bucket {
+    /// A bucket into which `tokens` copies flow each `period`, reduced.
+    pub fn new(tokens: u64, period: Span, burst: u64, debt: u64) -> Self {
+        let (mut divisor, mut rest) = (tokens, period.as_micros());
+        while rest != 0 {
+            (divisor, rest) = (rest, divisor % rest);
+        }
+        let divisor = divisor.max(1);
+        Self {
+            tokens: tokens / divisor,
+            period: Span::from_micros(period.as_micros() / divisor),
+            burst,
+            debt,
+        }
+    }
+
+    /// The debt of a bucket that states none: the greater of the burst and of what flows in within a
+    /// second, rounded up to whole copies.
+    pub fn default_debt(tokens: u64, period: Span, burst: u64) -> u64 {
+        let a_second = u128::from(tokens) * 1_000_000;
+        let a_second = a_second.div_ceil(u128::from(period.as_micros().max(1)));
+        burst.max(u64::try_from(a_second).unwrap_or(u64::MAX))
+    }
+}
+
 /// The length of a quota's period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Calendar {

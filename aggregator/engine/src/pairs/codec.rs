@@ -2,9 +2,12 @@
 //!
 //! ```text
 //! [flags][time, 7 bytes][slots beyond the ten minutes][version][tiers if many][stated denial]
-//! for each tier  [window][0 inactive | 1 + how far its entry is from its oldest hit]
-//! [hits of tiers that are gone]
-//! one tier, one hit   01 ·······t 00 03 01 00 01                  13 bytes, 29 with the identity
+//! [shape: how many windows and quotas, whether a bucket]          where there is any of them
+//! for each window [stamps]
+//! for each quota  [kind][how long its period lasts][count][estimates]
+//! for a bucket    [level][estimates]
+//! for each tier   [stamps][0 inactive | 1 + how far its entry is from its oldest hit]
+//! one window, one hit   10 ·······t 00 03 01 01 00                13 bytes, 29 with the identity
 //! ```
 //!
 //! Equal states have equal bytes. Knows nothing of blocks or limits. What stays true: reading takes
@@ -14,7 +17,8 @@ use tollgate_shared::time::Timestamp;
 
 use super::alive::slot_of;
 use super::identity::{Identity, Words, pad};
-use crate::rules::Stamps;
+use crate::limits::RateClass;
+use crate::rules::{Stamps, State};
 use crate::stream::{Pair, STAYS};
 use crate::varint;
 
@@ -34,7 +38,8 @@ pub(crate) struct Stored {
 /// Flags in the first byte. Where [`LARGE`] is set only [`LONG`] may be set beside it, so no state
 /// begins with FF.
 const TIERS: u8 = 0x0f;
-const LOOSE: u8 = 0x10;
+/// There are windows, quotas or a bucket.
+const SHAPED: u8 = 0x10;
 const STATED: u8 = 0x20;
 const LARGE: u8 = 0x40;
 /// The time needs its eighth byte: not before the year 4253.
@@ -46,8 +51,11 @@ pub(super) const BLOCK_BYTES_MAX: usize = super::arena::STATE_BYTES_MAX;
 /// Tiers from which on their number stands apart.
 const MANY: usize = TIERS as usize;
 
-/// The most tiers that a pair has.
+/// The most tiers, windows or quotas that a pair has.
 const TIERS_MAX: u64 = 1 << 16;
+
+/// Windows from which on their number stands apart from the shape.
+const MANY_WINDOWS: u64 = 7;
 
 /// What a block says without being read as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,9 +75,19 @@ fn leaves_at_least(time: Timestamp) -> u64 {
 }
 
 impl Stored {
-    /// Makes this a new pair with `tiers` tiers under a version.
-    pub fn begin(&mut self, tiers: usize, ordinal: u32) {
-        self.pair.state.reset(tiers);
+    /// Makes this a new pair of a class under a version.
+    pub fn begin(&mut self, class: &RateClass, ordinal: u32) {
+        self.pair.state.begin(class);
+        self.begin_known(ordinal);
+    }
+
+    /// Makes this a resource's own new pair under a version: it has one window, the global limit's.
+    pub fn begin_whole(&mut self, ordinal: u32) {
+        self.pair.state.begin_window();
+        self.begin_known(ordinal);
+    }
+
+    fn begin_known(&mut self, ordinal: u32) {
         self.pair.time = None;
         self.ordinal = ordinal;
         self.stated = None;
@@ -79,17 +97,23 @@ impl Stored {
     /// Bytes of the windows' runs alone: how long writing will take.
     pub fn run_bytes(&self) -> usize {
         let state = &self.pair.state;
-        let tiers = state.tiers().iter().map(|tier| tier.window.run_bytes());
-        tiers.sum::<usize>() + state.loose.run_bytes()
+        let windows = state.windows.iter().map(Stamps::run_bytes);
+        let tiers = state.tiers.iter().map(|tier| tier.window.run_bytes());
+        let quotas = state.quotas.iter().map(|quota| quota.estimates.run_bytes());
+        let bucket = state
+            .bucket
+            .iter()
+            .map(|bucket| bucket.estimates.run_bytes());
+        windows.chain(tiers).chain(quotas).chain(bucket).sum()
     }
 
     /// Appends the state.
     pub fn write(&self, bytes: &mut Vec<u8>) {
         let state = &self.pair.state;
         let time = self.pair.now();
-        let tiers = state.tiers();
+        let tiers = &state.tiers;
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-        let flags = flag(!state.loose.is_empty(), LOOSE) | flag(self.stated.is_some(), STATED);
+        let flags = flag(is_shaped(state), SHAPED) | flag(self.stated.is_some(), STATED);
         self.write_head(flags | tiers.len().min(MANY) as u8, bytes);
         if MANY <= tiers.len() {
             varint::write(bytes, tiers.len() as u64);
@@ -99,14 +123,14 @@ impl Stored {
             let distance = end.since(time).as_micros();
             varint::write(bytes, if end == Timestamp::MAX { 0 } else { distance });
         }
-        for tier in tiers {
+        if flags & SHAPED != 0 {
+            write_shaped(state, time, bytes);
+        }
+        for tier in tiers.iter() {
             tier.window.write(time, bytes);
             let near = tier.window.oldest().unwrap_or(time);
             let entered = |entered| zigzag(near, entered).saturating_add(1);
             varint::write(bytes, tier.entered.map_or(0, entered));
-        }
-        if flags & LOOSE != 0 {
-            state.loose.write(time, bytes);
         }
     }
 
@@ -171,20 +195,18 @@ impl Stored {
             }),
         };
         let state = &mut self.pair.state;
-        state.reset(tiers as usize);
-        for tier in state.tiers_mut() {
+        match flags & SHAPED {
+            0 => fill(state, (0, 0, 0)),
+            _ => read_shaped(state, time, bytes, at, &read)?,
+        }
+        state.tiers.fill(tiers as usize);
+        for tier in state.tiers.iter_mut() {
             read(&mut tier.window, time, bytes, at)?;
             let near = tier.window.oldest().unwrap_or(time);
             tier.entered = match varint::read(bytes, at)? {
                 0 => None,
                 far => Some(unzigzag(near, far - 1)?),
             };
-        }
-        if flags & LOOSE != 0 {
-            read(&mut state.loose, time, bytes, at)?;
-            if state.loose.is_empty() {
-                return None;
-            }
         }
         Some(())
     }
@@ -208,7 +230,23 @@ impl Stored {
         let mut words = Words::new();
         let ordinal = u64::from(self.ordinal) << 40;
         words.add(now.as_micros(), self.leaves ^ ordinal);
-        for tier in state.tiers_mut() {
+        for stamps in state.windows.iter_mut() {
+            words.add(stamps.hits(), stamps.sum());
+        }
+        for quota in state.quotas.iter_mut() {
+            words.add(
+                quota.count ^ u64::from(quota.kind).rotate_left(32),
+                quota.ends.as_micros(),
+            );
+            words.add(quota.estimates.hits(), quota.estimates.sum());
+        }
+        for bucket in state.bucket.iter_mut() {
+            words.add(
+                zigzag_level(bucket.level) ^ bucket.estimates.hits().rotate_left(40),
+                bucket.estimates.sum(),
+            );
+        }
+        for tier in state.tiers.iter_mut() {
             let entered = tier.entered.map_or(u64::MAX, Timestamp::as_micros);
             words.add(
                 entered ^ tier.window.hits().rotate_left(40),
@@ -216,12 +254,87 @@ impl Stored {
             );
         }
         let stated = self.stated.map_or(0, Timestamp::as_micros);
-        words.add(
-            stated ^ state.loose.hits().rotate_left(40),
-            state.loose.sum(),
-        );
+        words.add(stated, state.tiers.len() as u64);
         words.of(identity)
     }
+}
+
+fn is_shaped(state: &State) -> bool {
+    !(state.windows.is_empty() && state.quotas.is_empty() && state.bucket.is_empty())
+}
+
+/// Makes a state's windows, quotas and buckets so many, as if new.
+fn fill(state: &mut State, (windows, quotas, buckets): (usize, usize, usize)) {
+    state.windows.fill(windows);
+    state.quotas.fill(quotas);
+    state.bucket.fill(buckets);
+}
+
+/// Appends windows, quotas and the bucket.
+fn write_shaped(state: &State, time: Timestamp, bytes: &mut Vec<u8>) {
+    let (windows, quotas) = (state.windows.len() as u64, state.quotas.len() as u64);
+    let bucket = state.bucket.len() as u64;
+    varint::write(bytes, windows.min(MANY_WINDOWS) | bucket << 3 | quotas << 4);
+    if MANY_WINDOWS <= windows {
+        varint::write(bytes, windows);
+    }
+    for stamps in state.windows.iter() {
+        stamps.write(time, bytes);
+    }
+    for quota in state.quotas.iter() {
+        varint::write(bytes, u64::from(quota.kind));
+        // A period that holds the pair's time ends after it.
+        varint::write(bytes, quota.ends.since(time).as_micros());
+        varint::write(bytes, quota.count);
+        quota.estimates.write(time, bytes);
+    }
+    for bucket in state.bucket.iter() {
+        varint::write(bytes, zigzag_level(bucket.level));
+        bucket.estimates.write(time, bytes);
+    }
+}
+
+#[inline]
+fn read_shaped(
+    state: &mut State,
+    time: Timestamp,
+    bytes: &[u8],
+    at: &mut usize,
+    read: impl Fn(&mut Stamps, Timestamp, &[u8], &mut usize) -> Option<()>,
+) -> Option<()> {
+    let shape = varint::read(bytes, at)?;
+    let (mut windows, bucket, quotas) = (shape & 7, shape >> 3 & 1, shape >> 4);
+    if windows == MANY_WINDOWS {
+        windows = varint::read(bytes, at).filter(|windows| MANY_WINDOWS <= *windows)?;
+    }
+    if shape == 0 || TIERS_MAX <= windows || TIERS_MAX <= quotas {
+        return None;
+    }
+    fill(state, (windows as usize, quotas as usize, bucket as usize));
+    for stamps in state.windows.iter_mut() {
+        read(stamps, time, bytes, at)?;
+    }
+    for quota in state.quotas.iter_mut() {
+        quota.kind = u32::try_from(varint::read(bytes, at)?).ok()?;
+        let lasts = varint::read(bytes, at)?;
+        quota.ends = Timestamp::from_micros(time.as_micros().checked_add(lasts)?);
+        quota.count = varint::read(bytes, at)?;
+        read(&mut quota.estimates, time, bytes, at)?;
+    }
+    for bucket in state.bucket.iter_mut() {
+        bucket.level = unzigzag_level(varint::read(bytes, at)?);
+        bucket.at = time;
+        read(&mut bucket.estimates, time, bytes, at)?;
+    }
+    Some(())
+}
+
+fn zigzag_level(level: i64) -> u64 {
+    ((level << 1) ^ (level >> 63)) as u64
+}
+
+fn unzigzag_level(level: u64) -> i64 {
+    (level >> 1) as i64 ^ -((level & 1) as i64)
 }
 
 /// What a state of these bytes, up to a whole word, adds to the digest of all pairs.
@@ -295,14 +408,15 @@ mod tests {
     use tollgate_shared::time::Span;
 
     use super::*;
-    use crate::limits::{RateClass, Tier};
-    use crate::rules::request::Request;
+    use crate::limits::{Tier, Window};
+    use crate::rules::picture::class;
+    use crate::stream::Entry;
 
     fn stored() -> impl Strategy<Value = Stored> {
         let hits = prop::collection::vec((0u64..3_000_000, 1u64..4), 1..40);
-        let tiers = 0usize..18;
-        (hits, tiers, any::<bool>(), 0u64..3, 0u32..400).prop_map(
-            |(hits, tiers, loose, stated, ordinal)| {
+        let (tiers, windows) = (0usize..18, 0usize..10);
+        (hits, tiers, windows, 0usize..4, 0u64..3, 0u32..400).prop_map(
+            |(hits, tiers, windows, others, stated, ordinal)| {
                 let tier = Tier {
                     limit: 5,
                     window: Span::from_secs(2),
@@ -310,17 +424,29 @@ mod tests {
                     cooldown: Span::ZERO,
                     skippable: true,
                 };
+                let window = Window {
+                    limit: 4,
+                    window: Span::from_secs(1),
+                };
+                let others = match others {
+                    0 => class(""),
+                    1 => class("quota 9/day | quota 20/year"),
+                    2 => class("bucket 2/3s burst 4 debt 9"),
+                    _ => class("quota 3/month | bucket 1/1s burst 1000 debt 1"),
+                };
                 let class = RateClass {
-                    tiers: Some(vec![tier; tiers].into()),
-                    ..RateClass::default()
+                    tiers: (tiers != 17).then(|| vec![tier; tiers].into()),
+                    windows: vec![window; windows].into(),
+                    ..others
                 };
                 let mut pair = Pair::of(&class);
                 for (at, copies) in hits {
-                    let request = Request { copies, min: 0 };
-                    pair.entry(&class, Timestamp::from_micros(1 << 40 | at), request);
-                }
-                if loose {
-                    pair.new_limits(&class, &RateClass::inaccessible());
+                    let entry = Entry {
+                        copies,
+                        estimated: at % 3 == 0,
+                        ..Entry::default()
+                    };
+                    pair.entry(&class, Timestamp::from_micros(1 << 40 | at), entry);
                 }
                 let leaves = leaves_at_least(pair.now()) + stated * 7;
                 let stated = [
@@ -379,20 +505,44 @@ mod tests {
         }
     }
 
-    #[test]
-    fn one_tier_with_one_hit_fits_the_smallest_block() {
-        let class = crate::rules::picture::class("5/10s");
+    fn bytes_of(limits: &str) -> usize {
+        let class = class(limits);
         let mut pair = Pair::of(&class);
         let now = Timestamp::from_micros(1_795_000_000_000_000);
-        pair.entry(&class, now, Request { copies: 1, min: 0 });
+        let entry = Entry {
+            copies: 1,
+            ..Entry::default()
+        };
+        pair.entry(&class, now, entry);
         let stored = Stored {
-            leaves: leaves_at_least(now),
+            leaves: slot_of(pair.stays_until(&class)),
             pair,
             ordinal: 3,
             stated: None,
         };
         let mut bytes = Vec::new();
         stored.write(&mut bytes);
-        assert!(bytes.len() <= 16, "{}", bytes.len());
+        bytes.len()
+    }
+
+    #[test]
+    fn one_tier_or_window_with_one_hit_fits_the_smallest_block() {
+        for limits in ["5/10s", "window 5/10s"] {
+            let bytes = bytes_of(limits);
+            assert!(bytes <= 16, "{limits}: {bytes}");
+        }
+    }
+
+    #[test]
+    fn a_bucket_or_quota_of_any_period_takes_at_most_48_bytes() {
+        let identity = 16;
+        for limits in [
+            "quota 1000000000/year",
+            "bucket 1/31536000s burst 1000 debt 1000",
+            "bucket 4294967291/1s burst 100000 debt 100000",
+        ] {
+            let bytes = bytes_of(limits);
+            assert!(bytes + identity <= 48, "{limits}: {bytes}");
+        }
     }
 }

@@ -1,57 +1,138 @@
 //! New limits: what a pair's state keeps.
 //!
 //! ```text
+//! before   5 in 1s, 8 in 10s        after   9 in 1s, 8 in 20s
+//!          the second keeps its stamps; the twenty seconds take those that the ten seconds kept
+//! before   bucket 1 a second, burst 5, level 2      after   burst 9, level 6: three are used
 //! before   tier 1   2 per 1s, active 10s      tier 2   9 per 5s, active 1m
 //! after    tier 1   3 per 1s, active 10s      tier 2   9 per 6s, active 1m
-//! tier 1 keeps its state, since only its limit changed; tier 2 starts inactive and empty, but its
-//! hits of the last second still count under the hard limit
+//!          tier 1 keeps its state, since only its limit changed; tier 2 starts inactive and empty
 //! ```
 //!
-//! A tier keeps its state only if window, active, cooldown and skippable of it and of every tier
-//! below it are unchanged. Knows nothing of versions. What stays true: hits are never trimmed to a
-//! lowered limit, and granted hits of the last second survive.
+//! A window of a length that was there keeps its stamps (of equal lengths the first, the hard limit before
+//! windows); any other takes those that the longest kept. A bucket keeps what is used. A quota keeps its
+//! count while unit and zone are the same. A tier keeps its state only if window, active, cooldown and
+//! skippable of it and of every tier below it are unchanged. What a version un-states is forgotten. Knows
+//! nothing of versions. What stays true: nothing is trimmed to a lowered limit.
 
 use tollgate_shared::time::Timestamp;
 
-use super::second::SECOND;
+use super::bucket::BucketState;
+use super::calendar::period;
+use super::quota::{QuotaState, kind_of};
+use super::stamps::Stamps;
 use super::state::State;
-use crate::limits::{RateClass, Tier};
+use crate::limits::{Bucket, RateClass, Tier};
 
-/// Brings a state from one class of limits under another. `time` is the pair's time.
+/// Brings a state from one class of limits under another. `time` is the pair's time, to which the state
+/// has come.
 pub fn carry_over(old: &RateClass, new: &RateClass, state: &mut State, time: Timestamp) {
+    windows(old, new, state, time);
+    quotas(new, state, time);
+    bucket(old.bucket.as_ref(), new.bucket.as_ref(), state, time);
     let kept = old.tiers().iter().zip(new.tiers());
     let kept = kept
         .take_while(|(old, new)| have_one_shape(old, new))
         .count();
-    keep(kept, new.tiers().len(), state, time);
+    state.tiers.truncate(kept);
+    state.tiers.extend(new.tiers().len());
+    let windows = new.tiers().iter().map(Tier::sliding);
+    for (window, tier) in windows.zip(state.tiers.iter_mut()) {
+        window.round(&mut tier.window);
+    }
 }
 
-/// Empties all tiers, for a pair whose limits are not known to have kept any shape.
+/// Brings a state whose limits are not known any more under a class: only quotas, which know what they
+/// count, keep theirs.
 pub fn start_anew(new: &RateClass, state: &mut State, time: Timestamp) {
-    keep(0, new.tiers().len(), state, time);
+    state.windows.fill(new.sliding_len());
+    quotas(new, state, time);
+    bucket(None, new.bucket.as_ref(), state, time);
+    state.tiers.fill(new.tiers().len());
+}
+
+fn windows(old: &RateClass, new: &RateClass, state: &mut State, time: Timestamp) {
+    let lengths = |class: &RateClass| class.sliding().map(|window| window.window).collect();
+    let (before, after): (Vec<_>, Vec<_>) = (lengths(old), lengths(new));
+    if before == after {
+        return round(new, state);
+    }
+    // Of equal lengths the first: `max_by_key` would give the last.
+    let longest = before
+        .iter()
+        .enumerate()
+        .rev()
+        .max_by_key(|(_, length)| **length);
+    let longest = longest.map(|(index, _)| index);
+    let taken = after.iter().map(|length| {
+        let same = before.iter().position(|before| before == length);
+        let source = same.or(longest).and_then(|index| state.windows.get(index));
+        let mut stamps = source.map_or_else(Stamps::new, Stamps::clone);
+        stamps.forget(*length, time);
+        stamps
+    });
+    let taken = taken.collect();
+    state.windows.replace(taken);
+    round(new, state);
+}
+
+/// Stamps of windows that round are rounded, those of a smaller limit before as well.
+fn round(new: &RateClass, state: &mut State) {
+    for (window, stamps) in new.sliding().zip(state.windows.iter_mut()) {
+        window.round(stamps);
+    }
+}
+
+fn quotas(new: &RateClass, state: &mut State, time: Timestamp) {
+    let taken = new.quotas.iter().map(|quota| {
+        let kind = kind_of(quota);
+        let same = state.quotas.iter().find(|before| before.kind == kind);
+        match same {
+            Some(same) if time < same.ends => QuotaState {
+                // The zone may have new tables.
+                ends: period(quota.unit, &quota.zone, time).ends,
+                ..same.clone()
+            },
+            _ => {
+                let mut begun = QuotaState::default();
+                begun.begin(quota);
+                begun.advance(quota, time);
+                begun
+            }
+        }
+    });
+    let taken: Vec<QuotaState> = taken.collect();
+    state.quotas.replace(taken);
+}
+
+fn bucket(old: Option<&Bucket>, new: Option<&Bucket>, state: &mut State, time: Timestamp) {
+    let Some(new) = new else {
+        return state.bucket.fill(0);
+    };
+    match old.zip(state.bucket.first_mut()) {
+        Some((old, level)) => convert(old, new, level, time),
+        None => {
+            state.bucket.fill(1);
+            if let Some(level) = state.bucket.first_mut() {
+                level.begin(new);
+                level.at = time;
+            }
+        }
+    }
+}
+
+/// What is used of a bucket is used of another, rounded up to its units.
+fn convert(old: &Bucket, new: &Bucket, state: &mut BucketState, time: Timestamp) {
+    state.advance(old, time);
+    let used = i128::from(old.full()) - i128::from(state.level);
+    let (from, to) = (i128::from(old.copy_units()), i128::from(new.copy_units()));
+    let used = (used.saturating_mul(to) + from - 1) / from;
+    let level = i128::from(new.full()) - used;
+    // Within floor and full, which fit.
+    state.level = level.clamp(i128::from(new.floor()), i128::from(new.full())) as i64;
 }
 
 /// Whether tiers differ in nothing but the limit.
 fn have_one_shape(old: &Tier, new: &Tier) -> bool {
     Tier { limit: 0, ..*old } == Tier { limit: 0, ..*new }
-}
-
-fn keep(kept: usize, tiers: usize, state: &mut State, time: Timestamp) {
-    let mut loose: Vec<(Timestamp, u64)> = state
-        .tiers()
-        .iter()
-        .skip(kept)
-        .flat_map(|tier| tier.window.runs())
-        .filter(|(at, _)| time <= at.saturating_add(SECOND))
-        .collect();
-    if !loose.is_empty() {
-        loose.extend(state.loose.runs());
-        loose.sort_unstable();
-        state.loose.clear();
-        for (at, hits) in loose {
-            state.loose.take(at, hits);
-        }
-    }
-    state.truncate(kept);
-    state.extend(tiers);
 }

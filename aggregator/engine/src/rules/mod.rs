@@ -1,36 +1,46 @@
 //! The rules of rates, one file each: pure functions of limits, state, instant and copies.
 //!
 //! ```text
-//! stamps       granted hits in a sliding window            (run: how they lie in memory)
-//! state        what is remembered of one pair's tiers
+//! stamps       copies in a sliding window                 (run: how they lie in memory)
+//! state        what is remembered of one pair             (pool: of one pair after another)
+//! window       sliding windows, and the hard limit, which is one of a second
+//! calendar     days, weeks, months and years of a zone
+//! quota        a count per calendar period
+//! bucket       a burst and a rate
 //! tiers        phases of a tier, the current tier, the climb of a request
-//! second       the hard limit: granted hits of the last second
 //! request      the largest grant of a request, with its min
+//! excess       what counts of copies that were let through without room
 //! late         hits that come after the pair's time has passed them
-//! refund       granted hits that an operator takes out again
-//! open_again   when one more hit would be granted
+//! refund       copies that a settlement or an operator takes out again
+//! open_again   when one more copy would be granted
 //! carry_over   what survives a new version of the limits
 //! whole        the global limit on (resource, *)
 //! ```
 //!
-//! They know one pair at a time, and neither names nor records. What stays true: a refused hit
+//! They know one pair at a time, and neither names nor records. What stays true: a refused request
 //! changes nothing, and asking changes nothing.
 
+pub mod bucket;
+pub mod calendar;
 pub mod carry_over;
+pub mod excess;
 pub mod late;
 pub mod open_again;
+mod pool;
+pub mod quota;
 pub mod refund;
 pub mod request;
 pub(crate) mod run;
-pub mod second;
 pub mod stamps;
 pub mod state;
 pub mod tiers;
 pub mod whole;
+pub mod window;
 
 #[cfg(test)]
 pub(crate) mod picture;
 
 pub use open_again::Until;
+pub use pool::Pool;
 pub use stamps::Stamps;
 pub use state::{State, TierState};

@@ -7,16 +7,16 @@
 //! cut 3.1  tier 2 cools down: not offered; tier 1 offers 1.000001: open again at 3.1
 //! ```
 //!
-//! Between two ends of active or cooldown periods tiers stay as they are and windows only empty, so
-//! only the beginnings of such stretches (cuts) need a look. Knows nothing of requests. What stays
-//! true: the answer equals asking [`super::tiers`] and [`super::second`] at every instant in turn,
-//! which a test does.
+//! Windows only empty, quotas only end and a bucket only fills, so the first cut is where the last of them
+//! is open. Between two ends of active or cooldown periods tiers stay as they are, so only the beginnings
+//! of such stretches need a look. Knows nothing of requests. What stays true: the answer equals asking
+//! [`super::request::room`] and [`super::tiers`] at every instant in turn, which a test does.
 
-use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::time::Timestamp;
 
-use super::second::{self, SECOND};
-use super::state::State;
+use super::state::{State, TierState};
 use super::tiers::{self, Phase};
+use super::window::leaves;
 use crate::limits::{RateClass, Tier};
 
 /// When something is open for one more hit.
@@ -30,23 +30,33 @@ pub enum Until {
     Never,
 }
 
-/// The smallest step of time: a hit has left a window one step after hit + window.
-const STEP: Span = Span::from_micros(1);
-
 /// What is never offered.
 const NEVER: Timestamp = Timestamp::MAX;
 
-/// When one more hit of the domain would be granted.
+/// When one more copy of the domain would be granted.
 pub fn open_again(class: &RateClass, state: &State, now: Timestamp) -> Until {
-    if second::room(class.hard, state, now) != 0 && tiers::have_room(class, state, now) {
+    open_again_from(class, state, now, now)
+}
+
+/// When one more copy of the domain would be granted, if not before `others`: when what is limited beside
+/// its own constraints is open.
+pub fn open_again_from(
+    class: &RateClass,
+    state: &State,
+    now: Timestamp,
+    others: Timestamp,
+) -> Until {
+    let from = others_open(class, state, now).max(others);
+    if from == now && tiers::have_room(class, state, now) {
         return Until::Now;
     }
-    let hard_opens = match class.hard {
-        None => now,
-        Some(0) => NEVER,
-        Some(hard) => second::nth_newest(state, now, hard).map_or(now, |at| leaves(at, SECOND)),
-    };
-    let mut cut = now.max(hard_opens);
+    if class.tiers.is_none() {
+        return match from {
+            NEVER => Until::Never,
+            from => Until::At(from),
+        };
+    }
+    let mut cut = from;
     while cut < NEVER {
         let next = next_end(class, state, cut);
         let opens = cut.max(offer(class, state, now, cut));
@@ -58,20 +68,19 @@ pub fn open_again(class: &RateClass, state: &State, now: Timestamp) -> Until {
     Until::Never
 }
 
-/// When the global limit is open for one more hit, given the granted hits of all domains.
-pub fn global_open_again(limit: u64, second: &super::Stamps, now: Timestamp) -> Until {
-    if second.held(SECOND, now) < limit {
-        return Until::Now;
+/// The first instant from `now` on at which everything but the tiers has room.
+fn others_open(class: &RateClass, state: &State, now: Timestamp) -> Timestamp {
+    let mut from = now;
+    for (window, stamps) in class.sliding().zip(state.windows.iter()) {
+        from = from.max(window.opens(stamps, now));
     }
-    match second.nth_newest(limit).map(|at| leaves(at, SECOND)) {
-        Some(opens) if opens < NEVER => Until::At(opens),
-        _ => Until::Never,
+    for (quota, counted) in class.quotas.iter().zip(state.quotas.iter()) {
+        from = from.max(counted.opens(quota, now));
     }
-}
-
-/// The first instant at which a hit has left a window.
-fn leaves(at: Timestamp, span: Span) -> Timestamp {
-    at.saturating_add(span).saturating_add(STEP)
+    for (bucket, level) in class.bucket.iter().zip(state.bucket.iter()) {
+        from = from.max(level.opens(bucket, now));
+    }
+    from
 }
 
 /// The first end of an active or cooldown period after `cut`.
@@ -79,7 +88,7 @@ fn next_end(class: &RateClass, state: &State, cut: Timestamp) -> Timestamp {
     let ends = class
         .tiers()
         .iter()
-        .zip(state.tiers())
+        .zip(state.tiers.iter())
         .flat_map(|(tier, state)| {
             state.entered.into_iter().flat_map(|entered| {
                 let active_end = entered.saturating_add(tier.active);
@@ -92,7 +101,7 @@ fn next_end(class: &RateClass, state: &State, cut: Timestamp) -> Timestamp {
 /// The best offer of the tiers that a climb could reach with the phases of `cut`.
 fn offer(class: &RateClass, state: &State, now: Timestamp, cut: Timestamp) -> Timestamp {
     let mut best = NEVER;
-    for (tier, state) in class.tiers().iter().zip(state.tiers()).rev() {
+    for (tier, state) in class.tiers().iter().zip(state.tiers.iter()).rev() {
         match state.phase(tier, cut) {
             Phase::Active => return best.min(has_room_at(tier, state, now)),
             Phase::Inactive => best = best.min(has_room_at(tier, state, now)),
@@ -105,7 +114,7 @@ fn offer(class: &RateClass, state: &State, now: Timestamp, cut: Timestamp) -> Ti
 }
 
 /// The first instant at which the tier's window has room.
-fn has_room_at(tier: &Tier, state: &super::TierState, now: Timestamp) -> Timestamp {
+fn has_room_at(tier: &Tier, state: &TierState, now: Timestamp) -> Timestamp {
     if tier.limit == 0 {
         return NEVER;
     }
@@ -131,7 +140,7 @@ mod tests {
         let mut state = State::of(&class);
         for now in [0, 100_000] {
             let one = Request { copies: 1, min: 1 };
-            request(&class, &mut state, at(now), one, u64::MAX);
+            request(&class, &mut state, at(now), one, u64::MAX, false);
         }
         let until = open_again(&class, &state, at(100_000));
         assert_eq!(until, Until::At(at(3_100_000)));

@@ -1,50 +1,85 @@
 //! A short form of limits for tests: `2/1s active 20s | 4/1s active 2s cooldown 6s skippable`.
 
+use std::sync::Arc;
+
 use tollgate_shared::time::Span;
 
-use crate::limits::{RateClass, Tier, normalise};
+use crate::limits::{Bucket, Calendar, Quota, RateClass, Tier, Window, Zone, normalise};
 
-/// Reads `limit/window [active SPAN] [cooldown SPAN] [skippable]`, tiers between `|`, and `hard N`
-/// as a part of its own. Without an active time it is the window.
+/// Reads parts between `|`: tiers as `limit/window [active SPAN] [cooldown SPAN] [skippable]`, without an
+/// active time it is the window; and `hard N`, `window N/SPAN`, `quota N/day`, `bucket N/SPAN burst N debt N`.
+/// With none of tiers but other parts, tiers are not stated.
 pub(crate) fn class(text: &str) -> RateClass {
-    let mut tiers = Vec::new();
-    let mut hard = None;
+    let mut class = RateClass::default();
+    let (mut tiers, mut windows, mut quotas) = (Vec::new(), Vec::new(), Vec::new());
     for part in text
         .split('|')
         .map(str::trim)
         .filter(|part| !part.is_empty())
     {
         let mut words = part.split_whitespace();
-        let first = words.next().expect("a part has a word");
-        if first == "hard" {
-            hard = Some(words.next().expect("a number").parse().expect("a number"));
-            continue;
-        }
-        let (limit, window) = first.split_once('/').expect("limit/window");
-        let window = span(window);
-        let mut tier = Tier {
-            limit: limit.parse().expect("a limit"),
-            window,
-            active: window,
-            cooldown: Span::ZERO,
-            skippable: false,
-        };
-        while let Some(word) = words.next() {
-            match word {
-                "active" => tier.active = span(words.next().expect("a span")),
-                "cooldown" => tier.cooldown = span(words.next().expect("a span")),
-                "skippable" => tier.skippable = true,
-                other => panic!("what is {other:?}?"),
+        let mut next = || words.next().expect("a word");
+        match next() {
+            "hard" => class.hard = Some(number(next())),
+            "window" => {
+                let (limit, window) = rate(next());
+                windows.push(Window { limit, window });
             }
+            "quota" => {
+                let (limit, unit) = next().split_once('/').expect("limit/unit");
+                quotas.push(Quota {
+                    limit: number(limit),
+                    unit: match unit {
+                        "day" => Calendar::Day,
+                        "week" => Calendar::Week,
+                        "month" => Calendar::Month,
+                        "year" => Calendar::Year,
+                        other => panic!("what is {other:?}?"),
+                    },
+                    zone: Arc::new(Zone::default()),
+                });
+            }
+            "bucket" => {
+                let (tokens, period) = rate(next());
+                let (_, burst, _, debt) = (next(), number(next()), next(), number(next()));
+                class.bucket = Some(Bucket::new(tokens, period, burst, debt));
+            }
+            first => tiers.push(tier(first, words)),
         }
-        tiers.push(tier);
     }
-    let tiers = Some(normalise(&tiers).0);
-    RateClass {
-        tiers,
-        hard,
-        ..RateClass::default()
+    (class.windows, class.quotas) = (windows.into(), quotas.into());
+    let stated = !tiers.is_empty() || class.is_unlimited();
+    class.tiers = stated.then(|| normalise(&tiers).0);
+    class
+}
+
+fn tier<'a>(first: &str, mut words: impl Iterator<Item = &'a str>) -> Tier {
+    let (limit, window) = rate(first);
+    let mut tier = Tier {
+        limit,
+        window,
+        active: window,
+        cooldown: Span::ZERO,
+        skippable: false,
+    };
+    while let Some(word) = words.next() {
+        match word {
+            "active" => tier.active = span(words.next().expect("a span")),
+            "cooldown" => tier.cooldown = span(words.next().expect("a span")),
+            "skippable" => tier.skippable = true,
+            other => panic!("what is {other:?}?"),
+        }
     }
+    tier
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().expect("a number")
+}
+
+fn rate(text: &str) -> (u64, Span) {
+    let (limit, window) = text.split_once('/').expect("limit/window");
+    (number(limit), span(window))
 }
 
 fn span(text: &str) -> Span {

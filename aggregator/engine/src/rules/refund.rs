@@ -1,96 +1,175 @@
-//! A refund: granted hits are taken out of the windows again, the newest first.
+//! Taking back what counted: a settlement of an estimate, and an operator's refund.
 //!
 //! ```text
-//! tier 1   3 per 10s        hits 0.0 0.1 in tier 1, 0.2 in tier 2
-//! refund 2 at 1.0           0.2 and 0.1 are gone; 0.0 stays until its window ends
+//! 9 in 10s, 50 a day    four at 0.0 as an estimate, three more at 1.0
+//! settled at 2.0: it was one, so three of the stamp 0.0 are taken out of the window and of the day
+//! settled at 11.0       the window has lost 0.0 by itself and gives nothing; the day gives three
+//! refund of 5 at 2.0    the newest five: three of 1.0, two of 0.0
 //! ```
 //!
-//! Only hits that count at the pair's time are given back: those in the window of the tier that
-//! granted them, and those of the last second. Of one instant those in a window go first, of a higher tier before a
-//! lower one. Tiers stay as they were entered. Knows nothing of operators. What stays true: what is
-//! left is what there would be had the others never been granted, tiers excepted.
-
-use std::collections::BTreeMap;
+//! Each constraint by itself gives at most what counts in it under that stamp: a window while the stamp
+//! is in it, a quota within its period, a bucket unless it was full since, tiers from the highest down.
+//! Tiers stay as they were entered. Knows nothing of operators and agents. What stays true: what is left
+//! counted of an estimate is the lesser of what counted and what it came to.
 
 use tollgate_shared::time::Timestamp;
 
-use super::second::SECOND;
-use super::stamps::Stamps;
 use super::state::State;
-use crate::limits::RateClass;
+use crate::limits::{RateClass, Tier};
 
-/// Hits of one instant that may be given back.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Run {
-    at: Timestamp,
-    in_window: bool,
-    /// Counted from 1; 0: of a tier that is gone.
-    tier: usize,
-    hits: u64,
+/// A settlement that takes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// The stamp of the estimate.
+    pub made: Timestamp,
+    /// Copies to take back: what was estimated less what it came to.
+    pub copies: u64,
+    /// What it came to, which stays counted where it counted.
+    pub actual: u64,
 }
 
-/// Takes out at most so many hits.
-pub fn refund(class: &RateClass, state: &mut State, now: Timestamp, mut hits: u64) {
-    let mut runs = counting(class, state, now);
-    runs.sort_unstable_by(|a, b| b.cmp(a));
-    let mut taken: Vec<Run> = Vec::new();
-    for run in runs {
-        if hits == 0 {
-            break;
-        }
-        let part = run.hits.min(hits);
-        hits -= part;
-        taken.push(Run { hits: part, ..run });
+impl Settlement {
+    /// How many are taken out of a constraint that counted so many under the stamp.
+    fn part(self, counted: u64) -> u64 {
+        self.copies.min(counted.saturating_sub(self.actual))
     }
-    for (index, tier) in state.tiers_mut().iter_mut().enumerate() {
-        take_out(&mut tier.window, &taken, index + 1);
-    }
-    take_out(&mut state.loose, &taken, 0);
 }
 
-/// Everything that still counts somewhere.
-fn counting(class: &RateClass, state: &State, now: Timestamp) -> Vec<Run> {
-    let mut found = Vec::new();
-    let mut add = |stamps: &Stamps, tier: usize, window| {
-        for (at, hits) in stamps.runs() {
-            let in_window = Some(at).zip(window).is_some_and(|(at, window)| {
-                let leaves: Timestamp = at.saturating_add(window);
-                now <= leaves
-            });
-            if in_window || now <= at.saturating_add(SECOND) {
-                found.push(Run {
-                    at,
-                    in_window,
-                    tier,
-                    hits,
-                });
-            }
+/// Takes back what a settlement gives back at the pair's time `now`, to which the state has come; what
+/// came out of the constraint that gave most.
+pub fn settle(class: &RateClass, state: &mut State, now: Timestamp, settlement: Settlement) -> u64 {
+    let made = settlement.made;
+    let mut most = 0;
+    for (window, stamps) in class.sliding().zip(state.windows.iter_mut()) {
+        if !window.has_left(made, now) {
+            let stamp = window.rounded(made);
+            let counted = stamps.hits_at(stamp);
+            most = most.max(stamps.take_out(stamp, settlement.part(counted)));
         }
+    }
+    for quota in state.quotas.iter_mut() {
+        let counted = quota.estimates.hits_at(made).min(quota.count);
+        let taken = quota.estimates.take_out(made, settlement.part(counted));
+        quota.count = quota.count.saturating_sub(taken);
+        most = most.max(taken);
+    }
+    for (bucket, level) in class.bucket.iter().zip(state.bucket.iter_mut()) {
+        let part = settlement.part(level.estimates.hits_at(made));
+        let taken = level.estimates.take_out(made, part);
+        level.give_back(bucket, taken);
+        most = most.max(taken);
+    }
+    most.max(settle_tiers(class, state, now, settlement))
+}
+
+/// The same of tiers, from the highest down.
+fn settle_tiers(
+    class: &RateClass,
+    state: &mut State,
+    now: Timestamp,
+    settlement: Settlement,
+) -> u64 {
+    let made = settlement.made;
+    let windows = || {
+        let windows = class.tiers().iter().map(Tier::sliding);
+        windows.map(|window| (window.rounded(made), !window.has_left(made, now)))
     };
-    for (index, (tier, limits)) in state.tiers().iter().zip(class.tiers()).enumerate() {
-        add(&tier.window, index + 1, Some(limits.window));
+    let tiers = windows().zip(state.tiers.iter());
+    let counted = tiers.map(|((stamp, counts), tier)| match counts {
+        true => tier.window.hits_at(stamp),
+        false => 0,
+    });
+    let part = settlement.part(counted.fold(0, u64::saturating_add));
+    let mut left = part;
+    let tiers: Vec<_> = windows().zip(state.tiers.iter_mut()).collect();
+    for ((stamp, counts), tier) in tiers.into_iter().rev() {
+        if counts {
+            left -= tier.window.take_out(stamp, left);
+        }
     }
-    add(&state.loose, 0, None);
-    found
+    part - left
 }
 
-fn take_out(stamps: &mut Stamps, taken: &[Run], tier: usize) {
-    let mut out: BTreeMap<Timestamp, u64> = BTreeMap::new();
-    for run in taken.iter().filter(|run| run.tier == tier) {
-        *out.entry(run.at).or_default() += run.hits;
+/// An operator's refund: each constraint gives back at most so many copies, windows the newest ones.
+pub fn refund(class: &RateClass, state: &mut State, now: Timestamp, copies: u64) {
+    state.forget(class, now);
+    for stamps in state.windows.iter_mut() {
+        stamps.take_out_newest(copies);
     }
-    if out.is_empty() {
-        return;
+    for quota in state.quotas.iter_mut() {
+        quota.count = quota.count.saturating_sub(copies);
     }
-    let left: Vec<(Timestamp, u64)> = stamps
-        .runs()
-        .map(|(at, hits)| {
-            let out = out.get(&at).copied().unwrap_or(0);
-            (at, hits.saturating_sub(out))
-        })
-        .collect();
-    stamps.clear();
-    for (at, hits) in left {
-        stamps.take(at, hits);
+    for (bucket, level) in class.bucket.iter().zip(state.bucket.iter_mut()) {
+        level.give_back(bucket, copies);
+    }
+    let mut left = copies;
+    while 0 < left {
+        // Of one instant a higher tier gives before a lower one.
+        let newest = state.tiers.iter().enumerate();
+        let newest = newest.filter_map(|(index, tier)| Some((tier.window.newest()?, index)));
+        let Some((at, index)) = newest.max() else {
+            break;
+        };
+        left -= state.tiers[index].window.take_out(at, left);
+    }
+}
+
+/// Takes debt back to the limit at the pair's time `now`: no window, quota or bucket owes more than being full.
+///
+/// Of a window the newest copies are taken out, so that it is open as early as it can be.
+pub fn forgive(class: &RateClass, state: &mut State, now: Timestamp) {
+    for (window, stamps) in class.sliding().zip(state.windows.iter_mut()) {
+        window.forgive(stamps, now);
+    }
+    for (quota, counted) in class.quotas.iter().zip(state.quotas.iter_mut()) {
+        counted.count = counted.count.min(quota.limit);
+    }
+    for (bucket, level) in class.bucket.iter().zip(state.bucket.iter_mut()) {
+        level.advance(bucket, now);
+        level.level = level.level.max(0);
+    }
+    for (tier, counted) in class.tiers().iter().zip(state.tiers.iter_mut()) {
+        tier.sliding().forgive(&mut counted.window, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::picture::class;
+    use crate::rules::request::{Request, request};
+
+    fn at(micros: u64) -> Timestamp {
+        Timestamp::from_micros(micros)
+    }
+
+    #[test]
+    fn what_it_came_to_stays_counted_where_less_counted() {
+        let class = class("window 9/10s");
+        let mut state = State::of(&class);
+        let six = Request { copies: 6, min: 0 };
+        request(&class, &mut state, at(5), six, u64::MAX, true);
+        // Estimated 10, of which 6 counted; it came to 4.
+        let settlement = Settlement {
+            made: at(5),
+            copies: 6,
+            actual: 4,
+        };
+        assert_eq!(settle(&class, &mut state, at(9), settlement), 2);
+        assert_eq!(state.windows[0].hits(), 4);
+        assert_eq!(settle(&class, &mut state, at(9), settlement), 0);
+    }
+
+    #[test]
+    fn a_refund_takes_the_newest_of_all_tiers() {
+        let class = class("1/10s active 20s | 5/10s active 20s");
+        let mut state = State::of(&class);
+        for now in [0, 1, 2] {
+            let one = Request { copies: 1, min: 1 };
+            request(&class, &mut state, at(now), one, u64::MAX, false);
+        }
+        refund(&class, &mut state, at(3), 2);
+        let left: Vec<u64> = state.tiers.iter().map(|tier| tier.window.hits()).collect();
+        assert_eq!(left, [1, 0]);
     }
 }

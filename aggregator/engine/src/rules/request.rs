@@ -1,4 +1,4 @@
-//! A request: the largest grant that all limits leave room for, or nothing.
+//! A request: the largest grant that all constraints leave room for, or nothing.
 //!
 //! ```text
 //! hard 3; tier 1   2 per 1s, active 9s      tier 2   9 per 1s, active 6s
@@ -6,14 +6,14 @@
 //! asks 5, min 1    3 granted: two in tier 1, one in tier 2, which is entered; limited by hard
 //! ```
 //!
-//! Hit by hit, each is checked against the hard limit, then the global one, then the tiers; all hits
-//! of a request share one instant, so the three rooms can be taken at once. Knows nothing of lateness
-//! and not what a global limit counts. What stays true: below the min, nothing has changed.
+//! Copy by copy, each needs room in the hard limit, the global one, every window, every quota, the
+//! bucket and the tiers, asked in this order; all copies of a request share one instant, so the rooms can
+//! be taken at once. Knows nothing of lateness and not what a global limit counts. What stays true: below
+//! the min, nothing has changed.
 
 use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Timestamp;
 
-use super::second;
 use super::state::State;
 use super::tiers::{self, Climbed};
 use crate::limits::RateClass;
@@ -21,48 +21,118 @@ use crate::limits::RateClass;
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Hits wanted.
+    /// Copies wanted.
     pub copies: u64,
-    /// Hits below which none is of use.
+    /// Copies below which none is of use.
     pub min: u64,
 }
 
-/// Which kind of limit kept a grant below what was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Which constraint kept a grant below what was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LimitedBy {
-    /// The domain's hits a second.
+    /// The domain's copies a second.
     Hard,
-    /// All domains' hits a second.
+    /// All domains' copies a second.
     Global,
+    /// A sliding window, counted from 0.
+    Window(u8),
+    /// A quota, counted from 0.
+    Quota(u8),
+    /// The token bucket.
+    Bucket,
     /// The tiers.
     Tier,
+}
+
+/// The least room of several constraints, and the first of them that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Copies.
+    pub copies: u64,
+    /// `None` means that nothing limits.
+    pub by: Option<LimitedBy>,
+}
+
+impl Room {
+    /// Nothing limits.
+    pub const UNLIMITED: Self = Self {
+        copies: u64::MAX,
+        by: None,
+    };
+
+    /// Asks one more constraint. Of equal rooms the first stands.
+    #[inline]
+    pub fn and(self, by: LimitedBy, copies: u64) -> Self {
+        if copies < self.copies {
+            let by = Some(by);
+            return Self { copies, by };
+        }
+        self
+    }
 }
 
 /// What a request was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Hits granted; 0 if refused.
+    /// Copies granted; 0 if refused.
     pub hits: u64,
-    /// Whether a granted hit moved into another tier.
+    /// Whether a granted copy moved into another tier.
     pub burst: bool,
-    /// What refused the first hit that was not granted.
+    /// What refused the first copy that was not granted.
     pub limited_by: Option<LimitedBy>,
-    /// One more hit is known to be granted at the same instant.
+    /// One more copy is known to be granted at the same instant.
     pub room_left: bool,
 }
 
-/// Grants the largest number of hits up to `request.copies` that the limits and `global_room` leave
-/// room for at `now`, or nothing if that is below `request.min`.
+/// The room of every constraint but the tiers at `now`.
+#[inline]
+pub fn room(class: &RateClass, state: &State, now: Timestamp, global_room: u64) -> Room {
+    let mut room = Room::UNLIMITED;
+    let hard = usize::from(class.hard.is_some());
+    for (index, (window, stamps)) in class.sliding().zip(state.windows.iter()).enumerate() {
+        let by = match index.checked_sub(hard) {
+            None => LimitedBy::Hard,
+            Some(index) => {
+                if index == 0 {
+                    room = room.and(LimitedBy::Global, global_room);
+                }
+                LimitedBy::Window(number(index))
+            }
+        };
+        room = room.and(by, window.room(stamps, now));
+    }
+    if class.windows.is_empty() {
+        room = room.and(LimitedBy::Global, global_room);
+    }
+    for (index, (quota, counted)) in class.quotas.iter().zip(state.quotas.iter()).enumerate() {
+        room = room.and(LimitedBy::Quota(number(index)), counted.room(quota, now));
+    }
+    for (bucket, level) in class.bucket.iter().zip(state.bucket.iter()) {
+        room = room.and(LimitedBy::Bucket, level.room(bucket, now));
+    }
+    room
+}
+
+/// A constraint's index as statements have it: documents have far fewer than 256.
+pub(crate) fn number(index: usize) -> u8 {
+    u8::try_from(index).unwrap_or(u8::MAX)
+}
+
+/// Grants the largest number of copies up to `request.copies` that the constraints and `global_room`
+/// leave room for at `now`, or nothing if that is below `request.min`. The state has come to `now`.
+/// `estimated`: a settlement may follow.
+#[inline]
 pub fn request(
     class: &RateClass,
     state: &mut State,
     now: Timestamp,
     request: Request,
     global_room: u64,
+    estimated: bool,
 ) -> Grant {
-    let hard_room = second::room(class.hard, state, now);
-    let wanted = request.copies.min(hard_room).min(global_room);
-    // A first hit that is refused changes nothing anyway; only larger minimums need a look ahead.
+    let room = room(class, state, now, global_room);
+    let wanted = request.copies.min(room.copies);
+    // A first copy that is refused changes nothing anyway; only larger minimums need a look ahead.
     let climbed = match 1 < request.min && !planted(Bug::MinIgnored) {
         true => match tiers::room_for(class, state, now, wanted) {
             hits if hits < request.min => Climbed {
@@ -78,10 +148,8 @@ pub fn request(
     let hits = climbed.hits;
     let limited_by = if hits == request.copies {
         None
-    } else if hits == hard_room {
-        Some(LimitedBy::Hard)
-    } else if hits == global_room {
-        Some(LimitedBy::Global)
+    } else if hits == room.copies {
+        room.by
     } else {
         Some(LimitedBy::Tier)
     };
@@ -93,10 +161,28 @@ pub fn request(
             room_left: false,
         };
     }
+    take(class, state, now, hits, estimated);
     Grant {
         hits,
         burst: climbed.to != climbed.from,
         limited_by,
-        room_left: climbed.room_left && hits < hard_room && hits < global_room,
+        room_left: climbed.room_left && hits < room.copies,
+    }
+}
+
+/// Counts granted copies in every constraint but the tiers.
+#[inline]
+fn take(class: &RateClass, state: &mut State, now: Timestamp, copies: u64, estimated: bool) {
+    if copies == 0 {
+        return;
+    }
+    for (window, stamps) in class.sliding().zip(state.windows.iter_mut()) {
+        stamps.take(window.rounded(now), copies);
+    }
+    for quota in state.quotas.iter_mut() {
+        quota.take(now, copies, estimated);
+    }
+    for (bucket, level) in class.bucket.iter().zip(state.bucket.iter_mut()) {
+        level.take(bucket, now, copies, estimated);
     }
 }

@@ -16,6 +16,7 @@ mod steps;
 use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::{Span, Timestamp};
 
+use super::pool::Renew;
 use super::run::Run;
 use crate::varint;
 use steps::Steps;
@@ -93,6 +94,12 @@ fn scatter(at_us: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
+}
+
+impl Renew for Stamps {
+    fn renew(&mut self) {
+        self.clear();
+    }
 }
 
 impl Stamps {
@@ -199,6 +206,72 @@ impl Stamps {
         }
         self.steps.forgot(self.head, before - self.hits);
         self.reclaim();
+    }
+
+    /// Forgets the hits of the oldest stamp.
+    pub fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.oldest() {
+            self.forget(Span::ZERO, oldest.saturating_add(Span::from_micros(1)));
+        }
+    }
+
+    /// How many hits are stamped `at`.
+    pub fn hits_at(&self, at: Timestamp) -> u64 {
+        let mut runs = self.runs().skip_while(|(run_at, _)| *run_at < at);
+        let run = runs.next().filter(|(run_at, _)| *run_at == at);
+        run.map_or(0, |(_, hits)| hits)
+    }
+
+    /// Takes out at most so many of the hits stamped `at`; how many they were.
+    pub fn take_out(&mut self, at: Timestamp, hits: u64) -> u64 {
+        let mut taken = 0;
+        if hits == 0 || self.is_empty() {
+            return taken;
+        }
+        self.rewrite(|run_at, run| {
+            if run_at == at {
+                taken = run.min(hits);
+            }
+            run - if run_at == at { taken } else { 0 }
+        });
+        taken
+    }
+
+    /// Takes out at most so many hits, the newest first; how many they were.
+    pub fn take_out_newest(&mut self, hits: u64) -> u64 {
+        let taken = hits.min(self.hits);
+        if taken == 0 {
+            return taken;
+        }
+        let mut stay = self.hits - taken;
+        self.rewrite(|_, run| {
+            let stays = run.min(stay);
+            stay -= stays;
+            stays
+        });
+        taken
+    }
+
+    /// Gives all hits other stamps, in the same order.
+    pub fn move_stamps(&mut self, to: impl Fn(Timestamp) -> Timestamp) {
+        let moved: Vec<(Timestamp, u64)> = self.runs().map(|(at, hits)| (to(at), hits)).collect();
+        self.clear();
+        for (at, hits) in moved {
+            self.take(at, hits);
+        }
+    }
+
+    /// Writes all runs anew with the hits that `stays` leaves of each. Only operators and settlements
+    /// take hits out, so a walk over all of them is no matter.
+    fn rewrite(&mut self, mut stays: impl FnMut(Timestamp, u64) -> u64) {
+        let left: Vec<(Timestamp, u64)> = self
+            .runs()
+            .map(|(at, hits)| (at, stays(at, hits)))
+            .collect();
+        self.clear();
+        for (at, hits) in left {
+            self.take(at, hits);
+        }
     }
 
     /// How many hits a window of `span` holds at `now`.

@@ -62,12 +62,27 @@ impl TierState {
 
 /// The current tier: the active one with the greatest number. Counted from 1; 0: none is active.
 pub fn current(class: &RateClass, state: &State, now: Timestamp) -> usize {
-    let tiers = class.tiers().iter().zip(state.tiers());
+    let tiers = class.tiers().iter().zip(state.tiers.iter());
     tiers
         .enumerate()
         .rev()
         .find(|(_, (tier, state))| state.phase(tier, now) == Phase::Active)
         .map_or(0, |(index, _)| index + 1)
+}
+
+/// How many of `hits` excess hits stamped `at` count in the current tier at `now`: as long as fewer than
+/// twice its limit do. With none, and of hits that have left its window, none does.
+pub fn count_excess(
+    class: &RateClass,
+    state: &mut State,
+    (at, now): (Timestamp, Timestamp),
+    hits: u64,
+) -> u64 {
+    let Some(index) = current(class, state, now).checked_sub(1) else {
+        return 0;
+    };
+    let (window, state) = (class.tiers()[index].sliding(), &mut state.tiers[index]);
+    window.take_excess(&mut state.window, (at, now), hits)
 }
 
 /// How far a request got.
@@ -83,17 +98,20 @@ pub struct Climbed {
     pub room_left: bool,
 }
 
-/// Whether one more hit would be granted by the tiers at `now`.
+/// Whether one more hit would be granted by the tiers at `now`. Tiers that are not stated ask nothing.
 pub fn have_room(class: &RateClass, state: &State, now: Timestamp) -> bool {
     room_for(class, state, now, 1) == 1
 }
 
 /// How many of `hits` hits the tiers would grant at `now`.
 pub fn room_for(class: &RateClass, state: &State, now: Timestamp, hits: u64) -> u64 {
+    if class.tiers.is_none() {
+        return hits;
+    }
     let mut left = hits;
     // The fake tier zero never has room, so a climb from it begins at tier 1.
     for number in current(class, state, now).max(1)..=class.tiers().len() {
-        let (tier, state) = (&class.tiers()[number - 1], &state.tiers()[number - 1]);
+        let (tier, state) = (&class.tiers()[number - 1], &state.tiers[number - 1]);
         match state.phase(tier, now) {
             Phase::Cooling if tier.skippable => continue,
             Phase::Cooling => break,
@@ -109,6 +127,14 @@ pub fn room_for(class: &RateClass, state: &State, now: Timestamp, hits: u64) -> 
 
 /// Lets the tiers grant at `now` as many of `hits` hits as they have room for.
 pub fn grant(class: &RateClass, state: &mut State, now: Timestamp, hits: u64) -> Climbed {
+    if class.tiers.is_none() {
+        return Climbed {
+            hits,
+            from: 0,
+            to: 0,
+            room_left: true,
+        };
+    }
     let from = current(class, state, now);
     let (mut left, mut to, mut room_left) = (hits, from, false);
     // The first tier on the way that is not entered yet.
@@ -117,10 +143,7 @@ pub fn grant(class: &RateClass, state: &mut State, now: Timestamp, hits: u64) ->
         if left == 0 {
             break;
         }
-        let (tier, state_of) = (
-            &class.tiers()[number - 1],
-            &mut state.tiers_mut()[number - 1],
-        );
+        let (tier, state_of) = (&class.tiers()[number - 1], &mut state.tiers[number - 1]);
         match state_of.phase(tier, now) {
             Phase::Cooling if tier.skippable => continue,
             Phase::Cooling => break,
@@ -130,7 +153,7 @@ pub fn grant(class: &RateClass, state: &mut State, now: Timestamp, hits: u64) ->
         let takes = room.min(left);
         room_left = takes < room;
         if 0 < takes {
-            state_of.window.take(now, takes);
+            state_of.window.take(tier.sliding().rounded(now), takes);
             left -= takes;
             to = number;
             // Only now that a hit is granted here are the full tiers below it entered as well.
@@ -148,7 +171,7 @@ pub fn grant(class: &RateClass, state: &mut State, now: Timestamp, hits: u64) ->
 
 /// Enters the inactive ones of the tiers `first..=last`.
 fn enter(class: &RateClass, state: &mut State, now: Timestamp, first: usize, last: usize) {
-    let tiers = class.tiers().iter().zip(state.tiers_mut());
+    let tiers = class.tiers().iter().zip(state.tiers.iter_mut());
     for (tier, state) in tiers.take(last).skip(first - 1) {
         if state.phase(tier, now).is_inactive() {
             state.entered = Some(now);

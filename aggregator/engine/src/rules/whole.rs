@@ -1,20 +1,22 @@
-//! The global limit in the stream reading: granted hits of all domains, on a pair of their own.
+//! The global limit in the stream reading: copies of all domains, on a pair of their own.
 //!
 //! ```text
-//! global 3   2 hits in ms 0 and 2 in ms 400: one of the latter is excess
+//! global 3   2 copies in ms 0 and 2 in ms 400: one of the latter is excess, and counts
 //!            denied until 1.000001, when the two of ms 0 have left
 //! ```
 //!
-//! As on any pair, what is granted occupies the second and what is excess does not. Late means only
-//! that a hit has left its second at the pair's time; any other counts under its own stamp. Knows
-//! nothing of totals and where they come from.
+//! As on any pair, what was let through counts, granted or not, as long as fewer than twice the limit do;
+//! unguarded excess does not. Late means only that a copy has left its second at the pair's time; any
+//! other counts under its own stamp. Knows nothing of totals and where they come from.
 
 use tollgate_shared::time::Timestamp;
 
-use super::second::SECOND;
+use super::open_again::Until;
 use super::stamps::Stamps;
+use super::window::{SECOND, has_left};
+use crate::limits::Window;
 
-/// What became of hits. The three add up to them.
+/// What became of copies. The three add up to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// Under the limit.
@@ -25,19 +27,39 @@ pub struct Share {
     pub late: u64,
 }
 
-/// Counts `hits` hits stamped `at` at the pair's time `now`, which is not before it.
-pub fn count(limit: u64, second: &mut Stamps, now: Timestamp, at: Timestamp, hits: u64) -> Share {
-    if at.saturating_add(SECOND) < now {
+/// Counts `copies` stamped `at` at the pair's time `now`, which is not before it.
+pub fn count(
+    limit: u64,
+    second: &mut Stamps,
+    (at, now): (Timestamp, Timestamp),
+    copies: u64,
+    unguarded: bool,
+) -> Share {
+    if has_left(SECOND, at, now) {
         return Share {
-            late: hits,
+            late: copies,
             ..Share::default()
         };
     }
-    let granted = hits.min(limit.saturating_sub(second.held(SECOND, now)));
-    second.take(at, granted);
+    let window = Window::of_second(limit);
+    let granted = copies.min(window.late_room(second, at, now));
+    window.take(second, (at, now), granted);
+    let excess = copies - granted;
+    if !unguarded {
+        window.take_excess(second, (at, now), excess);
+    }
     Share {
         granted,
-        excess: hits - granted,
+        excess,
         late: 0,
+    }
+}
+
+/// When the global limit is open for one more copy.
+pub fn open_again(limit: u64, second: &Stamps, now: Timestamp) -> Until {
+    match Window::of_second(limit).opens(second, now) {
+        Timestamp::MAX => Until::Never,
+        opens if opens <= now => Until::Now,
+        opens => Until::At(opens),
     }
 }

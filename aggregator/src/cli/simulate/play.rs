@@ -4,10 +4,10 @@
 
 use serde::Serialize;
 use tollgate_engine::limits::Limits;
-use tollgate_engine::rules::open_again::{global_open_again, open_again};
+use tollgate_engine::rules::open_again::open_again;
 use tollgate_engine::rules::request::{Request, request};
-use tollgate_engine::rules::second::SECOND;
-use tollgate_engine::rules::{Stamps, State, Until};
+use tollgate_engine::rules::window::SECOND;
+use tollgate_engine::rules::{Stamps, State, Until, whole};
 use tollgate_shared::time::{Span, Timestamp};
 
 use crate::picture::{Played, Step, name_of};
@@ -67,18 +67,18 @@ fn step(
         limit.saturating_sub(second.held(SECOND, now))
     });
     let held = |state: &State| -> Vec<u64> {
-        let tiers = state.tiers().iter().zip(class.tiers());
+        let tiers = state.tiers.iter().zip(class.tiers());
         tiers
             .map(|(of, tier)| of.window.held(tier.window, now))
             .collect()
     };
-    let before: Vec<_> = state.tiers().iter().map(|tier| tier.entered).collect();
+    let before: Vec<_> = state.tiers.iter().map(|tier| tier.entered).collect();
     let held_before = held(state);
-    let grant = request(class, state, now, asked, global_room);
+    let grant = request(class, state, now, asked, global_room, false);
     second.take(now, grant.hits);
     let held_after = held(state);
     let entered: Vec<bool> = state
-        .tiers()
+        .tiers
         .iter()
         .zip(&before)
         .map(|(tier, before)| tier.entered != *before && tier.entered == Some(now))
@@ -87,7 +87,7 @@ fn step(
         entries.extend(entered.then_some(now));
     }
     let domain_until = open_again(class, state, now);
-    let global_until = global.map_or(Until::Now, |limit| global_open_again(limit, second, now));
+    let global_until = global.map_or(Until::Now, |limit| whole::open_again(limit, second, now));
     played.steps.push(Step {
         at: now,
         asked: asked.copies,
@@ -134,7 +134,7 @@ pub fn report<'a>(played: &'a Played, global: Option<u64>) -> Report<'a> {
                 copies: step.asked,
                 granted: step.granted,
                 granted_by_tier: &step.by_tier,
-                limited_by: step.limited_by.map(name_of),
+                limited_by: step.limited_by.map(|by| name_of(by).into_owned()),
                 closed_until_us: match step.until {
                     Until::At(end) => Some(micros(end)),
                     Until::Now | Until::Never => None,
@@ -185,7 +185,7 @@ struct RequestReport<'a> {
     copies: u64,
     granted: u64,
     granted_by_tier: &'a [u64],
-    limited_by: Option<&'static str>,
+    limited_by: Option<String>,
     closed_until_us: Option<u64>,
     closed_for_ever: bool,
 }

@@ -8,8 +8,7 @@ use tollgate_shared::time::Timestamp;
 use super::*;
 use crate::pairs::{mix, slot_of};
 use crate::rules::picture::class;
-use crate::rules::request::Request;
-use crate::stream::{Pair, STAYS};
+use crate::stream::{Entry, Pair, STAYS};
 
 fn identity(n: u64) -> Identity {
     Identity(mix(mix(1, n), 2))
@@ -54,7 +53,7 @@ proptest! {
             match step {
                 Step::Entry { pair, later_us, copies } => {
                     now = Timestamp::from_micros(now.as_micros() + later_us);
-                    let request = Request { copies, min: 0 };
+                    let request = Entry { copies, ..Entry::default() };
                     let stays = slot_of(now.saturating_add(STAYS)) + pair % 3;
                     let leaves = stays.max(slot);
                     let opened = table.open(identity(pair));

@@ -1,0 +1,161 @@
+//! How a resource is ruled under a version, and an entry on its pair.
+//!
+//! ```text
+//! api.search in the document          limited; its denials are stated unless it is a shadow
+//! api.other, not in it                refused or free, as its namespace says
+//! entry of a limited resource         ruled on its pair; afterwards a denial, if the pair is closed
+//! ```
+//!
+//! Knows nothing of batches and of what was stated before. What stays true: a pair that is ruled stays at
+//! least as long as its denial and as anything that it remembers.
+
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::hits::{Hit, HitKind};
+use tollgate_shared::wire::statement::{Cause, Denial};
+
+use super::amended::OfPair;
+use crate::limits::{Limits, Mode, RateClass, RateResource};
+use crate::pairs::{Stored, slot_of};
+use crate::rules::refund::Settlement;
+use crate::stream::{Closed, Closure, Entry, PairEvent, Ruled};
+
+/// How a resource is ruled.
+#[derive(Clone, Copy)]
+pub(super) enum Rule<'l> {
+    /// By its limits.
+    Limited {
+        /// The resource.
+        rate: &'l RateResource,
+        /// Whether its denials are stated: not in a shadow, nor where the namespace ignores them.
+        stated: bool,
+    },
+    /// It has no limits, and its namespace refuses that.
+    Refused {
+        /// Whether its denials are stated.
+        stated: bool,
+    },
+    /// It has no limits, and is let through.
+    Free,
+}
+
+impl<'l> Rule<'l> {
+    /// How a resource is ruled under a version.
+    pub fn of(limits: &'l Limits, resource: &str) -> Self {
+        let namespace = limits.namespace_of(resource);
+        let stated = !namespace.ignore_configured;
+        match limits.rate(resource) {
+            Some(rate) => Self::Limited {
+                rate,
+                stated: stated && rate.mode() == Mode::Enforced,
+            },
+            None if namespace.allow_unconfigured => Self::Free,
+            None => Self::Refused { stated },
+        }
+    }
+
+    /// The limits of one of its domains, and whether its denials are stated; none if it is free.
+    /// `nothing` is what a resource without limits has.
+    pub fn class_of(
+        self,
+        limits: &'l Limits,
+        nothing: &'l RateClass,
+        domain: &str,
+    ) -> Option<(&'l RateClass, bool)> {
+        match self {
+            Self::Limited { rate, stated } => Some((limits.class(rate.class_of(domain)), stated)),
+            Self::Refused { stated } => Some((nothing, stated)),
+            Self::Free => None,
+        }
+    }
+
+    /// The denial that a closure of one of its pairs is stated as.
+    pub fn denial(
+        self,
+        class: &RateClass,
+        closure: Closure,
+        (now, version): (Timestamp, u64),
+    ) -> Denial {
+        let (limit, window) = closure.by.limit(class, now);
+        let cause = match (self, closure.by) {
+            (Self::Refused { .. }, _) => Cause::Unconfigured,
+            (_, Closed::Hard) => Cause::Hard,
+            (_, Closed::Tier(tier)) => Cause::Tier(u8::try_from(tier).unwrap_or(u8::MAX)),
+            (_, Closed::Window(index)) => Cause::Window(index),
+            (_, Closed::Quota(index)) => Cause::Quota(index),
+            (_, Closed::Bucket) => Cause::Bucket,
+            (_, Closed::Inaccessible) => Cause::Inaccessible,
+        };
+        Denial {
+            end: closure.end,
+            cause,
+            version,
+            limit,
+            window,
+            most: class.most_at_once().unwrap_or(u64::MAX),
+        }
+    }
+
+    /// The resource's global limit, if it is limited and has one.
+    pub fn global(self) -> Option<u64> {
+        match self {
+            Self::Limited { rate, .. } => rate.global(),
+            Self::Refused { .. } | Self::Free => None,
+        }
+    }
+}
+
+/// What an entry is ruled with beside its pair's limits.
+pub(super) struct How<'l> {
+    pub rule: Rule<'l>,
+    /// Whether denials by limits are stated.
+    pub stated: bool,
+    /// The limits version in force.
+    pub version: u64,
+    pub amended: OfPair,
+}
+
+/// Rules an entry on its pair, under which it is kept from then on; what became of its copies, and
+/// what is stated of the pair now.
+#[inline]
+pub(super) fn rule(
+    working: &mut Stored,
+    class: &RateClass,
+    (at, event): (Timestamp, PairEvent),
+    how: &How<'_>,
+) -> (Ruled, Option<Denial>) {
+    let banned = how.amended.is_banned(at);
+    let ruled = working.pair.rule(class, at, event, banned);
+    let now = working.pair.now();
+    let own = match how.stated && !ruled.open {
+        true => working.pair.closure(class, now),
+        false => None,
+    };
+    let own = own.map(|closure| how.rule.denial(class, closure, (now, how.version)));
+    let denial = how.amended.denial(own, now);
+    working.stated = denial.map(|denial| denial.end);
+    let stays = working.pair.stays_until(class);
+    working.leaves = slot_of(stays.max(working.stated.unwrap_or_default()));
+    (ruled, denial)
+}
+
+/// What an entry does to its pair. `instant` gives the instant of an agent's stamp.
+#[inline]
+pub fn event_of(hit: &Hit<'_>, instant: impl Fn(Timestamp) -> Timestamp) -> PairEvent {
+    match hit.kind {
+        HitKind::Hit | HitKind::Charge | HitKind::Estimate => PairEvent::Entry(Entry {
+            copies: hit.total(),
+            unguarded: hit.unguarded,
+            estimated: hit.kind == HitKind::Estimate,
+        }),
+        HitKind::Refund { made, actual, .. } => PairEvent::Settlement(Settlement {
+            made: instant(made),
+            copies: u64::from(hit.copies),
+            actual: u64::from(actual),
+        }),
+    }
+}
+
+/// The copies that an entry brings: a refund brings none.
+pub(super) fn copies_of(hit: &Hit<'_>) -> u64 {
+    if hit.is_refund() { 0 } else { hit.total() }
+}

@@ -1,0 +1,169 @@
+//! The token bucket: a burst at once, and then a rate.
+//!
+//! ```text
+//! 2 a second, burst 5, debt 5    five at 0.0         granted: the level is 0
+//!                                ten more at 0.0     five count as debt: -5; five are only tallied
+//!                                at 2.999999         one unit short of level 1: closed
+//!                                at 3.0              open: level 1 is enough for one
+//! ```
+//!
+//! Full when a pair is first used; level(now) = min(burst, level + rate x elapsed). Exact: with N copies
+//! in P microseconds, reduced by their greatest common divisor, the level counts in units of 1/P, a
+//! microsecond brings N units and a copy takes P. Knows nothing of what else a pair is limited by. What
+//! stays true: -debt <= level <= burst, and no product overflows, since (burst + debt) x P < 2^62.
+
+use tollgate_shared::time::{Span, Timestamp};
+
+use super::pool::Renew;
+use super::quota::{forget_estimates, take_estimate};
+use super::stamps::Stamps;
+use crate::limits::Bucket;
+
+/// What is remembered of a bucket.
+#[derive(Clone, Debug, Default)]
+pub struct BucketState {
+    /// The level at `at`, in units of 1/P.
+    pub level: i64,
+    /// When that was the level: the pair's time.
+    pub at: Timestamp,
+    /// What estimates took since it was full.
+    pub estimates: Stamps,
+}
+
+impl Renew for BucketState {
+    fn renew(&mut self) {
+        self.level = 0;
+        self.at = Timestamp::ZERO;
+        self.estimates.clear();
+    }
+}
+
+impl Bucket {
+    /// What a copy takes.
+    #[inline]
+    pub fn copy_units(&self) -> i64 {
+        i64::try_from(self.period.as_micros())
+            .unwrap_or(i64::MAX)
+            .max(1)
+    }
+
+    /// So many copies in units; what does not fit is the most there is.
+    fn units(&self, copies: u64) -> i64 {
+        let units = i128::from(copies) * i128::from(self.copy_units());
+        // A document with a greater bucket is refused; this keeps arithmetic total.
+        i64::try_from(units).unwrap_or(i64::MAX).min(1 << 62)
+    }
+
+    /// The level of a full bucket.
+    #[inline]
+    pub fn full(&self) -> i64 {
+        self.units(self.burst)
+    }
+
+    /// The level that debt does not take below.
+    #[inline]
+    pub fn floor(&self) -> i64 {
+        -self.units(self.debt)
+    }
+
+    /// How long it takes from a level to one that is not lower than another; `None` means for ever.
+    pub fn rises_in(&self, from: i64, to: i64) -> Option<Span> {
+        let missing = i128::from(to) - i128::from(from);
+        if missing <= 0 {
+            return Some(Span::ZERO);
+        }
+        if self.tokens == 0 {
+            return None;
+        }
+        let tokens = i128::from(self.tokens);
+        u64::try_from((missing + tokens - 1) / tokens)
+            .ok()
+            .map(Span::from_micros)
+    }
+
+    /// How long an empty bucket takes to be full, for those who show limits.
+    pub fn fills_in(&self) -> Span {
+        self.rises_in(0, self.full()).unwrap_or(Span::MAX)
+    }
+}
+
+impl BucketState {
+    /// It is full.
+    pub fn begin(&mut self, bucket: &Bucket) {
+        self.renew();
+        self.level = bucket.full();
+    }
+
+    /// The level at `now`, which is not before its own instant.
+    #[inline]
+    pub fn level_at(&self, bucket: &Bucket, now: Timestamp) -> i64 {
+        let full = bucket.full();
+        let risen = i128::from(now.since(self.at).as_micros()) * i128::from(bucket.tokens);
+        let level = i128::from(self.level).saturating_add(risen);
+        // Not above full, so it fits.
+        level.min(i128::from(full)) as i64
+    }
+
+    /// Comes to `now`. What was taken before it was full can be taken back no more.
+    #[inline]
+    pub fn advance(&mut self, bucket: &Bucket, now: Timestamp) {
+        self.level = self.level_at(bucket, now);
+        self.at = now;
+        if bucket.full() <= self.level {
+            self.estimates.clear();
+        }
+        forget_estimates(&mut self.estimates, now);
+    }
+
+    /// How many more copies are granted at `now`.
+    #[inline]
+    pub fn room(&self, bucket: &Bucket, now: Timestamp) -> u64 {
+        whole_copies(self.level_at(bucket, now), bucket)
+    }
+
+    /// How many more copies count as excess, at its own instant.
+    #[inline]
+    pub fn debt_room(&self, bucket: &Bucket) -> u64 {
+        whole_copies(self.level.saturating_sub(bucket.floor()), bucket)
+    }
+
+    /// Takes copies stamped `at`: no more than there is room for.
+    #[inline]
+    pub fn take(&mut self, bucket: &Bucket, at: Timestamp, copies: u64, estimated: bool) {
+        self.level = self
+            .level
+            .saturating_sub(bucket.units(copies))
+            .max(bucket.floor());
+        if estimated {
+            take_estimate(&mut self.estimates, at, copies);
+        }
+    }
+
+    /// Gives copies back.
+    pub fn give_back(&mut self, bucket: &Bucket, copies: u64) {
+        let level = self.level.saturating_add(bucket.units(copies));
+        self.level = level.min(bucket.full());
+    }
+
+    /// The first instant from `now` on at which there is room; [`Timestamp::MAX`]: never.
+    pub fn opens(&self, bucket: &Bucket, now: Timestamp) -> Timestamp {
+        if bucket.burst == 0 {
+            return Timestamp::MAX;
+        }
+        let level = self.level_at(bucket, now);
+        match bucket.rises_in(level, bucket.copy_units()) {
+            Some(span) => now.saturating_add(span),
+            None => Timestamp::MAX,
+        }
+    }
+
+    /// When it is full if nothing comes.
+    pub fn full_at(&self, bucket: &Bucket) -> Timestamp {
+        let span = bucket.rises_in(self.level, bucket.full());
+        self.at.saturating_add(span.unwrap_or(Span::MAX))
+    }
+}
+
+fn whole_copies(level: i64, bucket: &Bucket) -> u64 {
+    u64::try_from(level / bucket.copy_units()).unwrap_or(0)
+}
