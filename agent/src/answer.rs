@@ -119,7 +119,7 @@ impl Allowed {
     /// here knows, so there is no `RateLimit`.
     pub fn headers(&self) -> Headers {
         match self.policy.get() {
-            Some((limit, seconds)) => Headers::of_policy("tier-1", limit, seconds),
+            Some((name, limit, seconds)) => Headers::of_policy(name, limit, seconds),
             None => Headers::default(),
         }
     }

@@ -205,7 +205,7 @@ impl Resource {
         }
     }
 
-    /// The first tier, if it holds for every domain.
+    /// The first window or tier, if it holds for every domain.
     #[inline]
     pub(crate) fn policy(&self) -> Policy {
         Policy(self.policy.load(Ordering::Relaxed))
@@ -306,26 +306,35 @@ impl Resource {
     }
 }
 
-/// A limit and its window in one number, so that a call reads both at once: hits in the upper half,
-/// whole seconds (0: not whole) in the lower. 0: not known.
+/// A limit and its window in one number, so that a call reads both at once: hits in the upper half, whether
+/// it is a tier in the next bit, whole seconds (0: not whole) in the rest. 0: not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Policy(u64);
 
+const OF_TIER: u64 = 1 << 31;
+
 impl Policy {
+    /// The first window, or the first tier where there are none.
     fn of(public: &Public) -> Self {
-        let Some(tier) = public.tiers.first().filter(|_| !public.has_overrides) else {
+        let of_windows = public.windows.first().map(|window| (window, 0));
+        let first = of_windows.or(public.tiers.first().map(|tier| (tier, OF_TIER)));
+        let Some((limit, kind)) = first.filter(|_| !public.has_overrides) else {
             return Self(0);
         };
-        let seconds = u32::try_from(whole_seconds(tier.window));
-        let (Ok(limit), Ok(seconds)) = (u32::try_from(tier.limit), seconds) else {
-            return Self(0);
-        };
-        Self(u64::from(limit) << 32 | u64::from(seconds))
+        let seconds = whole_seconds(limit.window);
+        match u32::try_from(limit.limit) {
+            Ok(limit) if seconds < OF_TIER => Self(u64::from(limit) << 32 | kind | seconds),
+            _ => Self(0),
+        }
     }
 
-    /// The limit and its window in seconds, 0 where it is not whole.
-    pub(crate) fn get(self) -> Option<(u64, u64)> {
-        (self.0 != 0).then_some((self.0 >> 32, self.0 & 0xffff_ffff))
+    /// The limit's name in headers, itself, and its window in seconds, 0 where it is not whole.
+    pub(crate) fn get(self) -> Option<(&'static str, u64, u64)> {
+        let name = match self.0 & OF_TIER {
+            0 => "window-0",
+            _ => "tier-1",
+        };
+        (self.0 != 0).then_some((name, self.0 >> 32, self.0 & (OF_TIER - 1)))
     }
 }
 
@@ -375,7 +384,13 @@ mod tests {
             .into(),
             ..Public::default()
         };
-        assert_eq!(Policy::of(&public).get(), Some((100, 10)));
+        assert_eq!(Policy::of(&public).get(), Some(("tier-1", 100, 10)));
+        public.windows = [PublicTier {
+            limit: 7,
+            window: Span::from_secs(60),
+        }]
+        .into();
+        assert_eq!(Policy::of(&public).get(), Some(("window-0", 7, 60)));
         public.has_overrides = true;
         assert_eq!(Policy::of(&public).get(), None);
         assert_eq!(whole_seconds(Span::from_millis(1_500)), 0);
