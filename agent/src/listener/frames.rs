@@ -260,7 +260,9 @@ impl Listener {
             Says::Denied(denial) => {
                 let at = (told.partition, statement.place);
                 self.refresh_if_stale(index, resource, at, &denial, now);
-                if matches!(statement.scope, Scope::Pair(_)) && !resource.is_of_copies() {
+                // A ban says nothing of limits.
+                let is_limit = denial.cause != Cause::Banned && !resource.is_of_copies();
+                if is_limit && matches!(statement.scope, Scope::Pair(_)) {
                     let said = (denial.version, denial.most);
                     self.around.mosts.remember(resource, domain, said, now);
                 }
