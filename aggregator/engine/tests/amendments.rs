@@ -68,11 +68,25 @@ fn a_pardoned_pair_is_not_denied_before_its_window_has_room_and_counted_as_ever(
     play.hits("search", &["acme"; 5]);
     assert_eq!((play.said().len(), play.counts().excess), (0, 5));
     // The window has room: what fills it denies again, pardon or no pardon.
+    play.tick(60_500);
+    play.hits("search", &["acme", "acme"]);
+    assert_eq!(play.counts().granted, 2);
+    assert_eq!(play.said(), ["search acme: 122000001, tier 1"]);
+    assert_eq!(play.engine.amended(), 0, "it has ended");
+}
+
+#[test]
+fn a_pardon_takes_debt_back_to_the_limit() {
+    let mut play = denied();
+    play.tick(1_000);
+    play.hits("search", &["acme", "acme"]);
+    assert_eq!(play.said(), ["search acme: 61500001, tier 1"]);
+    play.amend(pardon("acme"));
+    assert_eq!(play.said(), ["search acme: open"]);
+    // The two that came on top are forgiven, so there is room when the first two have left.
     play.tick(59_500);
     play.hits("search", &["acme", "acme"]);
     assert_eq!(play.counts().granted, 2);
-    assert_eq!(play.said(), ["search acme: 121000001, tier 1"]);
-    assert_eq!(play.engine.amended(), 0, "it has ended");
 }
 
 #[test]
@@ -104,10 +118,17 @@ fn a_reset_forgets_what_was_used_and_a_refund_the_newest_of_it() {
     // The older of the two is left: so it is until that leaves that the next one denies.
     play.hits("search", &["acme", "acme"]);
     assert_eq!((play.counts().granted, play.counts().excess), (1, 1));
-    assert_eq!(play.said(), ["search acme: 61500001, tier 1"]);
+    assert_eq!(
+        play.said(),
+        [
+            "search acme: 61500001, tier 1",
+            "search acme: 62500001, tier 1"
+        ],
+        "the second is excess and counts"
+    );
     play.amend(refund(u64::MAX));
     play.hits("search", &["acme", "acme"]);
-    assert_eq!(play.counts().granted, 2, "both were given back");
+    assert_eq!(play.counts().granted, 2, "all were given back");
 }
 
 #[test]

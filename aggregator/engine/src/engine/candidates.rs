@@ -81,7 +81,9 @@ impl Engine {
             return None;
         }
         counts.count(entry.ruled, ruled);
-        let end = end.filter(|_| before.is_none_or(|end| end <= now))?;
+        // What has ended by log time is over, though the pair's own time has not come to it.
+        let over = now.max(self.now());
+        let end = end.filter(|end| over < *end && before.is_none_or(|before| before <= over))?;
         counts.closed += 1;
         Some(CandidateClosed {
             resource: entry.resource.into(),
@@ -100,9 +102,6 @@ impl Engine {
         touch: Touch,
         at: Timestamp,
     ) {
-        if !matches!(touch, Touch::Reset | Touch::Refund(_)) {
-            return;
-        }
         let limits = self.steps.newest().limits.clone();
         let rate = limits.rate(resource);
         let class = rate.and_then(|rate| rate.candidate_class_of(domain));
@@ -115,9 +114,9 @@ impl Engine {
         let working = self.candidates.working();
         self.steps.migrate_candidate(working, resource, domain);
         let now = working.pair.now().max(at);
-        touch.apply(&mut working.pair, class, (now, false));
-        let closure = working.pair.closure(class, now);
         let denied = working.stated.is_some_and(|end| now < end);
+        touch.apply(&mut working.pair, class, (now, denied));
+        let closure = working.pair.closure(class, now);
         working.stated = closure.map(|closure| closure.end).filter(|_| denied);
         let stays = working.pair.stays_until(class);
         working.leaves = slot_of(stays.max(working.stated.unwrap_or_default()));
