@@ -308,25 +308,42 @@ fn a_pointer_without_its_text_stops_the_partition_and_a_known_one_does_nothing()
     assert_eq!(play.engine.version(), Some(known));
 }
 
-#[test]
-fn a_pair_that_slept_through_too_many_versions_starts_with_empty_tiers() {
-    let document = |limit: u64| {
+/// A pair with one hit in a tier of an hour, and the document that limits it.
+fn before_many_versions() -> (Play, impl Fn(u64, &str) -> String) {
+    let document = |limit: u64, window: &str| {
         format!(
-            "[rate.\"api.search\"]\ntiers = [{{ limit = {limit}, window = \"1h\", active = \"2h\" }}]\n"
+            "[rate.\"api.search\"]\ntiers = [{{ limit = {limit}, window = \"{window}\", active = \"2h\" }}]\n"
         )
     };
-    for (versions, hits_left) in [(255, 1), (256, 0)] {
-        let mut play = Play::of(&document(5));
-        play.hits("api.search", &["acme"]);
-        play.now_ms += 5_000;
-        for n in 0..versions {
-            play.version(&document(5 + n % 2));
+    let mut play = Play::of(&document(5, "1h"));
+    play.hits("api.search", &["acme"]);
+    play.now_ms += 5_000;
+    (play, document)
+}
+
+#[test]
+fn versions_that_leave_a_pair_alone_are_not_slept_through() {
+    let (mut play, document) = before_many_versions();
+    for n in 0..300 {
+        play.version(&document(5 + n % 2, "1h"));
+    }
+    play.hits("api.search", &["acme"]);
+    let view = play.engine.pair("api.search", "acme").expect("known");
+    assert_eq!(view.tier_hits, 2);
+}
+
+#[test]
+fn what_changed_a_pair_too_many_versions_ago_starts_anew() {
+    let second = "{ limit = 9, window = \"1h\", active = \"2h\" }";
+    for (versions, hits_left) in [(254, 1), (255, 0)] {
+        let (mut play, document) = before_many_versions();
+        // The first tier stays as it was, so while this version is kept its hit counts on.
+        let two = document(5, "1h").replace("}]", &format!("}}, {second}]"));
+        for _ in 0..=versions {
+            play.version(&two);
         }
         let view = play.engine.pair("api.search", "acme").expect("known");
         assert_eq!(view.tier_hits, hits_left, "{versions}");
-        play.hits("api.search", &["acme"]);
-        let view = play.engine.pair("api.search", "acme").expect("known");
-        assert_eq!(view.tier_hits, hits_left + 1, "{versions}");
     }
 }
 

@@ -7,9 +7,10 @@
 //!
 //! No version makes a walk over all pairs: only denials in force are ruled again at once (they have
 //! their names); every other pair follows at its next entry, one version after the other, with the
-//! same result. What stays true: a pair that slept through more than [`STEPS_MAX`] versions keeps its
-//! last second and starts with empty tiers, which is lenient, bounds what has to be kept, and depends
-//! on the log alone.
+//! same result. Only versions that change a pair's own limits matter to it. What stays true: of a pair that
+//! slept through more than [`STEPS_MAX`] versions those before them count as one; if they changed the
+//! lengths, the bucket or the tiers that it has, it keeps its quotas and starts anew with the rest, which is
+//! lenient, bounds what has to be kept, and depends on the log alone.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -66,7 +67,7 @@ impl Versions for () {
     }
 }
 
-/// Versions that a pair may sleep through with its tiers kept.
+/// Versions that a pair may sleep through one by one.
 pub(super) const STEPS_MAX: u32 = 255;
 
 /// One version, in the order in which pointers brought them in.
@@ -193,26 +194,40 @@ impl Steps {
         class_of: impl Fn(&Limits) -> Option<RateClass>,
         ruled_again: impl Fn(&mut Stored, Option<&RateClass>, Timestamp),
     ) {
+        if let Some(oldest) = self.oldest_kept(stored) {
+            let class = class_of(&oldest.limits);
+            let limits = class.clone().unwrap_or_else(RateClass::inaccessible);
+            // With the same print it slept through nothing that it would have noticed.
+            if carry_over::print_of(&limits) != stored.print {
+                let time = stored.pair.now();
+                carry_over::start_anew(&limits, &mut stored.pair.state, time);
+                ruled_again(stored, class.as_ref(), oldest.at);
+            }
+            end_by(stored, oldest.at);
+            stored.ordinal = oldest.ordinal;
+        }
         self.migrate_by(stored, |old, new, stored| {
+            let bare = RateClass::inaccessible;
             let (old, class) = (class_of(&old.limits), class_of(&new.limits));
-            let (old, bare) = (
-                old.unwrap_or_else(RateClass::inaccessible),
-                RateClass::inaccessible(),
-            );
-            stored
-                .pair
-                .new_limits(&old, class.as_ref().unwrap_or(&bare));
+            if old != class {
+                let (old, new) = (old.unwrap_or_else(bare), class.clone().unwrap_or_else(bare));
+                stored.pair.new_limits(&old, &new);
+            }
             ruled_again(stored, class.as_ref(), new.at);
         });
-        if self.newest.ordinal.saturating_sub(stored.ordinal) != 0 {
-            let class = class_of(&self.newest.limits);
-            let time = stored.pair.now();
-            let bare = RateClass::inaccessible();
-            let limits = class.as_ref().unwrap_or(&bare);
-            carry_over::start_anew(limits, &mut stored.pair.state, time);
-            ruled_again(stored, class.as_ref(), self.newest.at);
-            self.settle(stored);
-        }
+        let class = class_of(&self.newest.limits);
+        stored.print = match class {
+            Some(class) => carry_over::print_of(&class),
+            None => carry_over::print_of(&RateClass::inaccessible()),
+        };
+    }
+
+    /// The oldest version that is kept for pairs that slept for longer; `None` for a pair that did not.
+    fn oldest_kept(&self, stored: &Stored) -> Option<&Step> {
+        let oldest = self.newest.ordinal.checked_sub(STEPS_MAX)?;
+        let slept_longer = stored.ordinal < oldest;
+        let mut steps = self.steps.iter().filter(|_| slept_longer);
+        steps.find(|step| step.ordinal == oldest)
     }
 
     /// Brings a resource's own pair under the version in force: it keeps what counts, however the global
@@ -228,7 +243,8 @@ impl Steps {
         self.migrate_by(stored, |_, new, stored| under(&new.limits, stored));
         if self.newest.ordinal != stored.ordinal {
             under(&self.newest.limits, stored);
-            self.settle(stored);
+            end_by(stored, self.newest.at);
+            stored.ordinal = self.newest.ordinal;
         }
     }
 
@@ -245,12 +261,6 @@ impl Steps {
             end_by(stored, new.at);
             stored.ordinal = new.ordinal;
         }
-    }
-
-    /// The pair has slept for too long to be taken through every version.
-    fn settle(&self, stored: &mut Stored) {
-        end_by(stored, self.newest.at);
-        stored.ordinal = self.newest.ordinal;
     }
 }
 

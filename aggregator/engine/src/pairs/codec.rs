@@ -1,26 +1,30 @@
 //! A pair's state as bytes: what lies in a block.
 //!
 //! ```text
-//! [flags][time, 7 bytes][slots beyond the ten minutes][version][tiers if many][stated denial]
+//! [flags][time, 7 bytes][slots beyond the ten minutes][version][print][tiers if many][stated denial]
 //! [shape: how many windows and quotas, whether a bucket]          where there is any of them
 //! for each window [stamps]
 //! for each quota  [kind][how long its period lasts][count][estimates]
 //! for a bucket    [level][estimates]
 //! for each tier   [stamps][0 inactive | 1 + how far its entry is from its oldest hit]
-//! one window, one hit   10 ·······t 00 03 01 01 00                13 bytes, 29 with the identity
+//! one window, one hit   10 ·······t 00 03 ·· 01 01 00             15 bytes, 31 with the identity
 //! ```
 //!
 //! Equal states have equal bytes. Knows nothing of blocks or limits. What stays true: reading takes
 //! exactly what writing gives, and nothing else, so that a broken snapshot is found and not ruled by.
+
+mod shaped;
 
 use tollgate_shared::time::Timestamp;
 
 use super::alive::slot_of;
 use super::identity::{Identity, Words, pad};
 use crate::limits::RateClass;
-use crate::rules::{Stamps, State};
+use crate::rules::Stamps;
+use crate::rules::carry_over::print_of;
 use crate::stream::{Pair, STAYS};
 use crate::varint;
+use shaped::{fill, is_shaped, read_shaped, write_shaped, zigzag_level};
 
 /// A pair as it is stored: its state, and what the engine knows beside it.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +33,8 @@ pub(crate) struct Stored {
     pub pair: Pair,
     /// Which of the versions that this log has seen it was ruled by last.
     pub ordinal: u32,
+    /// The print of the limits that it was ruled by last: see [`print_of`].
+    pub print: u16,
     /// The end of the denial that was stated, if that has not passed at the pair's time.
     pub stated: Option<Timestamp>,
     /// The slot up to which it stays.
@@ -54,9 +60,6 @@ const MANY: usize = TIERS as usize;
 /// The most tiers, windows or quotas that a pair has.
 const TIERS_MAX: u64 = 1 << 16;
 
-/// Windows from which on their number stands apart from the shape.
-const MANY_WINDOWS: u64 = 7;
-
 /// What a block says without being read as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
@@ -78,12 +81,14 @@ impl Stored {
     /// Makes this a new pair of a class under a version.
     pub fn begin(&mut self, class: &RateClass, ordinal: u32) {
         self.pair.state.begin(class);
+        self.print = print_of(class);
         self.begin_known(ordinal);
     }
 
     /// Makes this a resource's own new pair under a version: it has one window, the global limit's.
     pub fn begin_whole(&mut self, ordinal: u32) {
         self.pair.state.begin_window();
+        self.print = 0;
         self.begin_known(ordinal);
     }
 
@@ -115,6 +120,7 @@ impl Stored {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let flags = flag(is_shaped(state), SHAPED) | flag(self.stated.is_some(), STATED);
         self.write_head(flags | tiers.len().min(MANY) as u8, bytes);
+        bytes.extend_from_slice(&self.print.to_le_bytes());
         if MANY <= tiers.len() {
             varint::write(bytes, tiers.len() as u64);
         }
@@ -181,6 +187,8 @@ impl Stored {
     ) -> Option<()> {
         let Head { flags, time, .. } = *head;
         (self.leaves, self.ordinal) = (head.leaves, head.ordinal);
+        self.print = u16::from_le_bytes(*bytes.get(*at..)?.first_chunk()?);
+        *at += 2;
         self.pair.time = Some(time);
         let mut tiers = u64::from(flags & TIERS);
         if tiers == MANY as u64 {
@@ -228,7 +236,7 @@ impl Stored {
         let now = self.pair.now();
         let state = &mut self.pair.state;
         let mut words = Words::new();
-        let ordinal = u64::from(self.ordinal) << 40;
+        let ordinal = u64::from(self.ordinal) << 40 | u64::from(self.print) << 24;
         words.add(now.as_micros(), self.leaves ^ ordinal);
         for stamps in state.windows.iter_mut() {
             words.add(stamps.hits(), stamps.sum());
@@ -257,84 +265,6 @@ impl Stored {
         words.add(stated, state.tiers.len() as u64);
         words.of(identity)
     }
-}
-
-fn is_shaped(state: &State) -> bool {
-    !(state.windows.is_empty() && state.quotas.is_empty() && state.bucket.is_empty())
-}
-
-/// Makes a state's windows, quotas and buckets so many, as if new.
-fn fill(state: &mut State, (windows, quotas, buckets): (usize, usize, usize)) {
-    state.windows.fill(windows);
-    state.quotas.fill(quotas);
-    state.bucket.fill(buckets);
-}
-
-/// Appends windows, quotas and the bucket.
-fn write_shaped(state: &State, time: Timestamp, bytes: &mut Vec<u8>) {
-    let (windows, quotas) = (state.windows.len() as u64, state.quotas.len() as u64);
-    let bucket = state.bucket.len() as u64;
-    varint::write(bytes, windows.min(MANY_WINDOWS) | bucket << 3 | quotas << 4);
-    if MANY_WINDOWS <= windows {
-        varint::write(bytes, windows);
-    }
-    for stamps in state.windows.iter() {
-        stamps.write(time, bytes);
-    }
-    for quota in state.quotas.iter() {
-        varint::write(bytes, u64::from(quota.kind));
-        // A period that holds the pair's time ends after it.
-        varint::write(bytes, quota.ends.since(time).as_micros());
-        varint::write(bytes, quota.count);
-        quota.estimates.write(time, bytes);
-    }
-    for bucket in state.bucket.iter() {
-        varint::write(bytes, zigzag_level(bucket.level));
-        bucket.estimates.write(time, bytes);
-    }
-}
-
-#[inline]
-fn read_shaped(
-    state: &mut State,
-    time: Timestamp,
-    bytes: &[u8],
-    at: &mut usize,
-    read: impl Fn(&mut Stamps, Timestamp, &[u8], &mut usize) -> Option<()>,
-) -> Option<()> {
-    let shape = varint::read(bytes, at)?;
-    let (mut windows, bucket, quotas) = (shape & 7, shape >> 3 & 1, shape >> 4);
-    if windows == MANY_WINDOWS {
-        windows = varint::read(bytes, at).filter(|windows| MANY_WINDOWS <= *windows)?;
-    }
-    if shape == 0 || TIERS_MAX <= windows || TIERS_MAX <= quotas {
-        return None;
-    }
-    fill(state, (windows as usize, quotas as usize, bucket as usize));
-    for stamps in state.windows.iter_mut() {
-        read(stamps, time, bytes, at)?;
-    }
-    for quota in state.quotas.iter_mut() {
-        quota.kind = u32::try_from(varint::read(bytes, at)?).ok()?;
-        let lasts = varint::read(bytes, at)?;
-        quota.ends = Timestamp::from_micros(time.as_micros().checked_add(lasts)?);
-        quota.count = varint::read(bytes, at)?;
-        read(&mut quota.estimates, time, bytes, at)?;
-    }
-    for bucket in state.bucket.iter_mut() {
-        bucket.level = unzigzag_level(varint::read(bytes, at)?);
-        bucket.at = time;
-        read(&mut bucket.estimates, time, bytes, at)?;
-    }
-    Some(())
-}
-
-fn zigzag_level(level: i64) -> u64 {
-    ((level << 1) ^ (level >> 63)) as u64
-}
-
-fn unzigzag_level(level: u64) -> i64 {
-    (level >> 1) as i64 ^ -((level & 1) as i64)
 }
 
 /// What a state of these bytes, up to a whole word, adds to the digest of all pairs.
@@ -403,146 +333,4 @@ fn unzigzag(near: Timestamp, far: u64) -> Option<Timestamp> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use tollgate_shared::time::Span;
-
-    use super::*;
-    use crate::limits::{Tier, Window};
-    use crate::rules::picture::class;
-    use crate::stream::Entry;
-
-    fn stored() -> impl Strategy<Value = Stored> {
-        let hits = prop::collection::vec((0u64..3_000_000, 1u64..4), 1..40);
-        let (tiers, windows) = (0usize..18, 0usize..10);
-        (hits, tiers, windows, 0usize..4, 0u64..3, 0u32..400).prop_map(
-            |(hits, tiers, windows, others, stated, ordinal)| {
-                let tier = Tier {
-                    limit: 5,
-                    window: Span::from_secs(2),
-                    active: Span::from_secs(2),
-                    cooldown: Span::ZERO,
-                    skippable: true,
-                };
-                let window = Window {
-                    limit: 4,
-                    window: Span::from_secs(1),
-                };
-                let others = match others {
-                    0 => class(""),
-                    1 => class("quota 9/day | quota 20/year"),
-                    2 => class("bucket 2/3s burst 4 debt 9"),
-                    _ => class("quota 3/month | bucket 1/1s burst 1000 debt 1"),
-                };
-                let class = RateClass {
-                    tiers: (tiers != 17).then(|| vec![tier; tiers].into()),
-                    windows: vec![window; windows].into(),
-                    ..others
-                };
-                let mut pair = Pair::of(&class);
-                for (at, copies) in hits {
-                    let entry = Entry {
-                        copies,
-                        estimated: at % 3 == 0,
-                        ..Entry::default()
-                    };
-                    pair.entry(&class, Timestamp::from_micros(1 << 40 | at), entry);
-                }
-                let leaves = leaves_at_least(pair.now()) + stated * 7;
-                let stated = [
-                    None,
-                    Some(Timestamp::MAX),
-                    Some(Timestamp::from_micros(1 << 41)),
-                ];
-                let stated = stated[leaves as usize % 3];
-                Stored {
-                    pair,
-                    ordinal,
-                    stated,
-                    leaves,
-                }
-            },
-        )
-    }
-
-    proptest! {
-        #[test]
-        fn a_state_survives_being_stored(mut stored in stored()) {
-            let mut buffer = Vec::new();
-            let mut bytes = Vec::new();
-            stored.write(&mut bytes);
-            let (mut read, mut at) = (Stored::default(), 0);
-            prop_assert!(read.read(&bytes, &mut at).is_some());
-            prop_assert_eq!(at, bytes.len());
-            let digest = stored.digest(Identity(5), &mut buffer);
-            prop_assert_eq!(read.digest(Identity(5), &mut buffer), digest);
-            let mut again = Vec::new();
-            read.write(&mut again);
-            prop_assert_eq!(&again, &bytes);
-            let head = Head::read(&bytes, &mut 0).expect("a head");
-            prop_assert_eq!((head.leaves, head.ordinal), (stored.leaves, stored.ordinal));
-            for cut in 0..bytes.len() {
-                prop_assert!(Stored::default().read(&bytes[..cut], &mut 0).is_none());
-            }
-        }
-
-        #[test]
-        fn broken_bytes_are_read_as_a_state_that_is_written_as_they_are_or_not_at_all(
-            stored in stored(),
-            at in any::<prop::sample::Index>(),
-            to in any::<u8>(),
-        ) {
-            let mut bytes = Vec::new();
-            stored.write(&mut bytes);
-            let at = at.index(bytes.len());
-            bytes[at] = to;
-            let (mut read, mut end) = (Stored::default(), 0);
-            if read.read(&bytes, &mut end).is_some() {
-                let mut again = Vec::new();
-                read.write(&mut again);
-                prop_assert_eq!(&again[..], &bytes[..end]);
-            }
-        }
-    }
-
-    fn bytes_of(limits: &str) -> usize {
-        let class = class(limits);
-        let mut pair = Pair::of(&class);
-        let now = Timestamp::from_micros(1_795_000_000_000_000);
-        let entry = Entry {
-            copies: 1,
-            ..Entry::default()
-        };
-        pair.entry(&class, now, entry);
-        let stored = Stored {
-            leaves: slot_of(pair.stays_until(&class)),
-            pair,
-            ordinal: 3,
-            stated: None,
-        };
-        let mut bytes = Vec::new();
-        stored.write(&mut bytes);
-        bytes.len()
-    }
-
-    #[test]
-    fn one_tier_or_window_with_one_hit_fits_the_smallest_block() {
-        for limits in ["5/10s", "window 5/10s"] {
-            let bytes = bytes_of(limits);
-            assert!(bytes <= 16, "{limits}: {bytes}");
-        }
-    }
-
-    #[test]
-    fn a_bucket_or_quota_of_any_period_takes_at_most_48_bytes() {
-        let identity = 16;
-        for limits in [
-            "quota 1000000000/year",
-            "bucket 1/31536000s burst 1000 debt 1000",
-            "bucket 4294967291/1s burst 100000 debt 100000",
-        ] {
-            let bytes = bytes_of(limits);
-            assert!(bytes + identity <= 48, "{limits}: {bytes}");
-        }
-    }
-}
+mod tests;

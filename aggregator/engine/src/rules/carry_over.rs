@@ -51,6 +51,35 @@ pub fn start_anew(new: &RateClass, state: &mut State, time: Timestamp) {
     state.tiers.fill(new.tiers().len());
 }
 
+/// A number for what of a class decides what a state keeps under another one: lengths, the bucket, and the
+/// shapes of tiers. Classes of one print may differ in limits, and in quotas, which know what they count.
+///
+/// A fixed function, since the number stands in states. It tells classes apart where versions are no
+/// longer kept, so that one in 65,536 that it takes for equal does no harm worth more bytes.
+pub fn print_of(class: &RateClass) -> u16 {
+    let mut print: u64 = 0xcbf2_9ce4_8422_2325;
+    let mut add = |value: u64| {
+        print = (print ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        print ^= print >> 29;
+    };
+    add(u64::from(class.hard.is_some()));
+    class
+        .sliding()
+        .for_each(|window| add(window.window.as_micros()));
+    if let Some(bucket) = &class.bucket {
+        add(bucket.tokens);
+        add(bucket.period.as_micros());
+        add(bucket.burst);
+        add(bucket.debt);
+    }
+    for tier in class.tiers() {
+        add(tier.window.as_micros() << 1 | u64::from(tier.skippable));
+        add(tier.active.as_micros());
+        add(tier.cooldown.as_micros());
+    }
+    (print >> 48) as u16
+}
+
 fn windows(old: &RateClass, new: &RateClass, state: &mut State, time: Timestamp) {
     let lengths = |class: &RateClass| class.sliding().map(|window| window.window).collect();
     let (before, after): (Vec<_>, Vec<_>) = (lengths(old), lengths(new));
