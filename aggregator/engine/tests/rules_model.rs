@@ -4,12 +4,16 @@
 mod support;
 
 use proptest::prelude::*;
-use support::{any_domain_limits, any_resource, at, class_of, like};
+use support::{any_constraints, any_domain_limits, any_resource, at, class_of, like};
+use tollgate_engine::engine::{BucketView, Count};
 use tollgate_engine::inline::Inline;
+use tollgate_engine::limits::RateClass;
+use tollgate_engine::rules::refund::Settlement;
 use tollgate_engine::rules::request::{LimitedBy, Request};
 use tollgate_engine::rules::{Until, tiers};
 use tollgate_engine::stream::{Closed, Entry, Pair};
 use tollgate_model as model;
+use tollgate_shared::time::Timestamp;
 
 fn until(until: model::Until) -> Until {
     match until {
@@ -102,6 +106,12 @@ enum Op {
         hits: u64,
         unguarded: bool,
     },
+    /// Of the entry so many ago.
+    Settle {
+        later: u64,
+        back: usize,
+        actual: u64,
+    },
     Limits {
         later: u64,
         limits: model::DomainLimits,
@@ -110,12 +120,15 @@ enum Op {
 
 fn any_op(unit_us: u64, limits: model::DomainLimits) -> impl Strategy<Value = Op> {
     let copies = prop_oneof![4 => Just(1u64), 2 => 1u64..5, 1 => 1u64..30];
-    let later = prop_oneof![2 => 0u64..3, 2 => 0u64..12, 1 => 0u64..90];
+    let later = || prop_oneof![12 => 0u64..3, 12 => 0u64..12, 6 => 0u64..90, 1 => 0u64..90_000];
     let earlier = prop_oneof![3 => Just(0u64), 1 => 0u64..6, 1 => 0u64..40];
-    let new = prop_oneof![3 => like(limits), 1 => any_domain_limits(unit_us)];
+    let new = prop_oneof![2 => Just(limits.clone()), 2 => like(limits.clone()), 2 => any_constraints(unit_us), 1 => any_domain_limits(unit_us)];
     prop_oneof![
-        8 => (later, earlier, copies, prop::bool::weighted(0.2)).prop_map(
+        8 => (later(), earlier, copies, prop::bool::weighted(0.2)).prop_map(
             |(later, earlier, hits, unguarded)| Op::Entry { later, earlier, hits, unguarded },
+        ),
+        2 => (later(), 0usize..4, 0u64..9).prop_map(
+            |(later, back, actual)| Op::Settle { later, back, actual },
         ),
         1 => (0u64..40, new).prop_map(|(later, limits)| Op::Limits { later, limits }),
     ]
@@ -128,8 +141,31 @@ fn check_stream(unit_us: u64, odd_us: u64, limits: &model::DomainLimits, ops: &[
     let mut fast = Pair::of(&class);
     let mut denied_until: Option<u64> = None;
     let mut now_us = 500_000_000;
+    let mut made: Vec<(u64, u64)> = Vec::new();
     for op in ops {
         match op {
+            Op::Settle {
+                later,
+                back,
+                actual,
+            } => {
+                let Some(&(made_us, estimated)) = made.iter().rev().nth(*back) else {
+                    continue;
+                };
+                now_us += later * unit_us;
+                let actual = (*actual).min(estimated);
+                let expected = slow.settle(now_us, made_us, estimated, actual);
+                let settlement = Settlement {
+                    made: at(made_us),
+                    copies: estimated - actual,
+                    actual,
+                };
+                let got = fast.settle(&class, at(now_us), settlement);
+                assert_eq!(got, expected.refunded);
+                let closure = fast.closure(&class, fast.now());
+                denied_until = expected.denied_until().map(end_us);
+                assert_eq!(closure.map(|closure| closure.end.as_micros()), denied_until);
+            }
             Op::Entry {
                 later,
                 earlier,
@@ -139,10 +175,11 @@ fn check_stream(unit_us: u64, odd_us: u64, limits: &model::DomainLimits, ops: &[
                 now_us += later * unit_us;
                 let at_us = now_us - earlier * unit_us - odd_us * (earlier % 3);
                 let expected = slow.entry(at_us, *hits, *unguarded);
+                made.push((at_us, *hits));
                 let entry = Entry {
                     copies: *hits,
                     unguarded: *unguarded,
-                    estimated: false,
+                    estimated: true,
                 };
                 let got = fast.entry(&class, at(at_us), entry);
                 let now = fast.now();
@@ -156,6 +193,12 @@ fn check_stream(unit_us: u64, odd_us: u64, limits: &model::DomainLimits, ops: &[
                     )
                 );
                 assert_eq!(tiers::current(&class, &fast.state, now), expected.tier);
+                counts_are_the_models(&class, &fast, &slow.standing());
+                let stays = slow.stays_until_us();
+                let denied = denied_us(&expected).map_or(Timestamp::ZERO, at);
+                if let Some(stays_us) = stays {
+                    assert_eq!(fast.stays_until(&class).max(denied), at(stays_us));
+                }
                 let closure = fast.closure(&class, now);
                 denied_until = expected.denied_until().map(end_us);
                 assert_eq!(closure.map(|closure| closure.end.as_micros()), denied_until);
@@ -187,6 +230,24 @@ fn check_stream(unit_us: u64, odd_us: u64, limits: &model::DomainLimits, ops: &[
     }
 }
 
+fn denied_us(outcome: &model::EntryOutcome) -> Option<u64> {
+    outcome.denied_until().map(end_us)
+}
+
+fn counts_are_the_models(class: &RateClass, pair: &Pair, standing: &model::Standing) {
+    let now = pair.now();
+    let counts: Vec<u64> = Count::of(class, &pair.state, now)
+        .iter()
+        .map(|count| count.counted)
+        .collect();
+    let expected = standing.hard.iter().chain(&standing.windows);
+    let expected: Vec<u64> = expected.chain(&standing.quotas).copied().collect();
+    assert_eq!(counts, expected);
+    let bucket = BucketView::of(class, &pair.state, now);
+    let level = bucket.map(|of| (i128::from(of.level), i128::from(of.bucket.copy_units())));
+    assert_eq!(level, standing.bucket);
+}
+
 proptest! {
     #![proptest_config(support::cases(2_000))]
 
@@ -202,7 +263,10 @@ proptest! {
     #[test]
     fn the_stream_reading_is_the_models(
         (unit_us, limits, ops) in any_unit()
-            .prop_flat_map(|unit| (Just(unit), any_domain_limits(unit)))
+            .prop_flat_map(|unit| {
+                let limits = prop_oneof![1 => any_domain_limits(unit), 3 => any_constraints(unit)];
+                (Just(unit), limits)
+            })
             .prop_flat_map(|(unit, limits)| {
                 let ops = prop::collection::vec(any_op(unit, limits.clone()), 1..60);
                 (Just(unit), Just(limits), ops)

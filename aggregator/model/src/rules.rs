@@ -229,8 +229,12 @@ impl PairState {
     ///
     /// A window of the same length keeps its copies (of equal lengths the first, the hard limit before
     /// windows); any other takes those that the longest one before kept.
+    /// Equal limits are not new ones.
     pub fn reshape(&mut self, old: &DomainLimits, new: &DomainLimits, now_us: u64) {
         self.advance(old, now_us);
+        if old == new {
+            return;
+        }
         let hard_before = hard_window(old).map(|window| (window, &self.hard));
         let windows_before = old.windows.iter().copied().zip(&self.windows);
         let before: Vec<(Window, &WindowState)> =

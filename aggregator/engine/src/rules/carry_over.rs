@@ -26,7 +26,12 @@ use crate::limits::{Bucket, RateClass, Tier};
 
 /// Brings a state from one class of limits under another. `time` is the pair's time, to which the state
 /// has come.
+///
+/// Under an equal class nothing changes: only versions that change a pair's own limits are new to it.
 pub fn carry_over(old: &RateClass, new: &RateClass, state: &mut State, time: Timestamp) {
+    if old == new {
+        return;
+    }
     windows(old, new, state, time);
     quotas(new, state, time);
     bucket(old.bucket.as_ref(), new.bucket.as_ref(), state, time);
@@ -83,9 +88,6 @@ pub fn print_of(class: &RateClass) -> u16 {
 fn windows(old: &RateClass, new: &RateClass, state: &mut State, time: Timestamp) {
     let lengths = |class: &RateClass| class.sliding().map(|window| window.window).collect();
     let (before, after): (Vec<_>, Vec<_>) = (lengths(old), lengths(new));
-    if before == after {
-        return round(new, state);
-    }
     // Of equal lengths the first: `max_by_key` would give the last.
     let longest = before
         .iter()
@@ -102,11 +104,6 @@ fn windows(old: &RateClass, new: &RateClass, state: &mut State, time: Timestamp)
     });
     let taken = taken.collect();
     state.windows.replace(taken);
-    round(new, state);
-}
-
-/// Stamps of windows that round are rounded, those of a smaller limit before as well.
-fn round(new: &RateClass, state: &mut State) {
     for (window, stamps) in new.sliding().zip(state.windows.iter_mut()) {
         window.round(stamps);
     }

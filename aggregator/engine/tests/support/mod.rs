@@ -11,9 +11,12 @@ pub mod play;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use proptest::prelude::*;
-use tollgate_engine::limits::{Limits, RateClass, Tier, normalise};
+use tollgate_engine::limits::{
+    Bucket, Calendar, Limits, Quota, RateClass, Tier, Window, Zone, normalise,
+};
 use tollgate_model as model;
 use tollgate_shared::time::{Span, Timestamp};
 
@@ -74,6 +77,62 @@ pub fn any_domain_limits(unit_us: u64) -> impl Strategy<Value = model::DomainLim
     })
 }
 
+/// Every constraint that there is, each stated or not, over windows of some units and periods of days.
+pub fn any_constraints(unit_us: u64) -> impl Strategy<Value = model::DomainLimits> {
+    let limit = || prop_oneof![1 => Just(0u64), 12 => 1u64..9, 1 => 4_000u64..4_200];
+    let window = (limit(), 1u64..8).prop_map(move |(limit, window)| model::Window {
+        limit,
+        window_us: window * unit_us,
+    });
+    let quota = (limit(), 0usize..4, 0usize..3).prop_map(|(limit, unit, zone)| model::Quota {
+        limit,
+        unit: [
+            model::Calendar::Day,
+            model::Calendar::Week,
+            model::Calendar::Month,
+            model::Calendar::Year,
+        ][unit],
+        zone: any_zone(zone),
+    });
+    let bucket = (1u64..6, 1u64..9, 1u64..9, 0u64..9);
+    let bucket = bucket.prop_map(move |(tokens, period, burst, debt)| model::Bucket {
+        tokens,
+        period_us: period * unit_us,
+        burst,
+        debt,
+    });
+    let rest = (
+        prop::collection::vec(window, 0..4),
+        prop::collection::vec(quota, 0..3),
+        prop::option::of(bucket),
+        prop::bool::weighted(0.3),
+        prop::bool::weighted(0.1),
+    );
+    (any_domain_limits(unit_us), rest).prop_map(
+        |(limits, (windows, quotas, bucket, tiers, no_refunds))| model::DomainLimits {
+            windows,
+            quotas,
+            bucket,
+            tiers: limits.tiers.filter(|_| tiers),
+            no_refunds,
+            ..limits
+        },
+    )
+}
+
+fn any_zone(number: usize) -> model::Zone {
+    match number {
+        0 => model::Zone::fixed(0),
+        1 => model::Zone::fixed(-19_800),
+        // Clocks go forward at an instant of the tests' time, and back over a midnight later.
+        _ => model::Zone {
+            name: "odd".to_owned(),
+            first_offset_s: 3_600,
+            changes: vec![(520_000_000, 7_200), (83_400_000_000, -3_600)],
+        },
+    }
+}
+
 /// One resource: sometimes with a global limit, and some domains that state something themselves.
 pub fn any_resource(unit_us: u64) -> impl Strategy<Value = model::ResourceLimits> {
     let own = (
@@ -112,9 +171,23 @@ pub fn like(limits: model::DomainLimits) -> impl Strategy<Value = model::DomainL
         let mut limits = limits.clone();
         match change {
             0 => limits.hard = hard,
-            1 => limits.tiers.as_mut().unwrap().truncate(index),
+            1 => limits
+                .tiers
+                .iter_mut()
+                .for_each(|tiers| tiers.truncate(index)),
             _ => {
-                if let Some(tier) = limits.tiers.as_mut().unwrap().get_mut(index) {
+                if let Some(window) = limits.windows.get_mut(index) {
+                    window.limit = limit;
+                }
+                if let Some(quota) = limits.quotas.get_mut(index) {
+                    quota.limit = limit;
+                }
+                if let Some(bucket) = &mut limits.bucket {
+                    bucket.burst = limit.max(1);
+                    bucket.period_us += u64::from(change == 3);
+                }
+                let tiers = limits.tiers.as_mut();
+                if let Some(tier) = tiers.and_then(|tiers| tiers.get_mut(index)) {
                     tier.limit = limit;
                     tier.cooldown_us += u64::from(change == 2);
                     tier.skippable ^= change == 3;
@@ -126,12 +199,49 @@ pub fn like(limits: model::DomainLimits) -> impl Strategy<Value = model::DomainL
 }
 
 pub fn class_of(limits: &model::DomainLimits) -> RateClass {
-    let tiers: Vec<Tier> = limits.tiers().iter().map(tier_of).collect();
+    let span = Span::from_micros;
     RateClass {
-        tiers: Some(normalise(&tiers).0),
         hard: limits.hard,
-        ..RateClass::default()
+        windows: limits
+            .windows
+            .iter()
+            .map(|window| Window {
+                limit: window.limit,
+                window: span(window.window_us),
+            })
+            .collect(),
+        quotas: limits
+            .quotas
+            .iter()
+            .map(|quota| Quota {
+                limit: quota.limit,
+                unit: match quota.unit {
+                    model::Calendar::Day => Calendar::Day,
+                    model::Calendar::Week => Calendar::Week,
+                    model::Calendar::Month => Calendar::Month,
+                    model::Calendar::Year => Calendar::Year,
+                },
+                zone: Arc::new(zone_of(&quota.zone)),
+            })
+            .collect(),
+        bucket: limits.bucket.map(|bucket| {
+            let period = span(bucket.period_us);
+            Bucket::new(bucket.tokens, period, bucket.burst, bucket.debt)
+        }),
+        tiers: limits.tiers.as_ref().map(|tiers| {
+            let tiers: Vec<Tier> = tiers.iter().map(tier_of).collect();
+            normalise(&tiers).0
+        }),
+        refunds: !limits.no_refunds,
     }
+}
+
+fn zone_of(zone: &model::Zone) -> Zone {
+    let first = (Timestamp::ZERO, zone.first_offset_s);
+    let changes = zone.changes.iter();
+    let changes = changes.map(|(from_us, offset_s)| (at(*from_us), *offset_s));
+    let offsets: Vec<_> = std::iter::once(first).chain(changes).collect();
+    Zone::new(&zone.name, &offsets).expect("changes of a zone rise")
 }
 
 fn tier_of(tier: &model::Tier) -> Tier {
