@@ -314,6 +314,7 @@ impl TestAgent {
                 at_us: event.at.as_micros(),
                 outcome: match event.happened {
                     Happened::Hit { copies, min, .. } => Outcome::Hit { copies, min },
+                    Happened::Estimate { copies, .. } => Outcome::Hit { copies, min: None },
                     Happened::Charge { copies } => Outcome::Charge { copies },
                     Happened::Refund {
                         estimated, actual, ..

@@ -144,6 +144,9 @@ impl Packer {
                 let min = min.filter(|_| !planted(Bug::MinMerged));
                 (copies, min, HitKind::Hit, unguarded)
             }
+            Happened::Estimate { copies, unguarded } => {
+                (copies, None, HitKind::Estimate, unguarded)
+            }
             Happened::Charge { copies } => (copies, None, HitKind::Charge, false),
             Happened::Refund {
                 estimated,
@@ -283,7 +286,13 @@ impl Packer {
         hasher.write_u32(calls.resource.0);
         hasher.write_u64(calls.at.as_micros());
         hasher.write_u32(calls.copies);
-        hasher.write_u8(u8::from(calls.unguarded) | u8::from(calls.kind == HitKind::Charge) << 1);
+        let kind = match calls.kind {
+            HitKind::Hit => 0,
+            HitKind::Charge => 2,
+            HitKind::Estimate => 4,
+            HitKind::Refund { .. } => 6,
+        };
+        hasher.write_u8(u8::from(calls.unguarded) | kind);
         hasher.write(calls.domain.as_bytes());
         hasher.finish()
     }

@@ -106,7 +106,11 @@ impl Rate {
         match self.ask(fingerprint, &domain, want, Asking::Take, &reading) {
             Ok(granted) => {
                 let made = reading.stamp();
-                self.record_hits(&domain, want, granted.unguarded, made);
+                let happened = Happened::Estimate {
+                    copies,
+                    unguarded: granted.unguarded,
+                };
+                self.record_happened(&domain, happened, made);
                 Ok(Estimate {
                     rate: self.clone(),
                     allowed: granted.allowed,

@@ -27,6 +27,7 @@ const REFUSED: u64 = 2;
 const REFUSED_AT: u64 = 3;
 const CHARGE: u64 = 4;
 const REFUND: u64 = 5;
+const ESTIMATE: u64 = 6;
 
 /// Where a head says that the call was unguarded.
 const UNGUARDED_BIT: u32 = 15;
@@ -42,6 +43,13 @@ pub(crate) enum Happened {
         min: Option<u32>,
         /// Whether it is known to be unguarded: the agent was blind, or denials were grants. What else
         /// makes it so is found when it is packed.
+        unguarded: bool,
+    },
+    /// It was let through and charged by estimate: a settlement may follow.
+    Estimate {
+        /// How many copies were estimated.
+        copies: u32,
+        /// As of a hit.
         unguarded: bool,
     },
     /// It cost so much, as was known afterwards.
@@ -124,6 +132,10 @@ impl Words {
                 self.push(head | BULK << 12 | u64::from(unguarded) << UNGUARDED_BIT);
                 self.push(u64::from(copies) << 32 | u64::from(min.unwrap_or(0)));
             }
+            Happened::Estimate { copies, unguarded } => {
+                self.push(head | ESTIMATE << 12 | u64::from(unguarded) << UNGUARDED_BIT);
+                self.push(u64::from(copies) << 32);
+            }
             Happened::Charge { copies } => {
                 self.push(head | CHARGE << 12);
                 self.push(u64::from(copies) << 32);
@@ -187,6 +199,10 @@ impl<'w> Reader<'w> {
             HIT => Happened::Hit {
                 copies: 1,
                 min: None,
+                unguarded,
+            },
+            ESTIMATE => Happened::Estimate {
+                copies: (*self.words.next()? >> 32) as u32,
                 unguarded,
             },
             CHARGE => Happened::Charge {
@@ -317,6 +333,8 @@ mod tests {
                 }
             ),
             (1..=u32::MAX).prop_map(|copies| Happened::Charge { copies }),
+            (1..=u32::MAX, any::<bool>())
+                .prop_map(|(copies, unguarded)| Happened::Estimate { copies, unguarded }),
             (any::<u32>(), any::<u32>(), any::<u64>()).prop_map(|(estimated, actual, made)| {
                 Happened::Refund {
                     estimated,

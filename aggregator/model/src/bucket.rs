@@ -7,7 +7,8 @@
 //! at 2.333334    7,000,002 units: open
 //! ```
 //!
-//! Remembers for ten minutes which stamps it counted, for settlements, unless it was full since.
+//! Remembers for ten minutes under which stamps it counted estimates, for settlements, unless it was full
+//! since.
 //! Knows nothing of other constraints. What stays true: −debt ≤ level ≤ burst.
 
 use std::collections::BTreeMap;
@@ -75,12 +76,15 @@ impl BucketState {
         n.min(copies(above, bucket))
     }
 
-    /// Counts `n` copies stamped `at_us`, taken at `now_us`.
-    pub fn take(&mut self, bucket: Bucket, at_us: u64, now_us: u64, n: u64) {
+    /// Counts `n` copies stamped `at_us`, taken at `now_us`; what was estimated may be taken back under that
+    /// stamp.
+    pub fn take(&mut self, bucket: Bucket, at_us: u64, now_us: u64, n: u64, estimated: bool) {
         self.forget(bucket, now_us);
         if 0 < n {
             self.units -= i128::from(n) * rate(bucket).1;
-            *self.by_stamp.entry(at_us).or_default() += n;
+            if estimated {
+                *self.by_stamp.entry(at_us).or_default() += n;
+            }
         }
     }
 

@@ -6,7 +6,7 @@
 //! a copy of Monday that arrives on Tuesday neither asks nor counts
 //! ```
 //!
-//! Remembers for ten minutes which stamps it counted, for settlements. Knows nothing of other
+//! Remembers for ten minutes under which stamps it counted estimates, for settlements. Knows nothing of other
 //! constraints. What stays true: the count is of one period, and periods only follow each other.
 
 use std::collections::BTreeMap;
@@ -83,11 +83,13 @@ impl QuotaState {
         }
     }
 
-    /// Counts `n` copies stamped `at_us`.
-    pub fn take(&mut self, quota: &Quota, at_us: u64, now_us: u64, n: u64) {
+    /// Counts `n` copies stamped `at_us`; what was estimated may be taken back under that stamp.
+    pub fn take(&mut self, quota: &Quota, at_us: u64, now_us: u64, n: u64, estimated: bool) {
         if 0 < n && self.is_of_this_period(quota, at_us, now_us) {
             self.count = self.count.saturating_add(n);
-            *self.by_stamp.entry(at_us).or_default() += n;
+            if estimated {
+                *self.by_stamp.entry(at_us).or_default() += n;
+            }
         }
     }
 

@@ -42,6 +42,8 @@ pub(crate) struct PairState {
     quotas: Vec<QuotaState>,
     bucket: Option<BucketState>,
     tiers: TiersState,
+    /// Whether what comes is an estimate, which a settlement may take back from quotas and the bucket.
+    estimated: bool,
 }
 
 impl PairState {
@@ -56,7 +58,13 @@ impl PairState {
                 .bucket
                 .map(|bucket| BucketState::full(bucket, now_us)),
             tiers: TiersState::new(limits.tiers()),
+            estimated: false,
         }
+    }
+
+    /// Says whether what comes next is an estimate.
+    pub fn expect(&mut self, estimated: bool) {
+        self.estimated = estimated;
     }
 
     /// The largest n ≤ `copies` that the limits grant at `now_us` and that also fits into
@@ -156,11 +164,11 @@ impl PairState {
         }
         for (state, quota) in self.quotas.iter_mut().zip(&limits.quotas) {
             let n = counts(state.debt(quota, at_us, now_us, n));
-            state.take(quota, at_us, now_us, n);
+            state.take(quota, at_us, now_us, n, self.estimated);
         }
         if let (Some(state), Some(bucket)) = (&mut self.bucket, limits.bucket) {
             let n = counts(state.debt(bucket, at_us, now_us, n));
-            state.take(bucket, at_us, now_us, n);
+            state.take(bucket, at_us, now_us, n, self.estimated);
         }
         if let Some(tiers) = &limits.tiers {
             let current = self.tiers.current(tiers, now_us);
@@ -229,12 +237,8 @@ impl PairState {
     ///
     /// A window of the same length keeps its copies (of equal lengths the first, the hard limit before
     /// windows); any other takes those that the longest one before kept.
-    /// Equal limits are not new ones.
     pub fn reshape(&mut self, old: &DomainLimits, new: &DomainLimits, now_us: u64) {
         self.advance(old, now_us);
-        if old == new {
-            return;
-        }
         let hard_before = hard_window(old).map(|window| (window, &self.hard));
         let windows_before = old.windows.iter().copied().zip(&self.windows);
         let before: Vec<(Window, &WindowState)> =
@@ -270,6 +274,7 @@ impl PairState {
             quotas: quotas.collect(),
             bucket,
             tiers: self.tiers.carried_to(old_tiers, new_tiers),
+            estimated: false,
         };
         self.advance(new, now_us);
     }
@@ -430,10 +435,10 @@ impl PairState {
             state.take(*window, at_us, now_us, n);
         }
         for (state, quota) in self.quotas.iter_mut().zip(&limits.quotas) {
-            state.take(quota, at_us, now_us, n);
+            state.take(quota, at_us, now_us, n, self.estimated);
         }
         if let (Some(state), Some(bucket)) = (&mut self.bucket, limits.bucket) {
-            state.take(bucket, at_us, now_us, n);
+            state.take(bucket, at_us, now_us, n, self.estimated);
         }
         self.tiers.take(limits.tiers(), taker, at_us, now_us, n);
     }

@@ -123,7 +123,17 @@ impl StreamPair {
     /// A copy is late if its stamp is below the pair's time ("a stamp equal to the pair's time is
     /// not late"). An entry that is not late moves the pair's time whatever becomes of its copies.
     pub fn entry(&mut self, at_us: u64, n: u64, unguarded: bool) -> EntryOutcome {
+        self.copies(at_us, n, unguarded, false)
+    }
+
+    /// The same of copies whose cost was estimated: a settlement finds what they counted.
+    pub fn estimate(&mut self, at_us: u64, n: u64, unguarded: bool) -> EntryOutcome {
+        self.copies(at_us, n, unguarded, true)
+    }
+
+    fn copies(&mut self, at_us: u64, n: u64, unguarded: bool, estimated: bool) -> EntryOutcome {
         let now_us = self.move_time(at_us);
+        self.state.expect(estimated);
         let (limits, state) = (&self.limits, &mut self.state);
         let mut outcome = EntryOutcome::default();
         // `None`: too late to say, only counted.
@@ -199,10 +209,27 @@ impl StreamPair {
     ///
     /// A denial that has ended by then stays ended, and a version starts none.
     pub fn new_limits(&mut self, at_us: u64, limits: &DomainLimits) -> Option<Denial> {
+        self.reshape(limits);
+        self.version(at_us)
+    }
+
+    /// The same where the version may have left the pair's own limits as they were: then it is nothing
+    /// new to what counts, and only the denial is ruled again.
+    pub(crate) fn new_version(&mut self, at_us: u64, limits: &DomainLimits) -> Option<Denial> {
+        if limits.normalized() != self.limits {
+            self.reshape(limits);
+        }
+        self.version(at_us)
+    }
+
+    fn reshape(&mut self, limits: &DomainLimits) {
         let limits = limits.normalized();
         let time_us = self.time_us.unwrap_or(0);
         self.state.reshape(&self.limits, &limits, time_us);
         self.limits = limits;
+    }
+
+    fn version(&mut self, at_us: u64) -> Option<Denial> {
         let denied = self.in_force(at_us);
         let was_denied = std::mem::replace(&mut self.denied, denied);
         match (denied, was_denied.map(|denial| denial.end)) {
@@ -217,7 +244,7 @@ impl StreamPair {
     /// The same where nothing limits the resource any more: what is left is a ban.
     pub(crate) fn no_limits(&mut self, at_us: u64) {
         let denied = self.in_force(at_us);
-        self.new_limits(at_us, &DomainLimits::default());
+        self.new_version(at_us, &DomainLimits::default());
         self.denied = denied;
         if denied.is_some() {
             self.free(at_us);

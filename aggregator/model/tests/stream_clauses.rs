@@ -59,7 +59,7 @@ fn unguarded_excess_is_only_tallied() {
 fn what_stays_counted_is_the_lesser_of_what_counted_and_the_cost() {
     // Ten were estimated, of which six counted; the cost was eight, or four.
     let mut pair = StreamPair::new(&of_windows(&[window(3, SECOND)]));
-    pair.entry(5, 10, false);
+    pair.estimate(5, 10, false);
     assert_eq!(pair.standing().windows, [6]);
     assert_eq!(pair.clone().settle(6, 5, 10, 8).refunded, 0);
     assert_eq!(pair.settle(6, 5, 10, 4).refunded, 2);
@@ -71,7 +71,7 @@ fn a_rule_may_forbid_taking_back() {
     let mut limits = of_windows(&[window(3, SECOND)]);
     limits.no_refunds = true;
     let mut pair = StreamPair::new(&limits);
-    pair.entry(5, 3, false);
+    pair.estimate(5, 3, false);
     assert_eq!(pair.settle(9, 5, 3, 0).refunded, 0);
     assert_eq!(pair.time_us(), Some(9), "it moves the pair's time");
     assert_eq!(pair.standing().windows, [3]);

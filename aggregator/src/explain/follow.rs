@@ -391,8 +391,10 @@ impl Follow {
                 return;
             };
             let class = class_of(&version.limits, &self.resource, &self.domain);
-            self.pair.new_limits(&self.class, &class);
-            self.class = class;
+            if class != self.class {
+                self.pair.new_limits(&self.class, &class);
+                self.class = class;
+            }
             self.version = Some(version.number);
         }
     }

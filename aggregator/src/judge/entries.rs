@@ -11,7 +11,8 @@ use tollgate_shared::wire::statement::Cause;
 /// What an entry's copies are. A cost that was known afterwards is an entry like any other.
 pub fn kind_to_model(kind: HitKind) -> EntryKind {
     match kind {
-        HitKind::Hit | HitKind::Charge | HitKind::Estimate => EntryKind::Hit,
+        HitKind::Hit | HitKind::Charge => EntryKind::Hit,
+        HitKind::Estimate => EntryKind::Estimate,
         HitKind::Refund {
             made,
             estimated,

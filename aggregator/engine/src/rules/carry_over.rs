@@ -27,11 +27,9 @@ use crate::limits::{Bucket, RateClass, Tier};
 /// Brings a state from one class of limits under another. `time` is the pair's time, to which the state
 /// has come.
 ///
-/// Under an equal class nothing changes: only versions that change a pair's own limits are new to it.
+/// Not to be asked where both are equal: only versions that change a pair's own limits are new to it, and
+/// of two windows of one length this would give the second the first one's stamps.
 pub fn carry_over(old: &RateClass, new: &RateClass, state: &mut State, time: Timestamp) {
-    if old == new {
-        return;
-    }
     windows(old, new, state, time);
     quotas(new, state, time);
     bucket(old.bucket.as_ref(), new.bucket.as_ref(), state, time);

@@ -140,6 +140,8 @@ pub struct HitEntry<'a> {
 pub enum EntryKind {
     /// Copies that were let through, or a cost that is known afterwards.
     Hit,
+    /// Copies that were let through, whose cost was estimated: a settlement finds what they counted.
+    Estimate,
     /// An estimate that cost less.
     Refund {
         /// The stamp it was made under, in microseconds, before any correction.

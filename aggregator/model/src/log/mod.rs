@@ -469,6 +469,7 @@ fn ends_differ(before: Option<Denial>, after: Option<Denial>) -> bool {
 fn rule(pair: &mut StreamPair, is_limited: bool, at_us: u64, entry: &HitEntry<'_>) -> EntryOutcome {
     let mut ruled = match entry.kind {
         EntryKind::Hit => pair.entry(at_us, entry.n, entry.unguarded),
+        EntryKind::Estimate => pair.estimate(at_us, entry.n, entry.unguarded),
         EntryKind::Refund {
             made_us,
             estimated,

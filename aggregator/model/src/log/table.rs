@@ -90,7 +90,7 @@ impl Table {
             for (domain, pair) in domains {
                 match limits {
                     Some(limits) => {
-                        pair.new_limits(at_us, &limits.of(domain));
+                        pair.new_version(at_us, &limits.of(domain));
                     }
                     None => {
                         // Nothing rules the resource any more, so nothing but a ban denies it.

@@ -87,7 +87,7 @@ impl Stream {
         let unguarded = op["unguarded"].as_bool().unwrap_or(false);
         let pair = self.pair(domain);
         let out = match (u64::try_from(n), op["stamp"].as_u64()) {
-            (Ok(n), _) => pair.entry(at_us, n, unguarded),
+            (Ok(n), _) => pair.estimate(at_us, n, unguarded),
             (Err(_), made_us) => pair.settle(at_us, made_us.unwrap(), n.unsigned_abs(), 0),
         };
         let mut got = self.told(domain, &out);
