@@ -197,6 +197,9 @@ impl World {
         } else {
             (rate.hit(domain).map_err(HitError::from), 1)
         };
+        if let Err(HitError::TooMany(too_many)) = &answer {
+            return self.refused_too_many((r, d), min, too_many.most());
+        }
         match answer {
             Ok(allowed) => {
                 if allowed.blind() {
@@ -213,6 +216,18 @@ impl World {
             Err(HitError::Denied(denied)) => self.refused(agent, (r, d), &denied),
             Err(error) => self.violated(7, "calls make sense here", error.to_string()),
         }
+    }
+
+    /// Law 3, for a call that is said to be more than can ever be granted at once: so it is by some limits
+    /// that are known, whatever happened before.
+    fn refused_too_many(&mut self, (r, d): (usize, usize), copies: u32, most: u64) {
+        self.refusals += 1;
+        let pair = (RESOURCES[r], DOMAINS[d]);
+        if most < u64::from(copies) && self.watch.is_never_granted_at_once(pair, copies, most) {
+            return;
+        }
+        let what = format!("{copies} of {pair:?} at once, although {most} is the most");
+        self.violated(3, "what is too many is never granted", what);
     }
 
     /// Whether a pair is denied in the log, whoever has heard of it.

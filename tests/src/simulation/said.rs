@@ -110,6 +110,22 @@ impl Watch {
         versions.any(|limits| grants_nothing(limits, resource, domain))
     }
 
+    /// Whether some version grants a pair no more than `most` of so many copies at once, by the model.
+    pub fn is_never_granted_at_once(
+        &self,
+        (resource, domain): (&str, &str),
+        copies: u32,
+        most: u64,
+    ) -> bool {
+        let mut versions = self.limits.values();
+        versions.any(|limits| {
+            limits.resources.get(resource).is_some_and(|of| {
+                let mut pair = model::StreamPair::new(&of.of(domain));
+                pair.entry(1, u64::from(copies), false).granted <= most
+            })
+        })
+    }
+
     /// Whether the newest version does so.
     pub fn is_granted_nothing_now(&self, resource: &str, domain: &str) -> bool {
         let newest = self.limits.last_key_value();
