@@ -21,7 +21,7 @@ STREAMS = {"hits": 0, "limits": 1, "denials": 2}
 CAUSES = {1: "hard", 2: "global", 3: "inaccessible", 4: "unconfigured", 5: "blind", 6: "full", 7: "banned"}
 CAUSES |= {8: "bucket", 9: "too many", 10: "not a rate"}
 NUMBERED_CAUSES = ["tier", "window", "quota"]
-HIT_KINDS = {0: "hit", 2: "charge", 4: "refund"}
+HIT_KINDS = {0: "hit", 2: "charge", 4: "refund", 6: "estimate"}
 SCOPES = ["pair", "resource", "group"]
 ACTS = {
     1: ("reset", ["resource", "domain"]),

@@ -391,11 +391,15 @@ fn calls(writer: &mut Writer) {
         unguarded: true,
         ..one
     };
+    let estimate = Hit {
+        kind: HitKind::Estimate,
+        ..one
+    };
     write_hits(
         writer,
         &sender,
         &["api.search"],
-        [many, bulk, charge, refund].into_iter(),
+        [many, bulk, charge, refund, estimate].into_iter(),
         [].into_iter(),
     );
 }
