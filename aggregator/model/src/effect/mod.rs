@@ -13,7 +13,10 @@
 //! order of the calls, and calls of unguarded agents only count as offered.
 
 mod bound;
+mod record;
 mod spans;
+
+pub(crate) use record::EffectRecords;
 
 use crate::limits::DomainLimits;
 use crate::verdict::Cause;
@@ -33,7 +36,7 @@ pub struct InForce {
 /// A call, or several of one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OfferedCall {
-    /// When, in microseconds: of calls that were let through the instant that ruled.
+    /// When, in microseconds: of calls that were let through the pair's time when they were ruled.
     pub at_us: u64,
     /// How many copies.
     pub copies: u64,
@@ -41,6 +44,8 @@ pub struct OfferedCall {
     pub is_let_through: bool,
     /// Whether the agent had heard no current watermark.
     pub is_unguarded: bool,
+    /// By how much their stamp was before the pair's time, in microseconds: so much earlier they leave.
+    pub late_us: u64,
 }
 
 /// What is known of the agents.

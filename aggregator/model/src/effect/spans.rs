@@ -35,6 +35,10 @@ impl Offered {
     }
 }
 
+/// The part of a span's length by which copies may be late: later ones are not looked at, and spans are
+/// shorter by what the others are late, since so much earlier a late copy leaves.
+const LATE_PART: u64 = 8;
+
 /// The span of a run in which most more than allowed was let through, if there is any.
 pub(super) fn worst(
     run: &Run,
@@ -42,6 +46,16 @@ pub(super) fn worst(
     offered: &Offered,
     params: EffectParams,
 ) -> Option<EffectViolation> {
+    let late_max_us = match &run.length {
+        Length::Sliding(length_us) => length_us / LATE_PART,
+        Length::Periods(_) => 0,
+    };
+    let counts = |call: &OfferedCall| {
+        let is_judged = call.is_let_through && !call.is_unguarded && call.late_us <= late_max_us;
+        if is_judged { call.copies } else { 0 }
+    };
+    let judged = calls.iter().filter(|call| 0 < counts(call));
+    let late_us = judged.map(|call| call.late_us).max().unwrap_or(0);
     let begin = calls.partition_point(|call| call.at_us < run.from_us);
     let end = calls.partition_point(|call| call.at_us < run.to_us);
     let mut worst: Option<EffectViolation> = None;
@@ -49,12 +63,12 @@ pub(super) fn worst(
     // Indices of calls whose delays' sums fall, so that the greatest of a span comes first.
     let mut greatest: VecDeque<usize> = VecDeque::new();
     for (i, call) in calls.iter().enumerate().take(end).skip(begin) {
-        let counts = |call: &OfferedCall| match call.is_let_through && !call.is_unguarded {
-            true => call.copies,
-            false => 0,
-        };
         let_through = let_through.saturating_add(counts(call));
-        while is_outside(&run.length, calls[first].at_us, call.at_us) {
+        while is_outside(
+            &run.length,
+            calls[first].at_us.saturating_add(late_us),
+            call.at_us,
+        ) {
             let_through -= counts(&calls[first]);
             first += 1;
         }

@@ -67,6 +67,9 @@ impl PartitionModel {
             let scope = Scope::new(&resource, Some(&domain));
             let before = self.table.denied(&scope);
             self.amend_pair(&resource, &domain, act, at_us);
+            if let Some(effect) = &mut self.effect {
+                effect.starts_anew(&scope);
+            }
             let after = self.table.denied(&scope);
             let time_us = self.table.pair(&resource, &domain);
             let time_us = time_us.and_then(StreamPair::time_us).unwrap_or(0);

@@ -20,8 +20,10 @@ mod amendments;
 mod history;
 mod input;
 mod table;
+mod totals;
 mod whole;
 
+use crate::effect::{EffectRecords, EffectViolation};
 use crate::limits::{DomainLimits, Limits};
 use crate::stream::{Denial, EntryOutcome, StreamPair};
 use crate::verdict::End;
@@ -92,12 +94,34 @@ pub struct PartitionModel {
     history: History,
     amendments: Amendments,
     counters: Counters,
+    /// None unless it is to say whether limits limit.
+    effect: Option<EffectRecords>,
 }
 
 impl PartitionModel {
     /// A partition without records, and so without limits.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, remembering every entry so that [`Self::effect_violations`] can be asked.
+    pub fn with_effect() -> Self {
+        Self {
+            effect: Some(EffectRecords::default()),
+            ..Self::default()
+        }
+    }
+
+    /// The scopes in which more was let through, in some span, than a constraint and what one denial
+    /// delay brought explain.
+    pub fn effect_violations(&self) -> Vec<(Scope, EffectViolation)> {
+        let effect = self.effect.as_ref();
+        effect.map(EffectRecords::violations).unwrap_or_default()
+    }
+
+    /// How many scopes can be asked about so.
+    pub fn effect_scopes(&self) -> usize {
+        self.effect.as_ref().map_or(0, EffectRecords::len)
     }
 
     /// Applies the next record of the log.
@@ -292,6 +316,12 @@ impl PartitionModel {
                 denied: ruled.denied,
             });
         }
+        if let Some(effect) = &mut self.effect {
+            let limits = self.limits.resources.get(resource);
+            let limits = limits.map(|limits| limits.of(domain)).unwrap_or_default();
+            let scope = Scope::new(resource, Some(domain));
+            effect.entry(scope, &limits, at_us, &ruled, entry.unguarded);
+        }
         // Global hears of excess that every constraint of the domain counted, and of no other, so that
         // one tenant's flood closes little for the rest.
         let told = ruled.granted.saturating_add(ruled.counted);
@@ -330,78 +360,6 @@ impl PartitionModel {
         EntryRuling::NotRuled(why)
     }
 
-    fn totals(&mut self, offset: u64, totals: &[Total<'_>]) -> RecordOutcome {
-        let mut outcome = RecordOutcome::default();
-        for (i, total) in totals.iter().enumerate() {
-            let place = Place {
-                offset,
-                entry: u32::try_from(i).unwrap_or(u32::MAX),
-            };
-            let ruling = self.total(place, total, &mut outcome);
-            outcome.totals.push(ruling);
-        }
-        outcome
-    }
-
-    fn total(
-        &mut self,
-        place: Place,
-        total: &Total<'_>,
-        outcome: &mut RecordOutcome,
-    ) -> TotalRuling {
-        // The chain goes on whatever the limits here say, or a limit that comes back would find it
-        // broken for ever.
-        let chain = (total.resource.to_owned(), total.source_partition);
-        if self.last_totals.get(&chain).copied() != total.previous_offset {
-            self.counters.totals_out_of_order += 1;
-            return TotalRuling::OutOfOrder;
-        }
-        self.last_totals.insert(chain, total.source_offset);
-        let limits = self.limits.resources.get(total.resource);
-        let Some(limit) = limits.and_then(|limits| limits.global) else {
-            return TotalRuling::Unlimited;
-        };
-        let (mut granted, mut excess, mut late) = (0, 0, 0);
-        if total.parts.is_empty() {
-            return TotalRuling::Ruled {
-                granted,
-                excess,
-                late,
-            };
-        }
-        let is_new = self.table.whole(total.resource).is_none();
-        if is_new && self.limits.pairs_per_partition_max <= self.table.count() {
-            return TotalRuling::AtCap;
-        }
-        let mut fresh = WholeResource::default();
-        let whole = self.table.whole_mut(total.resource).unwrap_or(&mut fresh);
-        let before = whole.denied();
-        for part in &total.parts {
-            let at_us = part.ms.saturating_mul(APPEND_UNIT_US);
-            let count = whole.hits(limit, at_us, part.copies, part.unguarded);
-            granted += count.granted;
-            excess += count.excess;
-            late += count.late;
-        }
-        whole.rule_denial(limit);
-        let before = before.filter(|denial| denial.end.is_after(whole.time_us()));
-        if ends_differ(before, whole.denied()) {
-            outcome.changes.push(Change {
-                scope: Scope::new(total.resource, None),
-                place,
-                denied: whole.denied(),
-            });
-        }
-        if is_new {
-            self.table.add_whole(total.resource, fresh);
-        }
-        TotalRuling::Ruled {
-            granted,
-            excess,
-            late,
-        }
-    }
-
     fn tick(&mut self, appended_us: u64) -> RecordOutcome {
         let mut outcome = RecordOutcome::default();
         let last_slot = self.log_us.map(|log_us| log_us / SLOT_US);
@@ -433,6 +391,9 @@ impl PartitionModel {
                 self.over_us = self.over_us.max(appended_us);
                 self.limits = limits.clone();
                 self.table.new_limits(appended_us, limits);
+                if let Some(effect) = &mut self.effect {
+                    effect.new_limits(|scope| totals::limits_of(limits, scope));
+                }
             }
         }
         let mut outcome = RecordOutcome::default();

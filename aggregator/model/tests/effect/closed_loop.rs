@@ -153,6 +153,7 @@ pub fn play(ruler: &mut impl Ruler, load: Load) -> Played {
             copies: load.n,
             is_let_through,
             is_unguarded: false,
+            late_us: 0,
         });
     }
     played

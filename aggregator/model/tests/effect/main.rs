@@ -230,6 +230,7 @@ fn an_in_line_limiter_holds_without_any_delay() {
             copies: 3,
             is_let_through: limiter.grant(at_us, "d", 3, 3) == 3,
             is_unguarded: false,
+            late_us: 0,
         })
         .collect();
     let params = EffectParams {
@@ -296,6 +297,7 @@ fn what_unguarded_agents_let_through_is_no_violation() {
         copies: 1,
         is_let_through: true,
         is_unguarded,
+        late_us: 0,
     };
     let params = EffectParams {
         delay_us: 0,
@@ -322,6 +324,7 @@ fn no_span_reaches_over_what_was_forgotten() {
             copies: 1,
             is_let_through: true,
             is_unguarded: false,
+            late_us: 0,
         })
         .collect();
     let params = EffectParams {
@@ -349,6 +352,7 @@ fn a_span_is_allowed_the_greatest_limit_in_it() {
             copies: 1,
             is_let_through: true,
             is_unguarded: false,
+            late_us: 0,
         })
         .collect();
     let params = EffectParams {

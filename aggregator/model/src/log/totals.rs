@@ -1,0 +1,99 @@
+//! Totals: what hits records bring to globally limited resources, each once and in order.
+//!
+//! Knows nothing of the records that they total. What stays true: a total is applied only if it names the
+//! last applied one of its resource and source partition.
+
+use super::input::{Change, Place, RecordOutcome, Scope, Total, TotalRuling};
+use super::whole::WholeResource;
+use super::{APPEND_UNIT_US, PartitionModel, ends_differ};
+use crate::limits::{DomainLimits, Limits};
+
+impl PartitionModel {
+    pub(super) fn totals(&mut self, offset: u64, totals: &[Total<'_>]) -> RecordOutcome {
+        let mut outcome = RecordOutcome::default();
+        for (i, total) in totals.iter().enumerate() {
+            let place = Place {
+                offset,
+                entry: u32::try_from(i).unwrap_or(u32::MAX),
+            };
+            let ruling = self.total(place, total, &mut outcome);
+            outcome.totals.push(ruling);
+        }
+        outcome
+    }
+
+    fn total(
+        &mut self,
+        place: Place,
+        total: &Total<'_>,
+        outcome: &mut RecordOutcome,
+    ) -> TotalRuling {
+        // The chain goes on whatever the limits here say, or a limit that comes back would find it
+        // broken for ever.
+        let chain = (total.resource.to_owned(), total.source_partition);
+        if self.last_totals.get(&chain).copied() != total.previous_offset {
+            self.counters.totals_out_of_order += 1;
+            return TotalRuling::OutOfOrder;
+        }
+        self.last_totals.insert(chain, total.source_offset);
+        let limits = self.limits.resources.get(total.resource);
+        let Some(limit) = limits.and_then(|limits| limits.global) else {
+            return TotalRuling::Unlimited;
+        };
+        let (mut granted, mut excess, mut late) = (0, 0, 0);
+        if total.parts.is_empty() {
+            return TotalRuling::Ruled {
+                granted,
+                excess,
+                late,
+            };
+        }
+        let is_new = self.table.whole(total.resource).is_none();
+        if is_new && self.limits.pairs_per_partition_max <= self.table.count() {
+            return TotalRuling::AtCap;
+        }
+        let mut fresh = WholeResource::default();
+        let whole = self.table.whole_mut(total.resource).unwrap_or(&mut fresh);
+        let before = whole.denied();
+        for part in &total.parts {
+            let at_us = part.ms.saturating_mul(APPEND_UNIT_US);
+            let count = whole.hits(limit, at_us, part.copies, part.unguarded);
+            if let Some(effect) = &mut self.effect {
+                let ruled = (count.granted, count.excess);
+                effect.total(total.resource, limit, at_us, ruled, part.unguarded);
+            }
+            granted += count.granted;
+            excess += count.excess;
+            late += count.late;
+        }
+        whole.rule_denial(limit);
+        let before = before.filter(|denial| denial.end.is_after(whole.time_us()));
+        if ends_differ(before, whole.denied()) {
+            outcome.changes.push(Change {
+                scope: Scope::new(total.resource, None),
+                place,
+                denied: whole.denied(),
+            });
+        }
+        if is_new {
+            self.table.add_whole(total.resource, fresh);
+        }
+        TotalRuling::Ruled {
+            granted,
+            excess,
+            late,
+        }
+    }
+}
+
+/// What limits a scope: a global limit is one of a second.
+pub(super) fn limits_of(limits: &Limits, scope: &Scope) -> Option<DomainLimits> {
+    let resource = limits.resources.get(&scope.resource)?;
+    match &scope.domain {
+        Some(domain) => Some(resource.of(domain)),
+        None => resource.global.map(|limit| DomainLimits {
+            hard: Some(limit),
+            ..DomainLimits::default()
+        }),
+    }
+}
