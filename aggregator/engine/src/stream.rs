@@ -181,6 +181,9 @@ impl Pair {
             let state = &mut self.state;
             ruled.counted = excess::count(class, state, (at, now), ruled.excess, estimated);
         }
+        if !ruled.open {
+            self.state.aim(class);
+        }
         ruled
     }
 

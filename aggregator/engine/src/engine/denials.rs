@@ -157,6 +157,12 @@ impl Denials {
         }
         match standing.denial {
             Some(denial) => {
+                // Who is denied already has its names here.
+                if let Some(live) = self.live_mut(identity) {
+                    (live.place, live.denial) = (place, denial);
+                    rulings.statements.push(live.said(Says::Denied(denial)));
+                    return;
+                }
                 let (resource, domain) = names();
                 let live = LiveDenial {
                     resource,
@@ -192,6 +198,14 @@ impl Denials {
             live.place = place;
             rulings.statements.push(live.said(Says::Open));
         }
+    }
+
+    fn live_mut(&mut self, identity: Identity) -> Option<&mut LiveDenial> {
+        let shard = self.shards.get_mut(shard_of(identity))?;
+        if !shard.contains_key(&identity) {
+            return None;
+        }
+        Arc::make_mut(shard).get_mut(&identity)
     }
 
     /// A denial has ended by itself.

@@ -258,20 +258,33 @@ impl Stamps {
         self.hits.saturating_sub(passed)
     }
 
-    /// Remembers where the window of `span` begins at `now`, so that the next count begins there.
-    /// Worth it for a window that is shorter than what is kept.
-    pub fn mark(&mut self, span: Span, now: Timestamp) {
-        self.mark = self.passed(cut_us(span, now));
+    /// Remembers where the `nth` newest hit is, so that asking for it does not walk there. Worth it for who
+    /// asks again after the next hit: from one hit to the next this goes on by as much.
+    #[inline]
+    pub fn aim(&mut self, nth: u64) {
+        let Some(skip) = self.hits.checked_sub(nth).filter(|skip| *skip != 0) else {
+            return;
+        };
+        let mut mark = self.passed_at_most(skip);
+        let mut at = mark.at;
+        while let Some(run) = Run::read(&self.bytes, &mut at) {
+            let passed = mark.passed.saturating_add(run.hits);
+            if skip < passed {
+                break;
+            }
+            mark = Mark {
+                at,
+                before_us: mark.before_us.saturating_add(run.delta_us),
+                passed,
+            };
+        }
+        self.mark = mark;
     }
 
     /// The stamp of the `nth` newest hit, counted from 1; none if there are fewer.
     pub fn nth_newest(&self, nth: u64) -> Option<Timestamp> {
         let skip = self.hits.checked_sub(nth).filter(|_| nth != 0)?;
-        let from = match 0 < self.mark.passed && self.mark.passed <= skip {
-            true => self.mark,
-            false => self.front(),
-        };
-        let from = later(from, self.steps.passed_at_most(skip));
+        let from = self.passed_at_most(skip);
         let mut passed = from.passed;
         for (at_us, hits) in Walk::at(&self.bytes, from.at, from.before_us) {
             passed = passed.saturating_add(hits);
@@ -288,6 +301,15 @@ impl Stamps {
             before_us: self.before_us,
             passed: 0,
         }
+    }
+
+    /// A mark before which there are no more than so many hits: the latest that is known.
+    fn passed_at_most(&self, hits: u64) -> Mark {
+        let from = match 0 < self.mark.passed && self.mark.passed <= hits {
+            true => self.mark,
+            false => self.front(),
+        };
+        later(from, self.steps.passed_at_most(hits))
     }
 
     /// The mark before which everything is stamped before `cut_us`, and nothing behind it is.
@@ -389,7 +411,10 @@ impl Stamps {
             // What was between here and the tail has moved by as much as the bytes grew.
             false => self.tail + grown - (at - start),
         };
-        self.mark = Mark::default();
+        if at <= self.mark.at {
+            self.mark.at += grown - (at - start);
+            self.mark.passed = self.mark.passed.saturating_add(hits);
+        }
     }
 
     /// Gives back the bytes of forgotten runs once they are the greater part.

@@ -101,6 +101,16 @@ impl State {
         }
     }
 
+    /// Remembers where in full windows the hits are that decide when they are open again.
+    pub fn aim(&mut self, class: &RateClass) {
+        for (stamps, window) in self.windows.iter_mut().zip(class.sliding()) {
+            stamps.aim(window.limit);
+        }
+        for (state, tier) in self.tiers.iter_mut().zip(class.tiers()) {
+            state.window.aim(tier.limit);
+        }
+    }
+
     /// The last instant at which something of this state still matters: windows, active times,
     /// cooldowns, the ends of its quotas' periods, and when its bucket is full.
     pub fn matters_until(&self, class: &RateClass) -> Timestamp {

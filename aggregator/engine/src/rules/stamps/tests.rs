@@ -1,4 +1,4 @@
-//! Windows of stamps against a plain list of hits, over random takes, cuts and marks.
+//! Windows of stamps against a plain list of hits, over random takes, cuts and aims.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use super::*;
 enum Step {
     Take { at_us: u64, hits: u64 },
     Forget { span_us: u64, now_us: u64 },
-    Mark { span_us: u64, now_us: u64 },
+    Aim { nth: u64 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -17,7 +17,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0..120u64, 0..4u64).prop_map(|(at_us, hits)| Step::Take { at_us, hits }),
         2 => (100..130u64, 1..3u64).prop_map(|(at_us, hits)| Step::Take { at_us, hits }),
         1 => (0..60u64, 0..150u64).prop_map(|(span_us, now_us)| Step::Forget { span_us, now_us }),
-        2 => (0..60u64, 0..150u64).prop_map(|(span_us, now_us)| Step::Mark { span_us, now_us }),
+        2 => (0..60u64).prop_map(|nth| Step::Aim { nth }),
     ]
 }
 
@@ -67,9 +67,7 @@ proptest! {
                     stamps.forget(Span::from_micros(span_us), Timestamp::from_micros(now_us));
                     plain.retain(|at_us| now_us <= at_us + span_us);
                 }
-                Step::Mark { span_us, now_us } => {
-                    stamps.mark(Span::from_micros(span_us), Timestamp::from_micros(now_us));
-                }
+                Step::Aim { nth } => stamps.aim(nth),
             }
             agrees(&stamps, &plain);
         }
