@@ -34,7 +34,7 @@ const BATCH: usize = 500;
 const BEGIN_US: u64 = 1_700_000_000_000_000;
 const US_PER_HIT: u64 = 10;
 const RESOURCE: &str = "api.search";
-const LIMITS: &str = "version = 1\nrules = 1\n[rate.\"api.search\"]\nrate = \"20/s\"\n";
+const LIMITS: &str = "version = 1\nrules = 2\n[rate.\"api.search\"]\nrate = \"20/s\"\n";
 const LOG: LogId = LogId {
     generation: 1,
     random: 77,

@@ -367,7 +367,7 @@ mod tests {
         let limits = Limits::parse(
             r#"
             version = 1
-            rules = 1
+            rules = 2
             [rate.r]
             tiers = [
               { limit = 1, window = "1s", active = "20s" },

@@ -12,7 +12,7 @@ use tollgate_agent::{Agent, Cause, Confirmation, Rate, ReserveError};
 
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [rate."api.search"]
 tiers = [{ limit = 5, window = "10m", active = "10m" }]
 [rate."api.export"]

@@ -25,7 +25,7 @@ use tollgate_shared::wire::testimony::Testimony;
 
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [rate."api.search"]
 tiers = [
   { limit = 5, window = "1m", active = "1m" },

@@ -16,7 +16,7 @@ use tollgate_model::InlineLimiter;
 
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [rate.api]
 rate = "3/s"
 "#;
@@ -81,7 +81,7 @@ fn traffic(draw: &mut ChaCha8Rng, calls: usize) -> Vec<Recorded> {
 /// Limits with tiers, hard and global limits and an override, drawn.
 fn limits(draw: &mut ChaCha8Rng) -> String {
     let mut below = |n: u64| draw.next_u64() % n;
-    let mut text = "version = 1\nrules = 1\n".to_owned();
+    let mut text = "version = 1\nrules = 2\n".to_owned();
     for resource in ["api", "wide"] {
         let _ = writeln!(text, "[rate.{resource}]");
         if below(2) == 0 {

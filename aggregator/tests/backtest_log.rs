@@ -20,7 +20,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::hits::HitBatch;
 use tollgate_shared::wire::record::{OwnersPen, Pointer, Record};
 
-const LIMITS: &str = "version = 1\nrules = 1\n[rate.\"api.search\"]\nrate = \"5/m\"\n";
+const LIMITS: &str = "version = 1\nrules = 2\n[rate.\"api.search\"]\nrate = \"5/m\"\n";
 const LOOSE: &str = "[rate.\"api.search\"]\nrate = \"999/s\"\n";
 
 const PARTITIONS: u32 = 4;
@@ -225,7 +225,7 @@ async fn what_a_later_build_wrote_is_named_and_not_passed_over() {
     assert!(err.contains("partition 2, offset"), "{err}");
 
     // Rules that this build does not implement: in the log, and in a file.
-    let later = LIMITS.replace("rules = 1", "rules = 99");
+    let later = LIMITS.replace("rules = 2", "rules = 99");
     std::fs::write(dir.path().join("later.toml"), &later).expect("written");
     altered(dir.path(), "rules", |all| {
         let limits = of(all, Stream::Limits, 0);

@@ -8,7 +8,7 @@ use support::{Dealer, Served, directory, run, serve};
 
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [rate."api.search"]
 rate = "1000/m"
 [rate."api.search".candidate]

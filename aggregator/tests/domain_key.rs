@@ -11,7 +11,7 @@ use tollgate_agent::{Agent, ReserveError};
 
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [plans]
 gold = ["midas-corp"]
 [rate."api.search"]

@@ -15,7 +15,7 @@ use tollgate_shared::wire::statement::Cause;
 
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 
 # A burst of three beyond five, then a rest of an hour.
 [rate."api.search"]

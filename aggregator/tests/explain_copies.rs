@@ -11,7 +11,7 @@ use tollgate_agent::{Agent, Confirmation, Copies, Denied, Hold, ReserveError};
 
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [copies.sandbox]
 limit = 3
 groups.probation = { limit = 4, members = ["new-1", "new-2"] }

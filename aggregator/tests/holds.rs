@@ -15,7 +15,7 @@ use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
 
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [copies.sandbox]
 limit = 2
 groups.probation = { limit = 1, members = ["new"] }
@@ -322,7 +322,7 @@ fn what_cannot_be_asked_ends_as_the_table_says() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cookbooks_blacklist_is_played_by_an_agent_as_its_table_says() {
-    let dir = directory(&format!("version = 1\nrules = 1\n{BLACKLIST}"));
+    let dir = directory(&format!("version = 1\nrules = 2\n{BLACKLIST}"));
     let served = serve(dir.path(), &[]);
     served.await_ready();
     let agent = agent_of(&served, "web", &["cookbook.blacklist"]).await;

@@ -22,7 +22,7 @@ use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::set_rows::SetRow;
 use tollgate_shared::wire::statement::{Says, Scope};
 
-const LIMITS: &str = "version = 1\nrules = 1\n[rate.\"api.search\"]\nrate = \"5/m\"\n[rate.\"api.wide\"]\nrate = \"100/s\"\nglobal = \"3/s\"\n";
+const LIMITS: &str = "version = 1\nrules = 2\n[rate.\"api.search\"]\nrate = \"5/m\"\n[rate.\"api.wide\"]\nrate = \"100/s\"\nglobal = \"3/s\"\n";
 
 const PARTITIONS: u32 = 4;
 

@@ -404,7 +404,7 @@ async fn a_limits_file_is_pushed_on_sighup_and_a_bad_one_changes_nothing() {
     let path = dir.path().join("limits.toml");
     std::fs::write(
         &path,
-        "version = 1\nrules = 1\n[rate.\"api.search\"]\nrat = \"9/m\"\nhard = 7\n",
+        "version = 1\nrules = 2\n[rate.\"api.search\"]\nrat = \"9/m\"\nhard = 7\n",
     )
     .unwrap();
     served.signal("HUP");
@@ -415,7 +415,7 @@ async fn a_limits_file_is_pushed_on_sighup_and_a_bad_one_changes_nothing() {
 
     std::fs::write(
         &path,
-        "version = 1\nrules = 1\n[rate.\"api.search\"]\nrate = \"9/m\"\n",
+        "version = 1\nrules = 2\n[rate.\"api.search\"]\nrate = \"9/m\"\n",
     )
     .unwrap();
     served.signal("HUP");
@@ -456,7 +456,7 @@ async fn a_file_that_is_not_followed_is_a_warning_and_a_metric() {
     served.await_ready();
     served.signal("TERM");
     served.await_end();
-    std::fs::write(dir.path().join("limits.toml"), "version = 1\nrules = 1\n").unwrap();
+    std::fs::write(dir.path().join("limits.toml"), "version = 1\nrules = 2\n").unwrap();
     std::fs::write(
         dir.path().join("tollgate.toml"),
         "limits.follow_file = false\n",

@@ -20,10 +20,11 @@ pub const DOMAIN_KEY_BYTES_MAX: usize = 4_096;
 /// fourteen.
 const DIFFERENT_BYTES_MIN: usize = 8;
 
-const PREFIX: &str = "h~";
+/// What every hashed domain begins with.
+pub const HASHED_PREFIX: &str = "h~";
 const ID_CHARS: usize = 6;
 const HASH_CHARS: usize = 32;
-const TEXT_BYTES: usize = PREFIX.len() + ID_CHARS + 1 + HASH_CHARS;
+const TEXT_BYTES: usize = HASHED_PREFIX.len() + ID_CHARS + 1 + HASH_CHARS;
 
 /// What is wrong with a domain key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,8 +98,8 @@ impl DomainKey {
     pub fn hash(&self, domain: &str) -> HashedDomain {
         let hash = blake3::keyed_hash(&self.key, domain.as_bytes());
         let mut text = [0; TEXT_BYTES];
-        let (prefix, rest) = text.split_at_mut(PREFIX.len());
-        prefix.copy_from_slice(PREFIX.as_bytes());
+        let (prefix, rest) = text.split_at_mut(HASHED_PREFIX.len());
+        prefix.copy_from_slice(HASHED_PREFIX.as_bytes());
         let (id, rest) = rest.split_at_mut(ID_CHARS);
         id.copy_from_slice(&self.id);
         let (tilde, hex) = rest.split_at_mut(1);
@@ -130,7 +131,7 @@ impl fmt::Debug for HashedDomain {
 
 /// The id of the key under which a domain was hashed, if it looks like one that was.
 pub fn hashed_under(domain: &str) -> Option<&str> {
-    let (id, hash) = domain.strip_prefix(PREFIX)?.split_once('~')?;
+    let (id, hash) = domain.strip_prefix(HASHED_PREFIX)?.split_once('~')?;
     let is_hex = |text: &str, chars: usize| {
         let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         text.len() == chars && text.bytes().all(digit)

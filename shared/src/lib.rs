@@ -13,6 +13,7 @@ pub mod holdings;
 pub mod kafka_properties;
 pub mod mac;
 pub mod names;
+pub mod networks;
 pub mod place;
 pub mod time;
 pub mod wire;

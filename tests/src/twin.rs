@@ -28,7 +28,7 @@ pub const WITHIN: Duration = Duration::from_secs(60);
 /// What those that are killed and their twin rule by: tiers that follow one another, and totals.
 pub const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [rate.search]
 tiers = [
   { limit = 3, window = "1s", active = "1s" },

@@ -17,7 +17,7 @@ use tollgate_tests::serving::Serving;
 
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 
 [copies.sandbox]
 limit = 2

@@ -62,7 +62,7 @@ fn await_operations(place: &Place, more: f64) {
 /// A dead agent is missed well after the others, whatever the machine does.
 const STRICT: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [engine]
 agent_timeout = "4s"
 [copies.licence]

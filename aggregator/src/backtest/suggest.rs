@@ -130,14 +130,17 @@ fn searches(pairs: &Pairs, limits: &[&Limits]) -> Vec<Search> {
     for (resource, name) in pairs.resources().enumerate() {
         let mut known = BTreeSet::new();
         for rate in limits.iter().filter_map(|limits| limits.rate(name)) {
-            for tier in rate.stated().tiers.as_deref().unwrap_or_default() {
-                if known.insert(tier.window) {
+            let class = rate.stated().class();
+            let windows = class.windows.iter().map(|of| (of.limit, of.window));
+            let tiers = class.tiers().iter().map(|tier| (tier.limit, tier.window));
+            for (limit, window) in windows.chain(tiers) {
+                if known.insert(window) {
                     let mut search = Search {
                         resource: resource as u32,
-                        window: tier.window,
+                        window,
                         too_low: 0,
                         suffices: None,
-                        class: class(tier.limit.max(1), tier.window),
+                        class: self::class(limit.max(1), window),
                         states: States::new(0),
                         second: Stamps::new(),
                         latest: Timestamp::ZERO,

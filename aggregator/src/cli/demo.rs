@@ -20,7 +20,7 @@ use crate::demo::{Attached, Interrupted, Log, Plan, Source, run};
 const LIMITS: &str = include_str!("../demo/limits.toml");
 
 /// What an access log is replayed under where no limits are given, but for its resource.
-const ACCESS_LOG_LIMITS: &str = "version = 1\nrules = 1\n";
+const ACCESS_LOG_LIMITS: &str = "version = 1\nrules = 2\n";
 
 /// What `demo` takes.
 #[derive(Debug, clap::Args)]

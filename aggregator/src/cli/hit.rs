@@ -205,13 +205,13 @@ async fn hits(
 
 /// How many hits, and the time between two.
 fn schedule(args: &HitArgs) -> (u64, Duration) {
-    let every = args.rate.map_or(PAUSE, |rate| {
-        rate.unit.span().to_std().div_f64(rate.hits as f64)
-    });
+    let every = args
+        .rate
+        .map_or(PAUSE, |rate| rate.window.to_std().div_f64(rate.hits as f64));
     let count = match (&args.lasting, &args.rate) {
         (Some(lasting), Some(rate)) => {
             let hits = u128::from(rate.hits) * u128::from(lasting.as_micros());
-            let hits = hits / u128::from(rate.unit.span().as_micros());
+            let hits = hits / u128::from(rate.window.as_micros());
             u64::try_from(hits).unwrap_or(u64::MAX).max(1)
         }
         _ => args.count,

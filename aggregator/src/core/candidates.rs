@@ -279,7 +279,7 @@ mod tests {
 
     fn limits(candidate: &str) -> Arc<Limits> {
         let text = format!(
-            "version = 1\nrules = 1\n[rate.a]\nrate = \"9/s\"\n{candidate}\n[rate.b]\nrate = \"1/s\""
+            "version = 1\nrules = 2\n[rate.a]\nrate = \"9/s\"\n{candidate}\n[rate.b]\nrate = \"1/s\""
         );
         Arc::new(Limits::parse(&text).expect("good limits"))
     }

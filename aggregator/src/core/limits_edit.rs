@@ -163,7 +163,7 @@ mod tests {
 
     const DOCUMENT: &str = r#"# ours
 version = 1
-rules = 1
+rules = 2
 [rate."api.search"]
 hard = "200/s"   # of one domain
 tiers = [{ limit = 100, window = "1s", active = "1s" }]

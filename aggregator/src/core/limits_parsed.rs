@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn what_was_prepared_is_taken_once_and_two_wait_at_most() {
-        let text = |n: u32| format!("version = 1\nrules = 1\n[rate.\"a\"]\nrate = \"{n}/s\"\n");
+        let text = |n: u32| format!("version = 1\nrules = 2\n[rate.\"a\"]\nrate = \"{n}/s\"\n");
         let parsed = Parsed::default();
         for n in [1, 2, 2, 3] {
             parsed.prepare(&text(n));

@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn a_document_of_many_chunks_is_one_version_and_who_expected_another_is_told() {
         let comment = "# a long one\n".repeat(100_000);
-        let text = format!("version = 1\nrules = 1\n{comment}");
+        let text = format!("version = 1\nrules = 2\n{comment}");
         let pushed = Pushed {
             push: 7,
             text: &text,

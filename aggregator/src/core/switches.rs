@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_switch_is_over_its_namespace_and_the_star_over_all_that_have_none() {
-        let text = "version = 1\nrules = 1\n[namespace.api]\nallow_unconfigured = false\n";
+        let text = "version = 1\nrules = 2\n[namespace.api]\nallow_unconfigured = false\n";
         let document = Arc::new(Limits::parse(text).expect("it is good"));
         let mut switches = Switches::default();
         assert!(Arc::ptr_eq(&switches.over(&document), &document));
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_has_no_limits_is_allowed_or_not_by_a_switch_of_its_own() {
-        let text = "version = 1\nrules = 1\n[namespace.api]\nallow_unconfigured = false\n";
+        let text = "version = 1\nrules = 2\n[namespace.api]\nallow_unconfigured = false\n";
         let document = Arc::new(Limits::parse(text).expect("it is good"));
         let mut switches = Switches::default();
         let mut turn = |namespace: &str, allow| {

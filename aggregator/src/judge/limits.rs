@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use tollgate_engine::limits::{Limits, Stated, Tier};
+use tollgate_engine::limits::{
+    Allowance, Bucket, Calendar, Limits, Quota, RateClass, Setting, Stated, Tier, Window, Zone,
+};
 use tollgate_model::log::Act as ModelAct;
 use tollgate_model::{
-    DomainLimits, DomainOverride, End, Limits as ModelLimits, ResourceLimits, Stated as ModelStated,
+    Calendar as ModelCalendar, DomainLimits, DomainOverride, End, Limits as ModelLimits,
+    Quota as ModelQuota, ResourceLimits, Stated as ModelStated, Zone as ModelZone,
 };
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
@@ -16,13 +19,10 @@ pub fn to_model(limits: &Limits) -> ModelLimits {
     let resources = limits.rates().map(|rate| {
         let domains = rate
             .overrides()
-            .map(|(domain, own)| (domain.to_owned(), override_of(&own.stated)));
+            .map(|(domain, own)| (domain.to_owned(), override_of(&own.stated, rate.stated())));
         let resource = ResourceLimits {
-            default: DomainLimits {
-                tiers: Some(tiers_of(rate.stated().tiers.as_deref().unwrap_or_default())),
-                hard: rate.stated().hard,
-                ..DomainLimits::default()
-            },
+            // A resource inherits from nobody, so what it states is what holds by default.
+            default: of_class(&rate.stated().class()),
             domains: domains.collect(),
             global: rate.global(),
         };
@@ -34,16 +34,96 @@ pub fn to_model(limits: &Limits) -> ModelLimits {
     }
 }
 
-fn override_of(stated: &Stated) -> DomainOverride {
+fn override_of(stated: &Stated, of_resource: &Stated) -> DomainOverride {
+    // Whose calendar it is, a domain inherits by itself: a quota of the resource has the domain's zone.
+    let zone = stated.zone.as_ref().or(of_resource.zone.as_ref());
+    let quotas = |all: &[Allowance]| {
+        let zone = zone.map(|zone| (**zone).clone()).unwrap_or_default();
+        let zone = zone_of(&zone);
+        let quota = |of: &Allowance| ModelQuota {
+            limit: of.limit,
+            unit: unit_of(of.unit),
+            zone: zone.clone(),
+        };
+        all.iter().map(quota).collect::<Vec<_>>()
+    };
+    let inherited = match (&stated.quotas, &of_resource.quotas) {
+        (Setting::Inherited, Setting::Value(all)) if stated.zone.is_some() => {
+            ModelStated::Own(quotas(all))
+        }
+        (own, _) => own_of(own, |all| quotas(all)),
+    };
     DomainOverride {
-        tiers: own_of(stated.tiers.as_deref().map(tiers_of)),
-        hard: own_of(stated.hard),
-        ..DomainOverride::default()
+        hard: own_of(&stated.hard, |hard| *hard),
+        windows: own_of(&stated.windows, |windows| windows_of(windows)),
+        quotas: inherited,
+        bucket: own_of(&stated.bucket, |bucket| bucket_of(*bucket)),
+        tiers: own_of(&stated.tiers, |tiers| tiers_of(tiers)),
+        no_refunds: stated.refunds.map(|refunds| !refunds),
     }
 }
 
-fn own_of<T>(stated: Option<T>) -> ModelStated<T> {
-    stated.map_or(ModelStated::Inherited, ModelStated::Own)
+fn own_of<T, M>(stated: &Setting<T>, to_model: impl FnOnce(&T) -> M) -> ModelStated<M> {
+    match stated {
+        Setting::Inherited => ModelStated::Inherited,
+        Setting::Unstated => ModelStated::Nothing,
+        Setting::Value(value) => ModelStated::Own(to_model(value)),
+    }
+}
+
+fn of_class(class: &RateClass) -> DomainLimits {
+    let quota = |of: &Quota| ModelQuota {
+        limit: of.limit,
+        unit: unit_of(of.unit),
+        zone: zone_of(&of.zone),
+    };
+    DomainLimits {
+        hard: class.hard,
+        windows: windows_of(&class.windows),
+        quotas: class.quotas.iter().map(quota).collect(),
+        bucket: class.bucket.map(bucket_of),
+        tiers: class.tiers.as_deref().map(tiers_of),
+        no_refunds: !class.refunds,
+    }
+}
+
+fn windows_of(windows: &[Window]) -> Vec<tollgate_model::Window> {
+    let window = |of: &Window| tollgate_model::Window {
+        limit: of.limit,
+        window_us: of.window.as_micros(),
+    };
+    windows.iter().map(window).collect()
+}
+
+fn bucket_of(bucket: Bucket) -> tollgate_model::Bucket {
+    tollgate_model::Bucket {
+        tokens: bucket.tokens,
+        period_us: bucket.period.as_micros(),
+        burst: bucket.burst,
+        debt: bucket.debt,
+    }
+}
+
+fn zone_of(zone: &Zone) -> ModelZone {
+    let (first, changes) = match zone.offsets() {
+        [(_, first), changes @ ..] => (*first, changes),
+        [] => (0, Default::default()),
+    };
+    let change = |(from, offset): &(Timestamp, i32)| (from.as_micros(), *offset);
+    ModelZone {
+        name: zone.name().to_owned(),
+        first_offset_s: first,
+        changes: changes.iter().map(change).collect(),
+    }
+}
+
+fn unit_of(unit: Calendar) -> ModelCalendar {
+    match unit {
+        Calendar::Day => ModelCalendar::Day,
+        Calendar::Week => ModelCalendar::Week,
+        Calendar::Month => ModelCalendar::Month,
+        Calendar::Year => ModelCalendar::Year,
+    }
 }
 
 fn tiers_of(tiers: &[Tier]) -> Vec<tollgate_model::Tier> {

@@ -212,7 +212,7 @@ mod tests {
     use crate::log::Delivered;
 
     fn document() -> String {
-        let mut text = "version = 1\nrules = 1\n[rate.\"a\"]\nrate = \"1/s\"\n".to_owned();
+        let mut text = "version = 1\nrules = 2\n[rate.\"a\"]\nrate = \"1/s\"\n".to_owned();
         for n in 0..1_000 {
             write!(text, "[rate.\"a\".domains.\"d-{n}\"]\nrate = \"9/s\"\n").expect("written");
         }

@@ -13,7 +13,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use super::aside::Asides;
 #[cfg(feature = "kafka")]
 use super::fleet::{Fleet, Found};
-use super::prepare::{self, Preparer};
+use super::prepare::Preparer;
 use super::saver::Saver;
 use super::signals::{Asked, Signals};
 use super::{Bound, Listeners};
@@ -93,10 +93,9 @@ pub(super) async fn run(
              refused, and change what is in force"
         );
     }
-    if let Some(path) = &config.limits.file {
-        let key = config.domain_key_file.as_deref();
-        shell.step(Event::LimitsFile(prepare::read_file(path, key)));
-    }
+    // Beside the ruling, as on SIGHUP: a long document takes a second or two, in which this process answers
+    // and may be stopped. What the log has of limits comes behind it, so that a bad file is known by then.
+    shell.read_limits_file(&config);
     loop {
         let turn_at = shell.started + shell.core.next_turn().to_std();
         // Everything that can wake this process, on one screen.

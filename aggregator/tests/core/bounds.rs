@@ -31,7 +31,7 @@ fn recorded(log: &MemoryLog, partition: u32) -> usize {
 #[test]
 fn recovery_records_all_evidence_however_much_there_is_and_snapshots_go_on() {
     const SAID: usize = 100_000;
-    let limits = "version = 1\nrules = 1\n[rate.once]\ntiers = [{ limit = 1, window = \"1h\", active = \"1h\" }]\n";
+    let limits = "version = 1\nrules = 2\n[rate.once]\ntiers = [{ limit = 1, window = \"1h\", active = \"1h\" }]\n";
     let mut world = World::new(limits);
     let all: Vec<String> = domains("once", 1).take(SAID).collect();
     for some in all.chunks(500) {

@@ -17,7 +17,7 @@ use super::world::{PARTITIONS, World};
 
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [copies.sandbox]
 limit = 2
 groups.probation = { limit = 1, members = ["new"] }

@@ -10,7 +10,7 @@ use super::world::World;
 
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [rate.closed]
 tiers = [{ limit = 1, window = "1h", active = "1h" }]
 [rate.search]

@@ -26,7 +26,7 @@ pub const WIDE: u64 = 40;
 /// What most of these worlds are ruled by.
 pub const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [rate.search]
 rate = "5/m"
 [rate.wide]

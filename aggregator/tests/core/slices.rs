@@ -13,7 +13,7 @@ use crate::world::{Fate, World};
 
 fn limits(limit: u32) -> String {
     format!(
-        "version = 1\nrules = 1\n[rate.once]\ntiers = [{{ limit = {limit}, window = \"1h\", active = \"1h\" }}]\n"
+        "version = 1\nrules = 2\n[rate.once]\ntiers = [{{ limit = {limit}, window = \"1h\", active = \"1h\" }}]\n"
     )
 }
 

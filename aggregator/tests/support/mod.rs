@@ -27,7 +27,7 @@ pub const DEADLINE: Duration = Duration::from_secs(30);
 
 pub const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [rate."api.search"]
 rate = "5/m"
 [rate."api.wide"]

@@ -25,7 +25,7 @@ use crate::load::names::domain;
 
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [copies.sandbox]
 limit = 1000
 "#;

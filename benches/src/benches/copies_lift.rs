@@ -39,7 +39,7 @@ const HEARD_WITHIN: Duration = Duration::from_secs(20);
 const RESOURCE: &str = "sandbox";
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [copies.sandbox]
 limit = 1
 "#;

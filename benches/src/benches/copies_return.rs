@@ -40,7 +40,7 @@ const COPIES: u32 = 3;
 const AGENT_TIMEOUT_MS: f64 = 2_000.0;
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [engine]
 agent_timeout = "2s"
 [copies.sandbox]

@@ -35,10 +35,10 @@ const HOT_PAIRS_FOR: Duration = Duration::from_secs(4);
 const RESOURCE: &str = "api.search";
 
 /// So wide that nobody is refused: what is measured is the way, and not what is let through.
-const OPEN: &str = "version = 1\nrules = 1\n[rate.\"api.search\"]\nrate = \"1000000/s\"\n";
+const OPEN: &str = "version = 1\nrules = 2\n[rate.\"api.search\"]\nrate = \"1000000/s\"\n";
 
 /// Pairs stay for an hour.
-const LONG: &str = "version = 1\nrules = 1\n[rate.\"api.search\"]\nrate = \"1000/h\"\n";
+const LONG: &str = "version = 1\nrules = 2\n[rate.\"api.search\"]\nrate = \"1000/h\"\n";
 
 /// Hits a second that are offered to what is to take three million of them.
 const OFFERED: u64 = 3_300_000;

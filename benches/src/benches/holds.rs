@@ -142,7 +142,7 @@ impl Fleet {
             .collect();
         let members = members.join(", ");
         let limits = format!(
-            "version = 1\nrules = 1\n[engine]\nagent_timeout = \"1h\"\n[copies.{RESOURCE}]\nlimit = 100000\n\
+            "version = 1\nrules = 2\n[engine]\nagent_timeout = \"1h\"\n[copies.{RESOURCE}]\nlimit = 100000\n\
              global = 4000000000\nmax_age = \"1h\"\n\
              groups.gold = {{ limit = 3000000000, members = [{members}] }}\n\
              groups.europe = {{ limit = 3000000000, members = [{members}] }}\n"

@@ -30,7 +30,7 @@ const RESOURCE: &str = "api.search";
 const DOMAIN: &str = "acme";
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [rate."api.search"]
 tiers = [{ limit = 1000, window = "10s", active = "10s" }]
 "#;

@@ -42,7 +42,7 @@ const HEARD_WITHIN: Duration = Duration::from_secs(5);
 const RESOURCE: &str = "api.closed";
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [rate."api.closed"]
 tiers = [{ limit = 1, window = "1h", active = "1h" }]
 "#;

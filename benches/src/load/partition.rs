@@ -169,7 +169,7 @@ impl Partition {
 /// Limits of one resource with one tier: so many hits in a window that is also its active time.
 pub fn limits_text(limit: u64, window: &str, pairs_max: u64) -> String {
     format!(
-        "version = 1\nrules = 1\n[engine]\npairs_per_partition_max = {pairs_max}\n\
+        "version = 1\nrules = 2\n[engine]\npairs_per_partition_max = {pairs_max}\n\
          [rate.\"{}\"]\ntiers = [{{ limit = {limit}, window = \"{window}\", active = \"{window}\" }}]\n",
         super::batches::RESOURCE
     )

@@ -5,6 +5,8 @@ use super::reader::{DecodeError, Fault, Reader};
 use super::writer::Writer;
 use crate::time::Span;
 
+pub use crate::networks::AddressPrefixes;
+
 /// A tier, or a window by itself, as agents see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublicTier {
@@ -45,15 +47,6 @@ pub struct PublicQuota {
     pub limit: u64,
     /// In each period of the calendar.
     pub unit: QuotaUnit,
-}
-
-/// Which part of an address is the domain of who calls from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AddressPrefixes {
-    /// Bits of an IPv4 address; at most 32.
-    pub v4: u8,
-    /// Bits of an IPv6 address; at most 128.
-    pub v6: u8,
 }
 
 impl PublicTier {

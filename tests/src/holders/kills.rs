@@ -26,7 +26,7 @@ const RESOURCE: &str = "sandbox";
 /// Limits under which nobody but the probes ever reaches one.
 pub const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [copies.sandbox]
 limit = 5000
 global = 20000

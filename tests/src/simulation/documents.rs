@@ -103,7 +103,7 @@ impl Document {
     /// Its text.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "version = 1\nrules = 1\n[engine]\npairs_per_partition_max = {}\n",
+            "version = 1\nrules = 2\n[engine]\npairs_per_partition_max = {}\n",
             self.pairs_max
         );
         // Writing to a String does not fail.

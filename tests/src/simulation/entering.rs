@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn of_two_that_expect_one_version_the_second_loses() {
         let version = |number| {
-            let document = "version = 1\nrules = 1\n";
+            let document = "version = 1\nrules = 2\n";
             let limits = tollgate_engine::limits::Limits::parse(document).expect("it is right");
             Entered::Version {
                 push: 1,

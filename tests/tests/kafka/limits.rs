@@ -67,7 +67,7 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
     pusher.write("b.toml", &LIMITS.replace("20/s", "30/s"));
     pusher.write(
         "bad.toml",
-        "version = 1\nrules = 1\n[rate.x]\nrate = \"often\"\n",
+        "version = 1\nrules = 2\n[rate.x]\nrate = \"often\"\n",
     );
 
     let (code, text) = pusher.push("bad.toml", &[]);

@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(10);
 /// How often the pair is hit: 2,000 times a second.
 const PACE: Duration = Duration::from_micros(500);
 
-const LIMITS: &str = "version = 1\nrules = 1\n[rate.hot]\nrate = \"200/s\"\n";
+const LIMITS: &str = "version = 1\nrules = 2\n[rate.hot]\nrate = \"200/s\"\n";
 
 /// Looks without a kill, from which the spread is taken.
 const QUIET: usize = 3;

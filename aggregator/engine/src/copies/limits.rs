@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_document_says_the_same_as_the_builder() {
-        let text = "version = 1\nrules = 1\n[copies.sandbox]\nlimit = 10\nglobal = 40\n\
+        let text = "version = 1\nrules = 2\n[copies.sandbox]\nlimit = 10\nglobal = 40\n\
                     max_age = \"1h\"\ndomains = { acme = 50, tiny = 1 }\n\
                     groups.probation = { limit = 4, members = [\"new-1\", \"tiny\"] }\n";
         let limits = Limits::parse(text).expect("a document");

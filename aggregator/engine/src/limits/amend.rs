@@ -10,9 +10,11 @@
 
 use tollgate_shared::names::{NAME_BYTES_MAX, NameFault};
 
-use super::fault::Faults;
+use super::fault::{FaultKind, Faults};
 use super::rate::RateClass;
-use super::resource::{CopiesResource, RateOverride, RateResource, Resource, Stated};
+use super::read::overrides::domain_of;
+use super::resource::{CopiesResource, RateOverride, RateResource, Resource};
+use super::stated::Stated;
 use super::version::Limits;
 use super::words::Words;
 
@@ -53,6 +55,14 @@ pub enum NotChanged {
         domain: Box<str>,
         /// What is wrong with it.
         fault: NameFault,
+    },
+    /// It is no network that the resource could limit.
+    #[error("domain {domain:?}: {kind}")]
+    Network {
+        /// The domain.
+        domain: Box<str>,
+        /// What is wrong with it.
+        kind: FaultKind,
     },
     /// No record has room for what is stated.
     #[error("a {field} of {found} bytes: expected at most {NAME_BYTES_MAX}")]
@@ -122,6 +132,15 @@ impl Revision {
         let Self { limits, words } = self;
         let found = limits.names.number_of(resource);
         let found = found.ok_or_else(|| NotChanged::NotConfigured(resource.into()))?;
+        let addresses = match &limits.resources[found] {
+            Resource::Rate(rate) => rate.addresses,
+            Resource::Copies(_) => None,
+        };
+        let spelt = domain_of(domain, addresses).map_err(|kind| NotChanged::Network {
+            domain: domain.into(),
+            kind,
+        })?;
+        let domain = &*spelt;
         match &mut limits.resources[found] {
             Resource::Rate(rate) => {
                 let stated = own.map(|own| words.stated_of(resource, domain, own));
@@ -151,21 +170,17 @@ fn change_rate(
         return Ok(());
     };
     let stated = stated.or(&before.unwrap_or_default());
-    let class = |stated: Stated| RateClass {
-        tiers: Some(stated.tiers.unwrap_or_default()),
-        hard: stated.hard,
-        ..RateClass::default()
-    };
     let default = &rate.default.stated;
     let candidate = rate.candidate.as_ref().map(|candidate| {
-        let under = stated.clone().or(candidate).or(default);
-        class(under)
+        let under = stated.clone().or(candidate);
+        under.or(default).class()
     });
     let of = RateOverride {
-        class: class_of(class(stated.clone().or(default))),
+        class: class_of(stated.clone().or(default).class()),
         candidate: candidate.map(&mut class_of),
         stated,
     };
+    rate.networks.add(domain);
     rate.changed.put(domain, Some(of));
     Ok(())
 }
@@ -181,6 +196,7 @@ fn change_copies(
     // A global limit lowers all others.
     let limit = limit.map(|limit| copies.global.map_or(limit, |global| limit.min(global)));
     copies.greatest = copies.greatest.max(limit.unwrap_or_default());
+    copies.networks.add(domain);
     copies.changed.put(domain, limit);
     Ok(())
 }
@@ -359,8 +375,8 @@ domains = { acme = 30 }
         };
         let (first, last) = (&versions[0], &versions[300]);
         assert_eq!(table(first), table(last), "shared");
-        assert_eq!(last.class_of("r", "d5").unwrap().tiers()[0].limit, 9);
-        assert_eq!(first.class_of("r", "d5").unwrap().tiers()[0].limit, 6);
+        assert_eq!(last.class_of("r", "d5").unwrap().windows[0].limit, 9);
+        assert_eq!(first.class_of("r", "d5").unwrap().windows[0].limit, 6);
     }
 
     #[test]
@@ -393,7 +409,7 @@ domains = { acme = 30 }
         let made = revision.limits();
         assert_eq!(made.normalised_text(), expected.normalised_text());
         let of_x = made.class_of("search", "x").unwrap();
-        assert_eq!((of_x.tiers()[0].limit, of_x.hard), (6, Some(3)));
+        assert_eq!((of_x.windows[0].limit, of_x.hard), (6, Some(3)));
         assert_eq!(limits, Limits::parse(DOCUMENT).unwrap());
     }
 }

@@ -1,10 +1,10 @@
 //! From what resources state to one version: classes are found, numbered, and shared.
 //!
 //! ```text
-//! stated by the domain   tiers ──────────┐  hard ─── (silent)
+//! stated by the domain   windows ────────┐  hard ─── (silent)
 //! stated by the candidate     (silent)   │     │
 //! stated by the resource      tiers      │  hard 200/s ──┐
-//! class of the domain                 tiers            200/s
+//! class of the domain                windows           200/s
 //! ```
 //!
 //! Whoever has limits in another form (a document, limits at another speed) makes drafts and comes
@@ -13,13 +13,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tollgate_shared::networks::AddressPrefixes;
+
 use super::changed::Changed;
 use super::names::NameTable;
+use super::networks::Networks;
+use super::patterns::Patterns;
 use super::rate::RateClass;
-use super::resource::{
-    CopiesResource, Mode, RateOverride, RateResource, RateTable, Resource, Stated,
-};
+use super::resource::{CopiesResource, Mode, RateOverride, RateResource, RateTable, Resource};
 use super::settings::{BlindPolicy, EngineSettings, Namespaces};
+use super::stated::Stated;
 use super::version::{ClassId, Classes, Limits, ResourceIx};
 
 /// A rate-limited resource before classes are numbered.
@@ -29,8 +32,11 @@ pub(super) struct RateDraft {
     pub(super) default: Stated,
     pub(super) candidate: Option<Stated>,
     pub(super) global: Option<u64>,
+    pub(super) near: u8,
+    pub(super) addresses: Option<AddressPrefixes>,
     pub(super) blind: BlindPolicy,
     pub(super) mode: Mode,
+    pub(super) large_state: bool,
     pub(super) overrides: OverridesDraft,
 }
 
@@ -82,6 +88,7 @@ pub(super) fn assemble(mut draft: Draft) -> Limits {
         engine: draft.engine,
         namespaces: draft.namespaces,
         names: NameTable::from_sorted(resources.iter().map(Resource::name)),
+        patterns: Patterns::among(resources.iter().map(Resource::name)),
         resources: resources.into_boxed_slice(),
         classes: Classes::of(classes),
     }
@@ -127,16 +134,11 @@ impl OverridesDraft {
 
 /// The classes of a statement: the real one, and the one under the candidate.
 fn class_pair(rate: &RateDraft, stated: &Stated) -> (RateClass, Option<RateClass>) {
-    let class = |stated: Stated| RateClass {
-        tiers: Some(stated.tiers.unwrap_or_default()),
-        hard: stated.hard,
-        ..RateClass::default()
-    };
-    let real = class(stated.clone().or(&rate.default));
-    let candidate = rate
-        .candidate
-        .as_ref()
-        .map(|candidate| class(stated.clone().or(candidate).or(&rate.default)));
+    let real = stated.clone().or(&rate.default).class();
+    let candidate = rate.candidate.as_ref().map(|candidate| {
+        let under = stated.clone().or(candidate);
+        under.or(&rate.default).class()
+    });
     (real, candidate)
 }
 
@@ -186,8 +188,12 @@ fn finish_rate(rate: RateDraft, classes: &[RateClass]) -> RateResource {
         },
         candidate: rate.candidate,
         global: rate.global,
+        near: rate.near,
+        addresses: rate.addresses,
         blind: rate.blind,
         mode: rate.mode,
+        large_state: rate.large_state,
+        networks: Networks::among(rate.overrides.domains.iter()),
         table: Arc::new(RateTable {
             domains: rate.overrides.domains,
             override_of: rate.overrides.stated_of.into_boxed_slice(),
@@ -214,8 +220,11 @@ impl Limits {
                     default: rate.default.stated.clone(),
                     candidate: rate.candidate.clone(),
                     global: rate.global,
+                    near: rate.near,
+                    addresses: rate.addresses,
                     blind: rate.blind,
                     mode: rate.mode,
+                    large_state: rate.large_state,
                     overrides: OverridesDraft::of(rate),
                 }),
             }

@@ -14,6 +14,8 @@ use serde::Serialize;
 use serde::ser::SerializeStruct as _;
 use tollgate_shared::names::NameFault;
 
+use super::warning::Bytes;
+
 /// The most faults that are reported one by one; the others are counted.
 pub const FAULTS_MAX: usize = 1_000;
 
@@ -78,6 +80,49 @@ pub enum FaultKind {
     },
     /// The same name stands in the list before.
     Twice,
+    /// A pattern's `*` stands elsewhere than at its end.
+    StarInside,
+    /// A table in a resource that looks like the second half of the resource's name.
+    Unquoted {
+        /// The whole name.
+        name: Box<str>,
+    },
+    /// A network whose address has bits beyond its length.
+    HostBits {
+        /// The network without them.
+        expected: Box<str>,
+    },
+    /// An address and a length that it cannot have.
+    NetworkLength,
+    /// A network that is smaller than those that the resource limits addresses by.
+    NarrowNetwork {
+        /// The one that it is limited with.
+        limited: Box<str>,
+    },
+    /// Another spelling of a domain that stands in the table before.
+    SameNetwork {
+        /// Its one spelling.
+        network: Box<str>,
+    },
+    /// There is no such time zone.
+    UnknownZone {
+        /// The zone that is spelt most alike.
+        suggestion: Option<Box<str>>,
+    },
+    /// The instants of a zone's table do not rise.
+    OffsetsDoNotRise,
+    /// A document of the log has no table of a zone that it names.
+    ZoneWithoutTable,
+    /// A bucket may be in debt for less than a quarter of a second's rate.
+    DebtTooSmall {
+        /// The least debt.
+        least: u64,
+    },
+    /// A domain at its limit takes too much memory.
+    TooManyBytes {
+        /// How much.
+        bytes: u64,
+    },
 }
 
 impl FaultKind {
@@ -96,6 +141,15 @@ impl FaultKind {
             Self::TwoPlans { .. } => "two_plans",
             Self::UnknownPlan { .. } => "unknown_plan",
             Self::Twice => "twice",
+            Self::StarInside => "name",
+            Self::Unquoted { .. } => "unquoted",
+            Self::HostBits { .. } | Self::NetworkLength => "network",
+            Self::NarrowNetwork { .. } => "narrow_network",
+            Self::SameNetwork { .. } => "twice",
+            Self::UnknownZone { .. } => "unknown_zone",
+            Self::OffsetsDoNotRise | Self::ZoneWithoutTable => "zone_table",
+            Self::DebtTooSmall { .. } => "debt",
+            Self::TooManyBytes { .. } => "too_many_bytes",
         }
     }
 }
@@ -142,6 +196,47 @@ impl fmt::Display for FaultKind {
                 f.write_str("no such plan, expected one that `[plans]` lists")
             }
             Self::Twice => f.write_str("stands in this list twice"),
+            Self::StarInside => {
+                f.write_str("has `*` elsewhere than at its end, expected a pattern as \"api.*\" or \"*\"")
+            }
+            Self::Unquoted { name } => write!(
+                f,
+                "unknown field; the name of a resource with a dot needs quotes: expected [rate.{name:?}]"
+            ),
+            Self::HostBits { expected } => write!(
+                f,
+                "has bits of an address behind its length, expected {expected:?}"
+            ),
+            Self::NetworkLength => f.write_str(
+                "expected a length of at most 32 (IPv4) or 128 (IPv6), as \"10.0.0.0/8\"",
+            ),
+            Self::NarrowNetwork { limited } => write!(
+                f,
+                "`addresses` of this resource limits all of it with {limited:?}, expected that or a larger network"
+            ),
+            Self::SameNetwork { network } => {
+                write!(f, "stands in this table twice: it is {network:?}")
+            }
+            Self::UnknownZone { suggestion } => {
+                f.write_str("no such time zone, ")?;
+                match suggestion {
+                    Some(name) => write!(f, "did you mean {name:?}?"),
+                    None => f.write_str("expected one as \"Europe/Berlin\", \"+01:00\" or \"UTC\""),
+                }
+            }
+            Self::OffsetsDoNotRise => f.write_str("expected instants that rise"),
+            Self::ZoneWithoutTable => f.write_str(
+                "the log has no table of this zone, expected one under `zones` as `tollgate limits push` writes it",
+            ),
+            Self::DebtTooSmall { least } => write!(
+                f,
+                "expected at least {least}: with less than a quarter of a second's rate a bucket forgives what it let through"
+            ),
+            Self::TooManyBytes { bytes } => write!(
+                f,
+                "a domain at its limit takes about {} of state, expected at most 256 KiB, or `large_state = true` in the resource",
+                Bytes(*bytes)
+            ),
         }
     }
 }
@@ -201,6 +296,21 @@ pub struct Faults {
 }
 
 impl Faults {
+    /// The fault of a logged document that names a zone and has no table of it.
+    pub(super) fn zone_without_table(zone: &str) -> Self {
+        let fault = Fault {
+            path: format!("zone {zone:?}").into(),
+            found: None,
+            kind: FaultKind::ZoneWithoutTable,
+            line: None,
+            column: None,
+        };
+        Self {
+            list: vec![fault],
+            omitted: 0,
+        }
+    }
+
     /// The faults for people, a line each, behind the name of the file.
     pub fn in_file<'a>(&'a self, file: &'a str) -> impl fmt::Display + 'a {
         InFile { faults: self, file }

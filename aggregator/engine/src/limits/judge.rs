@@ -12,38 +12,44 @@
 
 use tollgate_shared::time::Span;
 
+use super::fault::FaultKind;
 use super::path::{Path, Step};
-use super::rate::{RateClass, Tier};
-use super::resource::RateResource;
+use super::rate::{RateClass, Tier, Window};
+use super::resource::{RateOverride, RateResource};
+use super::source::Notes;
 use super::version::{ClassId, Limits};
 use super::warning::{Collector, WarningKind};
 
-/// State of one pair and tier with one hit remembered, as the engine is built to keep it.
-const TIER_BYTES: u64 = 48;
+/// State of one pair and constraint with one hit remembered, as the engine is built to keep it.
+const CONSTRAINT_BYTES: u64 = 48;
 
 /// Each further hit that is remembered.
 const HIT_BYTES: u64 = 4;
 
+/// Above as many copies a window's stamps are rounded, so that it has no more different ones.
+const STAMPS_MAX: u64 = 4_096;
+
 /// Bytes of a domain at its limit from which on a warning is given.
 pub const STATE_BYTES_WARN: u64 = 64 * 1_024;
 
-/// About how many bytes of state a pair takes that is at its limits.
+/// Bytes of a domain at its limit from which on a document is refused, unless it allows that by name.
+pub const STATE_BYTES_MAX: u64 = 256 * 1_024;
+
+/// About how many bytes of state a pair takes that is at its limits, and as much beyond them as counts.
 ///
-/// Per tier the hits that fill it, and for the hard limit the hits of the last second.
+/// A bucket and a quota take the same however long they reach; a window and a tier take the hits that fill them
+/// twice.
 pub fn state_bytes_at_limit(class: &RateClass) -> u64 {
-    let further = |hits: u64| HIT_BYTES.saturating_mul(hits.saturating_sub(1));
-    let mut bytes: u64 = 0;
-    let mut hits: u64 = 0;
-    for tier in class.tiers() {
-        bytes = bytes
-            .saturating_add(TIER_BYTES)
-            .saturating_add(further(tier.limit));
-        hits = hits.saturating_add(tier.limit);
-    }
-    match class.hard {
-        Some(hard) => bytes.saturating_add(further(hard.min(hits))),
-        None => bytes,
-    }
+    let further = |hits: u64| HIT_BYTES.saturating_mul(hits.saturating_mul(2).saturating_sub(1));
+    let window = |limit: u64| CONSTRAINT_BYTES.saturating_add(further(limit.min(STAMPS_MAX)));
+    let tiers = class.tiers().iter();
+    let tiers = tiers.map(|tier| CONSTRAINT_BYTES.saturating_add(further(tier.limit)));
+    let windows = class.windows.iter().map(|of| window(of.limit));
+    let hard = class.hard.map(window);
+    let counts = class.quotas.len() + usize::from(class.bucket.is_some());
+    let counts = CONSTRAINT_BYTES.saturating_mul(counts as u64);
+    let all = tiers.chain(windows).chain(hard).chain([counts]);
+    all.fold(0, u64::saturating_add)
 }
 
 /// The hits that a hard limit lets into one window.
@@ -57,21 +63,22 @@ pub fn hits_max_in(window: Span, hard: u64) -> u64 {
     u64::try_from(u128::from(hard) * seconds).unwrap_or(u64::MAX)
 }
 
-/// Says what is worth a look in limits that are right.
-pub(super) fn judge(limits: &Limits, warnings: &Collector) {
+/// Says what is worth a look in limits that are right, and what takes too much memory to be.
+pub(super) fn judge(limits: &Limits, warnings: &Collector, notes: &Notes) {
     for rate in limits.rates() {
         let resource = Path::DOCUMENT.then(Step::Named("resource", rate.name()));
         let judgement = Judgement {
             limits,
             rate,
             warnings,
+            notes,
         };
         judgement.judge_class(&resource, rate.default_class(), 0);
         if let Some(class) = rate.default.candidate {
             let candidate = resource.then(Step::Section("candidate"));
             judgement.judge_class(&candidate, class, 0);
-            warnings.add(&candidate, WarningKind::NotRuled);
         }
+        judgement.judge_bytes(&resource, &rate.default, 0);
         judgement.judge_overrides(&resource);
     }
 }
@@ -80,15 +87,17 @@ struct Judgement<'a> {
     limits: &'a Limits,
     rate: &'a RateResource,
     warnings: &'a Collector,
+    notes: &'a Notes,
 }
 
 impl Judgement<'_> {
     /// Each override once, under the first domain that has it.
     fn judge_overrides(&self, resource: &Path<'_>) {
-        for (domain, domains, class) in self.rate.override_uses() {
-            if class != self.rate.default_class() {
+        for (domain, domains, of) in self.rate.override_uses() {
+            if of.class != self.rate.default_class() {
                 let path = resource.then(Step::Named("domain", domain));
-                self.judge_class(&path, class, domains as u64 - 1);
+                self.judge_class(&path, of.class, domains as u64 - 1);
+                self.judge_bytes(&path, of, domains as u64 - 1);
             }
         }
     }
@@ -102,6 +111,10 @@ impl Judgement<'_> {
             let kind = WarningKind::HardAboveGlobal { hard, global };
             warn(&path.then(Step::Field("hard")), kind);
         }
+        self.judge_windows(path, class, alike);
+        if let Some(kind) = windows_in_tiers_clothing(class.tiers()) {
+            warn(&path.then(Step::Field("tiers")), kind);
+        }
         for (index, tier) in class.tiers().iter().enumerate() {
             let path = path.then(Step::Item("tier", index + 1));
             if let Some(kind) = never_reached(class, index) {
@@ -113,13 +126,97 @@ impl Judgement<'_> {
                     hits_max,
                 };
                 warn(&path.then(Step::Field("limit")), kind);
+            } else if let Some(kind) = always_there(class.tiers(), index) {
+                warn(&path, kind);
             }
         }
-        let bytes = state_bytes_at_limit(class);
-        if STATE_BYTES_WARN < bytes {
-            warn(path, WarningKind::ManyBytes { bytes });
+    }
+
+    /// Windows that another one, or the hard limit, keeps from ever being full.
+    fn judge_windows(&self, path: &Path<'_>, class: &RateClass, alike: u64) {
+        let hard = class.hard.map(|limit| Window {
+            limit,
+            window: Span::from_secs(1),
+        });
+        for (index, window) in class.windows.iter().enumerate() {
+            let others = class.windows.iter().enumerate();
+            let others = others.filter(|(other, _)| *other != index);
+            let numbered = others.map(|(other, of)| (of, other < index));
+            let mut binding = hard.iter().map(|hard| (hard, false)).chain(numbered);
+            let found = binding.find_map(|(of, is_before)| {
+                let most = copies_max_in(window.window, of);
+                // Of two that say the same the first is the one that binds.
+                let keeps = most < window.limit || (most == window.limit && is_before);
+                let longer = window.window < of.window && of.limit <= window.limit;
+                (keeps || longer).then_some((most, of))
+            });
+            if let Some((most, of)) = found {
+                let step = match class.windows.len() {
+                    1 => Step::Field("rate"),
+                    _ => Step::Item("windows", index + 1),
+                };
+                let (limit, window) = (of.limit, of.window);
+                let kind = WarningKind::NeverBinds {
+                    most,
+                    limit,
+                    window,
+                };
+                self.warnings.add_alike(&path.then(step), kind, alike);
+            }
         }
     }
+
+    /// What a pair takes, with that of the candidate beside it.
+    fn judge_bytes(&self, path: &Path<'_>, of: &RateOverride, alike: u64) {
+        let of_class = |class| state_bytes_at_limit(self.limits.class(class));
+        let bytes = of_class(of.class).saturating_add(of.candidate.map_or(0, of_class));
+        if STATE_BYTES_MAX < bytes && !self.rate.large_state() {
+            self.notes
+                .add(path, None, FaultKind::TooManyBytes { bytes });
+        } else if STATE_BYTES_WARN < bytes {
+            let kind = WarningKind::ManyBytes { bytes };
+            self.warnings.add_alike(path, kind, alike);
+        }
+    }
+}
+
+/// The copies that one window lets into another of some length, both edges of each included.
+fn copies_max_in(window: Span, of: &Window) -> u64 {
+    if window <= of.window {
+        return of.limit;
+    }
+    let stamps = u128::from(window.as_micros()) + 1;
+    let windows = stamps.div_ceil(u128::from(of.window.as_micros()) + 1);
+    u64::try_from(u128::from(of.limit) * windows).unwrap_or(u64::MAX)
+}
+
+/// Whether tiers look as if each were to hold by itself: all are there all the time, the longer the window the
+/// greater the limit.
+fn windows_in_tiers_clothing(tiers: &[Tier]) -> Option<WarningKind> {
+    let plain = |tier: &Tier| tier.cooldown == Span::ZERO && tier.active == tier.window;
+    let rises = |two: &[Tier]| two[0].window < two[1].window && two[0].limit < two[1].limit;
+    let last = tiers.last()?;
+    let looks_so = 1 < tiers.len() && tiers.iter().all(plain) && tiers.windows(2).all(rises);
+    looks_so.then(|| WarningKind::TiersAddUp {
+        sum: sum_of(tiers),
+        last: last.limit,
+    })
+}
+
+/// Whether a tier is more of the same: greater than the one below, and without a cooldown after which it is gone.
+fn always_there(tiers: &[Tier], index: usize) -> Option<WarningKind> {
+    let below = tiers.get(index.checked_sub(1)?)?;
+    let tier = tiers.get(index)?;
+    let more = 0 < below.limit && below.limit < tier.limit && tier.cooldown == Span::ZERO;
+    let said = windows_in_tiers_clothing(tiers).is_some();
+    (more && !said).then(|| WarningKind::TierWithoutCooldown {
+        sum: sum_of(tiers.get(..=index).unwrap_or_default()),
+    })
+}
+
+fn sum_of(tiers: &[Tier]) -> u64 {
+    let limits = tiers.iter().map(|tier| tier.limit);
+    limits.fold(0, u64::saturating_add)
 }
 
 /// The hits that fit into the tier's window under the hard limit, if these never fill it.

@@ -21,9 +21,12 @@ mod changed;
 mod fault;
 mod judge;
 mod names;
+mod networks;
 mod normal;
 mod path;
+mod patterns;
 mod print;
+mod print_stated;
 #[cfg(test)]
 mod property_tests;
 mod public;
@@ -38,11 +41,15 @@ mod settings;
 #[cfg(test)]
 mod shipped_tests;
 mod source;
+mod spelling;
+pub mod stated;
 mod units;
 mod version;
 mod warning;
 mod words;
+
 mod zone;
+mod zone_tables;
 
 pub use amend::{NotChanged, Own, Revision};
 pub use fault::{FAULTS_MAX, Fault, FaultKind, Faults};
@@ -53,11 +60,15 @@ pub use rate::{Bucket, Calendar, Quota, RateClass, Tier, Window};
 pub use read::DOCUMENT_BYTES_MAX;
 pub use report::{CheckReport, ResourceReport, SizeReport, check};
 pub use resource::{
-    CopiesResource, Excess, Group, Mode, RateOverride, RateResource, Reserve, Resource, Stated,
+    CopiesResource, Excess, Group, Mode, NEAR_DEFAULT, RateOverride, RateResource, Reserve,
+    Resource,
 };
 pub use scale::{SCALED_WINDOW_MIN, ScaleFault};
-pub use settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate, RateUnit};
-pub use units::{parse_rate, parse_span, print_rate, print_span};
+pub use settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate};
+pub use spelling::{parse_quota, parse_rate, print_quota, print_rate};
+pub use stated::{Allowance, Setting, Stated};
+pub use units::{parse_span, print_span};
 pub use version::{ClassId, Limits, RULES, ResourceIx};
 pub use warning::{WARNINGS_MAX, Warning, WarningKind, Warnings};
 pub use zone::Zone;
+pub use zone_tables::{with_zone_tables, without_zone_tables};

@@ -5,13 +5,15 @@
 
 use std::fmt::{self, Write as _};
 
-use tollgate_shared::time::Span;
+use tollgate_shared::networks::AddressPrefixes;
 
-use super::rate::Tier;
-use super::resource::{CopiesResource, Excess, Mode, RateResource, Reserve, Resource, Stated};
-use super::settings::{BlindPolicy, EngineSettings, Namespace, Rate, RateUnit};
-use super::units::{print_rate, print_span};
+use super::print_stated::write_stated;
+use super::resource::{CopiesResource, Excess, Mode, RateResource, Reserve, Resource};
+use super::settings::{BlindPolicy, EngineSettings, Namespace};
+use super::spelling::print_rate;
+use super::units::print_span;
 use super::version::Limits;
+use super::zone_tables::table_text;
 
 impl Limits {
     /// The checked and normalised document as TOML.
@@ -44,6 +46,9 @@ fn write_limits(out: &mut String, limits: &Limits) -> fmt::Result {
             Resource::Copies(copies) => write_copies(out, copies)?,
         }
     }
+    for zone in limits.named_zones() {
+        out.push_str(&table_text(zone));
+    }
     Ok(())
 }
 
@@ -62,22 +67,29 @@ fn write_namespace(out: &mut String, name: &str, namespace: &Namespace) -> fmt::
 fn write_rate(out: &mut String, rate: &RateResource) -> fmt::Result {
     let name = Key(rate.name());
     writeln!(out, "\n[rate.{name}]")?;
-    write_fields(out, rate.stated(), "\n")?;
+    write_stated(out, rate.stated(), "\n")?;
     if let Some(global) = rate.global() {
         writeln!(out, "global = \"{global}/s\"")?;
     }
+    writeln!(out, "near = \"{}%\"", rate.near())?;
+    if let Some(AddressPrefixes { v4, v6 }) = rate.addresses() {
+        writeln!(out, "addresses = {{ v4 = {v4}, v6 = {v6} }}")?;
+    }
     writeln!(out, "blind = {}", Blind(rate.blind()))?;
     writeln!(out, "shadow = {}", rate.mode() == Mode::Shadow)?;
+    if rate.large_state() {
+        writeln!(out, "large_state = true")?;
+    }
     if let Some(candidate) = rate.candidate() {
         writeln!(out, "\n[rate.{name}.candidate]")?;
-        write_fields(out, candidate, "\n")?;
+        write_stated(out, candidate, "\n")?;
     }
     if rate.overrides().next().is_some() {
         writeln!(out, "\n[rate.{name}.domains]")?;
     }
     for (domain, over) in rate.overrides() {
         write!(out, "{} = {{ ", Key(domain))?;
-        write_fields(out, &over.stated, ", ")?;
+        write_stated(out, &over.stated, ", ")?;
         // The last field brought a separator; nothing stated leaves none.
         if out.ends_with(", ") {
             out.truncate(out.len() - 2);
@@ -86,66 +98,6 @@ fn write_rate(out: &mut String, rate: &RateResource) -> fmt::Result {
         writeln!(out, "}}")?;
     }
     Ok(())
-}
-
-/// `rate` or `tiers`, and `hard`, each followed by `end`.
-fn write_fields(out: &mut String, stated: &Stated, end: &str) -> fmt::Result {
-    if let Some(tiers) = &stated.tiers {
-        match one_rate(tiers) {
-            Some(rate) => write!(out, "rate = \"{}\"{end}", print_rate(rate))?,
-            None => write_tiers(out, tiers, end)?,
-        }
-    }
-    match stated.hard {
-        Some(hard) => write!(out, "hard = \"{hard}/s\"{end}"),
-        None => Ok(()),
-    }
-}
-
-/// The rate that these tiers are another spelling of.
-fn one_rate(tiers: &[Tier]) -> Option<Rate> {
-    let [tier] = tiers else {
-        return None;
-    };
-    let units = [
-        RateUnit::Second,
-        RateUnit::Minute,
-        RateUnit::Hour,
-        RateUnit::Day,
-    ];
-    let unit = units.into_iter().find(|unit| unit.span() == tier.window)?;
-    let plain = tier.active == tier.window && tier.cooldown == Span::ZERO && !tier.skippable;
-    plain.then_some(Rate {
-        hits: tier.limit,
-        unit,
-    })
-}
-
-fn write_tiers(out: &mut String, tiers: &[Tier], end: &str) -> fmt::Result {
-    // A list may be broken into lines wherever its table ends with one; within braces it may not.
-    let broken = end == "\n" && 1 < tiers.len();
-    out.push_str("tiers = [");
-    for (index, tier) in tiers.iter().enumerate() {
-        match (broken, index) {
-            (true, _) => out.push_str("\n  "),
-            (false, 0) => {}
-            (false, _) => out.push_str(", "),
-        }
-        let (window, active) = (print_span(tier.window), print_span(tier.active));
-        write!(
-            out,
-            "{{ limit = {}, window = \"{window}\", active = \"{active}\"",
-            tier.limit
-        )?;
-        if tier.cooldown != Span::ZERO {
-            write!(out, ", cooldown = \"{}\"", print_span(tier.cooldown))?;
-        }
-        if tier.skippable {
-            out.push_str(", skippable = true");
-        }
-        out.push_str(if broken { " }," } else { " }" });
-    }
-    write!(out, "{}]{end}", if broken { "\n" } else { "" })
 }
 
 fn write_copies(out: &mut String, copies: &CopiesResource) -> fmt::Result {
@@ -229,27 +181,58 @@ impl fmt::Display for Text<'_> {
 mod tests {
     use super::*;
 
+    #[track_caller]
+    fn printed(text: &str) -> String {
+        let limits = Limits::parse(text).unwrap_or_else(|faults| panic!("{faults}"));
+        let printed = limits.normalised_text();
+        assert_eq!(Limits::parse(&printed), Ok(limits), "{printed}");
+        printed
+    }
+
     #[test]
-    fn tiers_print_as_a_rate_only_where_they_are_one() {
-        let cases = [
-            (r#"limit = 7, window = "1m", active = "60s""#, true),
-            (
-                r#"limit = 7, window = "1m", active = "60s", skippable = true"#,
-                false,
-            ),
-            (
-                r#"limit = 7, window = "1m", active = "60s", cooldown = "1us""#,
-                false,
-            ),
-            (r#"limit = 7, window = "1m", active = "2m""#, false),
-            (r#"limit = 7, window = "2m", active = "2m""#, false),
-        ];
-        for (tier, is_rate) in cases {
-            let limits = Limits::parse(&format!("rate.x.tiers = [{{ {tier} }}]"));
-            let printed = limits.as_ref().map(Limits::normalised_text);
-            let printed = printed.expect("it is right");
-            assert_eq!(printed.contains("rate = \"7/m\""), is_rate, "{printed}");
-            assert_eq!(Limits::parse(&printed), limits);
+    fn every_constraint_is_printed_as_people_write_it() {
+        let text = printed(
+            r#"
+            [rate."llm.*"]
+            hard = "9 per second"
+            windows = ["0.5/s", "1000/m"]
+            bucket = { rate = "100000/m", burst = 200_000 }
+            quota = "5 per month"
+            zone = "Europe/Berlin"
+            near = "5%"
+            addresses = {}
+            refunds = false
+            "#,
+        );
+        for line in [
+            "[rate.\"llm.*\"]",
+            "windows = [\"1/2s\", \"1000/m\"]",
+            "bucket = { rate = \"100000/m\", burst = 200000, debt = 200000 }",
+            "hard = \"9/s\"",
+            "quota = [\"5/month\"]",
+            "zone = \"Europe/Berlin\"",
+            "refunds = false",
+            "near = \"5%\"",
+            "addresses = { v4 = 32, v6 = 64 }",
+            "[zones.\"Europe/Berlin\"]",
+        ] {
+            assert!(text.lines().any(|of| of == line), "{line}\n{text}");
         }
+    }
+
+    #[test]
+    fn what_is_unstated_is_printed_where_nothing_replaces_it() {
+        let text = printed(
+            r#"
+            rate.x = { rate = "5/s", hard = "9/s", domains.a = { bucket = "none", hard = "none" } }
+            rate.x.domains.b = { rate = "7/s", bucket = "none" }
+            rate.x.domains.c = { rate = "none" }
+            rate.x.domains.d = {}
+            "#,
+        );
+        let domains = text.split("[rate.x.domains]\n").nth(1).expect("domains");
+        let expected = "a = { bucket = \"none\", hard = \"none\" }\nb = { rate = \"7/s\" }\n\
+             c = { rate = \"none\" }\nd = { }\n";
+        assert_eq!(domains, expected);
     }
 }

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
+use tollgate_shared::networks::{NetworkName, network};
 
 use super::{Limits, check};
 
@@ -19,7 +20,7 @@ fn rate_resource() -> impl Strategy<Value = String> {
     let global = prop::option::of(0u64..99_999);
     let shadow = prop::sample::select(vec!["", "shadow = true", "shadow = false"]);
     (
-        tiers_or_rate(),
+        usual(),
         hard(),
         overrides,
         blind,
@@ -28,8 +29,9 @@ fn rate_resource() -> impl Strategy<Value = String> {
         prop::option::of(limits()),
     )
         .prop_map(
-            |(tiers, hard, overrides, blind, global, shadow, candidate)| {
-                let mut text = format!("{tiers}\n{hard}\n{blind}\n{shadow}\n");
+            |(usual, hard, overrides, blind, global, shadow, candidate)| {
+                let usual = usual.replace("], bucket", "]\nbucket");
+                let mut text = format!("{usual}\n{hard}\n{blind}\n{shadow}\n");
                 if let Some(global) = global {
                     let _ = writeln!(text, "global = \"{global}/s\"");
                 }
@@ -75,11 +77,29 @@ fn copies_resource() -> impl Strategy<Value = String> {
         })
 }
 
-/// Fields for one line: rate or tiers, a hard limit, both or neither.
+/// Fields for one line: what is usual or none, a hard limit, quotas.
 fn limits() -> impl Strategy<Value = String> {
-    let both = (tiers_or_rate(), 0u64..999).prop_map(|(t, h)| format!("{t}, hard = \"{h}/s\""));
-    let hard = (0u64..999).prop_map(|h| format!("hard = \"{h}/s\""));
-    prop_oneof![tiers_or_rate(), both, hard, Just(String::new())]
+    let hard = prop_oneof![
+        3 => Just(String::new()),
+        2 => (0u64..999).prop_map(|h| format!("hard = \"{h}/s\"")),
+        1 => Just("hard = \"none\"".to_owned()),
+    ];
+    let none = prop::sample::select(vec![
+        "",
+        "rate = \"none\"",
+        "bucket = \"none\"",
+        "tiers = \"none\"",
+    ]);
+    let usual = prop_oneof![3 => usual(), 1 => none.prop_map(str::to_owned)];
+    (usual, hard, quotas()).prop_map(|parts| {
+        let parts = [parts.0, parts.1, parts.2];
+        let said: Vec<&str> = parts
+            .iter()
+            .map(String::as_str)
+            .filter(|p| !p.is_empty())
+            .collect();
+        said.join(", ")
+    })
 }
 
 fn hard() -> impl Strategy<Value = String> {
@@ -89,12 +109,45 @@ fn hard() -> impl Strategy<Value = String> {
     ]
 }
 
-fn tiers_or_rate() -> impl Strategy<Value = String> {
-    let unit = prop::sample::select(vec!["s", "m", "h", "d"]);
-    let rate = (0u64..9_999, unit).prop_map(|(hits, unit)| format!("rate = \"{hits}/{unit}\""));
+fn quotas() -> impl Strategy<Value = String> {
+    let quota = (
+        0u64..9_999,
+        prop::sample::select(vec!["day", "week", "month", "year"]),
+    )
+        .prop_map(|(limit, unit)| format!("\"{limit}/{unit}\""));
+    let zone = prop::sample::select(vec!["UTC", "+05:45", "Europe/Berlin", "America/St_Johns"]);
+    let stated =
+        (prop::collection::vec(quota, 1..3), prop::option::of(zone)).prop_map(|(quotas, zone)| {
+            let zone = zone.map_or(String::new(), |zone| format!(", zone = \"{zone}\""));
+            format!("quota = [{}]{zone}", quotas.join(", "))
+        });
+    prop_oneof![
+        4 => Just(String::new()),
+        2 => stated,
+        1 => Just("quota = \"none\", refunds = false".to_owned()),
+    ]
+}
+
+fn a_rate() -> impl Strategy<Value = String> {
+    let unit = prop::sample::select(vec!["s", "m", "h", "d", "w", "15s", "1m30s", "250ms"]);
+    (0u64..9_999, unit).prop_map(|(hits, unit)| format!("\"{hits}/{unit}\""))
+}
+
+fn usual() -> impl Strategy<Value = String> {
+    let rate = a_rate().prop_map(|rate| format!("rate = {rate}"));
+    let windows = || {
+        prop::collection::vec(a_rate(), 1..4)
+            .prop_map(|windows| format!("windows = [{}]", windows.join(", ")))
+    };
+    let bucket = || {
+        (1u64..9_999, 1u64..99, 1u64..9_999).prop_map(|(hits, seconds, burst)| {
+            format!("bucket = {{ rate = \"{hits}/{seconds}s\", burst = {burst} }}")
+        })
+    };
     let tiers = prop::collection::vec(tier(), 0..4)
         .prop_map(|tiers| format!("tiers = [{}]", tiers.join(", ")));
-    prop_oneof![rate, tiers]
+    let both = (windows(), bucket()).prop_map(|(w, b)| format!("{w}, {b}"));
+    prop_oneof![rate, windows(), bucket(), tiers, both]
 }
 
 fn tier() -> impl Strategy<Value = String> {
@@ -129,11 +182,21 @@ fn domain() -> impl Strategy<Value = String> {
         "[a-z0-9._:/ '#=\\[\\]{}-]{1,12}",
         // Escapes of Rust's Debug and of TOML's strings agree on these.
         "[\"\\\\äß漢]{1,4}",
+        // Networks in their one spelling.
+        (0u8..99, 8u8..33).prop_map(|(byte, bits)| match bits {
+            32 => format!("10.0.0.{byte}"),
+            bits => format!("{byte}.0.0.0/{bits}"),
+        }),
     ]
+    .prop_filter("names that are nearly networks", |name| {
+        let nearly = [NetworkName::Length];
+        let kind = network(name);
+        !nearly.contains(&kind) && !matches!(kind, NetworkName::HostBits(_))
+    })
 }
 
 fn document() -> impl Strategy<Value = String> {
-    let rates = prop::collection::btree_map("[a-c](\\.[a-c]){0,1}", rate_resource(), 0..4);
+    let rates = prop::collection::btree_map("[a-c](\\.[a-c]){0,1}\\*?", rate_resource(), 0..4);
     let copies = prop::collection::btree_map("[d-f](\\.[a-c]){0,1}", copies_resource(), 0..3);
     let switches = (any::<bool>(), any::<bool>());
     (rates, copies, switches, 1u64..9).prop_map(|(rates, copies, (allow, ignore), halves)| {
@@ -143,6 +206,10 @@ fn document() -> impl Strategy<Value = String> {
             1_000 + halves * 500
         );
         for (name, fields) in rates {
+            let fields = match name.ends_with('*') {
+                true => without_global(&fields),
+                false => fields,
+            };
             let _ = writeln!(text, "[rate.{name:?}]\n{fields}");
         }
         for (name, fields) in copies {
@@ -150,6 +217,12 @@ fn document() -> impl Strategy<Value = String> {
         }
         text
     })
+}
+
+/// Each resource of a pattern is limited by itself.
+fn without_global(fields: &str) -> String {
+    let lines = fields.lines().filter(|line| !line.starts_with("global"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 proptest! {
@@ -186,8 +259,7 @@ proptest! {
             for (domain, over) in rate.overrides() {
                 let class = limits.class(rate.class_of(domain));
                 let expected = over.stated.clone().or(default);
-                prop_assert_eq!(class.tiers.as_ref(), expected.tiers.as_ref());
-                prop_assert_eq!(class.hard, expected.hard);
+                prop_assert_eq!(class, &expected.class());
                 prop_assert_eq!(rate.candidate_class_of(domain).is_some(), rate.candidate().is_some());
                 used[over.class.0 as usize] = true;
                 over.candidate.into_iter().for_each(|id| used[id.0 as usize] = true);
@@ -251,7 +323,7 @@ fn order_and_spelling_change_nothing() {
         plans = { lead = ["d"], gold = ["c"] }
         [rate]
         x = { rate = "1/s", domains = { a.rate = "9/s", b.rate = "9/s" }, plans = { gold.rate = "2/s", lead.rate = "4/s" } }
-        y.tiers = [{ limit = 6, window = "60s", active = "1m", cooldown = "0s" }]
+        y.windows = ["6 per minute"]
         "#,
     );
     assert!(one.is_ok());

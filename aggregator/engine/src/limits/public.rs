@@ -5,11 +5,12 @@
 
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::public::{
-    BlindPolicy as PublicBlind, GROUPS_BYTES_MAX, Kind, OnExcess, Public, PublicCopies,
-    PublicGroup, PublicTier, Reserving,
+    BlindPolicy as PublicBlind, GROUPS_BYTES_MAX, Kind, OnExcess, Public, PublicBucket,
+    PublicCopies, PublicGroup, PublicQuota, PublicTier, QuotaUnit, Reserving,
 };
 
-use super::resource::{CopiesResource, Excess, Mode, Reserve, Resource};
+use super::rate::Calendar;
+use super::resource::{CopiesResource, Excess, Mode, RateResource, Reserve, Resource};
 use super::settings::BlindPolicy;
 use super::version::Limits;
 
@@ -35,28 +36,77 @@ impl Limits {
                 copies: Some(public_copies(copies, self.engine().agent_timeout)),
                 ..unconfigured
             },
-            Some(Resource::Rate(rate)) => {
-                let class = self.class(rate.default_class());
-                let ignored = namespace.ignore_configured || rate.mode() == Mode::Shadow;
-                let has_overrides = rate.overrides().next().is_some();
-                let tiers = class.tiers().iter().map(|tier| PublicTier {
-                    limit: tier.limit,
-                    window: tier.window,
-                });
-                Public {
-                    kind: Kind::Rate,
-                    tiers: tiers.collect(),
-                    hard: class.hard,
-                    has_overrides,
-                    blind: public_blind(rate.blind()),
-                    // Or whoever calls under a new name each time would have a denial without end
-                    // for each of them.
-                    refused: class.grants_nothing() && !has_overrides && !ignored,
-                    ignored,
-                    ..unconfigured
-                }
-            }
+            Some(Resource::Rate(rate)) => Public {
+                ignored: namespace.ignore_configured || rate.mode() == Mode::Shadow,
+                ..self.public_rate(rate, namespace.ignore_configured, unconfigured)
+            },
         }
+    }
+
+    fn public_rate(&self, rate: &RateResource, ignored: bool, unconfigured: Public) -> Public {
+        let class = self.class(rate.default_class());
+        let windows = class.windows.iter().map(|window| PublicTier {
+            limit: window.limit,
+            window: window.window,
+        });
+        let tiers = class.tiers().iter().map(|tier| PublicTier {
+            limit: tier.limit,
+            window: tier.window,
+        });
+        let bucket = class.bucket.map(|bucket| PublicBucket {
+            tokens: bucket.tokens,
+            period: bucket.period,
+            burst: bucket.burst,
+        });
+        let quotas = class.quotas.iter().map(|quota| PublicQuota {
+            limit: quota.limit,
+            unit: public_unit(quota.unit),
+        });
+        let has_overrides = rate.overrides().next().is_some();
+        Public {
+            kind: Kind::Rate,
+            windows: windows.collect(),
+            tiers: tiers.collect(),
+            bucket,
+            quotas: quotas.collect(),
+            hard: class.hard,
+            most: self.most_of_any(rate),
+            keeps_estimates: !class.refunds,
+            addresses: rate.addresses(),
+            has_overrides,
+            blind: public_blind(rate.blind()),
+            // Or whoever calls under a new name each time would have a denial without end
+            // for each of them.
+            refused: class.grants_nothing()
+                && !has_overrides
+                && !ignored
+                && rate.mode() != Mode::Shadow,
+            ..unconfigured
+        }
+    }
+
+    /// The most copies that the limits of any domain can grant at once. `None`: any number.
+    ///
+    /// Of a document as it was read, each override once; what was changed of domains since is looked at one by
+    /// one.
+    fn most_of_any(&self, rate: &RateResource) -> Option<u64> {
+        let most = |class| self.class(class).most_at_once();
+        let of_overrides = rate.override_classes().map(most);
+        let of_all = std::iter::once(most(rate.default_class())).chain(of_overrides);
+        // `None` is the greatest.
+        let greatest = of_all.fold(Some(0), |so_far, most| Some(so_far?.max(most?)));
+        greatest
+            .map(|most| rate.global().map_or(most, |global| most.min(global)))
+            .or(rate.global())
+    }
+}
+
+fn public_unit(unit: Calendar) -> QuotaUnit {
+    match unit {
+        Calendar::Day => QuotaUnit::Day,
+        Calendar::Week => QuotaUnit::Week,
+        Calendar::Month => QuotaUnit::Month,
+        Calendar::Year => QuotaUnit::Year,
     }
 }
 
@@ -122,7 +172,7 @@ fn public_blind(blind: BlindPolicy) -> PublicBlind {
         BlindPolicy::Closed => PublicBlind::Closed,
         BlindPolicy::Local(rate) => PublicBlind::Local {
             limit: rate.hits,
-            window: rate.unit.span(),
+            window: rate.window,
         },
     }
 }
@@ -202,6 +252,7 @@ mod tests {
             }]
             .into(),
             hard: Some(200),
+            most: Some(9),
             has_overrides: true,
             blind: PublicBlind::Local {
                 limit: 6,
@@ -242,7 +293,7 @@ mod tests {
     #[test]
     fn agents_learn_what_no_domain_may_exceed_where_some_have_limits_of_their_own() {
         let limits = Limits::parse(
-            "version = 1\nrules = 1\n[copies.box]\nlimit = 3\nglobal = 90\ndomains = { a = 50, b = 1 }\n\
+            "version = 1\nrules = 2\n[copies.box]\nlimit = 3\nglobal = 90\ndomains = { a = 50, b = 1 }\n\
              [copies.few]\nlimit = 3\ndomains = { a = 2 }\n[copies.one]\nlimit = 3\n",
         )
         .expect("it is right");
@@ -270,7 +321,7 @@ mod tests {
     #[test]
     fn members_that_do_not_fit_are_left_out_group_by_group() {
         let limits = Limits::parse(
-            "version = 1\nrules = 1\n[copies.box]\nlimit = 3\n\
+            "version = 1\nrules = 2\n[copies.box]\nlimit = 3\n\
              groups.a = { limit = 2, members = [\"one\", \"two\", \"three\"] }\n\
              groups.b = { limit = 2, members = [\"one\"] }\n",
         )

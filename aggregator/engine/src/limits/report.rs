@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::fault::{Fault, Faults};
 use super::judge::state_bytes_at_limit;
-use super::resource::Resource;
+use super::resource::{RateOverride, Resource};
 use super::version::{ClassId, Limits};
 use super::warning::{Bytes, Warning, Warnings};
 
@@ -105,13 +105,16 @@ fn report_resource(limits: &Limits, resource: &Resource) -> ResourceReport {
     let mut sizes = Vec::new();
     let mut sizes_omitted = 0;
     if let Resource::Rate(rate) = resource {
-        let bytes = |class: ClassId| state_bytes_at_limit(limits.class(class));
+        // A candidate is ruled beside the real limits, and takes as much again.
+        let of_class = |class: ClassId| state_bytes_at_limit(limits.class(class));
+        let bytes =
+            |of: &RateOverride| of_class(of.class).saturating_add(of.candidate.map_or(0, of_class));
         sizes = rate
             .override_uses()
-            .map(|(domain, domains, class)| SizeReport {
+            .map(|(domain, domains, of)| SizeReport {
                 domain: Some(domain.to_owned()),
                 domains,
-                bytes_per_domain: bytes(class),
+                bytes_per_domain: bytes(of),
             })
             .collect();
         // Stable: of equal sizes the first domain's comes first.
@@ -121,7 +124,7 @@ fn report_resource(limits: &Limits, resource: &Resource) -> ResourceReport {
         let default = SizeReport {
             domain: None,
             domains: 0,
-            bytes_per_domain: bytes(rate.default_class()),
+            bytes_per_domain: bytes(&rate.default),
         };
         sizes.insert(0, default);
     }

@@ -21,15 +21,15 @@ fn a_good_document_is_printed_normalised_under_what_is_worth_a_look() {
         report.to_string(),
         r#"# limits.toml: good, 2 resources, 2 warnings
 # warning: resource "api.search": tier[1].active: "1s500ms" is not a whole number of windows, rules as "1s"
-# warning: resource "api.search": domain "acme": tier[1].limit: 1000 is never reached: hard = "200/s" lets at most 200 through in a window (and 1 more domain)
+# warning: resource "api.search": domain "acme": rate: never reached: 200 in "1s" lets at most 200 through in it (and 1 more domain)
 #
 # state of a domain at its limit, about:
-#      840 B  api.search: a domain without an override
-#    4.7 KiB  api.search: "acme" and 1 more
-#       80 B  api.search: "203.0.113.7"
+#    2.4 KiB  api.search: a domain without an override
+#    9.4 KiB  api.search: "acme" and 1 more
+#    1.6 KiB  api.search: "203.0.113.7"
 
 version = 1
-rules = 1
+rules = 2
 
 [engine]
 pairs_per_partition_max = 1000000
@@ -42,8 +42,9 @@ ignore_configured = false
 blind = "open"
 
 [rate."api.search"]
-rate = "100/s"
+tiers = [{ limit = 100, window = "1s", active = "1s" }]
 hard = "200/s"
+near = "20%"
 blind = "open"
 shadow = false
 
@@ -67,10 +68,8 @@ fn a_wrong_document_is_answered_with_its_faults() {
     let report = check("[rate.x]\nrat = \"5/s\"\n", "my.toml");
     assert_eq!(
         report.to_string(),
-        "my.toml: resource \"x\": rate: missing, expected `rate` or `tiers` (`tiers = []` makes the \
-         resource inaccessible) (line 1)\n\
-         my.toml: resource \"x\": rat: unknown field, did you mean `rate`? (line 2)\n\
-         my.toml: 2 faults\n"
+        "my.toml: resource \"x\": rat: unknown field, did you mean `rate`? (line 2)\n\
+         my.toml: 1 fault\n"
     );
 }
 
@@ -83,7 +82,7 @@ fn programs_get_one_object() {
         "code": "value",
         "path": "resource \"x\": rate",
         "found": "\"5\"",
-        "message": "expected a rate as \"100/s\", \"6000/m\", \"10/h\" or \"5/d\"",
+        "message": "expected a rate as \"100/s\", \"6000/m\", \"5/15s\", \"0.5/s\" or \"10 per minute\" (units s, m, h, d, w)",
         "line": 2,
         "column": 8,
     });
@@ -94,7 +93,7 @@ fn programs_get_one_object() {
     assert_eq!(good["good"], true);
     assert_eq!(
         good["resources"][0]["sizes"][0]["bytes_per_domain"],
-        48 + 4 * 4
+        48 + 4 * 9
     );
     let changed = check("copies.x = { limit = 5, global = 3 }", "my.toml");
     let changed = serde_json::to_value(changed).expect("a report is plain data");

@@ -7,12 +7,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tollgate_shared::networks::AddressPrefixes;
 use tollgate_shared::time::Span;
 
 use super::changed::Changed;
 use super::names::NameTable;
-use super::rate::Tier;
+use super::networks::Networks;
 use super::settings::BlindPolicy;
+use super::stated::Stated;
 use super::version::{ClassId, ResourceIx};
 
 /// Whether denials are announced.
@@ -60,25 +62,8 @@ impl Resource {
     }
 }
 
-/// What a domain, a plan or a candidate states itself; what is absent is inherited. The tiers are
-/// normalised.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stated {
-    /// Its own tiers, in place of the default's; an empty list makes the resource inaccessible.
-    pub tiers: Option<Box<[Tier]>>,
-    /// Its own hard limit in hits a second.
-    pub hard: Option<u64>,
-}
-
-impl Stated {
-    /// What it states, and where it is silent, what the other one states.
-    pub fn or(self, other: &Self) -> Self {
-        Self {
-            tiers: self.tiers.or_else(|| other.tiers.clone()),
-            hard: self.hard.or(other.hard),
-        }
-    }
-}
+/// The share of room left, in percent of the least limit, from which on a pair is told as near.
+pub const NEAR_DEFAULT: u8 = 20;
 
 /// What one or more domains state, and which limits that gives them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,18 +76,23 @@ pub struct RateOverride {
     pub candidate: Option<ClassId>,
 }
 
-/// A rate-limited resource.
+/// A rate-limited resource, or a pattern of some: then its name ends with `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateResource {
     pub(super) name: Box<str>,
     pub(super) ix: ResourceIx,
-    /// What rules a domain that has no override; `stated` has tiers.
+    /// What rules a domain that has no override.
     pub(super) default: RateOverride,
     /// What the candidate states in the default's place.
     pub(super) candidate: Option<Stated>,
     pub(super) global: Option<u64>,
+    pub(super) near: u8,
+    pub(super) addresses: Option<AddressPrefixes>,
     pub(super) blind: BlindPolicy,
     pub(super) mode: Mode,
+    pub(super) large_state: bool,
+    /// The networks among those who have an override, or had one.
+    pub(super) networks: Networks,
     /// Who has an override in the document.
     pub(super) table: Arc<RateTable>,
     /// Who has another one since.
@@ -202,6 +192,21 @@ impl RateResource {
         self.global
     }
 
+    /// Percent of the least limit: a pair with no more room than that is told as near.
+    pub fn near(&self) -> u8 {
+        self.near
+    }
+
+    /// How the address that a domain is becomes a network; `None`: domains stay as they are.
+    pub fn addresses(&self) -> Option<AddressPrefixes> {
+        self.addresses
+    }
+
+    /// Whether its pairs may take more memory than others.
+    pub fn large_state(&self) -> bool {
+        self.large_state
+    }
+
     /// What agents do with it while blind.
     pub fn blind(&self) -> BlindPolicy {
         self.blind
@@ -225,9 +230,9 @@ impl RateResource {
         }
     }
 
-    /// Each override once: the first domain that has it, how many have it, and what rules them. Of a
-    /// document as it was read: what was changed since is not among them.
-    pub(super) fn override_uses(&self) -> impl Iterator<Item = (&str, usize, ClassId)> {
+    /// Each override once, with the first domain that has it and how many have it. Of a document as it was read:
+    /// what was changed since is not among them.
+    pub(super) fn override_uses(&self) -> impl Iterator<Item = (&str, usize, &RateOverride)> {
         let table = &*self.table;
         let mut uses: Vec<Option<(&str, usize)>> = vec![None; table.overrides.len()];
         for (domain, &number) in table.domains.iter().zip(&table.override_of) {
@@ -236,10 +241,17 @@ impl RateResource {
                 first => *first = Some((domain, 1)),
             }
         }
-        let classes = table.overrides.iter().map(|of| of.class);
         uses.into_iter()
-            .zip(classes)
-            .filter_map(|(used, class)| used.map(|(domain, domains)| (domain, domains, class)))
+            .zip(&table.overrides)
+            .filter_map(|(used, of)| used.map(|(domain, domains)| (domain, domains, of)))
+    }
+
+    /// The limits of all overrides: each of the document's once, and those that were changed since.
+    pub(super) fn override_classes(&self) -> impl Iterator<Item = ClassId> {
+        let changed = self.changed.all().into_values().flatten();
+        let changed: Vec<ClassId> = changed.map(|of| of.class).collect();
+        let document = self.table.overrides.iter().map(|of| of.class);
+        document.chain(changed)
     }
 
     /// Bytes on the heap, for a report.
@@ -250,9 +262,18 @@ impl RateResource {
             + size_of_val(&*table.overrides)
     }
 
+    /// What rules a domain: its own override, else that of the longest network it is in, else the default.
     #[inline]
     fn override_for(&self, domain: &str) -> &RateOverride {
-        self.override_of(domain).unwrap_or(&self.default)
+        let own = self.override_of(domain);
+        let of_network = || self.networks.find(domain, |name| self.override_of(name));
+        own.or_else(of_network).unwrap_or(&self.default)
+    }
+
+    /// The domain or network whose override rules a domain; `None` where the default does.
+    pub fn ruling_domain(&self, domain: &str) -> Option<Box<str>> {
+        let named = |name: &str| self.override_of(name).map(|_| name.into());
+        named(domain).or_else(|| self.networks.find(domain, named))
     }
 }
 
@@ -304,6 +325,8 @@ pub struct CopiesResource {
     pub blind: BlindPolicy,
     /// The groups by name.
     pub groups: BTreeMap<Box<str>, Group>,
+    /// The networks among those who have a limit of their own, or had one.
+    pub(super) networks: Networks,
     /// Who has a limit of its own in the document.
     pub(super) table: Arc<CopiesTable>,
     /// Who has another one since.
@@ -331,9 +354,17 @@ impl CopiesResource {
         self.ix
     }
 
-    /// Copies that a domain may hold.
+    /// Copies that a domain may hold: its own limit, else that of the longest network it is in, else the default.
     pub fn limit_of(&self, domain: &str) -> u64 {
-        self.override_of(domain).unwrap_or(self.limit)
+        let own = self.override_of(domain);
+        let of_network = || self.networks.find(domain, |name| self.override_of(name));
+        own.or_else(of_network).unwrap_or(self.limit)
+    }
+
+    /// The domain or network whose limit a domain has; `None` where it has the default.
+    pub fn ruling_domain(&self, domain: &str) -> Option<Box<str>> {
+        let named = |name: &str| self.override_of(name).map(|_| name.into());
+        named(domain).or_else(|| self.networks.find(domain, named))
     }
 
     /// The groups that a domain belongs to, ascending.

@@ -13,9 +13,10 @@ use tollgate_shared::time::Span;
 
 use super::assemble::{OverridesDraft, assemble};
 use super::path::{Path, Step};
-use super::rate::Tier;
-use super::resource::Stated;
+use super::rate::{Bucket, Tier};
 use super::settings::BlindPolicy;
+use super::spelling::greatest_common_divisor;
+use super::stated::Stated;
 use super::units::print_span;
 use super::version::Limits;
 
@@ -92,7 +93,8 @@ impl Limits {
 
 /// A fault whose owner is not known yet.
 struct TooShort {
-    tier: usize,
+    of: Step<'static>,
+    field: Option<&'static str>,
     window: Span,
     scaled: Span,
     speed: NonZeroU32,
@@ -100,9 +102,13 @@ struct TooShort {
 
 impl TooShort {
     fn at(self, owner: &Path<'_>) -> ScaleFault {
-        let tier = owner.then(Step::Item("tier", self.tier));
+        let of = owner.then(self.of);
+        let path = match self.field {
+            Some(field) => of.then(Step::Field(field)).to_string(),
+            None => of.to_string(),
+        };
         ScaleFault {
-            path: tier.then(Step::Field("window")).to_string().into(),
+            path: path.into(),
             window: self.window,
             scaled: self.scaled,
             speed: self.speed,
@@ -135,24 +141,58 @@ impl Scale {
     }
 
     fn stated(&self, stated: &mut Stated) -> Result<(), TooShort> {
-        stated.hard = stated.hard.map(|hard| self.count(hard));
-        for (index, tier) in stated.tiers.iter_mut().flatten().enumerate() {
-            *tier = self.tier(*tier).map_err(|scaled| TooShort {
-                tier: index + 1,
-                window: tier.window,
-                scaled,
-                speed: self.speed,
-            })?;
+        let short = |name, index: usize, window, scaled| TooShort {
+            of: Step::Item(name, index + 1),
+            field: (name == "tier").then_some("window"),
+            window,
+            scaled,
+            speed: self.speed,
+        };
+        if let Some(hard) = stated.hard.value_mut() {
+            *hard = self.count(*hard);
         }
+        let windows = stated.windows.value_mut().into_iter().flatten();
+        for (index, of) in windows.enumerate() {
+            let scaled = self.window(of.window);
+            let before = of.window;
+            of.window = scaled.map_err(|scaled| short("windows", index, before, scaled))?;
+        }
+        let tiers = stated.tiers.value_mut().into_iter().flatten();
+        for (index, tier) in tiers.enumerate() {
+            let scaled = self.tier(*tier);
+            let before = tier.window;
+            *tier = scaled.map_err(|scaled| short("tier", index, before, scaled))?;
+        }
+        if let Some(bucket) = stated.bucket.value_mut() {
+            *bucket = self.bucket(*bucket);
+        }
+        // A quota's period is a day or longer and begins by a calendar, whatever the speed.
         Ok(())
+    }
+
+    /// A window, scaled; or what it would be, if that is too short.
+    fn window(&self, window: Span) -> Result<Span, Span> {
+        let scaled = self.span(window);
+        match scaled < SCALED_WINDOW_MIN {
+            true => Err(scaled),
+            false => Ok(scaled),
+        }
+    }
+
+    /// A bucket that fills as many times as fast; its burst and debt stay, and so is what a second brings in.
+    fn bucket(&self, bucket: Bucket) -> Bucket {
+        let tokens = self.count(bucket.tokens);
+        let shared = greatest_common_divisor(tokens, bucket.period.as_micros());
+        Bucket {
+            tokens: tokens / shared,
+            period: Span::from_micros(bucket.period.as_micros() / shared),
+            ..bucket
+        }
     }
 
     /// The tier, scaled; or its window, if that is too short.
     fn tier(&self, tier: Tier) -> Result<Tier, Span> {
-        let window = self.span(tier.window);
-        if window < SCALED_WINDOW_MIN {
-            return Err(window);
-        }
+        let window = self.window(tier.window)?;
         // As many whole windows as before; dividing each by itself could leave a part of one.
         let windows = tier.active.as_micros() / tier.window.as_micros().max(1);
         Ok(Tier {
@@ -219,7 +259,7 @@ mod tests {
         assert!(
             fault
                 .to_string()
-                .starts_with("resource \"x\": domain \"a.b\": tier[1].window"),
+                .starts_with("resource \"x\": domain \"a.b\": windows[1]"),
             "{fault}"
         );
     }

@@ -33,48 +33,13 @@ impl Default for EngineSettings {
     }
 }
 
-/// The unit of time of a [`Rate`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RateUnit {
-    /// A second.
-    Second,
-    /// A minute.
-    Minute,
-    /// An hour.
-    Hour,
-    /// A day of 24 hours.
-    Day,
-}
-
-impl RateUnit {
-    /// The unit's length.
-    pub const fn span(self) -> Span {
-        Span::from_secs(match self {
-            Self::Second => 1,
-            Self::Minute => 60,
-            Self::Hour => 3_600,
-            Self::Day => 86_400,
-        })
-    }
-
-    /// How it is written behind the slash.
-    pub const fn symbol(self) -> &'static str {
-        match self {
-            Self::Second => "s",
-            Self::Minute => "m",
-            Self::Hour => "h",
-            Self::Day => "d",
-        }
-    }
-}
-
-/// So many hits in a unit of time.
+/// So many hits in so much time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate {
-    /// Hits in one unit.
+    /// Hits in the time.
     pub hits: u64,
-    /// The unit.
-    pub unit: RateUnit,
+    /// The time; never zero.
+    pub window: Span,
 }
 
 /// What an agent does with calls on a resource while it hears of no denials.

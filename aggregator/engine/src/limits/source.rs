@@ -17,7 +17,8 @@ use toml::de::{DeTable, DeValue};
 use super::fault::{FAULTS_MAX, Fault, FaultKind, Faults};
 use super::path::{Path, Quoted, Step};
 use super::settings::Rate;
-use super::units::{parse_rate, parse_span};
+use super::spelling::parse_rate;
+use super::units::parse_span;
 
 /// A fault whose place is still an offset into the text.
 struct Note {
@@ -249,6 +250,11 @@ impl<'p, 't> Item<'p, 't> {
     /// Notes a fault of the place rather than of the value there.
     pub(super) fn place_fault(&self, kind: FaultKind) {
         self.notes.add(&self.path, Some(self.at), kind);
+    }
+
+    /// The value, if it is a text.
+    pub(super) fn text(&self) -> Option<&'t str> {
+        self.value.as_str()
     }
 
     /// Whether the value is a table.

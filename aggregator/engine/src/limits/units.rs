@@ -1,19 +1,16 @@
-//! Quantities with units, as people write them: durations, rates.
+//! Durations as people write them, read exactly.
 //!
 //! ```text
-//! 23h55m   500ms   100us   1d        durations: whole numbers, units descending, each once
-//! 100/s    6_000/m   10/h   5/d      rates: hits in one unit
+//! 23h55m   500ms   100us   1d        whole numbers, units descending, each once
 //! ```
 //!
 //! A reader of its own, because a limit must be read exactly and in one way: the crates for spans of
-//! time also take fractions, months of 30.44 days and `M`, and none knows rates. What stays true:
-//! what is printed reads as the same quantity.
+//! time also take fractions, months of 30.44 days and `M`. What stays true: what is printed reads as
+//! the same duration.
 
 use std::fmt::Write as _;
 
 use tollgate_shared::time::Span;
-
-use super::settings::{Rate, RateUnit};
 
 /// Units of durations, greatest first, in microseconds.
 const UNITS: [(&str, u64); 6] = [
@@ -62,29 +59,8 @@ pub fn print_span(span: Span) -> String {
     text
 }
 
-/// The rate that a text says, if it says one.
-pub fn parse_rate(text: &str) -> Option<Rate> {
-    let (hits, unit) = text.split_once('/')?;
-    let unit = match unit {
-        "s" => RateUnit::Second,
-        "m" => RateUnit::Minute,
-        "h" => RateUnit::Hour,
-        "d" => RateUnit::Day,
-        _ => return None,
-    };
-    Some(Rate {
-        hits: parse_number(hits)?,
-        unit,
-    })
-}
-
-/// The rate as people write it.
-pub fn print_rate(rate: Rate) -> String {
-    format!("{}/{}", rate.hits, rate.unit.symbol())
-}
-
 /// Digits, grouped by single underscores if at all, as TOML has it.
-fn parse_number(text: &str) -> Option<u64> {
+pub(super) fn parse_number(text: &str) -> Option<u64> {
     let grouped_well = text.split('_').all(|group| !group.is_empty());
     if !grouped_well || !text.bytes().all(|b| b.is_ascii_digit() || b == b'_') {
         return None;
@@ -149,33 +125,17 @@ mod tests {
         }
     }
 
-    #[test]
-    fn rates_read_exactly() {
-        let rate = |hits, unit| Some(Rate { hits, unit });
-        assert_eq!(parse_rate("100/s"), rate(100, RateUnit::Second));
-        assert_eq!(parse_rate("6_000/m"), rate(6_000, RateUnit::Minute));
-        assert_eq!(parse_rate("0/h"), rate(0, RateUnit::Hour));
-        assert_eq!(parse_rate("5/d"), rate(5, RateUnit::Day));
-        for text in [
-            "", "100", "/s", "100/", "100/10s", "-1/s", "1.5/s", "1/s/s", " 1/s",
-        ] {
-            assert_eq!(parse_rate(text), None, "{text}");
-        }
-    }
-
     proptest! {
         #[test]
-        fn what_is_printed_reads_as_the_same(micros: u64, hits: u64) {
+        fn what_is_printed_reads_as_the_same(micros: u64) {
             let span = Span::from_micros(micros);
             prop_assert_eq!(parse_span(&print_span(span)), Some(span));
-            let rate = Rate { hits, unit: RateUnit::Minute };
-            prop_assert_eq!(parse_rate(&print_rate(rate)), Some(rate));
         }
 
         #[test]
         fn no_text_is_too_odd_to_be_answered(text in "\\PC*", near in "[0-9_dhmsu/]{0,24}") {
             for text in [text, near] {
-                let _ = (parse_span(&text), parse_rate(&text));
+                let _ = parse_span(&text);
             }
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! limits.rate("api.search")  -> the resource, or none: not configured
 //!   .class_of("acme")        -> a class: a number, the same for all domains limited alike
-//! limits.class(number)       -> tiers and hard limit
+//! limits.class(number)       -> its constraints
 //! ```
 //!
 //! Made once and shared behind an `Arc`. Numbers of classes and resources belong to one version;
@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use super::names::NameTable;
+use super::patterns::Patterns;
 use super::rate::RateClass;
 use super::resource::{CopiesResource, RateResource, Resource};
 use super::settings::{EngineSettings, Namespace, Namespaces};
@@ -33,6 +34,7 @@ pub struct Limits {
     pub(super) engine: EngineSettings,
     pub(super) namespaces: Namespaces,
     pub(super) names: NameTable,
+    pub(super) patterns: Patterns,
     pub(super) resources: Box<[Resource]>,
     pub(super) classes: Classes,
 }
@@ -89,7 +91,7 @@ impl Classes {
 }
 
 /// The rule set that this build implements.
-pub const RULES: u32 = 1;
+pub const RULES: u32 = 2;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -98,6 +100,7 @@ impl Default for Limits {
             engine: EngineSettings::default(),
             namespaces: Namespaces::default(),
             names: NameTable::default(),
+            patterns: Patterns::default(),
             resources: Box::default(),
             classes: Classes::default(),
         }
@@ -130,11 +133,12 @@ impl Limits {
         self.namespaces.of_resource(resource)
     }
 
-    /// A resource of either kind, if it is configured.
+    /// What a resource of either kind is limited by, if it is configured: by its own name, else by the longest
+    /// pattern that it matches.
     pub fn resource(&self, name: &str) -> Option<&Resource> {
-        self.names
-            .number_of(name)
-            .map(|number| &self.resources[number])
+        let own = self.names.number_of(name);
+        let number = own.or_else(|| self.patterns.number_of(name));
+        number.map(|number| &self.resources[number])
     }
 
     /// A rate-limited resource; none if it is not configured, or limited in copies.

@@ -55,8 +55,31 @@ pub enum WarningKind {
     },
     /// Neither this tier nor any above it grants a hit, and a refused hit enters nothing.
     NeverEntered,
-    /// This build reads it and does not rule by it.
-    NotRuled,
+    /// A resource states no constraint, and nobody has one of his own.
+    NothingStated,
+    /// A zone without a quota.
+    ZoneWithoutQuota,
+    /// A window, or a hard limit, that another one of at least its length never lets fill.
+    NeverBinds {
+        /// Copies that the other one lets into the window.
+        most: u64,
+        /// The other one's limit.
+        limit: u64,
+        /// The other one's length.
+        window: Span,
+    },
+    /// Tiers that look like windows which all hold, and add up.
+    TiersAddUp {
+        /// What they let through within the longest window.
+        sum: u64,
+        /// What the last of them says.
+        last: u64,
+    },
+    /// A tier above another that is there all the time.
+    TierWithoutCooldown {
+        /// What this tier and those below it let through in its window.
+        sum: u64,
+    },
     /// A domain at its limit takes much memory.
     ManyBytes {
         /// How much.
@@ -77,7 +100,11 @@ impl WarningKind {
             Self::NeverFull { .. } => "never_full",
             Self::NeverReached { .. } => "never_reached",
             Self::NeverEntered => "never_entered",
-            Self::NotRuled => "not_ruled",
+            Self::NothingStated => "nothing_stated",
+            Self::ZoneWithoutQuota => "zone_without_quota",
+            Self::NeverBinds { .. } => "never_binds",
+            Self::TiersAddUp { .. } => "tiers_add_up",
+            Self::TierWithoutCooldown { .. } => "tier_without_cooldown",
             Self::ManyBytes { .. } => "many_bytes",
         }
     }
@@ -113,7 +140,25 @@ impl fmt::Display for WarningKind {
                 quoted(before),
                 quoted(after)
             ),
-            Self::NotRuled => f.write_str("checked, and not ruled by this build yet"),
+            Self::NothingStated => f.write_str(
+                "states no constraint, so all hits are refused (`rate = \"none\"` lets all through)",
+            ),
+            Self::ZoneWithoutQuota => f.write_str("says when the periods of a quota begin, and there is no quota"),
+            Self::NeverBinds { most, limit, window } => write!(
+                f,
+                "never reached: {limit} in {} lets at most {most} through in it",
+                quoted(window)
+            ),
+            Self::TiersAddUp { sum, last } => write!(
+                f,
+                "tiers add up: one after the other they let {sum} through in the longest window, not {last}; if all \
+                 of them are to hold at once, expected `windows` with the same numbers"
+            ),
+            Self::TierWithoutCooldown { sum } => write!(
+                f,
+                "has no cooldown, so it adds to what is below it all the time: {sum} in its window; for a burst \
+                 expected a cooldown, or `bucket = {{ rate = \"...\", burst = ... }}`"
+            ),
             Self::NoTierLeft => f.write_str("no tier is ever active, so all hits are refused"),
             Self::LoweredToGlobal { before, after } => {
                 write!(f, "{before} is above the global limit, rules as {after}")

@@ -9,7 +9,7 @@ use tollgate_shared::names::{NAME_BYTES_MAX, check_name};
 
 use super::amend::{NotChanged, Own};
 use super::print::Key;
-use super::resource::Stated;
+use super::stated::Stated;
 use super::version::Limits;
 
 /// What was read already: many domains mostly state the same, and reading that is most of the work.

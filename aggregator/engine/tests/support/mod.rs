@@ -272,7 +272,7 @@ impl Written {
 
     pub fn document(&self) -> String {
         let mut text = format!(
-            "version = 1\nrules = 1\n[engine]\npairs_per_partition_max = {}\n",
+            "version = 1\nrules = 2\n[engine]\npairs_per_partition_max = {}\n",
             self.pairs_max
         );
         for (name, limits) in &self.resources {

@@ -70,7 +70,7 @@ impl Play {
     }
 
     pub fn version(&mut self, document: &str) -> Fate {
-        let text = format!("version = 1\nrules = 1\n{document}");
+        let text = format!("version = 1\nrules = 2\n{document}");
         let limits = Limits::parse(&text).unwrap_or_else(|faults| panic!("{faults}"));
         let version = self.offset + 100;
         self.versions.insert(version, Arc::new(limits));

@@ -117,7 +117,7 @@ fn instants(args: &SimulateArgs) -> Result<Vec<Span>, Failure> {
     let usage = |text: String| Failure::Usage(format!("simulate: {text}"));
     match (&args.rate, &args.lasting) {
         (Some(rate), Some(lasting)) => {
-            let per_unit = u128::from(rate.unit.span().as_micros());
+            let per_unit = u128::from(rate.window.as_micros());
             let hits = u128::from(rate.hits);
             let count = hits * u128::from(lasting.as_micros()) / per_unit;
             if count == 0 || u128::from(REQUESTS_MAX) < count {

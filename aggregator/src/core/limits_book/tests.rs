@@ -3,8 +3,8 @@
 use super::*;
 use tollgate_shared::time::Timestamp;
 
-const ONE: &str = "version = 1\nrules = 1\n[rate.\"a\"]\nrate = \"1/s\"\n";
-const TWO: &str = "version = 1\nrules = 1\n[rate.\"a\"]\nrate = \"2/s\"\n";
+const ONE: &str = "version = 1\nrules = 2\n[rate.\"a\"]\nrate = \"1/s\"\n";
+const TWO: &str = "version = 1\nrules = 2\n[rate.\"a\"]\nrate = \"2/s\"\n";
 
 fn chunk<'a>(
     push: u128,

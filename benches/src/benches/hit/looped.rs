@@ -17,7 +17,7 @@ const CLOSED: &str = "api.closed";
 
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [rate."api.search"]
 rate = "100000000/s"
 [rate."api.closed"]

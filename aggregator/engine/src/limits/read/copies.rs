@@ -1,16 +1,19 @@
 //! `[copies.…]`: a copy-limited resource as it is written.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tollgate_shared::time::Span;
 
-use super::{LIMIT_MAX, Plans, SPAN_MAX, plan_of_domain, read_names};
+use super::overrides::{own_of_domain, plan_of_domain};
+use super::{COPIES_MAX, Reading, SPAN_MAX, read_names};
 use crate::limits::changed::Changed;
 use crate::limits::names::NameTable;
+use crate::limits::networks::Networks;
 use crate::limits::path::{Path, Step};
 use crate::limits::resource::{CopiesResource, CopiesTable, Excess, Group, Reserve};
-use crate::limits::settings::{BlindPolicy, Namespaces};
+use crate::limits::settings::BlindPolicy;
 use crate::limits::source::{Item, Section};
 use crate::limits::version::ResourceIx;
 use crate::limits::warning::{Collector, WarningKind};
@@ -32,9 +35,7 @@ pub(super) const GROUP_FIELDS: &[&str] = &["limit", "members"];
 /// All copy-limited resources of a document.
 pub(super) fn read_copies(
     document: &Section<'_, '_>,
-    plans: &Plans<'_>,
-    namespaces: &Namespaces,
-    warnings: &Collector,
+    reading: &Reading<'_, '_>,
 ) -> Vec<CopiesResource> {
     let Some(copies) = document.section("copies", Step::Through("copies")) else {
         return Vec::new();
@@ -43,8 +44,8 @@ pub(super) fn read_copies(
         .checked("resource")
         .filter_map(|(name, item)| {
             let section = item.table("a table of limits")?;
-            let inherited = namespaces.of_resource(name).blind;
-            Some(read_resource(name, &section, plans, inherited, warnings))
+            let inherited = reading.namespaces.of_resource(name).blind;
+            Some(read_resource(name, &section, reading, inherited))
         })
         .collect()
 }
@@ -52,13 +53,15 @@ pub(super) fn read_copies(
 fn read_resource(
     name: &str,
     section: &Section<'_, '_>,
-    plans: &Plans<'_>,
+    reading: &Reading<'_, '_>,
     inherited: BlindPolicy,
-    warnings: &Collector,
 ) -> CopiesResource {
     section.only(RESOURCE_FIELDS);
     let global = section.get("global").and_then(|item| read_count(&item));
-    let cap = Cap { global, warnings };
+    let cap = Cap {
+        global,
+        warnings: reading.warnings,
+    };
     let limit = section
         .require("limit", "copies of one domain, as 10")
         .and_then(|item| Some(cap.apply(read_count(&item)?, &item.path)))
@@ -85,7 +88,7 @@ fn read_resource(
         let bounds = Span::from_millis(500)..=SPAN_MAX;
         item.span(bounds, "a duration from 500ms to 3650d, as \"1h\"")
     });
-    let domains = read_domains(section, plans, &cap);
+    let domains = read_domains(section, reading, &cap);
     let greatest = domains.values().copied().fold(limit, u64::max);
     CopiesResource {
         name: name.into(),
@@ -97,8 +100,9 @@ fn read_resource(
         max_age,
         blind: read_blind(section, reserve, inherited),
         groups: read_groups(section, &cap),
+        networks: Networks::among(domains.keys().map(|domain| &**domain)),
         table: Arc::new(CopiesTable {
-            domains: NameTable::from_sorted(domains.keys().copied()),
+            domains: NameTable::from_sorted(domains.keys().map(|domain| &**domain)),
             limits: domains.into_values().collect(),
         }),
         changed: Changed::default(),
@@ -126,16 +130,17 @@ fn read_blind(section: &Section<'_, '_>, reserve: Reserve, inherited: BlindPolic
 
 fn read_domains<'t>(
     section: &Section<'_, 't>,
-    plans: &Plans<'t>,
+    reading: &Reading<'_, 't>,
     cap: &Cap<'_>,
-) -> BTreeMap<&'t str, u64> {
+) -> BTreeMap<Cow<'t, str>, u64> {
     let read = |item: &Item<'_, '_>| Some(cap.apply(read_count(item)?, &item.path));
-    let mut limits: BTreeMap<&str, u64> = plan_of_domain(section, plans, read)
-        .into_iter()
-        .map(|(domain, (_, limit))| (domain, limit))
-        .collect();
+    let mut limits: BTreeMap<Cow<'_, str>, u64> =
+        plan_of_domain(section, reading.plans, None, read)
+            .into_iter()
+            .map(|(domain, (_, limit))| (domain, limit))
+            .collect();
     let domains = section.section("domains", Step::Through("domains"));
-    for (domain, item) in domains.iter().flat_map(|domains| domains.checked("domain")) {
+    for (domain, item) in domains.iter().flat_map(|of| own_of_domain(of, None)) {
         if let Some(limit) = read(&item) {
             limits.insert(domain, limit);
         }
@@ -167,7 +172,7 @@ fn read_groups(section: &Section<'_, '_>, cap: &Cap<'_>) -> BTreeMap<Box<str>, G
 }
 
 fn read_count(item: &Item<'_, '_>) -> Option<u64> {
-    item.number(0..=LIMIT_MAX, "a whole number of copies, from 0 to 2^63-1")
+    item.number(0..=COPIES_MAX, "a whole number of copies, from 0 to 2^63-1")
 }
 
 /// The global limit, to which all others are lowered (Charon, section 4.1).

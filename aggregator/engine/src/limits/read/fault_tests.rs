@@ -31,14 +31,14 @@ global = "5/s"
 "#,
         r#"
         limits.toml: version = 2: expected 1, the version of the format (line 1)
-        limits.toml: rules = 7: expected 1, the rule set that this build implements (line 2)
+        limits.toml: rules = 7: expected 2, the rule set that this build implements (line 2)
         limits.toml: engine: agent_timeout = "1700ms": expected a whole number of half seconds from 1s to 1h, as "2s" (line 4)
         limits.toml: engine: pairs_per_partition_max = 0: expected a whole number from 1 to 4294967295 (line 5)
         limits.toml: engine: agent_timout: unknown field, did you mean `agent_timeout`? (line 6)
         limits.toml: resource "api.search": hard = "600/m": expected hits a second, as "200/s": hard and global limits have no other unit (line 8)
         limits.toml: resource "api.search": tier[1].window = "0s": expected a duration of at least 1ms (line 10)
         limits.toml: resource "api.search": tier[2].window: missing, expected a duration, as "1s" (line 11)
-        limits.toml: resource "api.search": tier[2].limit = -1: expected a whole number of hits, from 0 to 2^63-1 (line 11)
+        limits.toml: resource "api.search": tier[2].limit = -1: expected a whole number of hits, from 0 to 4294967295 (line 11)
         limits.toml: resource "api.search": tier[2].windwo: unknown field, did you mean `window`? (line 11)
         limits.toml: resource "api.search": tier[2].active = "1.5s": expected "0s" (never active) or a duration from 1ms to 3650d (line 11)
         limits.toml: resource "api.search": domain "acme": global = "5/s": not allowed here, a global limit is of all domains together (line 14)
@@ -55,7 +55,7 @@ fn who_is_meant_has_to_be_clear() {
         silver = ["acme"]
         [rate.x]
         rate = "5/s"
-        tiers = []
+        windows = ["5/s"]
         plans.gold.rate = "6/s"
         plans.silver.rate = "7/s"
         plans.sliver.rate = "7/s"
@@ -66,10 +66,9 @@ fn who_is_meant_has_to_be_clear() {
         "#,
         r#"
         limits.toml: plan "gold"[3] = "acme": stands in this list twice (line 3)
-        limits.toml: resource "x": rate = "5/s": stands beside `tiers`, expected one of the two (line 6)
+        limits.toml: resource "x": rate = "5/s": stands beside `windows`, expected one of the two (line 6)
         limits.toml: resource "x": domain "acme": in the plans "gold" and "silver", which both configure this resource, expected one of the two (line 9)
         limits.toml: resource "x": plan "sliver": no such plan, did you mean "silver"? (line 10)
-        limits.toml: resource "y": rate: missing, expected `rate` or `tiers` (`tiers = []` makes the resource inaccessible) (line 11)
         limits.toml: resource "x": configured both as `rate` and as `copies`, expected one of the two (line 13)
         "#,
     );
@@ -82,7 +81,7 @@ fn names_are_proper_and_free_of_stars() {
         r#"
         namespace."api.v1".allow_unconfigured = true
         plans."" = []
-        rate."api.*".rate = "5/s"
+        rate."api.*.x*".rate = "5/s"
         rate.x = {{ rate = "5/s", domains."a*".rate = "1/s" }}
         copies."{long}".limit = 1
         copies.y = {{ limit = 1, groups.g = {{ limit = 1, members = ["*", "a\u0000"] }} }}
@@ -95,7 +94,7 @@ fn names_are_proper_and_free_of_stars() {
             r#"
         limits.toml: namespace "api.v1": contains a dot, expected what stands before the first dot of a resource's name (line 2)
         limits.toml: plan "": is empty, expected 1 to 256 bytes (line 3)
-        limits.toml: resource "api.*": contains `*`, which is reserved for patterns (line 4)
+        limits.toml: resource "api.*.x*": has `*` elsewhere than at its end, expected a pattern as "api.*" or "*" (line 4)
         limits.toml: resource "x": domain "a*": contains `*`, which is reserved for patterns (line 5)
         limits.toml: resource "{shown}"...: has 257 bytes, expected at most 256 (line 6)
         limits.toml: resource "y": group "g": members[1] = "*": contains `*`, which is reserved for patterns (line 7)
@@ -123,18 +122,18 @@ fn values_of_another_kind_are_refused_where_they_stand() {
         limits.toml: engine = 5: expected a table (line 2)
         limits.toml: plan "gold" = "acme": expected a list of domains, as ["acme", "globex"] (line 3)
         limits.toml: resource "a" = "5/s": expected a table of limits (line 4)
-        limits.toml: resource "b": rate = 5: expected a rate as "100/s", "6000/m", "10/h" or "5/d" (line 5)
-        limits.toml: resource "b": algorithm = "token_bucket": expected "tiers", the only algorithm (line 5)
+        limits.toml: resource "b": rate = 5: expected a rate as "100/s", "6000/m", "5/15s", "0.5/s" or "10 per minute" (units s, m, h, d, w) (line 5)
+        limits.toml: resource "b": algorithm = "token_bucket": not allowed here, what is stated says it: `rate`, `windows`, `bucket`, `quota` or `tiers` (line 5)
         limits.toml: resource "b": blind.local: missing, expected a rate as "20/s" (line 5)
         limits.toml: resource "b": blind.locl: unknown field, did you mean `local`? (line 5)
         limits.toml: resource "b": shadow = "no": expected `true` or `false` (line 5)
         limits.toml: resource "c": tiers = {...}: expected a list of tiers, as [{ limit = 100, window = "1s", active = "1s" }] (line 6)
         limits.toml: resource "d": tier[1] = 1: expected a table as { limit = 100, window = "1s", active = "1s" } (line 7)
         limits.toml: resource "d": global = 7: expected hits a second, as "200/s" (line 7)
-        limits.toml: resource "d": blind.local = "0/s": expected a rate from "1/s" to "4294967295/s" (or /m, /h, /d); to refuse all, blind = "closed" (line 7)
+        limits.toml: resource "d": blind.local = "0/s": expected a rate from "1/s" to "4294967295/s" (or /m, /h, /d, /15s); to refuse all, blind = "closed" (line 7)
         limits.toml: resource "d": domains = [...]: expected a table (line 7)
         limits.toml: resource "e": candidate: global = "1/s": not allowed here, a candidate stands beside limits of one domain (line 8)
-        limits.toml: resource "e": candidate: colour: unknown field, expected one of `rate`, `tiers`, `hard` (line 8)
+        limits.toml: resource "e": candidate: colour: unknown field, expected one of `rate`, `windows`, `bucket`, `tiers`, `hard`, `quota`, `zone`, `refunds` (line 8)
         limits.toml: resource "f": limit = "10": expected a whole number of copies, from 0 to 2^63-1 (line 9)
         limits.toml: resource "f": reserve = "maybe": expected "optimistic" or "strict" (line 9)
         limits.toml: resource "f": on_excess = "drop": expected "keep" or "give-back" (line 9)
@@ -184,7 +183,7 @@ fn bounds_are_kept_to_the_last_one() {
     refused(
         r#"rate.x.tiers = [{ limit = 9223372036854775808, window = "999us", active = "999us", cooldown = "3651d" }]"#,
         r#"
-        limits.toml: resource "x": tier[1].limit = 9223372036854775808: expected a whole number of hits, from 0 to 2^63-1 (line 1)
+        limits.toml: resource "x": tier[1].limit = 9223372036854775808: expected a whole number of hits, from 0 to 4294967295 (line 1)
         limits.toml: resource "x": tier[1].window = "999us": expected a duration of at least 1ms (line 1)
         limits.toml: resource "x": tier[1].active = "999us": expected "0s" (never active) or a duration from 1ms to 3650d (line 1)
         limits.toml: resource "x": tier[1].cooldown = "3651d": expected a duration, as "5m", at most 3650d (line 1)

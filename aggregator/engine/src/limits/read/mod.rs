@@ -6,12 +6,16 @@
 mod copies;
 #[cfg(test)]
 mod fault_tests;
-mod overrides;
+pub(super) mod overrides;
 mod rate;
+pub(super) mod stated;
 #[cfg(test)]
 mod tests;
+mod tiers;
+mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tollgate_shared::names::check_name;
 use tollgate_shared::time::Span;
@@ -20,10 +24,14 @@ use crate::limits::assemble::{Draft, assemble};
 use crate::limits::fault::{FaultKind, Faults};
 use crate::limits::judge::judge;
 use crate::limits::path::{Path, Step};
-use crate::limits::settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate, RateUnit};
-use crate::limits::source::{Item, Notes, Section, nearest, parse};
+use crate::limits::settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate};
+use crate::limits::source::{Item, Notes, Section, parse};
 use crate::limits::version::{Limits, RULES};
 use crate::limits::warning::{Collector, Warnings};
+use crate::limits::zone::Zone;
+
+use self::overrides::domain_of;
+use self::zones::ZoneReader;
 
 /// The most bytes of a document. Millions of overrides fit; reading takes some fifty times its size
 /// for a moment, so more than that belongs into amendments. Every table stays within 32 bits.
@@ -33,8 +41,14 @@ pub const DOCUMENT_BYTES_MAX: usize = 1 << 28;
 /// allowed ones stay far from where instants end.
 const SPAN_MAX: Span = Span::from_secs(3_650 * 86_400);
 
-/// The greatest limit: what TOML's whole numbers can say.
-const LIMIT_MAX: u64 = i64::MAX as u64;
+/// The shortest window: a log stamps by the millisecond, so a shorter one would rule by chance.
+const SPAN_MIN: Span = Span::from_millis(1);
+
+/// The greatest limit of a rate: rules count in 32 bits, and twice as much by debt.
+const LIMIT_MAX: u64 = u32::MAX as u64;
+
+/// The greatest limit of copies: what TOML's whole numbers can say.
+const COPIES_MAX: u64 = i64::MAX as u64;
 
 const DOCUMENT_FIELDS: &[&str] = &[
     "version",
@@ -42,6 +56,7 @@ const DOCUMENT_FIELDS: &[&str] = &[
     "engine",
     "namespace",
     "plans",
+    "zones",
     "rate",
     "copies",
 ];
@@ -62,7 +77,10 @@ pub(super) fn all_fields() -> impl Iterator<Item = &'static str> {
         ENGINE_FIELDS,
         NAMESPACE_FIELDS,
         rate::RESOURCE_FIELDS,
-        rate::TIER_FIELDS,
+        rate::ADDRESSES_FIELDS,
+        stated::BUCKET_FIELDS,
+        tiers::TIER_FIELDS,
+        zones::ZONE_FIELDS,
         copies::RESOURCE_FIELDS,
         copies::GROUP_FIELDS,
         &["local"],
@@ -89,6 +107,11 @@ impl Limits {
     ///
     /// [`Faults`] lists everything that is wrong with it.
     pub fn parse_with_warnings(text: &str) -> Result<(Self, Warnings), Faults> {
+        Self::parse_whole(text).map(|(limits, warnings, _)| (limits, warnings))
+    }
+
+    /// Reads a limits document; also gives the zones that it names without having their tables.
+    pub(super) fn parse_whole(text: &str) -> Result<Whole, Faults> {
         let notes = Notes::default();
         if DOCUMENT_BYTES_MAX < text.len() {
             let kind = FaultKind::TooLong {
@@ -99,39 +122,73 @@ impl Limits {
         }
         let warnings = Collector::default();
         let (tree, errors) = parse(text);
-        let draft = read_document(&Section::document(tree.get_ref(), &notes), &warnings);
+        let document = Section::document(tree.get_ref(), &notes);
+        let zones = ZoneReader::of(&document);
+        let draft = read_document(&document, &zones, &warnings);
         notes.add_syntax(text, &errors);
         if !notes.is_empty() {
             return Err(notes.into_faults(text));
         }
         let limits = assemble(draft);
-        judge(&limits, &warnings);
-        Ok((limits, warnings.finish()))
+        judge(&limits, &warnings, &notes);
+        if !notes.is_empty() {
+            return Err(notes.into_faults(text));
+        }
+        Ok((limits, warnings.finish(), zones.into_expanded()))
     }
 }
 
-fn read_document(document: &Section<'_, '_>, warnings: &Collector) -> Draft {
+/// A document, what is worth a look in it, and the zones that were looked up for it.
+pub(super) type Whole = (Limits, Warnings, Vec<Arc<Zone>>);
+
+/// What resources are read with.
+struct Reading<'r, 't> {
+    plans: &'r Plans<'t>,
+    namespaces: &'r Namespaces,
+    zones: &'r ZoneReader<'t>,
+    warnings: &'r Collector,
+}
+
+fn read_document<'t>(
+    document: &Section<'_, 't>,
+    zones: &ZoneReader<'t>,
+    warnings: &Collector,
+) -> Draft {
     document.only(DOCUMENT_FIELDS);
     if let Some(version) = document.get("version") {
         version.number(1..=1, "1, the version of the format");
     }
     if let Some(rules) = document.get("rules") {
-        rules.number(
-            u64::from(RULES)..=u64::from(RULES),
-            "1, the rule set that this build implements",
-        );
+        read_rules(&rules);
     }
     let namespaces = read_namespaces(document);
     let plans = read_plans(document);
-    let rates = rate::read_rates(document, &plans, &namespaces, warnings);
-    let copies = copies::read_copies(document, &plans, &namespaces, warnings);
+    let reading = Reading {
+        plans: &plans,
+        namespaces: &namespaces,
+        zones,
+        warnings,
+    };
+    let rates = rate::read_rates(document, &reading);
+    let copies = copies::read_copies(document, &reading);
     refuse_two_kinds(document);
     Draft {
         rules: RULES,
         engine: read_engine(document),
-        namespaces,
         rates,
         copies,
+        namespaces,
+    }
+}
+
+fn read_rules(rules: &Item<'_, '_>) {
+    let expected = "2, the rule set that this build implements";
+    // Whoever has a document of the first rules is to know what it would mean now.
+    let first = "2: under rules 1 excess used nothing, so a steady caller was hardly ever refused; now what was let through counts, and a `rate` is a window beside tiers";
+    match rules.number(1..=u64::MAX, expected) {
+        Some(1) => rules.expected(first),
+        Some(number) if number != u64::from(RULES) => rules.expected(expected),
+        _ => {}
     }
 }
 
@@ -227,8 +284,8 @@ fn read_blind(item: &Item<'_, '_>) -> Option<BlindPolicy> {
         .require("local", "a rate as \"20/s\"")?
         .rate(
             // What an agent's own limiter counts in.
-            |rate| (1..=u64::from(u32::MAX)).contains(&rate.hits),
-            "a rate from \"1/s\" to \"4294967295/s\" (or /m, /h, /d); to refuse all, blind = \"closed\"",
+            |rate| (1..=LIMIT_MAX).contains(&rate.hits),
+            "a rate from \"1/s\" to \"4294967295/s\" (or /m, /h, /d, /15s); to refuse all, blind = \"closed\"",
         )?;
     Some(BlindPolicy::Local(rate))
 }
@@ -253,44 +310,17 @@ fn read_names<'t>(list: &Item<'_, 't>) -> Vec<&'t str> {
     let values = list.list("a list of domains, as [\"acme\", \"globex\"]");
     for (index, value) in values.into_iter().flatten().enumerate() {
         let item = list.nth(value, index + 1);
-        if let Some(name) = item.name()
-            && !names.insert(name)
-        {
+        let Some(name) = item.name() else {
+            continue;
+        };
+        if let Err(kind) = domain_of(name, None) {
+            item.fault(kind);
+        }
+        if !names.insert(name) {
             item.fault(FaultKind::Twice);
         }
     }
     names.into_iter().collect()
-}
-
-/// What plans state about a resource, by domain, with the plan that states it.
-fn plan_of_domain<'t, T: Clone>(
-    resource: &Section<'_, 't>,
-    plans: &Plans<'t>,
-    read: impl Fn(&Item<'_, '_>) -> Option<T>,
-) -> BTreeMap<&'t str, (&'t str, T)> {
-    let mut of_domain: BTreeMap<&str, (&str, T)> = BTreeMap::new();
-    let stated_plans = resource.section("plans", Step::Through("plans"));
-    for (plan, item) in stated_plans.iter().flat_map(|plans| plans.checked("plan")) {
-        let stated = read(&item);
-        let Some(members) = plans.get(plan) else {
-            let suggestion = nearest(plan, plans.keys().copied()).map(Into::into);
-            item.place_fault(FaultKind::UnknownPlan { suggestion });
-            continue;
-        };
-        let Some(stated) = stated else {
-            continue;
-        };
-        for domain in members {
-            if let Some((other, _)) = of_domain.insert(domain, (plan, stated.clone())) {
-                let kind = FaultKind::TwoPlans {
-                    first: other.into(),
-                    second: plan.into(),
-                };
-                resource.place_fault_below(Step::Named("domain", domain), &item, kind);
-            }
-        }
-    }
-    of_domain
 }
 
 fn refuse_two_kinds(document: &Section<'_, '_>) {
@@ -312,15 +342,10 @@ fn refuse_two_kinds(document: &Section<'_, '_>) {
 /// Hits a second, as hard and global limits are stated.
 fn read_per_second(item: &Item<'_, '_>) -> Option<u64> {
     const EXPECTED: &str = "hits a second, as \"200/s\"";
-    let rate = item.rate(|rate| rate.hits <= LIMIT_MAX, EXPECTED)?;
-    match rate {
-        Rate {
-            hits,
-            unit: RateUnit::Second,
-        } => Some(hits),
-        _ => {
-            item.expected("hits a second, as \"200/s\": hard and global limits have no other unit");
-            None
-        }
+    let Rate { hits, window } = item.rate(|rate| rate.hits <= LIMIT_MAX, EXPECTED)?;
+    if window == Span::from_secs(1) {
+        return Some(hits);
     }
+    item.expected("hits a second, as \"200/s\": hard and global limits have no other unit");
+    None
 }

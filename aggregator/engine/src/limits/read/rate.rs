@@ -1,245 +1,226 @@
-//! `[rate.…]`: a rate-limited resource as it is written.
+//! `[rate.…]`: a rate-limited resource as it is written, or a pattern of them.
 
-use tollgate_shared::time::Span;
+use tollgate_shared::names::check_name;
+use tollgate_shared::networks::AddressPrefixes;
 
 use super::overrides::read_overrides;
-use super::{LIMIT_MAX, Plans, SPAN_MAX, read_blind, read_per_second};
+use super::stated::{STATED_FIELDS, read_stated};
+use super::{Reading, read_blind, read_per_second};
 use crate::limits::assemble::RateDraft;
 use crate::limits::fault::FaultKind;
-use crate::limits::normal::normalise;
-use crate::limits::path::{Path, Step};
-use crate::limits::rate::Tier;
-use crate::limits::resource::{Mode, Stated};
-use crate::limits::settings::{Namespaces, Rate};
+use crate::limits::resource::{Mode, NEAR_DEFAULT};
 use crate::limits::source::{Item, Section};
-use crate::limits::warning::{Collector, WarningKind};
+use crate::limits::stated::Stated;
+use crate::limits::warning::WarningKind;
 
-/// The most tiers of one domain: agents learn them with every snapshot, and a climb visits them all.
-const TIERS_MAX: usize = tollgate_shared::wire::public::TIERS_MAX as usize;
+use crate::limits::path::Step;
 
-pub(super) const RESOURCE_FIELDS: &[&str] = &[
-    "algorithm",
+pub(in crate::limits) const RESOURCE_FIELDS: &[&str] = &[
     "rate",
+    "windows",
+    "bucket",
     "tiers",
     "hard",
+    "quota",
+    "zone",
+    "refunds",
     "global",
+    "near",
+    "addresses",
     "blind",
     "shadow",
+    "large_state",
     "candidate",
     "plans",
     "domains",
 ];
 
-const STATED_FIELDS: &[&str] = &["rate", "tiers", "hard"];
+pub(in crate::limits) const ADDRESSES_FIELDS: &[&str] = &["v4", "v6"];
 
-pub(super) const TIER_FIELDS: &[&str] = &["limit", "window", "active", "cooldown", "skippable"];
+/// Fields of a resource that a plan, a domain or a candidate may not state, with the reason.
+const OF_RESOURCES: [(&str, &str); 5] = [
+    ("global", "a global limit is of all domains together"),
+    ("near", "it is of a resource, for all its domains"),
+    ("addresses", "it is of a resource, for all its domains"),
+    ("blind", "it is of a resource, for all its domains"),
+    ("shadow", "it is of a resource, for all its domains"),
+];
 
 /// All rate-limited resources of a document.
-pub(super) fn read_rates(
-    document: &Section<'_, '_>,
-    plans: &Plans<'_>,
-    namespaces: &Namespaces,
-    warnings: &Collector,
-) -> Vec<RateDraft> {
+pub(super) fn read_rates(document: &Section<'_, '_>, reading: &Reading<'_, '_>) -> Vec<RateDraft> {
     let Some(rates) = document.section("rate", Step::Through("rate")) else {
         return Vec::new();
     };
     rates
-        .checked("resource")
+        .named("resource")
+        .filter(|(name, item)| check_pattern(name, item))
         .filter_map(|(name, item)| {
             let section = item.table("a table of limits")?;
-            Some(read_rate(name, &section, plans, namespaces, warnings))
+            Some(read_rate(name, &section, reading))
         })
         .collect()
 }
 
-fn read_rate(
-    name: &str,
-    section: &Section<'_, '_>,
-    plans: &Plans<'_>,
-    namespaces: &Namespaces,
-    warnings: &Collector,
-) -> RateDraft {
-    section.only(RESOURCE_FIELDS);
-    if let Some(algorithm) = section.get("algorithm") {
-        algorithm.word(&[("tiers", ())], "\"tiers\", the only algorithm");
+/// Whether the name is a resource's, or a pattern of some: `*` alone, or at the end of what they begin with.
+fn check_pattern(name: &str, item: &Item<'_, '_>) -> bool {
+    let literal = match name.strip_suffix('*') {
+        // All resources.
+        Some("") => return true,
+        Some(literal) => literal,
+        None => name,
+    };
+    if literal.contains('*') {
+        item.place_fault(FaultKind::StarInside);
+        return false;
     }
-    let default = read_stated(section, warnings);
-    if section.value("rate").is_none() && section.value("tiers").is_none() {
-        section.missing(
-            "rate",
-            "`rate` or `tiers` (`tiers = []` makes the resource inaccessible)",
-        );
-    }
-    let candidate = section
-        .section("candidate", Step::Section("candidate"))
-        .map(|candidate| {
-            refuse_global(&candidate, "a candidate stands beside limits of one domain");
-            read_stated_only(&candidate, warnings)
-        });
-    let blind = section.get("blind").and_then(|item| read_blind(&item));
-    let shadow = section.get("shadow").and_then(|item| item.boolean());
-    RateDraft {
-        name: name.into(),
-        default,
-        candidate,
-        global: section
-            .get("global")
-            .and_then(|item| read_per_second(&item)),
-        blind: blind.unwrap_or(namespaces.of_resource(name).blind),
-        mode: match shadow {
-            Some(true) => Mode::Shadow,
-            _ => Mode::Enforced,
-        },
-        overrides: read_overrides(section, plans, |item| {
-            let section = item.table("a table with `rate` or `tiers`, or `hard`")?;
-            refuse_global(&section, "a global limit is of all domains together");
-            Some(read_stated_only(&section, warnings))
-        }),
+    match check_name(literal) {
+        Ok(()) => true,
+        Err(fault) => {
+            item.place_fault(FaultKind::Name(fault));
+            false
+        }
     }
 }
 
-/// `global` is a field of resources alone; its presence elsewhere deserves its own words.
-fn refuse_global(section: &Section<'_, '_>, reason: &'static str) {
-    if let Some(global) = section.get("global") {
-        global.fault(FaultKind::OutOfPlace { reason });
+fn read_rate(name: &str, section: &Section<'_, '_>, reading: &Reading<'_, '_>) -> RateDraft {
+    let mut own_words = halves_of_names(name, section);
+    own_words.push("algorithm");
+    section.only_beside(RESOURCE_FIELDS, &own_words);
+    if let Some(algorithm) = section.get("algorithm") {
+        algorithm.fault(FaultKind::OutOfPlace {
+            reason: "what is stated says it: `rate`, `windows`, `bucket`, `quota` or `tiers`",
+        });
+    }
+    let default = read_stated(section, reading.zones, reading.warnings);
+    let global = section.get("global");
+    if let (Some(global), true) = (&global, name.ends_with('*')) {
+        global.fault(FaultKind::OutOfPlace {
+            reason: "each resource of a pattern is limited by itself",
+        });
+    }
+    let global = global.and_then(|item| read_per_second(&item));
+    let addresses = section
+        .get("addresses")
+        .and_then(|item| read_addresses(&item));
+    let candidate = section
+        .section("candidate", Step::Section("candidate"))
+        .map(|candidate| {
+            let reason = "a candidate stands beside limits of one domain";
+            read_stated_only(&candidate, reading, Some(reason))
+        });
+    let overrides = read_overrides(section, reading, addresses, |item| {
+        let section = item.table("a table of limits, as { rate = \"5/s\" }")?;
+        Some(read_stated_only(&section, reading, None))
+    });
+    let switch = |field: &str| section.get(field).and_then(|item| item.boolean());
+    let blind = section.get("blind").and_then(|item| read_blind(&item));
+    RateDraft {
+        name: name.into(),
+        default: own_or_inaccessible(
+            section,
+            default,
+            global,
+            overrides.domains.is_empty(),
+            reading,
+        ),
+        candidate,
+        global,
+        near: section
+            .get("near")
+            .and_then(|item| read_near(&item))
+            .unwrap_or(NEAR_DEFAULT),
+        addresses,
+        blind: blind.unwrap_or(reading.namespaces.of_resource(name).blind),
+        mode: match switch("shadow") {
+            Some(true) => Mode::Shadow,
+            _ => Mode::Enforced,
+        },
+        large_state: switch("large_state").unwrap_or_default(),
+        overrides,
+    }
+}
+
+/// Fields that are tables and no fields of a resource: `[rate.api.search]` is a table `search` in a resource `api`.
+fn halves_of_names<'t>(name: &str, section: &Section<'_, 't>) -> Vec<&'t str> {
+    let tables = section
+        .named("resource")
+        .filter(|(field, item)| item.is_table() && !RESOURCE_FIELDS.contains(field));
+    let mut halves = Vec::new();
+    for (half, item) in tables {
+        let name = format!("{name}.{half}").into();
+        section.place_fault_below(Step::Field(half), &item, FaultKind::Unquoted { name });
+        halves.push(half);
+    }
+    halves
+}
+
+/// A resource that states no constraint itself lets nobody in but those who have limits of their own.
+fn own_or_inaccessible(
+    section: &Section<'_, '_>,
+    stated: Stated,
+    global: Option<u64>,
+    is_nobody_else: bool,
+    reading: &Reading<'_, '_>,
+) -> Stated {
+    if stated.says_a_constraint() || global.is_some() {
+        return stated;
+    }
+    if is_nobody_else {
+        reading
+            .warnings
+            .add(&section.path, WarningKind::NothingStated);
+    }
+    Stated {
+        zone: stated.zone.clone(),
+        refunds: stated.refunds,
+        ..Stated::inaccessible()
     }
 }
 
 /// What a plan, a domain or a candidate states.
-fn read_stated_only(section: &Section<'_, '_>, warnings: &Collector) -> Stated {
-    section.only_beside(STATED_FIELDS, &["global"]);
-    read_stated(section, warnings)
-}
-
-fn read_stated(section: &Section<'_, '_>, warnings: &Collector) -> Stated {
-    let rate = section.get("rate");
-    let tiers = section.get("tiers");
-    if let (Some(rate), Some(_)) = (&rate, &tiers) {
-        rate.fault(FaultKind::Beside { other: "tiers" });
-    }
-    let tiers = match (rate, tiers) {
-        (_, Some(tiers)) => read_tiers(section, &tiers, warnings),
-        (Some(rate), None) => read_one_tier(&rate),
-        (None, None) => None,
-    };
-    Stated {
-        tiers,
-        hard: section.get("hard").and_then(|item| read_per_second(&item)),
-    }
-}
-
-/// A rate is one tier that is active for as long as its window.
-fn read_one_tier(item: &Item<'_, '_>) -> Option<Box<[Tier]>> {
-    let Rate { hits, unit } = item.rate(
-        |rate| rate.hits <= LIMIT_MAX,
-        "a rate as \"100/s\", \"6000/m\", \"10/h\" or \"5/d\"",
-    )?;
-    Some(Box::new([Tier {
-        limit: hits,
-        window: unit.span(),
-        active: unit.span(),
-        cooldown: Span::ZERO,
-        skippable: false,
-    }]))
-}
-
-fn read_tiers(
+fn read_stated_only(
     section: &Section<'_, '_>,
-    list: &Item<'_, '_>,
-    warnings: &Collector,
-) -> Option<Box<[Tier]>> {
-    let values =
-        list.list("a list of tiers, as [{ limit = 100, window = \"1s\", active = \"1s\" }]")?;
-    if TIERS_MAX < values.len() {
-        list.expected("at most 64 tiers");
-        return None;
+    reading: &Reading<'_, '_>,
+    global: Option<&'static str>,
+) -> Stated {
+    let elsewhere = OF_RESOURCES.map(|(field, _)| field);
+    section.only_beside(STATED_FIELDS, &elsewhere);
+    for (field, reason) in OF_RESOURCES {
+        if let Some(item) = section.get(field) {
+            let reason = match field {
+                "global" => global.unwrap_or(reason),
+                _ => reason,
+            };
+            item.fault(FaultKind::OutOfPlace { reason });
+        }
     }
-    let tiers: Vec<Option<Tier>> = values
-        .iter()
-        .enumerate()
-        .map(|(index, value)| read_tier(&section.item(value, Step::Item("tier", index + 1))))
-        .collect();
-    let tiers: Vec<Tier> = tiers.into_iter().collect::<Option<_>>()?;
-    let (normal, changes) = normalise(&tiers);
-    for (number, change) in changes {
-        warn_normalised(section.path, number, change, warnings);
-    }
-    if normal.is_empty() && !tiers.is_empty() {
-        warnings.add(&section.path, WarningKind::NoTierLeft);
-    }
-    Some(normal)
+    read_stated(section, reading.zones, reading.warnings)
 }
 
-fn warn_normalised(
-    path: Path<'_>,
-    number: usize,
-    change: crate::limits::normal::Change,
-    warnings: &Collector,
-) {
-    use crate::limits::normal::Change;
-    let tier = path.then(Step::Item("tier", number));
-    let field = match change {
-        Change::Dropped => None,
-        Change::WindowCut { .. } => Some("window"),
-        Change::ActiveTrimmed { .. } => Some("active"),
-    };
-    let kind = WarningKind::Normalised(change);
-    match field {
-        None => warnings.add(&tier, kind),
-        Some(field) => warnings.add(&tier.then(Step::Field(field)), kind),
+/// `"20%"`.
+fn read_near(item: &Item<'_, '_>) -> Option<u8> {
+    const EXPECTED: &str = "a share of room left, from \"0%\" (never) to \"100%\", as \"20%\"";
+    let percent = item.text().and_then(|text| text.strip_suffix('%'));
+    let digits = percent.filter(|text| text.bytes().all(|digit| digit.is_ascii_digit()));
+    let near = digits.and_then(|text| text.parse::<u8>().ok());
+    let near = near.filter(|percent| *percent <= 100);
+    if near.is_none() {
+        item.expected(EXPECTED);
     }
+    near
 }
 
-fn read_tier(item: &Item<'_, '_>) -> Option<Tier> {
-    const ACTIVE: &str = "\"0s\" (never active) or a duration from 1ms to 3650d";
-    let section = item.table("a table as { limit = 100, window = \"1s\", active = \"1s\" }")?;
-    section.only(TIER_FIELDS);
-    let limit = section
-        .require("limit", "hits in one window, as 100")
-        .and_then(|item| item.number(0..=LIMIT_MAX, "a whole number of hits, from 0 to 2^63-1"));
-    let window = section
-        .require("window", "a duration, as \"1s\"")
-        .and_then(|item| {
-            let window = item.span(
-                Span::ZERO..=SPAN_MAX,
-                "a duration, as \"1s\", at most 3650d",
-            );
-            if window.is_some_and(|window| window < SPAN_MIN) {
-                item.expected("a duration of at least 1ms");
-                return None;
-            }
-            window
-        });
-    let active = section
-        .require("active", "a duration, as \"1m\"")
-        .and_then(|item| {
-            let active = item.span(Span::ZERO..=SPAN_MAX, ACTIVE)?;
-            if active != Span::ZERO && active < SPAN_MIN {
-                item.expected(ACTIVE);
-                return None;
-            }
-            Some(active)
-        });
-    let cooldown = match section.get("cooldown") {
-        None => Some(Span::ZERO),
-        Some(item) => item.span(
-            Span::ZERO..=SPAN_MAX,
-            "a duration, as \"5m\", at most 3650d",
-        ),
+/// `{ v4 = 32, v6 = 64 }`.
+fn read_addresses(item: &Item<'_, '_>) -> Option<AddressPrefixes> {
+    let section = item.table("a table as { v4 = 32, v6 = 64 }")?;
+    section.only(ADDRESSES_FIELDS);
+    let bits = |field, most: u8, default: u8, expected| match section.get(field) {
+        None => Some(default),
+        Some(item) => item
+            .number(1..=u64::from(most), expected)
+            .map(|bits| bits as u8),
     };
-    let skippable = match section.get("skippable") {
-        None => Some(false),
-        Some(item) => item.boolean(),
-    };
-    Some(Tier {
-        limit: limit?,
-        window: window?,
-        active: active?,
-        cooldown: cooldown?,
-        skippable: skippable?,
-    })
+    let v4 = bits("v4", 32, 32, "a number of leading bits, from 1 to 32");
+    let v6 = bits("v6", 128, 64, "a number of leading bits, from 1 to 128");
+    Some(AddressPrefixes { v4: v4?, v6: v6? })
 }
-
-/// The shortest window: a log stamps by the millisecond, so a shorter one would rule by chance.
-const SPAN_MIN: Span = Span::from_millis(1);

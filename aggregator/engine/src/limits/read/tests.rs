@@ -3,13 +3,13 @@
 use tollgate_shared::time::Span;
 
 use crate::limits::{
-    BlindPolicy, Excess, Limits, Mode, Rate, RateClass, RateUnit, Reserve, Tier, WarningKind,
+    BlindPolicy, Excess, Limits, Mode, Rate, RateClass, Reserve, Tier, WarningKind, Window,
 };
 
 /// The document of the project's own description, every kind of entry in it.
 const WHOLE: &str = r#"
 version = 1
-rules = 1
+rules = 2
 
 [engine]
 pairs_per_partition_max = 1_000_000
@@ -76,6 +76,16 @@ fn class(tiers: &[Tier], hard: Option<u64>) -> RateClass {
     }
 }
 
+/// A class of one window.
+fn rate(limit: u64, window_s: u64, hard: Option<u64>) -> RateClass {
+    let window = Span::from_secs(window_s);
+    RateClass {
+        windows: [Window { limit, window }].into(),
+        hard,
+        ..RateClass::default()
+    }
+}
+
 fn parsed(text: &str) -> Limits {
     Limits::parse(text).unwrap_or_else(|faults| panic!("{faults}"))
 }
@@ -87,25 +97,19 @@ fn a_whole_document_says_what_it_says() {
     assert_eq!(limits.engine().agent_timeout, Span::from_secs(2));
 
     let ping = limits.class_of("health.ping", "anyone");
-    assert_eq!(ping, Some(&class(&[tier(100, 1, 1, 0, false)], None)));
+    assert_eq!(ping, Some(&rate(100, 1, None)));
 
     let search = limits.rate("api.search").expect("it is configured");
     let of = |domain| limits.class(search.class_of(domain));
     let tiers = [tier(100, 1, 1, 0, false), tier(500, 10, 60, 300, true)];
     assert_eq!(of("someone"), &class(&tiers, Some(200)));
-    assert_eq!(
-        of("globex"),
-        &class(&[tier(1_000, 1, 1, 0, false)], Some(200))
-    );
-    assert_eq!(
-        of("203.0.113.7"),
-        &class(&[tier(5, 1, 1, 0, false)], Some(200))
-    );
+    assert_eq!(of("globex"), &rate(1_000, 1, Some(200)));
+    assert_eq!(of("203.0.113.7"), &rate(5, 1, Some(200)));
     assert_eq!(search.class_of("acme"), search.class_of("globex"));
     assert_eq!(search.global(), Some(50_000));
     let local = Rate {
         hits: 20,
-        unit: RateUnit::Second,
+        window: Span::from_secs(1),
     };
     assert_eq!(search.blind(), BlindPolicy::Local(local));
     assert_eq!(search.mode(), Mode::Enforced);
@@ -146,14 +150,8 @@ fn a_candidate_stands_in_the_defaults_place_and_overrides_beat_it() {
             .candidate_class_of(domain)
             .map(|id| limits.class(id).clone())
     };
-    assert_eq!(
-        of("someone"),
-        Some(class(&[tier(80, 1, 1, 0, false)], Some(200)))
-    );
-    assert_eq!(
-        of("acme"),
-        Some(class(&[tier(1_000, 1, 1, 0, false)], Some(200)))
-    );
+    assert_eq!(of("someone"), Some(rate(80, 1, Some(200))));
+    assert_eq!(of("acme"), Some(rate(1_000, 1, Some(200))));
     assert_eq!(
         limits
             .rate("health.ping")
@@ -194,7 +192,7 @@ fn a_domain_beats_its_plan_beats_the_default_field_by_field() {
         "#,
     );
     let of = |domain| limits.class_of("x", domain).cloned();
-    let expect = |rate, hard| Some(class(&[tier(rate, 1, 1, 0, false)], Some(hard)));
+    let expect = |limit, hard| Some(rate(limit, 1, Some(hard)));
     assert_eq!(of("a"), expect(3, 20));
     assert_eq!(of("b"), expect(2, 30));
     assert_eq!(of("c"), expect(2, 20));
@@ -229,7 +227,7 @@ fn a_namespace_inherits_from_the_star_and_a_resource_from_its_namespace() {
     let blind = |name| limits.rate(name).map(|rate| rate.blind());
     let local = Rate {
         hits: 6,
-        unit: RateUnit::Minute,
+        window: Span::from_secs(60),
     };
     assert_eq!(blind("api.x"), Some(BlindPolicy::Closed));
     assert_eq!(blind("web.x"), Some(BlindPolicy::Local(local)));
@@ -317,6 +315,7 @@ fn normalisation_is_applied_and_said() {
             r#"resource "x": tier[3].window: "20s" is longer than the tier is active, rules as "7s""#,
             r#"resource "x": domain "a": tier[1]: never active, left out"#,
             r#"resource "x": domain "a": no tier is ever active, so all hits are refused"#,
+            r#"resource "x": tier[2]: has no cooldown, so it adds to what is below it all the time: 14 in its window; for a burst expected a cooldown, or `bucket = { rate = "...", burst = ... }`"#,
         ]
     );
 }
@@ -366,8 +365,8 @@ fn what_can_never_be_reached_is_said() {
         [rate.ban]
         rate = "0/s"
         [rate.big]
-        rate = "16374/s"
-        domains = { a.rate = "16373/s", b.rate = "20000/s", c.rate = "20000/s" }
+        tiers = [{ limit = 8187, window = "1s", active = "1s" }]
+        domains = { a.tiers = [{ limit = 8186, window = "1s", active = "1s" }], b.tiers = [{ limit = 10000, window = "1s", active = "1s" }], c.tiers = [{ limit = 10000, window = "1s", active = "1s" }] }
         "#,
     )
     .expect("the document is right");

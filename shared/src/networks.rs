@@ -1,0 +1,233 @@
+//! Networks as domains: addresses that are limited together.
+//!
+//! ```text
+//! addresses = { v4 = 32, v6 = 64 }      203.0.113.7            is limited as  203.0.113.7
+//!                                       2001:DB8:1:2:3::9      is limited as  2001:db8:1:2::/64
+//!                                       ::ffff:203.0.113.7     is limited as  203.0.113.7
+//!                                       acme                   is limited as  acme
+//! ```
+//!
+//! Agents and readers of limits call the same function, so that both write one domain for one address. Knows
+//! nothing of limits. What stays true: the answer has one spelling, and what is no address stays as it is.
+
+use std::fmt::{self, Write as _};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+/// The longest text of a network: an IPv6 address of 39 bytes, a slash and three digits.
+const TEXT_BYTES_MAX: usize = 43;
+
+/// Room for the text of one network, on the stack of whoever asks.
+#[derive(Clone, Debug)]
+pub struct NetworkText {
+    bytes: [u8; TEXT_BYTES_MAX],
+    len: usize,
+}
+
+impl Default for NetworkText {
+    fn default() -> Self {
+        Self {
+            bytes: [0; TEXT_BYTES_MAX],
+            len: 0,
+        }
+    }
+}
+
+impl NetworkText {
+    /// The text that was written last.
+    pub fn as_str(&self) -> &str {
+        let written = self.bytes.get(..self.len).unwrap_or_default();
+        // Only whole texts are written.
+        std::str::from_utf8(written).unwrap_or_default()
+    }
+
+    /// Writes a network: one of a single address as that address.
+    pub fn write(&mut self, network: IpNet) -> &str {
+        self.len = 0;
+        // It has room for the longest.
+        let _ = match network.prefix_len() == network.max_prefix_len() {
+            true => write!(self, "{}", network.addr()),
+            false => write!(self, "{network}"),
+        };
+        self.as_str()
+    }
+}
+
+impl fmt::Write for NetworkText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.len + text.len();
+        let room = self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}
+
+/// How many leading bits of an address make its domain, for each family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AddressPrefixes {
+    /// Of an IPv4 address: 1 to 32.
+    pub v4: u8,
+    /// Of an IPv6 address: 1 to 128.
+    pub v6: u8,
+}
+
+impl AddressPrefixes {
+    /// The domain that a caller's domain is limited as: for an address its network, else the domain itself.
+    ///
+    /// No allocation; a domain that cannot be an address costs a look at its length and first byte.
+    pub fn domain_of<'t>(self, domain: &'t str, text: &'t mut NetworkText) -> &'t str {
+        match address(domain) {
+            Some(address) => text.write(self.network_of(address)),
+            None => domain,
+        }
+    }
+
+    /// The network that an address is limited as.
+    pub fn network_of(self, address: IpAddr) -> IpNet {
+        let bits = match address {
+            IpAddr::V4(_) => self.v4,
+            IpAddr::V6(_) => self.v6,
+        };
+        // More bits than an address has are all of them.
+        let network = IpNet::new(address, bits).unwrap_or_else(|_| IpNet::from(address));
+        network.trunc()
+    }
+}
+
+/// The address that a text is, if it is one: an IPv4 address that is written as an IPv6 address is IPv4.
+pub fn address(text: &str) -> Option<IpAddr> {
+    const ADDRESS_BYTES_MAX: usize = 45;
+    let first = *text.as_bytes().first()?;
+    if ADDRESS_BYTES_MAX < text.len() || !(first.is_ascii_hexdigit() || first == b':') {
+        return None;
+    }
+    let address: IpAddr = text.parse().ok()?;
+    Some(address.to_canonical())
+}
+
+/// What a domain's name says of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkName {
+    /// A network.
+    Network(IpNet),
+    /// A network whose address has bits beyond its length; the one without them.
+    HostBits(IpNet),
+    /// An address and a length that it cannot have.
+    Length,
+    /// Neither.
+    Other,
+}
+
+/// The network that a domain's name is, as people write one: an address, a slash and a length.
+pub fn network(text: &str) -> NetworkName {
+    let Some((address, bits)) = text.split_once('/') else {
+        return NetworkName::Other;
+    };
+    let Ok(address) = address.parse::<IpAddr>() else {
+        return NetworkName::Other;
+    };
+    let plain = !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(bits) = bits.parse::<u8>().ok().filter(|_| plain) else {
+        return NetworkName::Length;
+    };
+    // An IPv4 network in IPv6's spelling is the IPv4 network.
+    let (canonical, bits) = match (address, address.to_canonical()) {
+        (IpAddr::V6(_), IpAddr::V4(v4)) if 96 <= bits => (IpAddr::V4(v4), bits - 96),
+        _ => (address, bits),
+    };
+    match IpNet::new(canonical, bits) {
+        Err(_) => NetworkName::Length,
+        Ok(network) if network.trunc() == network => NetworkName::Network(network),
+        Ok(network) => NetworkName::HostBits(network.trunc()),
+    }
+}
+
+/// The network that a domain stands for at a look-up: itself, or that of one address.
+pub fn network_of_domain(domain: &str) -> Option<IpNet> {
+    match address(domain) {
+        Some(address) => Some(IpNet::from(address)),
+        None => match network(domain) {
+            NetworkName::Network(network) => Some(network),
+            _ => None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn domain_of(v4: u8, v6: u8, domain: &str) -> String {
+        let mut text = NetworkText::default();
+        AddressPrefixes { v4, v6 }
+            .domain_of(domain, &mut text)
+            .to_owned()
+    }
+
+    #[test]
+    fn an_address_is_limited_as_its_network_in_one_spelling() {
+        for (v4, v6, domain, expected) in [
+            (32, 64, "203.0.113.7", "203.0.113.7"),
+            (24, 64, "203.0.113.7", "203.0.113.0/24"),
+            (32, 64, "::ffff:203.0.113.7", "203.0.113.7"),
+            (24, 64, "::FFFF:203.0.113.7", "203.0.113.0/24"),
+            (32, 64, "2001:DB8:1:2:3::9", "2001:db8:1:2::/64"),
+            (32, 128, "2001:0DB8:0:0:0:0:0:9", "2001:db8::9"),
+            (32, 48, "2001:db8:ffff:ffff::1", "2001:db8:ffff::/48"),
+            (1, 1, "255.255.255.255", "128.0.0.0/1"),
+            (32, 64, "acme", "acme"),
+            (32, 64, "face.example", "face.example"),
+            (32, 64, "203.0.113.7:80", "203.0.113.7:80"),
+            (32, 64, "203.0.113.007", "203.0.113.007"),
+            (32, 64, "203.0.113.0/24", "203.0.113.0/24"),
+            (32, 64, "[::1]", "[::1]"),
+            (32, 64, "", ""),
+        ] {
+            assert_eq!(domain_of(v4, v6, domain), expected, "{domain}");
+        }
+    }
+
+    #[test]
+    fn the_longest_text_of_a_network_has_room() {
+        let longest = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe";
+        assert_eq!(domain_of(32, 128, longest), longest);
+        assert_eq!(domain_of(32, 127, longest), format!("{longest}/127"));
+    }
+
+    #[test]
+    fn networks_are_told_from_names_and_from_mistakes() {
+        let net = |text: &str| text.parse::<IpNet>().expect("a network");
+        for (text, expected) in [
+            ("10.0.0.0/8", NetworkName::Network(net("10.0.0.0/8"))),
+            ("2001:DB8::/32", NetworkName::Network(net("2001:db8::/32"))),
+            (
+                "::ffff:10.0.0.0/104",
+                NetworkName::Network(net("10.0.0.0/8")),
+            ),
+            ("10.0.0.1/8", NetworkName::HostBits(net("10.0.0.0/8"))),
+            ("10.0.0.0/33", NetworkName::Length),
+            ("10.0.0.0/", NetworkName::Length),
+            ("10.0.0.0/+8", NetworkName::Length),
+            ("acme/8", NetworkName::Other),
+            ("10.0.0.0", NetworkName::Other),
+            ("a", NetworkName::Other),
+        ] {
+            assert_eq!(network(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_costs_no_allocation() {
+        let info = allocation_counter::measure(|| {
+            let mut text = NetworkText::default();
+            for domain in ["2001:db8:1:2:3::9", "203.0.113.7", "acme"] {
+                std::hint::black_box(
+                    AddressPrefixes { v4: 24, v6: 64 }.domain_of(domain, &mut text),
+                );
+            }
+        });
+        assert_eq!(info.count_total, 0);
+    }
+}
