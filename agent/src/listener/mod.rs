@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
@@ -109,7 +110,10 @@ pub(crate) enum Act {
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     pub(crate) agent: Box<str>,
-    pub(crate) epoch: u128,
+    /// Proves the agent's epoch.
+    pub(crate) secret: EpochSecret,
+    /// Proves the epoch of the process before it, if that is known.
+    pub(crate) before: Option<EpochSecret>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) resources: Arc<Resources>,
     pub(crate) sight: Arc<Sight>,
@@ -378,7 +382,8 @@ impl Listener {
         let hello = FromAgent::Hello {
             nonce: self.last_nonce,
             agent: &self.around.agent,
-            epoch: self.around.epoch,
+            secret: self.around.secret,
+            before: self.around.before,
         };
         hello.encode(&mut self.writer);
         let message = Bytes::copy_from_slice(self.writer.as_slice());

@@ -65,11 +65,6 @@ impl Metrics {
                 of(&self.link.garbage),
             ),
             (
-                "tollgate_link_refused_total",
-                "Records of agents that were refused for ever.",
-                of(&self.link.refused),
-            ),
-            (
                 "tollgate_link_answers_dropped_total",
                 "Answers to agents that nobody took.",
                 of(&self.link.answers_dropped),
@@ -102,6 +97,14 @@ impl Metrics {
         ];
         for (name, help, value) in sockets {
             self.counter(name, help, value, Vec::new());
+        }
+        for (reason, value) in self.link.refused.counts() {
+            self.counter(
+                "tollgate_link_refused_total",
+                "Batches of agents that were not let through to the log.",
+                value,
+                vec![Label::from_static_parts("reason", reason)],
+            );
         }
         for (name, help, value) in measured(gauges) {
             self.gauge(name, help, value as f64, Vec::new());

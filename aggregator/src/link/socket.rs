@@ -1,5 +1,6 @@
 //! The ROUTER socket of the link: two tasks, one that reads and one that answers.
 
+use std::collections::HashMap;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +13,9 @@ use zeromq::{
     RouterRecvHalf, RouterSendHalf, Socket as _, SocketRecv as _, SocketSend as _, ZmqMessage,
 };
 
-use super::{Admitted, admit, encode};
+use super::{Admitted, RefusedBatches, Session, encode};
 use crate::core::event::{Event, Peer};
+use crate::serve::wall;
 
 /// Answers that may wait for the socket. An agent has at most some hundreds under way.
 const ANSWERS_MAX: usize = 65_536;
@@ -22,13 +24,16 @@ const ANSWERS_MAX: usize = 65_536;
 /// behind it. It only ever waits for a peer whose queue of 100,000 messages is full.
 const ANSWER_PATIENCE: Duration = Duration::from_millis(10);
 
+/// Sessions that are remembered.
+const SESSIONS_MAX: usize = 65_536;
+
 /// What the link counts.
 #[derive(Debug, Default)]
 pub struct LinkCounters {
     /// Messages of agents that could not be read.
     pub garbage: AtomicU64,
-    /// Records that were refused for ever.
-    pub refused: AtomicU64,
+    /// Batches that were not let through to the log.
+    pub refused: RefusedBatches,
     /// Answers that were dropped because nobody took them.
     pub answers_dropped: AtomicU64,
 }
@@ -86,25 +91,47 @@ async fn read(
     answers: Answers,
 ) {
     let mut writer = Writer::new();
+    let mut sessions = Sessions::default();
     while let Ok(message) = socket.recv().await {
         let Some((peer, payload)) = parts(message) else {
             answers.counters.garbage.fetch_add(1, Ordering::Relaxed);
             continue;
         };
-        match admit(&payload, partitions) {
+        let session = sessions.of(&peer, partitions);
+        match session.admit(&payload, wall()) {
             Admitted::Request(request) => {
                 if events.send(Event::Agent { peer, request }).await.is_err() {
                     return;
                 }
             }
-            Admitted::Refused(refusal) => {
-                answers.counters.refused.fetch_add(1, Ordering::Relaxed);
-                answers.send(peer, encode(&refusal, &mut writer));
+            Admitted::Refused { answer, fault } => {
+                answers.counters.refused.count(&fault);
+                answers.send(peer, encode(&answer, &mut writer));
             }
             Admitted::Garbage => {
                 answers.counters.garbage.fetch_add(1, Ordering::Relaxed);
             }
         }
+    }
+}
+
+/// The sessions of connections. The socket does not say when one ends, so the oldest half goes when there
+/// are too many; an agent's next hello, within a second, begins its session again.
+#[derive(Default)]
+struct Sessions {
+    newer: HashMap<Peer, Session>,
+    older: HashMap<Peer, Session>,
+}
+
+impl Sessions {
+    fn of(&mut self, peer: &Peer, partitions: u32) -> &mut Session {
+        if SESSIONS_MAX / 2 <= self.newer.len() && !self.newer.contains_key(peer) {
+            self.older = std::mem::take(&mut self.newer);
+        }
+        let mut known = || self.older.remove(peer);
+        self.newer
+            .entry(peer.clone())
+            .or_insert_with(|| known().unwrap_or(Session::new(partitions)))
     }
 }
 

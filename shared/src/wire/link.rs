@@ -1,7 +1,7 @@
 //! The conversation between an agent and the one aggregator address that it knows.
 //!
 //! ```text
-//! agent        hello 1    [nonce, agent, epoch (16 bytes)]
+//! agent        hello 1    [nonce, agent, secret (32 bytes), nil | secret before (32 bytes)]
 //!              append 2   [id, partition, record]
 //!              ask 3      [nonce, [resource, ...]]
 //! aggregator   welcome 65 [nonce, instance (16 bytes), partitions, [feed address, ...], clock (us),
@@ -11,6 +11,10 @@
 //!              snapshot 68 [nonce, part, more, instance, clock (us), [evidence, ...], control sequence, [topic, ...]]
 //! topic        [resource, sequence, public limits, [[partition, remaining, statement], ...]]
 //! ```
+//!
+//! The hello shows the secret of the agent's epoch: what is appended over the connection counts under that
+//! name and epoch alone. `secret before` is that of the process that this one comes after, which a beat of
+//! this one may end.
 //!
 //! An append is answered once the log has it as durably as the log is configured to. `clock` is the
 //! aggregator's monotonic clock, the one of the frames' `sent`. A snapshot is true of the feed at the
@@ -28,6 +32,7 @@ use super::frame::{Evidence, Told, read_list};
 use super::public::Public;
 use super::reader::{DecodeError, Fault, Reader};
 use super::writer::Writer;
+use crate::epoch::EpochSecret;
 use crate::names::NAME_BYTES_MAX;
 use crate::time::Span;
 
@@ -43,8 +48,10 @@ pub enum FromAgent<'a> {
         nonce: u64,
         /// The agent's name.
         agent: &'a str,
-        /// Its epoch.
-        epoch: u128,
+        /// Proves its epoch.
+        secret: EpochSecret,
+        /// Proves the epoch of the process that it comes after, if it knows one.
+        before: Option<EpochSecret>,
     },
     /// Append this record.
     Append {
@@ -177,11 +184,15 @@ impl<'a> FromAgent<'a> {
         let before = reader;
         let message = match reader.byte("kind")? {
             1 => {
-                reader.fixed_array("hello", 3, "3")?;
+                reader.fixed_array("hello", 4, "4")?;
                 Self::Hello {
                     nonce: reader.u64("nonce")?,
                     agent: reader.text("agent", 1, NAME_BYTES_MAX)?,
-                    epoch: u128::from_be_bytes(reader.array_of_bytes("epoch")?),
+                    secret: EpochSecret::new(reader.array_of_bytes("secret")?),
+                    before: match reader.nil() {
+                        true => None,
+                        false => Some(EpochSecret::new(reader.array_of_bytes("secret before")?)),
+                    },
                 }
             }
             2 => {
@@ -212,13 +223,18 @@ impl<'a> FromAgent<'a> {
             Self::Hello {
                 nonce,
                 agent,
-                epoch,
+                secret,
+                before,
             } => {
                 writer.begin(1);
-                writer.array(3);
+                writer.array(4);
                 writer.u64(*nonce);
                 writer.text(agent);
-                writer.bytes(&epoch.to_be_bytes());
+                writer.bytes(secret.bytes());
+                match before {
+                    Some(before) => writer.bytes(before.bytes()),
+                    None => writer.nil(),
+                }
             }
             Self::Append {
                 id,
