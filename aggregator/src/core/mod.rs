@@ -37,6 +37,7 @@ pub mod view;
 mod agents;
 mod clocks;
 mod following;
+mod forged;
 mod giving;
 pub mod holds;
 mod identities;
