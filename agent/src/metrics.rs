@@ -69,6 +69,10 @@ pub(crate) fn tell(agent: &str, stats: &Stats) {
         ("tollgate_agent_snapshots_torn_total", stats.snapshots_torn),
         ("tollgate_agent_links_lost_total", stats.links_lost),
         (
+            "tollgate_agent_connections_ended_total",
+            stats.connections_ended,
+        ),
+        (
             "tollgate_agent_hold_operations_total",
             stats.hold_operations,
         ),
@@ -181,6 +185,6 @@ mod tests {
         assert_eq!(kept["tollgate_agent_hits_accepted_total"], 7.0);
         assert_eq!(kept["tollgate_agent_gaps_total"], 2.0);
         assert_eq!(kept["tollgate_agent_blind_seconds"], 1.5);
-        assert_eq!(kept.len(), 35);
+        assert_eq!(kept.len(), 36);
     }
 }

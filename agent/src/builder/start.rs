@@ -75,7 +75,13 @@ impl AgentBuilder {
         let (courier, carrier) = self.carrier(&name, courier, &events)?;
         let hub = {
             let _runtime = runtime.enter();
-            let sockets = Sockets::start(&aggregators, listener.topic(), carrier, &events);
+            let sockets = Sockets::start(
+                &aggregators,
+                listener.topic(),
+                carrier,
+                &events,
+                &shared.counters,
+            );
             Hub::new(Arc::clone(&shared), listener, (courier, keeper), sockets)
         };
         // Tasks and Kafka have theirs: with the last of them gone, no event comes any more.

@@ -16,6 +16,10 @@ use crate::heard::Change;
 use crate::resource::Resource;
 use crate::stats::Counters;
 
+/// Scopes of one answer that are remembered, to end denials that it does not list: twice as many as the
+/// deny list has room for by default.
+const LISTED_MAX: usize = 1 << 21;
+
 impl Listener {
     /// An aggregator answered over its link. Answers about records are the courier's.
     pub(crate) fn link_said(&mut self, index: usize, message: FromAggregator, now: Mono) {
@@ -73,7 +77,8 @@ impl Listener {
         self.tick(now);
     }
 
-    fn take_part(&mut self, index: usize, snapshot: Snapshot, now: Mono) {
+    fn take_part(&mut self, index: usize, mut snapshot: Snapshot, now: Mono) {
+        self.drop_unknown_partitions(&mut snapshot.evidence);
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
@@ -130,7 +135,10 @@ impl Listener {
                 let settled =
                     ruled.filter(|ruled| below.get(&told.partition).is_none_or(|at| at < ruled));
                 let listed = self.take_told(index, &resource, told, late, settled, now);
-                ask.listed.extend(listed);
+                // An answer that never ends is not remembered for ever; what is not remembered is open.
+                if ask.listed.len() < LISTED_MAX {
+                    ask.listed.extend(listed);
+                }
             }
         }
         if !snapshot.more {

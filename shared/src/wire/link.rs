@@ -39,6 +39,13 @@ use crate::time::Span;
 /// The most bytes of a refusal's text.
 const TEXT_BYTES_MAX: usize = 1024;
 
+/// The most partitions that a log has. Whoever reads a welcome keeps something for each.
+pub const PARTITIONS_MAX: u32 = 1024;
+
+/// The most feeds and members that a welcome tells of.
+const FEEDS_MAX: u32 = 16;
+const MEMBERS_MAX: u32 = 1024;
+
 /// What an agent says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromAgent<'a> {
@@ -109,6 +116,33 @@ pub enum FromAggregator {
     },
     /// To an ask.
     Snapshot(Snapshot),
+}
+
+/// What an answer is an answer to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// To a hello.
+    Hello,
+    /// To the append with this number, whether the log has the record or not.
+    Append(u64),
+    /// To an ask: one part of it.
+    Ask,
+}
+
+impl Answered {
+    /// Reads as much of an aggregator's message as that needs; `None` for what is no answer.
+    pub fn of(answer: &[u8]) -> Option<Self> {
+        let mut reader = Reader::of_message(answer).ok()?;
+        match reader.byte("kind").ok()? {
+            65 => Some(Self::Hello),
+            66 | 67 => {
+                reader.fixed_array("answer", 3, "3").ok()?;
+                reader.u64("id").ok().map(Self::Append)
+            }
+            68 => Some(Self::Ask),
+            _ => None,
+        }
+    }
 }
 
 /// Another aggregator of a fleet, and where agents find it.
@@ -275,12 +309,16 @@ impl FromAggregator {
                 Self::Welcome {
                     nonce: reader.u64("nonce")?,
                     instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
-                    partitions: reader.u32("partitions")?,
-                    feeds: read_list(&mut reader, "feeds", |r| {
+                    partitions: read_partitions(&mut reader)?,
+                    feeds: read_short_list(&mut reader, ("feeds", FEEDS_MAX, "0 to 16"), |r| {
                         Ok(r.text("feed", 1, NAME_BYTES_MAX)?.into())
                     })?,
                     clock: Span::from_micros(reader.u64("clock")?),
-                    members: read_list(&mut reader, "members", Member::read)?,
+                    members: read_short_list(
+                        &mut reader,
+                        ("members", MEMBERS_MAX, "0 to 1024"),
+                        Member::read,
+                    )?,
                 }
             }
             66 => {
@@ -365,6 +403,31 @@ impl FromAggregator {
             Self::Snapshot(snapshot) => snapshot.write(writer),
         }
     }
+}
+
+fn read_partitions(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
+    let before = *reader;
+    let found = reader.u32("partitions")?;
+    if PARTITIONS_MAX < found {
+        let expected = "0 to 1024";
+        return Err(before.error("partitions", Fault::Range { expected }));
+    }
+    Ok(found)
+}
+
+/// Reads an array of no more than so many elements.
+fn read_short_list<'a, T>(
+    reader: &mut Reader<'a>,
+    (field, most, expected): (&'static str, u32, &'static str),
+    read: impl FnMut(&mut Reader<'a>) -> Result<T, DecodeError>,
+) -> Result<Vec<T>, DecodeError> {
+    let before = *reader;
+    let found = before.clone().array(field)?;
+    if most < found {
+        let found = u64::from(found);
+        return Err(before.error(field, Fault::Length { found, expected }));
+    }
+    read_list(reader, field, read)
 }
 
 impl Snapshot {
