@@ -6,20 +6,21 @@
 //! ```
 //!
 //! So neither a million denials nor a thousand agents that come back at once hold up the rulings for
-//! longer than one part takes. Knows nothing of sockets.
+//! longer than one part takes. An agent that does not take its parts is passed over until it does, so that
+//! what waits for it does not grow. Knows nothing of sockets.
 //!
-//! What stays true: one ask of an agent waits at most, its newest; every part of an answer names the
+//! What stays true: one ask of an agent waits at most, its newest; no part is made for an agent that is full; every part of an answer names the
 //! point of the feed that was taken when it was asked, and has its number; of a partition that was let go
 //! meanwhile it does not say how far that was ruled, since what is in force there is not listed any more.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use tollgate_shared::wire::link::{FromAggregator, Snapshot, TopicSnapshot};
 use tollgate_shared::wire::public::{GROUPS_BYTES_MAX, Public};
 
 use super::Core;
 use super::announce::{Point, TOLD_MAX};
-use super::event::{Now, Peer};
+use super::event::{Now, Peer, Room};
 use super::live::At;
 
 /// Agents that may wait for a snapshot. Those beyond are not answered; they ask again.
@@ -46,11 +47,39 @@ struct Giving {
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     waiting: VecDeque<Giving>,
+    /// The agents that do not take their parts: as many as are connected, at most.
+    full: HashSet<Peer>,
 }
 
 impl Desk {
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+    /// Whether a part can be made for somebody.
+    pub(super) fn has_work(&self) -> bool {
+        self.waiting
+            .iter()
+            .any(|giving| !self.full.contains(&giving.peer))
+    }
+
+    /// The next ask of which a part can be made.
+    fn next(&mut self) -> Option<Giving> {
+        for _ in 0..self.waiting.len() {
+            let giving = self.waiting.pop_front()?;
+            if !self.full.contains(&giving.peer) {
+                return Some(giving);
+            }
+            self.waiting.push_back(giving);
+        }
+        None
+    }
+
+    fn room(&mut self, peer: Peer, room: Room) {
+        match room {
+            Room::Full => drop(self.full.insert(peer)),
+            Room::Free => drop(self.full.remove(&peer)),
+            Room::Gone => {
+                self.full.remove(&peer);
+                self.waiting.retain(|giving| giving.peer != peer);
+            }
+        }
     }
 }
 
@@ -86,8 +115,13 @@ impl Core {
         }
     }
 
+    /// Whether an agent's connection takes answers. Nothing follows from it at once.
+    pub fn room(&mut self, peer: Peer, room: Room) {
+        self.givings.room(peer, room);
+    }
+
     pub(super) fn give_part(&mut self, now: Now) {
-        let Some(mut giving) = self.givings.waiting.pop_front() else {
+        let Some(mut giving) = self.givings.next() else {
             return;
         };
         let part = self.next_part(now, &mut giving);

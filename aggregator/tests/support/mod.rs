@@ -428,14 +428,18 @@ impl Dealer {
     }
 }
 
-/// A subscriber to all of the feed.
+/// A subscriber to the control topic and those of [`LIMITS`]' resources.
 pub struct Subscriber(zeromq::SubSocket);
 
 impl Subscriber {
     pub async fn connect(feed: SocketAddr) -> Self {
         let mut socket = zeromq::SubSocket::new();
         socket.connect(&format!("tcp://{feed}")).await.unwrap();
-        socket.subscribe("").await.unwrap();
+        let resources = ["api.search", "api.wide"];
+        let resources = resources.map(|one| Topic::of_resource(&[0; 16], one));
+        for topic in resources.into_iter().chain([Topic::CONTROL]) {
+            socket.subscribe(topic.as_text()).await.unwrap();
+        }
         Self(socket)
     }
 
