@@ -4,6 +4,7 @@ pub mod copies;
 pub mod copies_lift;
 pub mod copies_return;
 pub mod engine;
+pub mod fanout;
 pub mod fleet;
 pub mod hit;
 pub mod holds;
