@@ -37,7 +37,7 @@ use tollgate_shared::place::Place;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Topic;
-use tollgate_shared::wire::link::{FromAgent, Member};
+use tollgate_shared::wire::link::{ASK_RESOURCES_MAX, FromAgent, Member};
 use tollgate_shared::wire::verdict::Verdict;
 
 use crate::clock::{Clock, Mono};
@@ -79,9 +79,6 @@ const ASK_PATIENCE: Span = Span::from_secs(2);
 
 /// How long to wait with another ask where a snapshot left something open.
 const ASK_AGAIN: Span = Span::from_millis(50);
-
-/// Resources of one ask; with names of the greatest length a quarter of a message.
-const ASK_RESOURCES_MAX: usize = 1_000;
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]

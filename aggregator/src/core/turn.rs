@@ -112,7 +112,7 @@ impl Core {
             partition.stage == Stage::RulingAgain
                 && !partition.recordings.is_full(self.settings.waiting_max)
         };
-        if self.givings.has_work() || self.partitions.iter().any(slices) {
+        if !self.givings.is_empty() || self.partitions.iter().any(slices) {
             return Span::ZERO;
         }
         let tick = |partition: &Partition| {

@@ -1,7 +1,9 @@
-//! What agents have under way: appends that the log has not answered, and hellos.
+//! What agents have under way: appends that the log has not answered, hellos, and asks that the core has not
+//! read.
 //!
 //! ```text
 //! append of 20 kB ──> 20 kB of the connection's 4 MiB, and of the 64 MiB of all ──answer──> free
+//! ask of 20 kB    ──> the same ──read by the core──> free
 //! ```
 //!
 //! A connection at its bound is not read, nor is anybody while all together are at theirs. Appends of a
@@ -25,6 +27,12 @@ struct Flight {
     hellos: u32,
     /// By the append's number, which is the agent's to choose: how many have it, and their bytes.
     appends: HashMap<u64, (u32, usize)>,
+}
+
+impl Flight {
+    fn is_full(&self, bytes_max: usize) -> bool {
+        bytes_max <= self.bytes || HELLOS_MAX <= self.hellos
+    }
 }
 
 /// What all connections have under way.
@@ -70,12 +78,30 @@ impl Flights {
         self.flights.entry(connection).or_default().hellos += 1;
     }
 
+    /// An ask whose names take so many bytes goes to the core.
+    pub(super) fn ask(&mut self, connection: u64, names_bytes: usize) {
+        let bytes = names_bytes + APPEND_BYTES;
+        self.flights.entry(connection).or_default().bytes += bytes;
+        self.bytes += bytes;
+    }
+
+    /// The core has read that ask; returns the connections that are to be looked at again.
+    pub(super) fn ask_read(&mut self, connection: u64, names_bytes: usize) -> Vec<u64> {
+        let Some(flight) = self.flights.get_mut(&connection) else {
+            return Vec::new();
+        };
+        let could_not = flight.is_full(self.bytes_each_max);
+        let bytes = (names_bytes + APPEND_BYTES).min(flight.bytes);
+        flight.bytes -= bytes;
+        self.bytes -= bytes;
+        self.awake(connection, could_not)
+    }
+
     /// Whether a connection may have more under way. Where it may not because of what others have, it is
     /// named once there is room.
     pub(super) fn may_take(&mut self, connection: u64) -> bool {
-        if let Some(flight) = self.flights.get(&connection)
-            && (self.bytes_each_max <= flight.bytes || HELLOS_MAX <= flight.hellos)
-        {
+        let flight = self.flights.get(&connection);
+        if flight.is_some_and(|flight| flight.is_full(self.bytes_each_max)) {
             return false;
         }
         if self.bytes_max <= self.bytes {
@@ -90,7 +116,7 @@ impl Flights {
         let Some(flight) = self.flights.get_mut(&connection) else {
             return Vec::new();
         };
-        let could_not = self.bytes_each_max <= flight.bytes || HELLOS_MAX <= flight.hellos;
+        let could_not = flight.is_full(self.bytes_each_max);
         match answered {
             Answered::Hello => flight.hellos = flight.hellos.saturating_sub(1),
             Answered::Append(id) => {
@@ -109,12 +135,18 @@ impl Flights {
             }
             Answered::Ask => return Vec::new(),
         }
-        let can = flight.bytes < self.bytes_each_max && flight.hellos < HELLOS_MAX;
+        self.awake(connection, could_not)
+    }
+
+    /// Those that may have more under way since something of a connection is not any more.
+    fn awake(&mut self, connection: u64, could_not: bool) -> Vec<u64> {
+        let flight = self.flights.get(&connection);
+        let can = flight.is_none_or(|flight| !flight.is_full(self.bytes_each_max));
         let mut awake: Vec<u64> = (could_not && can)
             .then_some(connection)
             .into_iter()
             .collect();
-        if flight.bytes == 0 && flight.hellos == 0 {
+        if flight.is_some_and(|flight| flight.bytes == 0 && flight.hellos == 0) {
             self.flights.remove(&connection);
         }
         if self.bytes < self.bytes_max {
@@ -174,6 +206,24 @@ mod tests {
         for _ in 0..3 {
             flights.answered(1, Answered::Append(7));
         }
+        assert_eq!(flights.bytes(), 0);
+        assert!(flights.flights.is_empty());
+    }
+
+    #[test]
+    fn asks_count_until_the_core_has_read_them() {
+        let mut flights = Flights::new(1_000, 10_000);
+        flights.ask(1, 300);
+        assert!(flights.may_take(1));
+        flights.ask(1, 300);
+        assert!(!flights.may_take(1));
+        assert!(
+            flights.answered(1, Answered::Ask).is_empty(),
+            "a part says nothing of it"
+        );
+        assert_eq!(flights.ask_read(1, 300), [1]);
+        flights.gone(1);
+        assert!(flights.ask_read(1, 300).is_empty());
         assert_eq!(flights.bytes(), 0);
         assert!(flights.flights.is_empty());
     }

@@ -20,9 +20,6 @@ pub use socket::{Answers, LinkCounters, Sent, serve};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::link::FromAggregator;
 
-/// The most resources that one ask may name. An agent with more asks twice.
-pub const ASK_RESOURCES_MAX: usize = 10_000;
-
 /// The bytes of an answer.
 fn encode(answer: &FromAggregator, writer: &mut Writer) -> Vec<u8> {
     answer.encode(writer);

@@ -18,10 +18,9 @@ use std::collections::BTreeMap;
 use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::Sender;
-use tollgate_shared::wire::link::{FromAgent, FromAggregator};
+use tollgate_shared::wire::link::{ASK_RESOURCES_MAX, FromAgent, FromAggregator};
 use tollgate_shared::wire::record::{Record, kind};
 
-use super::ASK_RESOURCES_MAX;
 use super::fault::BatchFault;
 use crate::core::event::Request;
 

@@ -64,6 +64,17 @@ struct Link {
 }
 
 impl Answers {
+    /// The core reads an agent's request, which is on its way no more.
+    pub fn request_read(&self, peer: &Peer, request: &Request) {
+        if let (Request::Ask { resources, .. }, Some(number)) = (request, number(peer)) {
+            let mut flights = self.0.lock_flights();
+            let awake = flights.ask_read(number, names_bytes(resources));
+            self.0.tell_bytes(&flights);
+            drop(flights);
+            self.0.wake(awake);
+        }
+    }
+
     /// Sends an answer, or drops and counts it where the agent is gone or takes nothing.
     pub fn send(&self, peer: &Peer, bytes: &[u8]) -> Sent {
         let Some(number) = number(peer) else {
@@ -116,7 +127,11 @@ impl Link {
         let awake = flights.answered(number, answered);
         self.tell_bytes(&flights);
         drop(flights);
-        for one in awake {
+        self.wake(awake);
+    }
+
+    fn wake(&self, connections: Vec<u64>) {
+        for one in connections {
             if let Some(connection) = self.edge.connection(one) {
                 connection.wake();
             }
@@ -127,6 +142,11 @@ impl Link {
         let bytes = flights.bytes() as u64;
         self.counters.appends_bytes.store(bytes, Ordering::Relaxed);
     }
+}
+
+fn names_bytes(names: &[Box<str>]) -> usize {
+    let bytes = names.iter().map(|name| name.len() + size_of::<Box<str>>());
+    bytes.sum()
 }
 
 /// The name that the core has for a connection: its number.
@@ -250,7 +270,12 @@ impl AgentConversation {
         match request {
             Request::Append { id, record, .. } => flights.append(number, *id, record.len()),
             Request::Hello { .. } => flights.hello(number),
-            Request::Ask { .. } => return,
+            Request::Ask { resources, .. } => {
+                let names = resources
+                    .iter()
+                    .map(|name| name.len() + size_of::<Box<str>>());
+                flights.ask(number, names.sum());
+            }
         }
         self.link.tell_bytes(&flights);
     }

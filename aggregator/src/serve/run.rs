@@ -310,6 +310,9 @@ impl Shell {
     }
 
     fn step(&mut self, event: Event) {
+        if let Event::Agent { peer, request } = &event {
+            self.answers.request_read(peer, request);
+        }
         let now = self.now();
         self.core.step(now, event, &mut self.effects);
         self.perform();

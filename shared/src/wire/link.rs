@@ -42,6 +42,10 @@ const TEXT_BYTES_MAX: usize = 1024;
 /// The most partitions that a log has. Whoever reads a welcome keeps something for each.
 pub const PARTITIONS_MAX: u32 = 1024;
 
+/// The most resources that one ask names, a quarter of a message where their names are long. An agent with more asks
+/// again.
+pub const ASK_RESOURCES_MAX: usize = 1_000;
+
 /// The most feeds and members that a welcome tells of.
 const FEEDS_MAX: u32 = 16;
 const MEMBERS_MAX: u32 = 1024;
