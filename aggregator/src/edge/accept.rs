@@ -80,7 +80,12 @@ async fn accept<P: Port>(listener: tokio::net::TcpListener, edge: Arc<Edge>, por
             return;
         };
         match listener.accept().await {
-            Ok((stream, address)) => open(&edge, &port, stream, address, slot),
+            Ok((stream, address)) => {
+                open(&edge, &port, stream, address, slot);
+                // A crowd at the door must not keep those who are in from their handshakes: the
+                // oldest of them would have to make room.
+                tokio::task::yield_now().await;
+            }
             // A connection that was gone before it was accepted.
             Err(error) if is_one_connections(&error) => {}
             Err(error) => {

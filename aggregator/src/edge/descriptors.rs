@@ -22,7 +22,7 @@ pub fn raise() -> usize {
         .min(DESCRIPTORS_MAX);
     if limit.current.is_some_and(|current| current < wanted) {
         limit.current = Some(wanted);
-        if let Err(error) = setrlimit(Resource::Nofile, limit.clone()) {
+        if let Err(error) = setrlimit(Resource::Nofile, limit) {
             tracing::warn!(%error, wanted, "the limit on open files cannot be raised");
             limit = getrlimit(Resource::Nofile);
         }

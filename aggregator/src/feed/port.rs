@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use tollgate_shared::wire::frame::{TOPIC_BYTES, Topic};
 use tollgate_zmtp::{Event, Limits, SocketType, Subscriptions};
@@ -11,6 +12,10 @@ use tollgate_zmtp::{Event, Limits, SocketType, Subscriptions};
 use super::FeedCounters;
 use crate::edge::bounds::{FEED_LIMITS, SUBSCRIPTIONS_MAX};
 use crate::edge::{Bounds, Connection, Conversation, Edge, Ended, Port, PortCounters};
+
+/// Within this time a connection may subscribe to all the topics that it may have, and cancel as many:
+/// beyond that it is not read, since what it asks for keeps the thread that publishes.
+const CHANGES_WITHIN: Duration = Duration::from_secs(1);
 
 /// Who is there, and what they subscribe to.
 #[derive(Debug, Default)]
@@ -73,6 +78,8 @@ impl Port for FeedPort {
         SubscriberConversation {
             port: self.clone(),
             number: connection.number,
+            changes: 0,
+            since: Instant::now(),
         }
     }
 
@@ -88,6 +95,9 @@ impl Port for FeedPort {
 pub(super) struct SubscriberConversation {
     port: FeedPort,
     number: u64,
+    /// Topics that were subscribed to or cancelled since this instant.
+    changes: usize,
+    since: Instant,
 }
 
 impl SubscriberConversation {
@@ -128,6 +138,10 @@ impl Conversation for SubscriberConversation {
     const LIMITS: Limits = FEED_LIMITS;
 
     fn take(&mut self, event: Event) -> Result<(), Ended> {
+        if CHANGES_WITHIN <= self.since.elapsed() {
+            (self.changes, self.since) = (0, Instant::now());
+        }
+        self.changes += 1;
         match event {
             Event::Subscribe(bytes) => self.subscribe(&bytes),
             Event::Cancel(bytes) => {
@@ -143,7 +157,9 @@ impl Conversation for SubscriberConversation {
     }
 
     fn may_take(&self) -> bool {
-        true
+        // The connection looks again at least as often as it pings.
+        let allowed = self.port.edge.bounds.subscriptions.saturating_mul(2);
+        self.changes < allowed || CHANGES_WITHIN <= self.since.elapsed()
     }
 
     fn is_behind(&self) -> bool {

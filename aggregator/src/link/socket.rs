@@ -1,7 +1,6 @@
 //! The link's port: what agents say goes to the core, what the core answers goes to them.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -311,15 +310,13 @@ impl Conversation for AgentConversation {
         self.behind.is_some()
     }
 
-    fn catch_up(&mut self) -> impl Future<Output = ()> + Send {
-        async {
-            let Ok(room) = self.link.events.reserve().await else {
-                self.behind = None;
-                return;
-            };
-            if let Some(event) = self.behind.take() {
-                room.send(event);
-            }
+    async fn catch_up(&mut self) {
+        let Ok(room) = self.link.events.reserve().await else {
+            self.behind = None;
+            return;
+        };
+        if let Some(event) = self.behind.take() {
+            room.send(event);
         }
     }
 

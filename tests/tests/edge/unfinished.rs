@@ -1,7 +1,7 @@
 //! Messages without an end: frames that trickle, parts without a last one, subscriptions without number.
 
 use tollgate_shared::wire::frame::Topic;
-use tollgate_zmtp::{SocketType, subscribe};
+use tollgate_zmtp::{SocketType, cancel, subscribe};
 
 use crate::attacked::Attacked;
 use crate::peer::{Peer, header};
@@ -91,4 +91,34 @@ fn subscriptions_are_whole_topics_and_not_without_number() {
     });
     attacked.has_grown_at_most(0);
     attacked.denials_arrive();
+}
+
+#[test]
+fn whoever_subscribes_and_cancels_without_end_holds_up_no_frame() {
+    let mut attacked = Attacked::start("[feed]\nsubscriptions_max = 1000");
+    let feed = attacked.serving.feed.clone();
+    let topic = Topic::of_resource(&[0; 16], "r");
+    let both = [subscribe(topic.as_bytes()), cancel(topic.as_bytes())].concat();
+    let flood = both.repeat(1_000);
+    let over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let floods = (0..8).map(|_| {
+        let (feed, flood) = (feed.clone(), flood.clone());
+        let over = std::sync::Arc::clone(&over);
+        std::thread::spawn(move || {
+            let mut peer = Peer::ready(&feed, SocketType::Sub);
+            let within = std::time::Duration::from_millis(100);
+            peer.stream.set_write_timeout(Some(within)).unwrap();
+            // What is not read is not taken: the flood stops at its socket.
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                peer.try_send(&flood);
+            }
+        })
+    });
+    let floods: Vec<_> = floods.collect();
+    for _ in 0..10 {
+        attacked.denials_arrive();
+    }
+    over.store(true, std::sync::atomic::Ordering::Relaxed);
+    floods.into_iter().for_each(|one| one.join().unwrap());
+    attacked.has_grown_at_most(4 << 20);
 }
