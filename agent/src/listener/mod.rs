@@ -128,6 +128,9 @@ pub(crate) struct Listener {
     peers: Vec<Peer>,
     partitions: u32,
     last_nonce: u64,
+    /// Bytes of the public limits of each resource, and of all.
+    learned: HashMap<ResourceId, usize>,
+    learned_bytes: usize,
     /// When a resource was last asked for because its limits changed, or might have.
     refreshed: HashMap<ResourceId, Mono>,
     /// The newest ban of a partition that was asked about where denials are said to be ignored.
@@ -157,6 +160,8 @@ impl Listener {
             peers: (0..peers).map(|_| Peer::new()).collect(),
             partitions: 0,
             last_nonce: nonce,
+            learned: HashMap::new(),
+            learned_bytes: 0,
             refreshed: HashMap::new(),
             bans_asked: HashMap::new(),
             next_doubted: 0,
