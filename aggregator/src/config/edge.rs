@@ -10,6 +10,7 @@ use crate::edge::Bounds;
 pub fn read(source: &mut Source) -> Bounds {
     let default = Bounds::default();
     Bounds {
+        connections: count(source, "listen.connections_max", default.connections),
         handshake: time(source, "listen.handshake_timeout", default.handshake),
         pending_per_address: count(
             source,

@@ -11,7 +11,7 @@ use toml::Value;
 use super::fault::{Fault, FaultKind, most_like};
 
 /// All options, by path. `kafka.properties` takes anything below it.
-pub const OPTIONS: [&str; 42] = [
+pub const OPTIONS: [&str; 43] = [
     "name",
     "log.kind",
     "journal.dir",
@@ -31,6 +31,7 @@ pub const OPTIONS: [&str; 42] = [
     "listen.agents",
     "listen.feed",
     "listen.advertise",
+    "listen.connections_max",
     "listen.handshake_timeout",
     "listen.pending_per_address_max",
     "listen.pending_max",

@@ -10,6 +10,8 @@ use tollgate_zmtp::Limits;
 /// The bounds on connections to the ports for agents and for the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
+    /// Connections, where descriptors allow more: each takes some KiB, of the operating system's too.
+    pub connections: usize,
     /// How long greeting and READY may take, from the moment the connection was accepted.
     pub handshake: Duration,
     /// Connections of one address (IPv6: one /64) that are not READY. The oldest makes room: an honest
@@ -43,6 +45,7 @@ impl Default for Bounds {
     fn default() -> Self {
         const SECOND: Duration = Duration::from_secs(1);
         Self {
+            connections: 20_000,
             handshake: 10 * SECOND,
             pending_per_address: 64,
             pending: 1_024,

@@ -270,11 +270,13 @@ impl<C: Conversation, R: FnOnce()> Served<'_, C, R> {
                     let Ok(ready) = ready else {
                         return Ended::Gone;
                     };
-                    if may_read
-                        && (ready.is_readable() || ready.is_read_closed())
-                        && let Err(ended) = self.read()
-                    {
-                        return ended;
+                    if may_read && (ready.is_readable() || ready.is_read_closed()) {
+                        match self.read() {
+                            // There is more: others on this thread have their turn before it.
+                            Ok(READ_BYTES) => tokio::task::yield_now().await,
+                            Ok(_) => {}
+                            Err(ended) => return ended,
+                        }
                     }
                 }
                 () = self.conversation.catch_up(), if is_behind => {}
@@ -297,18 +299,19 @@ impl<C: Conversation, R: FnOnce()> Served<'_, C, R> {
         self.conversation.may_take() && waiting <= self.conversation.read_while(&self.edge.bounds)
     }
 
-    fn read(&mut self) -> Result<(), Ended> {
+    /// Reads once, and handles what came; how many bytes.
+    fn read(&mut self) -> Result<usize, Ended> {
         SCRATCH.with_borrow_mut(|scratch| {
             let read = match self.connection.stream.try_read(&mut scratch[..]) {
                 Ok(0) => return Err(Ended::Gone),
                 Ok(read) => read,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
                 Err(_) => return Err(Ended::Gone),
             };
             let mut input = &scratch[..read];
             self.handle(&mut input)?;
             self.unread.extend_from_slice(input);
-            Ok(())
+            Ok(read)
         })
     }
 

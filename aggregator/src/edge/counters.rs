@@ -74,7 +74,7 @@ impl Lines {
             tracing::warn!(
                 port,
                 unsaid,
-                "accepting pauses: {open} connections are open, as many as the limit on open files allows"
+                "accepting pauses: {open} connections are open, as many as listen.connections_max and the limit on open files allow"
             );
         }
     }

@@ -83,9 +83,10 @@ impl Total {
 }
 
 impl Edge {
-    /// One with these bounds, for at most so many connections.
-    pub fn new(bounds: Bounds, connections_max: usize) -> Self {
-        let slots_max = connections_max.clamp(1, Semaphore::MAX_PERMITS);
+    /// One with these bounds, where descriptors are there for so many connections.
+    pub fn new(bounds: Bounds, descriptors: usize) -> Self {
+        let slots_max = descriptors.min(bounds.connections);
+        let slots_max = slots_max.clamp(1, Semaphore::MAX_PERMITS);
         // Handshakes must leave room for those who are through.
         let pending_max = bounds.pending.min(slots_max.div_ceil(2));
         Self {
