@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tollgate::edge::{Bounds, Edge, listen};
 use tollgate::feed::{self, FeedCounters, Publisher};
 use tollgate_shared::wire::frame::Topic;
-use tollgate_zmtp::{SocketType, subscribe};
+use tollgate_zmtp::{SocketType, cancel, subscribe};
 
 use crate::attacked::SOON;
 use crate::peer::Peer;
@@ -177,4 +177,23 @@ fn pings_without_end_are_answered_only_as_far_as_answers_are_read() {
         assert!(feed.edge.queued.get() <= 4 << 20);
     }
     feed.until("it is ended", || feed.ended("stalled") == 1);
+}
+
+#[test]
+fn subscriptions_without_end_are_not_read() {
+    let feed = Feed::start(Bounds {
+        subscriptions: 100,
+        ..Bounds::default()
+    });
+    let mut churning = Peer::ready(&feed.address, SocketType::Sub);
+    let topic = Topic::of_resource(&[0; 16], "r");
+    let both = [subscribe(topic.as_bytes()), cancel(topic.as_bytes())].concat();
+    // Two hundred a second are read of it: this would take half an hour, and is over at the sockets' bound.
+    let within = Duration::from_secs(2);
+    churning.stream.set_write_timeout(Some(within)).unwrap();
+    assert!(!churning.try_send(&both.repeat(200_000)));
+    let honest = reads_all(feed.subscriber());
+    feed.publish(16);
+    drop((churning, feed));
+    assert!(16 * (64 << 10) <= honest.join().unwrap());
 }

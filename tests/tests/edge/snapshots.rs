@@ -8,7 +8,8 @@ use tollgate_zmtp::{SocketType, message};
 use crate::attacked::Attacked;
 use crate::peer::{Hitter, Peer};
 
-const DENIED: usize = 20_000;
+/// Some 3 MB of snapshot.
+const DENIED: usize = 60_000;
 
 fn ask(nonce: u64) -> Vec<u8> {
     let mut writer = Writer::new();
