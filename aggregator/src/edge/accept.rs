@@ -147,7 +147,8 @@ fn open<P: Port>(
         edge.lock_connections().remove(&number);
         port.close(&connection);
         counters.count(&ended);
-        edge.lines.ended(P::NAME, address, &ended);
+        edge.lines
+            .ended(P::NAME, address, conversation.name(), &ended);
         // The descriptor first, then its place.
         drop((conversation, connection));
         drop(slot);

@@ -62,6 +62,11 @@ pub(crate) trait Conversation: Send + 'static {
     /// So many bytes wait for the peer.
     fn sent(&mut self, waiting: usize);
 
+    /// Who the peer says it is, for the operator.
+    fn name(&self) -> Option<&str> {
+        None
+    }
+
     /// As long as no more bytes wait for the peer, more of what it says is read.
     fn read_while(&self, bounds: &Bounds) -> usize;
 }

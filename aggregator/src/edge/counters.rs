@@ -59,12 +59,20 @@ impl Lines {
     }
 
     /// Says that a connection was ended, and why.
-    pub(super) fn ended(&self, port: &'static str, address: SocketAddr, ended: &Ended) {
+    pub(super) fn ended(
+        &self,
+        port: &'static str,
+        address: SocketAddr,
+        agent: Option<&str>,
+        ended: &Ended,
+    ) {
         let Some(reason) = ended.reason() else {
             return;
         };
         if let Some(unsaid) = self.may(Instant::now()) {
-            tracing::warn!(port, %address, reason, unsaid, "ended a connection: {ended}");
+            // The name is the peer's to choose; as a debug text it is escaped.
+            let agent = agent.map(tracing::field::debug);
+            tracing::warn!(port, %address, agent, reason, unsaid, "ended a connection: {ended}");
         }
     }
 

@@ -324,6 +324,10 @@ impl Conversation for AgentConversation {
         false
     }
 
+    fn name(&self) -> Option<&str> {
+        self.session.agent()
+    }
+
     fn sent(&mut self, waiting: usize) {
         if ANSWERS_BYTES < waiting || self.behind.is_some() {
             return;

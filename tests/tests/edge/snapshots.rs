@@ -98,4 +98,16 @@ fn who_says_hello_and_does_not_read_is_not_read_either() {
     attacked.until("it is ended", |now| now.ended("agents", "stalled") == 1);
     attacked.has_grown_at_most(1 << 20);
     attacked.denials_arrive();
+    // The operator is told who, what was found, and what is allowed.
+    let said = attacked.serving.stop();
+    let line = said.iter().find(|line| line.contains("ended a connection"));
+    let line = line.unwrap_or_else(|| panic!("{said:?}"));
+    for told in [
+        "address=127.0.0.1:",
+        "agent=\"deaf\"",
+        "reason=\"stalled\"",
+        "bytes wait for it, expected that it takes some within 2s",
+    ] {
+        assert!(line.contains(told), "no {told} in {line}");
+    }
 }
