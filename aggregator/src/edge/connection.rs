@@ -13,6 +13,7 @@ use std::future::Future;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::Interest;
@@ -29,6 +30,9 @@ use super::patience::{Due, Patience};
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 32 << 10;
+
+/// An alarm that is later than this was not heard: the process, or the machine, stood still.
+const LATE_MAX: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// Where bytes are read to: one for each thread instead of one for each connection.
@@ -266,6 +270,8 @@ impl<C: Conversation, R: FnOnce()> Served<'_, C, R> {
             };
             let is_behind = self.conversation.is_behind();
             tokio::select! {
+                // What has come is read before anybody is blamed for silence.
+                biased;
                 () = self.connection.wake.notified() => {
                     if let Some(ended) = self.connection.ordered() {
                         return ended;
@@ -287,7 +293,8 @@ impl<C: Conversation, R: FnOnce()> Served<'_, C, R> {
                 () = self.conversation.catch_up(), if is_behind => {}
                 () = &mut alarm => {
                     let now = Instant::now();
-                    if !may_read {
+                    // Nor for the time in which this process had no processor.
+                    if !may_read || alarm.deadline() + LATE_MAX < now {
                         self.patience.not_read(now);
                     }
                     if let Err(ended) = self.look(now) {

@@ -105,6 +105,20 @@ fn who_answers_no_ping_is_ended() {
 }
 
 #[test]
+fn nobody_is_blamed_for_the_time_in_which_the_process_stood_still() {
+    let mut attacked =
+        Attacked::start("[listen]\nping_after = \"100ms\"\nsilence_timeout = \"1s\"");
+    let serving = &attacked.serving;
+    serving.pause();
+    // The fault that is tried, and no wait for anything.
+    std::thread::sleep(Duration::from_millis(2_200));
+    serving.resume();
+    attacked.denials_arrive();
+    assert_eq!(attacked.ended("agents", "silent"), 0);
+    assert_eq!(attacked.ended("feed", "silent"), 0);
+}
+
+#[test]
 fn without_descriptors_health_and_agents_go_on() {
     let mut attacked = Attacked::start("[listen]\nhandshake_timeout = \"1s\"");
     // As if it had been started with so few: what is kept back of them is for it alone.
