@@ -10,6 +10,7 @@
 //! nothing of sockets and files beyond their names. What stays true: a [`Config`] can be served, and
 //! all faults of one reading are reported together.
 
+mod edge;
 mod fault;
 mod source;
 mod units;
@@ -22,6 +23,7 @@ use std::time::Duration;
 pub use fault::{Fault, FaultKind, Faults, most_like};
 pub use source::{Given, OPTIONS, from_environment, variable};
 
+use crate::edge::Bounds;
 use source::Source;
 use tollgate_engine::limits::parse_span;
 use tollgate_shared::names::check_name;
@@ -44,6 +46,8 @@ pub struct Config {
     pub listen: Listen,
     /// The denial feed.
     pub feed: Feed,
+    /// What peers may take of this process.
+    pub edge: Bounds,
     /// Snapshots of engines.
     pub snapshot: Snapshot,
     /// What is logged.
@@ -131,8 +135,6 @@ pub struct Listen {
 pub struct Feed {
     /// How often a quiet topic says that it is quiet.
     pub heartbeat: Duration,
-    /// What a subscriber that does not read may cost in memory.
-    pub subscriber_queue_max: u64,
 }
 
 /// Snapshots of engines: the bound on recovery.
@@ -195,6 +197,7 @@ impl Config {
             limits: LimitsFile::read(&mut source, kind),
             listen: Listen::read(&mut source, insecure),
             feed: Feed::read(&mut source),
+            edge: edge::read(&mut source),
             snapshot: Snapshot::read(&mut source, kind),
             telemetry: Telemetry::read(&mut source),
             domain_key_file: source.text(
@@ -384,12 +387,6 @@ impl Feed {
                         (Duration::from_millis(10)..=Duration::from_millis(500)).contains(heartbeat)
                     })
                 },
-            ),
-            subscriber_queue_max: source.text(
-                "feed.subscriber_queue_max",
-                "a size of at least 1MiB, such as \"16MiB\"",
-                16 << 20,
-                |text| units::bytes(text).filter(|bytes| 1 << 20 <= *bytes),
             ),
         }
     }

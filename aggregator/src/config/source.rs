@@ -11,7 +11,7 @@ use toml::Value;
 use super::fault::{Fault, FaultKind, most_like};
 
 /// All options, by path. `kafka.properties` takes anything below it.
-pub const OPTIONS: [&str; 30] = [
+pub const OPTIONS: [&str; 43] = [
     "name",
     "log.kind",
     "journal.dir",
@@ -31,8 +31,21 @@ pub const OPTIONS: [&str; 30] = [
     "listen.agents",
     "listen.feed",
     "listen.advertise",
+    "listen.connections_max",
+    "listen.handshake_timeout",
+    "listen.pending_per_address_max",
+    "listen.pending_max",
+    "listen.message_timeout",
+    "listen.unfinished_max",
+    "listen.appends_per_connection_max",
+    "listen.appends_max",
+    "listen.ping_after",
+    "listen.silence_timeout",
+    "listen.stall_timeout",
+    "listen.queues_max",
     "feed.heartbeat",
     "feed.subscriber_queue_max",
+    "feed.subscriptions_max",
     "snapshot.every",
     "snapshot.entries_max",
     "snapshot.keep_hourly",

@@ -19,14 +19,15 @@ use super::signals::{Asked, Signals};
 use super::{Bound, Listeners};
 use crate::cli::exit::{Exit, Failure};
 use crate::config::{Config, LogKind};
-use crate::core::event::{Effect, Event, Now};
+use crate::core::event::{Effect, Event, Now, Room};
 use crate::core::recordings::WAITING_MAX;
 use crate::core::snapshots::Policy;
 use crate::core::{Core, Settings, Start};
+use crate::edge::{self, Edge};
 use crate::feed::{self, FeedCounters, Publisher};
 use crate::http::fleet::Others;
 use crate::http::{self, Desk, Metrics};
-use crate::link::{self, Answers, LinkCounters};
+use crate::link::{self, Answers, LinkCounters, Sent};
 use crate::log::journal::disk::OsDisk;
 use crate::log::journal::snapshots::Snapshots;
 use crate::log::{AsideCounters, Log, LogEvent};
@@ -154,26 +155,25 @@ async fn start(
         Arc::<LinkCounters>::default(),
         Arc::<FeedCounters>::default(),
     );
+    let edge = Arc::new(Edge::new(config.edge, edge::raise_descriptors()));
     let feed = feed::serve(
         listeners.feed,
-        config.feed.subscriber_queue_max,
+        Arc::clone(&edge),
         Arc::clone(&feed_counters),
-    )
-    .await
-    .map_err(socket("feed"))?;
+    );
+    let feed = feed.map_err(socket("feed"))?;
     let answers = link::serve(
         listeners.agents,
         partitions,
         events.clone(),
+        Arc::clone(&edge),
         Arc::clone(&link_counters),
     )
-    .await
     .map_err(socket("link"))?;
     let desk = Desk::new(events.clone());
     let aside_counters = Arc::<AsideCounters>::default();
     let metrics = Arc::new(Metrics::new(
-        link_counters,
-        feed_counters,
+        (edge, link_counters, feed_counters),
         Arc::clone(&aside_counters),
         (config.name.clone(), group_of(config)),
     ));
@@ -310,6 +310,9 @@ impl Shell {
     }
 
     fn step(&mut self, event: Event) {
+        if let Event::Agent { peer, request } = &event {
+            self.answers.request_read(peer, request);
+        }
         let now = self.now();
         self.core.step(now, event, &mut self.effects);
         self.perform();
@@ -332,7 +335,11 @@ impl Shell {
                 } => self.log.follow(stream, partition, from),
                 Effect::Unfollow { stream, partition } => self.log.unfollow(stream, partition),
                 Effect::Publish { topic, frame } => self.feed.publish(topic, frame),
-                Effect::Answer { peer, message } => self.answers.send(peer, message),
+                Effect::Answer { peer, message } => match self.answers.send(&peer, &message) {
+                    Sent::Sent => {}
+                    Sent::Full => self.core.room(peer, Room::Full),
+                    Sent::Gone => self.core.room(peer, Room::Gone),
+                },
                 Effect::Reply { id, reply } => self.desk.answer(id, *reply),
                 Effect::SaveSnapshot {
                     partition,

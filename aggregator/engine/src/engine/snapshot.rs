@@ -35,7 +35,7 @@ pub const CHUNK_BYTES_MAX: usize = 512 * 1024;
 const MAGIC: [u8; 4] = *b"TGSN";
 /// Format 1 knew no copies, format 2 no amendments, format 3 no candidates, format 4 no excess of holds.
 /// They are refused, and the log is read from its beginning.
-const FORMAT: u8 = 5;
+const FORMAT: u8 = 6;
 
 mod kind {
     pub const HEAD: u8 = 1;
@@ -139,6 +139,8 @@ pub struct Frozen {
     candidates: FrozenTable,
     denials: FrozenDenials,
     epochs: Vec<(Identity, Epoch)>,
+    /// Epochs that were given up, with the log time.
+    given_up: Vec<(Identity, Option<Timestamp>)>,
     due: Vec<(Box<str>, u64)>,
     applied: Vec<(Box<str>, u32, u64)>,
     holders: Holders,
@@ -201,6 +203,7 @@ impl Engine {
             amended: self.amended.clone(),
             denials: self.denials.freeze(self.now()),
             epochs: self.epochs.iter().collect(),
+            given_up: self.epochs.given_up().collect(),
             due: self
                 .chains
                 .due()
