@@ -225,7 +225,14 @@ fn a_bad_limits_file_does_not_stop_who_has_a_good_version() {
 
 #[test]
 fn the_vectors_come_out_as_expected() {
-    for (kind, least) in [("rate", 100), ("stream", 100), ("copies", 107)] {
+    for (kind, least) in [
+        ("rate", 100),
+        ("inline2", 90),
+        ("inline2_more", 12),
+        ("stream2", 150),
+        ("stream2_more", 59),
+        ("copies", 107),
+    ] {
         let vectors = root(&format!("tests/vectors/{kind}.jsonl"));
         let (code, stdout, stderr) = run(
             Path::new("."),

@@ -33,7 +33,8 @@ use crate::pairs::{FrozenTable, Identity};
 pub const CHUNK_BYTES_MAX: usize = 512 * 1024;
 
 const MAGIC: [u8; 4] = *b"TGSN";
-/// Format 1 knew no copies, format 2 no amendments, format 3 no candidates, format 4 no excess of holds.
+/// Format 1 knew no copies, format 2 no amendments, format 3 no candidates, format 4 no excess of holds, format
+/// 5 no windows, quotas and buckets, and excess that used nothing.
 /// They are refused, and the log is read from its beginning.
 const FORMAT: u8 = 6;
 
