@@ -349,6 +349,7 @@ fn denied(domain: &str, offset: u64) -> Told {
                 version: 0,
                 limit: 1,
                 window: Span::from_secs(1),
+                most: 1,
             }),
         },
     }
@@ -457,6 +458,7 @@ fn frames_and_answers_with_every_bit_flipped_deny_nobody_else() {
             log: LogId::default(),
             ruled: 9,
             appended: Timestamp::from_millis(5),
+            current: true,
         }],
         told: vec![denied("victim", 7)],
     };

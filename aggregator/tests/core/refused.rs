@@ -5,7 +5,7 @@ use tollgate::log::Stream;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick};
+use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick, Total};
 
 use crate::LIMITS;
 use crate::bounds::domains;
@@ -248,7 +248,12 @@ fn totals_that_their_source_never_had_are_counted() {
     assert_eq!(world.counters().totals_forged, 0, "its own are not");
     let mut put = |source: (u32, u64), resource: &str| {
         let pen = OwnersPen::new(&MacKey::UNPROTECTED, target);
-        let total = pen.totals(resource, source, None, &[(1_700_000_000_000, 2_000)]);
+        let total = pen.totals(
+            resource,
+            source,
+            None,
+            &[Total::guarded(1_700_000_000_000, 2_000)],
+        );
         world.put(Stream::Hits, target, total);
         world.settle();
         world.counters().totals_forged
