@@ -25,7 +25,7 @@ use crate::rules::late::LateGrant;
 use crate::rules::refund::{self, Settlement};
 use crate::rules::request::{self, LimitedBy, Request};
 use crate::rules::window::SECOND;
-use crate::rules::{State, Until, carry_over, excess, late, open_again, tiers};
+use crate::rules::{Left, State, Until, carry_over, excess, late, left, open_again, tiers};
 
 /// How long after its own time a pair stays at least. Older hits are only counted by then, so none
 /// can find its pair gone and its time forgotten.
@@ -250,6 +250,11 @@ impl Pair {
             _ => Closed::Tier(tiers::current(class, &self.state, now)),
         };
         Some(Closure { end, by })
+    }
+
+    /// What is left at `now`; `None` where nothing limits the pair.
+    pub fn room(&self, class: &RateClass, now: Timestamp) -> Option<Left> {
+        left::left(class, &self.state, now)
     }
 
     /// The pair's time, or the first instant there is.

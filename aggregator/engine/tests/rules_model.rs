@@ -175,7 +175,7 @@ fn check_stream(unit_us: u64, odd_us: u64, limits: &model::DomainLimits, ops: &[
                 now_us += later * unit_us;
                 let at_us = now_us - earlier * unit_us - odd_us * (earlier % 3);
                 // Every third entry is no estimate: quotas and buckets give nothing of it back.
-                let estimated = made.len() % 3 != 0;
+                let estimated = !made.len().is_multiple_of(3);
                 let expected = match estimated {
                     true => slow.estimate(at_us, *hits, *unguarded),
                     false => slow.entry(at_us, *hits, *unguarded),

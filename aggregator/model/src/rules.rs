@@ -307,7 +307,7 @@ impl PairState {
         for (i, start_us) in starts_us.iter().enumerate() {
             let next_us = *starts_us.get(i + 1).unwrap_or(&FOR_EVER_US);
             let last_us = (*start_us).max(next_us - 1);
-            if let Some(at_us) = first_instant(*start_us, last_us, &would) {
+            if let Some(at_us) = first_instant(*start_us, last_us, would) {
                 return Until::At(at_us);
             }
         }

@@ -261,9 +261,10 @@ mod tests {
     #[test]
     fn in_order_there_is_no_cost_and_out_of_order_it_is_what_time_would_not_have_denied() {
         assert_eq!(cost(&[1_000_000, 3_000_000]), (2_000_002, 0));
-        // In order of time the second hit would have been refused and its window never filled: the pair
-        // would have been open again at 2.000001, and not only at 2.500001.
-        assert_eq!(cost(&[1_500_000, 1_000_000]).0, 1_000_001);
-        assert_eq!(cost(&[1_500_000, 1_000_000]).1, 500_000);
+        // Twice the limit counts: in order of time that of 1.4 does and that of 1.8 is forgiven, so the pair
+        // would have been open again at 2.400001, and not only at 2.800001.
+        assert_eq!(cost(&[1_000_000, 1_400_000, 1_800_000]), (1_400_001, 0));
+        let late = cost(&[1_000_000, 1_800_000, 1_400_000]);
+        assert_eq!(late, (1_800_001, 400_000));
     }
 }

@@ -21,6 +21,9 @@ use tollgate_shared::wire::record::kind;
 use world::{Fate, MemoryLog, PARTITIONS, World};
 
 /// What most of these worlds are ruled by.
+/// The global limit of `wide`.
+pub const WIDE: u64 = 40;
+
 pub const LIMITS: &str = r#"
 version = 1
 rules = 1

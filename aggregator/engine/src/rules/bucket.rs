@@ -157,6 +157,16 @@ impl BucketState {
         }
     }
 
+    /// The first instant from `now` on at which it holds so many copies; [`Timestamp::MAX`]: never.
+    pub fn rises_to(&self, bucket: &Bucket, now: Timestamp, copies: u64) -> Timestamp {
+        if bucket.burst < copies {
+            return Timestamp::MAX;
+        }
+        let level = self.level_at(bucket, now);
+        let span = bucket.rises_in(level, bucket.units(copies));
+        span.map_or(Timestamp::MAX, |span| now.saturating_add(span))
+    }
+
     /// When it is full if nothing comes.
     pub fn full_at(&self, bucket: &Bucket) -> Timestamp {
         let span = bucket.rises_in(self.level, bucket.full());

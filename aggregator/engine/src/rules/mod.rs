@@ -11,6 +11,7 @@
 //! request      the largest grant of a request, with its min
 //! excess       what counts of copies that were let through without room
 //! late         hits that come after the pair's time has passed them
+//! left         how many more copies would be granted, for information
 //! refund       copies that a settlement or an operator takes out again
 //! open_again   when one more copy would be granted
 //! carry_over   what survives a new version of the limits
@@ -25,6 +26,7 @@ pub mod calendar;
 pub mod carry_over;
 pub mod excess;
 pub mod late;
+pub mod left;
 pub mod open_again;
 mod pool;
 pub mod quota;
@@ -40,6 +42,7 @@ pub mod window;
 #[cfg(test)]
 pub(crate) mod picture;
 
+pub use left::Left;
 pub use open_again::Until;
 pub use pool::Pool;
 pub use stamps::Stamps;

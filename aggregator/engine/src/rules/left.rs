@@ -1,0 +1,144 @@
+//! What is left of a pair: how many more copies it would be granted at once, and when there is more.
+//!
+//! ```text
+//! 5 in 1s, 8 in 10s     copies at 0.0 0.1 0.2
+//!                       2 are left in the second; there is more at 1.000001, when 0.0 leaves it
+//! ```
+//!
+//! Information for callers, never a ground to refuse. Knows nothing of who asks. What stays true: so many
+//! copies would be granted now, and no more.
+
+use tollgate_shared::time::Timestamp;
+
+use super::request::{self, LimitedBy};
+use super::state::State;
+use super::window::leaves;
+use super::{Stamps, tiers};
+use crate::limits::RateClass;
+
+/// What is left of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Copies that would be granted at once.
+    pub copies: u64,
+    /// The constraint that has no more.
+    pub by: LimitedBy,
+    /// The limit of that constraint: of a bucket its burst, of tiers that of the current one.
+    pub limit: u64,
+    /// When that constraint has room for more, if nothing comes; [`Timestamp::MAX`]: never.
+    pub more_at: Timestamp,
+}
+
+/// What is left at `now`; `None` where nothing limits.
+pub fn left(class: &RateClass, state: &State, now: Timestamp) -> Option<Left> {
+    let room = request::room(class, state, now, u64::MAX);
+    let of_tiers = match class.tiers {
+        Some(_) => tiers::room_for(class, state, now, room.copies),
+        None => room.copies,
+    };
+    let by = match room.by {
+        Some(by) if room.copies <= of_tiers => by,
+        _ if class.tiers.is_some() => LimitedBy::Tier,
+        _ => return None,
+    };
+    let (limit, more_at) = more(class, state, now, by);
+    Some(Left {
+        copies: of_tiers,
+        by,
+        limit,
+        more_at,
+    })
+}
+
+/// The limit of a constraint, and when it has room for more than now.
+fn more(class: &RateClass, state: &State, now: Timestamp, by: LimitedBy) -> (u64, Timestamp) {
+    let none = (0, Timestamp::MAX);
+    let hard = usize::from(class.hard.is_some());
+    match by {
+        LimitedBy::Hard => of_window(class, state, now, 0),
+        LimitedBy::Window(index) => of_window(class, state, now, usize::from(index) + hard),
+        LimitedBy::Quota(index) => {
+            let index = usize::from(index);
+            let quota = class.quotas.get(index).zip(state.quotas.get(index));
+            quota.map_or(none, |(quota, counted)| (quota.limit, counted.ends))
+        }
+        LimitedBy::Bucket => {
+            let bucket = class.bucket.as_ref().zip(state.bucket.first());
+            bucket.map_or(none, |(bucket, level)| {
+                let next = level.room(bucket, now).saturating_add(1);
+                (bucket.burst, level.rises_to(bucket, now, next))
+            })
+        }
+        LimitedBy::Tier => {
+            let index = tiers::current(class, state, now).checked_sub(1);
+            let tier = index.and_then(|index| class.tiers().get(index));
+            let window = index.and_then(|index| state.tiers.get(index));
+            tier.zip(window).map_or(none, |(tier, state)| {
+                (tier.limit, first_leaves(&state.window, tier.window, now))
+            })
+        }
+        LimitedBy::Global => none,
+    }
+}
+
+fn of_window(class: &RateClass, state: &State, now: Timestamp, index: usize) -> (u64, Timestamp) {
+    let window = class.sliding().zip(state.windows.iter()).nth(index);
+    window.map_or((0, Timestamp::MAX), |(window, stamps)| {
+        let more_at = match window.debt_room(stamps, now) <= window.limit {
+            // At the limit or in debt: not before it is open.
+            true => window.opens(stamps, now),
+            false => first_leaves(stamps, window.window, now),
+        };
+        (window.limit, more_at)
+    })
+}
+
+/// When the oldest copy that counts leaves.
+fn first_leaves(stamps: &Stamps, span: tollgate_shared::time::Span, now: Timestamp) -> Timestamp {
+    let oldest = stamps.nth_newest(stamps.held(span, now));
+    oldest.map_or(Timestamp::MAX, |at| leaves(at, span))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::picture::class;
+    use crate::rules::request::{Request, request};
+
+    #[test]
+    fn so_many_are_left_and_no_more() {
+        let at = Timestamp::from_micros;
+        let limits = [
+            (
+                "window 5/1s | window 8/10s",
+                LimitedBy::Window(0),
+                1_000_001,
+            ),
+            ("bucket 1/1s burst 5 debt 5", LimitedBy::Bucket, 1_000_000),
+            (
+                "quota 5/day | window 9/1s",
+                LimitedBy::Quota(0),
+                86_400_000_000,
+            ),
+            ("5/1s active 9s", LimitedBy::Tier, 1_000_001),
+            ("hard 5 | window 9/1s", LimitedBy::Hard, 1_000_001),
+        ];
+        for (text, by, more_us) in limits {
+            let class = class(text);
+            let mut state = State::of(&class);
+            state.forget(&class, at(0));
+            for now_us in [0, 1, 2] {
+                state.forget(&class, at(now_us));
+                let one = Request { copies: 1, min: 1 };
+                request(&class, &mut state, at(now_us), one, u64::MAX, false);
+            }
+            let left = left(&class, &state, at(2)).expect("it is limited");
+            assert_eq!((left.copies, left.by, left.limit), (2, by, 5), "{text}");
+            assert_eq!(left.more_at.as_micros(), more_us, "{text}");
+            let all = Request { copies: 9, min: 0 };
+            let grant = request(&class, &mut state, at(2), all, u64::MAX, false);
+            assert_eq!(grant.hits, left.copies, "{text}");
+        }
+        assert_eq!(left(&RateClass::default(), &State::new(), at(2)), None);
+    }
+}
