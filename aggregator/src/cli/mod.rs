@@ -39,6 +39,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use tollgate_shared::escape::escaped_lines;
 
 use crate::domains::Domains;
 use exit::{Exit, Failure};
@@ -259,7 +260,8 @@ pub fn run(cli: Cli) -> Exit {
         Ok(exit) => exit,
         Err(Failure::Unread) => Failure::Unread.exit(),
         Err(failure) => {
-            eprintln!("tollgate: {failure}");
+            let text = failure.to_string();
+            eprintln!("tollgate: {}", escaped_lines(&text));
             failure.exit()
         }
     }

@@ -126,6 +126,9 @@ pub struct Listen {
     pub feed: SocketAddr,
     /// The host under which agents reach the feed.
     pub advertise: String,
+    /// Names under which HTTP is answered, beside addresses, `localhost`, the host's, the aggregator's and
+    /// the advertised one.
+    pub hosts: Vec<String>,
     /// Whether addresses that are not loopback are served although nothing is sealed.
     pub insecure: bool,
 }
@@ -338,6 +341,12 @@ impl LimitsFile {
 
 impl Listen {
     fn read(source: &mut Source, insecure: bool) -> Self {
+        let hosts = source.list(
+            "listen.hosts",
+            "a list of hosts' names without a port, such as [\"tollgate.internal\"]",
+            Vec::new(),
+            is_host,
+        );
         let mut address = |path, port: u16| {
             let default = SocketAddr::from(([127, 0, 0, 1], port));
             let address = source.text(
@@ -357,6 +366,7 @@ impl Listen {
         };
         Self {
             insecure,
+            hosts,
             http: address("listen.http", 7400),
             agents: address("listen.agents", 7401),
             feed: address("listen.feed", 7402),
@@ -364,15 +374,17 @@ impl Listen {
                 "listen.advertise",
                 "a host's name or address, without a port",
                 "127.0.0.1".to_owned(),
-                |text| {
-                    let legal = |c: char| !c.is_whitespace() && c != '/';
-                    let port = text.contains(':') && !text.starts_with('[');
-                    (matches!(text.len(), 1..=200) && text.chars().all(legal) && !port)
-                        .then(|| text.to_owned())
-                },
+                |text| is_host(text).then(|| text.to_owned()),
             ),
         }
     }
+}
+
+/// Whether it is a host's name, or an address, without a port.
+fn is_host(text: &str) -> bool {
+    let legal = |c: char| !c.is_whitespace() && c != '/';
+    let port = text.contains(':') && !text.starts_with('[');
+    matches!(text.len(), 1..=200) && text.chars().all(legal) && !port
 }
 
 impl Feed {

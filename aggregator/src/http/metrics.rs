@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use metrics::{Key, KeyName, Label, Level, Metadata, Recorder as _, SharedString, Unit};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
+use super::HttpCounters;
 use crate::core::view::Counted;
 use crate::edge::{Edge, PortCounters};
 use crate::feed::FeedCounters;
@@ -23,6 +24,7 @@ pub struct Metrics {
     link: Arc<LinkCounters>,
     feed: Arc<FeedCounters>,
     aside: Arc<AsideCounters>,
+    http: Arc<HttpCounters>,
     name: String,
     group: String,
 }
@@ -34,6 +36,7 @@ impl Metrics {
     pub fn new(
         (edge, link, feed): (Arc<Edge>, Arc<LinkCounters>, Arc<FeedCounters>),
         aside: Arc<AsideCounters>,
+        http: Arc<HttpCounters>,
         (name, group): (String, String),
     ) -> Self {
         Self {
@@ -42,6 +45,7 @@ impl Metrics {
             link,
             feed,
             aside,
+            http,
             name,
             group,
         }
@@ -112,7 +116,44 @@ impl Metrics {
                 of(&self.aside.dropped),
             ),
         ];
-        for (name, help, value) in sockets {
+        let http = [
+            (
+                "tollgate_http_turned_away_total",
+                "Connections for HTTP that made room for others, or found none.",
+                of(&self.http.turned_away),
+            ),
+            (
+                "tollgate_http_stalled_total",
+                "Connections for HTTP that ended because their peer did not go on.",
+                of(&self.http.stalled),
+            ),
+            (
+                "tollgate_http_strange_hosts_total",
+                "Requests for a host that is none of this aggregator's.",
+                of(&self.http.strange_hosts),
+            ),
+            (
+                "tollgate_http_bodies_too_large_total",
+                "Requests with a body of more than 64 KiB.",
+                of(&self.http.too_large),
+            ),
+            (
+                "tollgate_http_accept_errors_total",
+                "Times that no connection for HTTP could be accepted.",
+                of(&self.http.accept_errors),
+            ),
+            (
+                "tollgate_http_busy_total",
+                "Lists and explanations that were refused because too many wait.",
+                of(&self.http.busy),
+            ),
+            (
+                "tollgate_amendments_refused_total",
+                "Amendments refused because their caller asks for more than 20 a second.",
+                of(&self.http.amendments_refused),
+            ),
+        ];
+        for (name, help, value) in sockets.into_iter().chain(http) {
             self.counter(name, help, value, Vec::new());
         }
         for (reason, value) in self.link.refused.counts() {
@@ -147,6 +188,12 @@ impl Metrics {
             self.gauge(name, help, us as f64 / 1e6, Vec::new());
         }
         self.render_edge();
+        self.gauge(
+            "tollgate_http_connections",
+            "Connections for HTTP that are open.",
+            self.http.open.load(Ordering::Relaxed) as f64,
+            Vec::new(),
+        );
         self.gauge(
             "tollgate_aggregator_info",
             "1; who this is: its name, its consumer group (empty: a journal), its version.",

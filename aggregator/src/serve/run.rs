@@ -18,6 +18,7 @@ use super::saver::Saver;
 use super::signals::{Asked, Signals};
 use super::{Bound, Listeners};
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::serve::host_name;
 use crate::config::{Config, LogKind};
 use crate::core::event::{Effect, Event, Now, Room};
 use crate::core::recordings::WAITING_MAX;
@@ -26,7 +27,7 @@ use crate::core::{Core, Settings, Start};
 use crate::edge::{self, Edge};
 use crate::feed::{self, FeedCounters, Publisher};
 use crate::http::fleet::Others;
-use crate::http::{self, Desk, Metrics};
+use crate::http::{self, Desk, Hosts, HttpCounters, Metrics};
 use crate::link::{self, Answers, LinkCounters, Sent};
 use crate::log::journal::disk::OsDisk;
 use crate::log::journal::snapshots::Snapshots;
@@ -172,15 +173,28 @@ async fn start(
     .map_err(socket("link"))?;
     let desk = Desk::new(events.clone());
     let aside_counters = Arc::<AsideCounters>::default();
+    let http_counters = Arc::<HttpCounters>::default();
     let metrics = Arc::new(Metrics::new(
         (edge, link_counters, feed_counters),
         Arc::clone(&aside_counters),
+        Arc::clone(&http_counters),
         (config.name.clone(), group_of(config)),
     ));
     let others = Others::default();
     let shown = log_view(config, partitions, bound);
-    let routes = http::routes(desk.clone(), metrics, shown, others.clone());
-    serve_http(listeners.http, routes).map_err(socket("http"))?;
+    let routes = http::routes(
+        desk.clone(),
+        metrics,
+        shown,
+        others.clone(),
+        Arc::clone(&http_counters),
+    );
+    listeners
+        .http
+        .set_nonblocking(true)
+        .and_then(|()| tokio::net::TcpListener::from_std(listeners.http))
+        .map(|listener| tokio::spawn(http::serve(listener, routes, hosts(config), http_counters)))
+        .map_err(socket("http"))?;
     let settings = settings(config, partitions, opened.start, bound);
     let (core, effects, keeper, asides);
     let prepared = events.clone();
@@ -265,15 +279,14 @@ fn settings(config: &Config, partitions: u32, start: Start, bound: Bound) -> Set
     }
 }
 
-fn serve_http(listener: std::net::TcpListener, routes: axum::Router) -> std::io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, routes).await {
-            tracing::error!(%error, "HTTP ended");
-        }
-    });
-    Ok(())
+/// The names under which this aggregator answers by HTTP.
+fn hosts(config: &Config) -> Hosts {
+    let own = [
+        config.name.clone(),
+        config.listen.advertise.clone(),
+        host_name(),
+    ];
+    Hosts::new(own.into_iter().chain(config.listen.hosts.iter().cloned()))
 }
 
 fn log_view(config: &Config, partitions: u32, bound: Bound) -> http::LogView {

@@ -132,7 +132,7 @@ impl Served {
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         write!(
             stream,
-            "GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         )
         .unwrap();
         let mut answer = String::new();
