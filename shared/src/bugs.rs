@@ -92,6 +92,9 @@ bugs! {
     TransferKept "transfer-kept" "what was handed over is not let go at its end"
     EndNotRestored "end-not-restored" "a transfer has no end after a snapshot"
     BeatsUnsent "beats-unsent" "an agent does not beat"
+    UnguardedAlways "unguarded-always" "all calls are marked as unguarded"
+    GuardedAlways "guarded-always" "no call is marked as unguarded"
+    NeverCurrent "never-current" "no watermark is marked as current"
 }
 
 #[cfg(feature = "bugs")]

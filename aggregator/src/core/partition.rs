@@ -256,7 +256,7 @@ impl Partition {
     /// before the log's time is known: whoever catches up after a start has nothing to compare with.
     pub fn is_current(&self, clock: Span) -> bool {
         self.log_now(clock)
-            .is_some_and(|now| now.since(self.appended) <= CURRENT)
+            .is_some_and(|now| now.since(self.appended) <= CURRENT && !planted(Bug::NeverCurrent))
     }
 
     /// The greatest generation of the logs that were met here, the present one among them; 0: none was.

@@ -20,10 +20,10 @@ use tollgate_shared::wire::link::{FromAggregator, Refusal};
 use tollgate_shared::wire::record::kind;
 use world::{Fate, MemoryLog, PARTITIONS, World};
 
-/// What most of these worlds are ruled by.
 /// The global limit of `wide`.
 pub const WIDE: u64 = 40;
 
+/// What most of these worlds are ruled by.
 pub const LIMITS: &str = r#"
 version = 1
 rules = 1

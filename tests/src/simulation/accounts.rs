@@ -13,6 +13,7 @@ use tollgate_engine::engine::Fate;
 use tollgate_shared::wire::hits::{Hit, HitBatch};
 
 use super::documents::{DOMAINS, RESOURCES};
+use super::guards::Guard;
 
 /// A number for each pair.
 pub type Sums = [[u64; DOMAINS.len()]; RESOURCES.len()];
@@ -25,12 +26,60 @@ pub struct Life {
     ruled: Sums,
     /// Calls with a min, which stay entries of their own: let through, and ruled.
     bulk: BTreeMap<Bulk, (u64, u64)>,
+    /// How many of them are guarded.
+    pub(super) guards: GuardSums,
     /// Sequences of batches that stand in the log, by partition.
     sequences: BTreeMap<u32, BTreeSet<u64>>,
     /// Those that stood in it before it lost records, be they left or not.
     sequences_before: BTreeMap<u32, BTreeSet<u64>>,
     /// Whether the log has lost records since it began, which may be of it: then its sums need not match.
     lost: bool,
+}
+
+/// Copies by pair that were let through, and as what entries of them stand in the log.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GuardSums {
+    let_through: Sums,
+    surely_guarded: Sums,
+    surely_unguarded: Sums,
+    ruled_guarded: Sums,
+    ruled_unguarded: Sums,
+}
+
+impl GuardSums {
+    /// A call was let through.
+    pub(super) fn let_through(&mut self, (r, d): (usize, usize), copies: u32, guard: Guard) {
+        let copies = u64::from(copies);
+        self.let_through[r][d] += copies;
+        match guard {
+            Guard::Guarded => self.surely_guarded[r][d] += copies,
+            Guard::Unguarded => self.surely_unguarded[r][d] += copies,
+            Guard::Unknown => {}
+        }
+    }
+
+    /// An entry was ruled.
+    ///
+    /// # Errors
+    ///
+    /// Where its mark cannot be right.
+    fn ruled(&mut self, (r, d): (usize, usize), hit: &Hit<'_>) -> Result<(), String> {
+        let (ruled, otherwise, mark) = match hit.unguarded {
+            true => (&mut self.ruled_unguarded, &self.surely_guarded, "unguarded"),
+            false => (&mut self.ruled_guarded, &self.surely_unguarded, "guarded"),
+        };
+        ruled[r][d] += hit.total();
+        let (ruled, otherwise) = (ruled[r][d], otherwise[r][d]);
+        let through = self.let_through[r][d];
+        match ruled + otherwise <= through {
+            true => Ok(()),
+            false => Err(format!(
+                "{} for {}: {ruled} copies are marked as {mark}, of {through} that were let through {otherwise} \
+                 cannot be",
+                RESOURCES[r], DOMAINS[d]
+            )),
+        }
+    }
 }
 
 /// A call with a min: its pair, its copies, its min.
@@ -91,6 +140,8 @@ impl Life {
     fn forget_ruled(&mut self) {
         self.lost = true;
         self.ruled = Sums::default();
+        self.guards.ruled_guarded = Sums::default();
+        self.guards.ruled_unguarded = Sums::default();
         self.bulk.values_mut().for_each(|(_, ruled)| *ruled = 0);
         for (partition, known) in std::mem::take(&mut self.sequences) {
             self.sequences_before
@@ -119,6 +170,8 @@ pub struct Accounts {
     lives: BTreeMap<u128, Life>,
     /// When a power cut, or a topic made anew, took acknowledged records last, in true time.
     pub lost_us: Option<u64>,
+    /// What is wrong with the mark of some entry.
+    pub(super) wrong_mark: Option<String>,
 }
 
 impl Accounts {
@@ -156,6 +209,9 @@ impl Accounts {
                     hit.domain
                 ));
             };
+            if let Err(what) = life.guards.ruled((r, d), &hit) {
+                self.wrong_mark.get_or_insert(what);
+            }
             let (through, ruled) = life.ruled((r, d), &hit);
             if through < ruled {
                 let like = match hit.min {

@@ -12,6 +12,7 @@ use super::agent_holds::LEASE_OF_COPIES_US;
 use super::compare::end_us;
 use super::copy_limits::COPIES;
 use super::documents::{DOMAINS, RESOURCES};
+use super::guards::Guard;
 use super::plan::{QUIET_US, draw_pair};
 use super::trace::hash_of;
 use super::watch::Kept;
@@ -209,9 +210,23 @@ impl World {
                     let what = "call let through while blind although denied";
                     self.watch.cover.see_if(what, is_denied);
                 }
+                let guard = self.guard_of(agent, (r, d));
+                // What is let through against a denial is marked by the call itself.
+                let is_plain = !allowed.blind() && !self.watch.was_ever_switched();
+                let guard = match guard {
+                    Guard::Guarded if !is_plain => Guard::Unknown,
+                    guard => guard,
+                };
+                self.watch
+                    .cover
+                    .see_if("checked: a guarded call", guard == Guard::Guarded);
+                self.watch
+                    .cover
+                    .see_if("checked: an unguarded call", guard == Guard::Unguarded);
                 let host = &self.agents[agent];
                 let life = self.watch.accounts.life(host.epoch);
                 life.let_through((r, d), allowed.copies(), min);
+                life.guards.let_through((r, d), allowed.copies(), guard);
             }
             Err(HitError::Denied(denied)) => self.refused(agent, (r, d), &denied),
             Err(error) => self.violated(7, "calls make sense here", error.to_string()),

@@ -17,6 +17,7 @@ use super::agent_holds::Holding;
 use super::clock::Clock;
 use super::copy_limits::COPIES;
 use super::documents::RESOURCES;
+use super::guards::CurrentNews;
 use super::leases::Leases;
 use super::plan::{AgentPlan, Edge, Plan};
 use super::random::Random;
@@ -113,6 +114,8 @@ pub struct AgentHost {
     pub(super) welcomed: BTreeMap<usize, (u64, u64)>,
     /// What its denials hold by.
     pub(super) leases: Leases,
+    /// By what its calls are guarded.
+    pub(super) current_news: CurrentNews,
     /// When it heard a frame last.
     pub(super) feed_heard_us: u64,
     /// Up to where it has heard of a resource and partition, and when that was seen to be news last.
@@ -167,6 +170,7 @@ impl AgentHost {
             slowest_answer_us: 0,
             welcomed: BTreeMap::new(),
             leases: Leases::default(),
+            current_news: CurrentNews::default(),
             feed_heard_us: 0,
             deaf_until_us: None,
             news: BTreeMap::new(),
@@ -215,6 +219,7 @@ impl AgentHost {
         (self.snapshots, self.saw, self.leases) = (0, false, Leases::default());
         (self.hellos, self.slowest_answer_us) = (BTreeMap::new(), 0);
         self.welcomed.clear();
+        self.current_news = CurrentNews::default();
         self.news.clear();
         (self.feed_heard_us, self.deaf_until_us) = (now_us, None);
     }

@@ -461,6 +461,7 @@ impl World {
         if let Some(process) = &host.process {
             host.leases.comes(&happening, process, self.now_us);
         }
+        host.current_news.comes(&happening, self.now_us);
         self.with_agent(agent, |process| process.hear(happening));
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 /// What every swarm has to have met.
-pub const WANTED: [&str; 144] = [
+pub const WANTED: [&str; 147] = [
     "act dry-run",
     "act in force",
     "act lost the race",
@@ -38,13 +38,16 @@ pub const WANTED: [&str; 144] = [
     "catch-up across a version",
     "catch-up finished",
     "checked: a denial is in the deny list at the end",
+    "checked: a guarded call",
     "checked: a pair is refused soon",
     "checked: a whole resource is refused soon",
     "checked: all calls of a life are in the log",
     "checked: a record of holds in turn",
     "checked: a record of holds that was overtaken",
+    "checked: a scope's effect",
     "checked: an operation of a banned domain",
     "checked: an operation on copies",
+    "checked: an unguarded call",
     "checked: full copies are refused at the end",
     "checked: full copies are refused in the pause",
     "checked: limits survive a power cut",

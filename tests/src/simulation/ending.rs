@@ -153,6 +153,15 @@ impl World {
         if let Some(overdue) = self.watch.total_overdue(asked_us) {
             self.violated(5, "each total counts once", overdue);
         }
+        if let Some(what) = self.watch.without_effect() {
+            self.violated(8, "what is let through is bounded", what);
+        }
+        let scopes: usize = { self.watch.ruled.iter() }
+            .map(|ruled| ruled.model.effect_scopes())
+            .sum();
+        self.watch
+            .cover
+            .add("checked: a scope's effect", scopes as u64);
         let given = |of_group: &Vec<Option<usize>>| of_group.iter().all(Option::is_some);
         if self.plan.fleet && !self.assigned.iter().all(given) {
             let what = format!("owners by group and partition: {:?}", self.assigned);

@@ -14,6 +14,7 @@
 //! agent_holds  services that hold copies
 //! refusals, heard, accounts, turns, grants (by `ledger` and `bans`), held, fullness, silence, leases, ending,
 //! refused_at_end, told_soon    what is checked; `ticks` what an owner may take the log's time to be
+//! guards       whether calls are guarded, by what came over the wire
 //! only         which faults of a plan are left in
 //! swarm, told  many seeds, and what is told of them; `so_far` how far they are, `built` by which builds
 //! bugs         whether it would be found: bugs put in by hand (with the feature of that name)
@@ -47,6 +48,7 @@ mod feeding;
 pub mod fleet;
 mod fullness;
 mod grants;
+mod guards;
 mod heard;
 pub mod held;
 pub mod history;

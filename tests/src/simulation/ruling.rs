@@ -126,6 +126,9 @@ impl Watch {
         if let Record::Hits(batch) = &record {
             let counted = self.accounts.ruled(partition, batch, &ruled.rulings.fates);
             counted.map_err(|what| at.violation(5, "each entry counts once", what))?;
+            if let Some(what) = self.accounts.wrong_mark.take() {
+                return Err(at.violation(8, "who hears is guarded, and nobody else", what));
+            }
         }
         Ok(())
     }

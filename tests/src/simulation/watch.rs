@@ -18,6 +18,7 @@ use tollgate_engine::engine::{Engine, Rulings, Said};
 use tollgate_model as model;
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::record::kind;
 use tollgate_shared::wire::verdict::Verdict;
 
@@ -152,7 +153,7 @@ impl Ruled {
         Self {
             index,
             engine: Engine::new(index, partitions),
-            model: model::PartitionModel::new(),
+            model: model::PartitionModel::with_effect(),
             said: BTreeMap::new(),
             digests: Vec::new(),
             versions: Vec::new(),
@@ -233,6 +234,22 @@ impl Watch {
     /// The number of the newest limits version.
     pub fn latest_version(&self) -> u64 {
         self.book.latest_number()
+    }
+
+    /// Whether an operator ever switched what is heeded.
+    pub(super) fn was_ever_switched(&self) -> bool {
+        let mut acts = self.made.values().map(|made| &*made.act);
+        acts.any(|act| matches!(act, Act::Switch { .. }))
+    }
+
+    /// Law 8: a scope in which more was let through than a constraint and what one denial delay brought
+    /// explain, in any log that there was.
+    pub(super) fn without_effect(&self) -> Option<String> {
+        let mut all = self.ruled.iter().chain(&self.past);
+        all.find_map(|ruled| {
+            let found = ruled.model.effect_violations().into_iter().next();
+            found.map(|(scope, found)| format!("partition {}: {scope:?}: {found:?}", ruled.index))
+        })
     }
 
     /// The text of the newest limits version.

@@ -66,7 +66,7 @@ pub(super) fn worst(
         let_through = let_through.saturating_add(counts(call));
         while is_outside(
             &run.length,
-            calls[first].at_us.saturating_add(late_us),
+            calls[first].at_us.saturating_sub(late_us),
             call.at_us,
         ) {
             let_through -= counts(&calls[first]);
