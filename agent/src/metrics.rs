@@ -70,6 +70,10 @@ pub(crate) fn tell(agent: &str, stats: &Stats) {
         ("tollgate_agent_snapshots_torn_total", stats.snapshots_torn),
         ("tollgate_agent_links_lost_total", stats.links_lost),
         (
+            "tollgate_agent_connections_ended_total",
+            stats.connections_ended,
+        ),
+        (
             "tollgate_agent_hold_operations_total",
             stats.hold_operations,
         ),

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::frame::Topic;
@@ -31,8 +32,8 @@ const PARCELS_MAX: usize = 1_024;
 pub struct Identity {
     /// Its name.
     pub name: String,
-    /// Its epoch.
-    pub epoch: u128,
+    /// The secret of its epoch.
+    pub secret: EpochSecret,
     /// Seeds its fingerprints.
     pub seed: u64,
     /// Its nonces count on from this.

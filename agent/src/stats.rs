@@ -35,6 +35,7 @@ pub(crate) struct Counters {
     pub(crate) snapshots_torn: AtomicU64,
     pub(crate) foreign_logs: AtomicU64,
     pub(crate) links_lost: AtomicU64,
+    pub(crate) connections_ended: AtomicU64,
     pub(crate) resources_without_room: AtomicU64,
     pub(crate) hold_operations: AtomicU64,
     pub(crate) hold_operations_dropped: AtomicU64,
@@ -128,6 +129,9 @@ pub struct Stats {
     pub foreign_logs: u64,
     /// Connections to aggregators that were lost.
     pub links_lost: u64,
+    /// Connections to aggregators that this agent ended for what came over them: not ZeroMQ's protocol,
+    /// longer than is allowed, too slow, or nothing.
+    pub connections_ended: u64,
     /// Resources beyond the bound: their calls are let through and recorded nowhere.
     pub resources_without_room: u64,
     /// What was done with holds: taken, given back, passed on.
@@ -200,6 +204,7 @@ impl From<&Counters> for Stats {
             snapshots_torn: of(&counters.snapshots_torn),
             foreign_logs: of(&counters.foreign_logs),
             links_lost: of(&counters.links_lost),
+            connections_ended: of(&counters.connections_ended),
             resources_without_room: of(&counters.resources_without_room),
             hold_operations: of(&counters.hold_operations),
             hold_operations_dropped: of(&counters.hold_operations_dropped),

@@ -7,6 +7,7 @@ pub mod config;
 pub mod core;
 pub mod demo;
 pub mod domains;
+pub mod edge;
 pub mod explain;
 pub mod feed;
 pub mod http;

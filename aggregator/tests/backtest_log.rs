@@ -203,7 +203,9 @@ async fn what_a_later_build_wrote_is_named_and_not_passed_over() {
     // A kind that may not be skipped.
     let mut offset = 0;
     altered(dir.path(), "kind", |all| {
-        offset = put(all, Stream::Hits, 2, vec![1, 0x4f, 0xc0])
+        let record = [1, 0x4f, 0xc0];
+        let tag = MacKey::UNPROTECTED.tag(2, &record);
+        offset = put(all, Stream::Hits, 2, [&record[..], &tag].concat());
     });
     for command in [&BACKTEST[..], &["audit", "--export"]] {
         let (code, err) = refused(dir.path(), &[command, &["kind"]].concat());

@@ -10,7 +10,7 @@ use support::{Dealer, Served, directory, run, serve, wall};
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
-use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
+use tollgate_shared::wire::hits::{Hit, Refused, write_hits};
 use tollgate_shared::wire::statement::Cause;
 
 const LIMITS: &str = r#"
@@ -37,7 +37,7 @@ const PARTITIONS: u32 = 4;
 struct World {
     dir: tempfile::TempDir,
     served: Served,
-    dealer: Dealer,
+    dealers: [Dealer; 2],
     sequence: u64,
     /// Everything is counted from here; some seconds ago, so that stamps are of the past.
     origin: Timestamp,
@@ -48,11 +48,14 @@ impl World {
         let dir = directory(LIMITS);
         let served = serve(dir.path(), &[]);
         served.await_ready();
-        let dealer = Dealer::connect(served.agents, 1).await;
+        let dealers = [
+            Dealer::named(served.agents, "alpha", b'a').await,
+            Dealer::named(served.agents, "beta", b'b').await,
+        ];
         Self {
             dir,
             served,
-            dealer,
+            dealers,
             sequence: 0,
             origin: wall().saturating_sub(Span::from_secs(20)),
         }
@@ -75,12 +78,8 @@ impl World {
         refused: Option<(u64, u64, u64)>,
     ) -> u64 {
         self.sequence += 1;
-        let sender = Sender {
-            agent,
-            epoch: u128::from(agent.as_bytes()[0]),
-            sequence: self.sequence,
-            sent: wall(),
-        };
+        let dealer = usize::from(agent == "beta");
+        let sender = self.dealers[dealer].sender(self.sequence);
         let hits = hits.iter().map(|ms| Hit::one(0, domain, self.at(*ms), 1));
         let refused = refused.map(|(calls, first, last)| Refused {
             resource: 0,
@@ -103,7 +102,9 @@ impl World {
             refused.into_iter(),
         );
         let partition = partition_of_pair(resource, domain, PARTITIONS);
-        self.dealer.append(partition, writer.as_slice()).await
+        self.dealers[dealer]
+            .append(partition, writer.as_slice())
+            .await
     }
 
     /// A burst, its cooldown, and the denial that follows from it: its code.

@@ -6,11 +6,10 @@ mod support;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use support::{DEADLINE, Dealer, Served, directory, run, serve, wall};
+use support::{DEADLINE, Dealer, Served, directory, run, serve};
 use tollgate_agent::{Agent, Confirmation, Copies, Hold, ReserveError, SeizeError};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::wire::Writer;
-use tollgate_shared::wire::hits::Sender;
 use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
 
 const LIMITS: &str = r#"
@@ -181,19 +180,13 @@ async fn copies_of_a_process_that_died_are_back_within_its_timeout_and_half_a_se
     let job = agent(&served, "job").await;
     let theirs = job.copies("sandbox");
     // It takes, and is never heard again.
-    let mut dead = Dealer::connect(served.agents, 1).await;
+    let mut dead = Dealer::named(served.agents, "dead", 1).await;
     let (_, partitions, _) = dead.hello().await;
-    let sent = wall();
-    let sender = Sender {
-        agent: "dead",
-        epoch: 1,
-        sequence: 1,
-        sent,
-    };
+    let sender = dead.sender(1);
     let op = HoldOp {
         resource: 0,
         number: 1,
-        at: sent,
+        at: sender.sent,
         does: Does::Hold {
             domain: "acme",
             copies: 2,
@@ -310,8 +303,8 @@ fn what_cannot_be_asked_ends_as_the_table_says() {
     let (code, _, _) = run(here, &["holds", "--url", "nowhere"]);
     assert_eq!(code, 64);
     for (flag, value, expected) in [
-        ("--limit", "0", "1..=100000"),
-        ("--limit", "100001", "1..=100000"),
+        ("--limit", "0", "1..=10000"),
+        ("--limit", "10001", "1..=10000"),
         ("--state", "idle", "held, lost, staged"),
     ] {
         let (code, _, stderr) = run(here, &["holds", flag, value]);

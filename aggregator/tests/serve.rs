@@ -382,11 +382,18 @@ async fn what_agents_may_not_write_is_refused_for_ever_with_a_reason() {
             "{answer:?}"
         );
     }
-    // What is no message at all is counted, and the connection goes on.
+    // What is no message at all ends the connection, and nobody else's.
+    let mut other = Dealer::connect(served.agents, 2).await;
     agent.send_raw(b"\xffgarbage").await;
-    agent.hello().await;
+    assert_eq!(agent.try_receive().await, None);
+    other.hello().await;
     assert_eq!(served.metric("tollgate_link_garbage_total"), 1.0);
-    assert_eq!(served.metric("tollgate_link_refused_total"), 4.0);
+    for (reason, count) in [("partition", 1.0), ("kind", 1.0), ("malformed", 2.0)] {
+        let metric = format!("tollgate_link_refused_total{{reason=\"{reason}\"}}");
+        assert_eq!(served.metric(&metric), count);
+    }
+    let ended = r#"tollgate_connections_ended_total{port="agents",reason="malformed"}"#;
+    assert_eq!(served.metric(ended), 1.0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,8 +3,8 @@
 //! A new benchmark is a file under `benches` and a line here. The order is that of the report.
 
 use crate::benches::{
-    copies, copies_lift, copies_return, effect, engine, fleet, hit, holds, overshoot, pairs,
-    propagation,
+    copies, copies_lift, copies_return, effect, engine, fanout, fleet, hit, holds, overshoot,
+    pairs, propagation,
 };
 use crate::harness::{Bench, paced};
 
@@ -49,6 +49,11 @@ pub const BENCHES: &[Bench] = &[
         name: "propagation",
         about: "from the call that fills a window to the deny list of the slowest of eight agents",
         run: propagation::run,
+    },
+    Bench {
+        name: "fanout",
+        about: "a frame of the feed to 8, 100 and 5,000 subscribers, beside the zeromq crate's PUB",
+        run: fanout::run,
     },
     Bench {
         name: "overshoot",
@@ -118,6 +123,14 @@ pub const CHILDREN: &[ChildPart] = &[
     ChildPart {
         name: "copies-lift-agent",
         run: copies_lift::child_agent,
+    },
+    ChildPart {
+        name: "fanout-publisher",
+        run: fanout::child_publisher,
+    },
+    ChildPart {
+        name: "fanout-subscribers",
+        run: fanout::child_subscribers,
     },
     ChildPart {
         name: "propagation-agent",

@@ -9,6 +9,8 @@
 
 pub mod bugs;
 pub mod domain_key;
+pub mod epoch;
+pub mod escape;
 pub mod holdings;
 pub mod kafka_properties;
 pub mod mac;

@@ -69,6 +69,21 @@ pub fn check_name(name: &str) -> Result<(), NameFault> {
     }
 }
 
+/// Checks a domain that an operator names: whatever callers are limited under, control characters and stars
+/// among them, may be banned, lifted and shown.
+///
+/// # Errors
+///
+/// [`NameFault`] for what no caller is limited under.
+pub fn check_domain(domain: &str) -> Result<(), NameFault> {
+    match domain.len() {
+        0 => Err(NameFault::Empty),
+        bytes if NAME_BYTES_MAX < bytes => Err(NameFault::TooLong { bytes }),
+        _ if domain == EVERYBODY => Err(NameFault::Star),
+        _ => Ok(()),
+    }
+}
+
 /// The domain under which a caller's domain is limited: itself wherever possible.
 ///
 /// One comparison of the length and of the first byte where the name is ordinary. An empty name

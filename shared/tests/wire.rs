@@ -5,6 +5,7 @@ mod support;
 
 use proptest::prelude::*;
 use support::{Decoder, decoders, golden};
+use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::{Span, Timestamp};
@@ -453,7 +454,12 @@ proptest! {
     ) {
         let mut writer = Writer::new();
         for message in [
-            FromAgent::Hello { nonce, agent: &agent, epoch },
+            FromAgent::Hello {
+                nonce,
+                agent: &agent,
+                secret: EpochSecret::new(digest),
+                before: never.then_some(EpochSecret::new([7; 32])),
+            },
             FromAgent::Append { id: nonce, partition, record: &record },
             FromAgent::Ask { nonce, resources: resources.iter().map(String::as_str).collect() },
         ] {

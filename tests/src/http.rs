@@ -15,7 +15,7 @@ pub fn get_text(http: impl ToSocketAddrs, path: &str) -> Option<String> {
     stream.set_read_timeout(Some(WITHIN)).ok()?;
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     )
     .ok()?;
     let mut answer = String::new();

@@ -32,6 +32,8 @@ pub struct Serving {
     pub agents: String,
     /// The address of its HTTP interface.
     pub http: String,
+    /// The address of its feed.
+    pub feed: String,
 }
 
 impl Drop for Serving {
@@ -124,6 +126,7 @@ impl Serving {
             said: Vec::new(),
             agents: String::new(),
             http: String::new(),
+            feed: String::new(),
         };
         serving.await_addresses();
         serving
@@ -136,9 +139,15 @@ impl Serving {
             };
             if let (Some(agents), Some(http)) = (word(&line, "agents="), word(&line, "http=")) {
                 (self.agents, self.http) = (agents, http);
+                self.feed = word(&line, "feed=").unwrap_or_default();
             }
             self.said.push(line);
         }
+    }
+
+    /// Its number in the operating system.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// Has it stand still, as a machine that hangs: connections stay, and nothing is answered.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use tokio::sync::{Notify, mpsc};
+use tollgate_shared::epoch::EpochSecret;
 
 use super::{AgentBuilder, epochs};
 use crate::agent::{Agent, Inner};
@@ -54,21 +55,18 @@ impl AgentBuilder {
             .build()
             .map_err(BuildError::Thread)?;
         let seed: u64 = rand::random();
-        let epoch: u128 = rand::random();
-        let replaces = self
+        let secret = EpochSecret::new(rand::random());
+        let before = self
             .epoch_file
             .as_deref()
-            .map(|path| epochs::succeed(path, epoch));
-        let origin = Origin {
-            epoch,
-            replaces: replaces.transpose()?.flatten(),
-        };
+            .map(|path| epochs::succeed(path, secret));
+        let secrets = (secret, before.transpose()?.flatten());
         let clock = Arc::new(Clock::of_the_machine());
         let mut shared = self.shared(clock, seed, Timer::Runtime(runtime.handle().clone()));
         shared.domain_key = domain_key;
         let shared = Arc::new(shared);
         let (listener, courier, keeper) =
-            self.thinkers(&shared, &name, origin, aggregators.len(), rand::random());
+            self.thinkers(&shared, &name, secrets, aggregators.len(), rand::random());
         let (events, event_receiver) = mpsc::channel(net::EVENTS_MAX);
         let (parcels, parcel_receiver) = mpsc::channel(PARCELS_MAX);
         let (words, word_receiver) = mpsc::channel(WORDS_MAX);
@@ -77,7 +75,13 @@ impl AgentBuilder {
         let (courier, carrier) = self.carrier(&name, courier, &events)?;
         let hub = {
             let _runtime = runtime.enter();
-            let sockets = Sockets::start(&aggregators, listener.topic(), carrier, &events);
+            let sockets = Sockets::start(
+                &aggregators,
+                listener.topic(),
+                carrier,
+                &events,
+                &shared.counters,
+            );
             Hub::new(Arc::clone(&shared), listener, (courier, keeper), sockets)
         };
         // Tasks and Kafka have theirs: with the last of them gone, no event comes any more.
@@ -116,16 +120,15 @@ impl AgentBuilder {
         let timer = Timer::Hand(Arc::new(Notify::new()));
         let mut shared = self.shared(clock, identity.seed, timer);
         // Each life has an epoch of its own, and so have the ids.
-        shared.transfers =
-            TransferIds::Counted(identity.epoch, std::sync::atomic::AtomicU64::new(0));
+        shared.transfers = TransferIds::Counted(
+            identity.secret.epoch(),
+            std::sync::atomic::AtomicU64::new(0),
+        );
         let shared = Arc::new(shared);
         let name = identity.name.clone();
-        let origin = Origin {
-            epoch: identity.epoch,
-            replaces: None,
-        };
+        let secrets = (identity.secret, None);
         let (listener, courier, keeper) =
-            self.thinkers(&shared, &name, origin, aggregators, identity.nonce);
+            self.thinkers(&shared, &name, secrets, aggregators, identity.nonce);
         let hub = Hub::new(Arc::clone(&shared), listener, (courier, keeper), wires);
         let packer = Packer::new(Arc::clone(&shared.resources), self.bounds.queue_bytes);
         let agent = Agent::of(Inner::new(shared, name, Arc::new(Ending::default()), None));
@@ -136,14 +139,15 @@ impl AgentBuilder {
         &self,
         shared: &Arc<Shared>,
         name: &str,
-        origin: Origin,
+        (secret, before): (EpochSecret, Option<EpochSecret>),
         aggregators: usize,
         nonce: u64,
     ) -> (Listener, Courier, Keeper) {
-        let epoch = origin.epoch;
+        let origin = Origin::new(secret, before);
         let around = Surroundings {
             agent: name.into(),
-            epoch,
+            secret,
+            before,
             clock: Arc::clone(&shared.clock),
             resources: Arc::clone(&shared.resources),
             mosts: Arc::clone(&shared.mosts),
@@ -153,7 +157,7 @@ impl AgentBuilder {
         };
         let deny = DenyList::new(Arc::clone(&shared.view), self.bounds.denials);
         let listener = Listener::new(around, deny, aggregators, nonce);
-        let courier = Courier::new(name, epoch, Arc::clone(&shared.resources));
+        let courier = Courier::new(name, origin.epoch, Arc::clone(&shared.resources));
         (listener, courier, self.keeper(shared, origin))
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::{Span, Timestamp};
@@ -52,7 +53,8 @@ impl Bench {
         let view = Arc::new(DenyView::new(1_000));
         let around = Surroundings {
             agent: "a".into(),
-            epoch: 1,
+            secret: EpochSecret::new([1; 32]),
+            before: None,
             clock: Arc::new(Clock::by_hand(Timestamp::from_millis(5))),
             resources,
             mosts: Arc::default(),

@@ -36,9 +36,11 @@ impl Listener {
         if topic == self.topic {
             return self.take_verdicts(index, bytes, now);
         }
-        let Ok(frame) = Frame::decode(bytes) else {
+        let Ok(mut frame) = Frame::decode(bytes) else {
             return Counters::add(&counters.frames_refused, 1);
         };
+        self.drop_unknown_partitions(&mut frame.evidence);
+        let counters = &self.around.counters;
         let resource = if topic == Topic::CONTROL {
             None
         } else {
@@ -226,7 +228,15 @@ impl Listener {
         }
     }
 
-    /// Takes a statement; the fingerprint of the scope that it is about.
+    /// Evidence of partitions that do not exist is not kept: whoever speaks chooses the numbers.
+    pub(super) fn drop_unknown_partitions(&self, evidence: &mut Vec<Evidence>) {
+        let before = evidence.len();
+        evidence.retain(|one| one.partition < self.partitions);
+        let dropped = (before - evidence.len()) as u64;
+        Counters::add(&self.around.counters.statements_ignored, dropped);
+    }
+
+    /// Takes a statement; the fingerprint of the scope that it is about, unless there was no room for it.
     pub(super) fn take_told(
         &mut self,
         index: usize,
@@ -301,7 +311,10 @@ impl Listener {
                 self.tell(resource, (domain, is_group), code, Change::Opened, now);
             }
             Taken::Known => Counters::add(&counters.statements_known, 1),
-            Taken::NoRoom => Counters::add(&counters.denials_without_room, 1),
+            Taken::NoRoom => {
+                Counters::add(&counters.denials_without_room, 1);
+                return None;
+            }
         }
         Some(word.fingerprint())
     }

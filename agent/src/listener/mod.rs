@@ -33,11 +33,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Topic;
-use tollgate_shared::wire::link::{FromAgent, Member};
+use tollgate_shared::wire::link::{ASK_RESOURCES_MAX, FromAgent, Member};
 use tollgate_shared::wire::verdict::Verdict;
 
 use crate::clock::{Clock, Mono};
@@ -76,9 +77,6 @@ const ASK_PATIENCE: Span = Span::from_secs(2);
 /// How long to wait with another ask where a snapshot left something open.
 const ASK_AGAIN: Span = Span::from_millis(50);
 
-/// Resources of one ask; with names of the greatest length a quarter of a message.
-const ASK_RESOURCES_MAX: usize = 1_000;
-
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
@@ -106,7 +104,10 @@ pub(crate) enum Act {
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     pub(crate) agent: Box<str>,
-    pub(crate) epoch: u128,
+    /// Proves the agent's epoch.
+    pub(crate) secret: EpochSecret,
+    /// Proves the epoch of the process before it, if that is known.
+    pub(crate) before: Option<EpochSecret>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) resources: Arc<Resources>,
     pub(crate) mosts: Arc<Mosts>,
@@ -125,6 +126,9 @@ pub(crate) struct Listener {
     peers: Vec<Peer>,
     partitions: u32,
     last_nonce: u64,
+    /// Bytes of the public limits of each resource, and of all.
+    learned: HashMap<ResourceId, usize>,
+    learned_bytes: usize,
     /// When a resource was last asked for because its limits changed, or might have.
     refreshed: HashMap<ResourceId, Mono>,
     /// The newest ban of a partition that was asked about where denials are said to be ignored.
@@ -154,6 +158,8 @@ impl Listener {
             peers: (0..peers).map(|_| Peer::new()).collect(),
             partitions: 0,
             last_nonce: nonce,
+            learned: HashMap::new(),
+            learned_bytes: 0,
             refreshed: HashMap::new(),
             bans_asked: HashMap::new(),
             next_doubted: 0,
@@ -353,7 +359,8 @@ impl Listener {
         let hello = FromAgent::Hello {
             nonce: self.last_nonce,
             agent: &self.around.agent,
-            epoch: self.around.epoch,
+            secret: self.around.secret,
+            before: self.around.before,
         };
         hello.encode(&mut self.writer);
         let message = Bytes::copy_from_slice(self.writer.as_slice());

@@ -7,6 +7,7 @@ use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::{Code, Place};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::link::{FromAggregator, Snapshot};
+use tollgate_shared::wire::public::Public;
 
 use super::Listener;
 use super::ledger::TopicKey;
@@ -15,6 +16,24 @@ use crate::clock::Mono;
 use crate::heard::Change;
 use crate::resource::Resource;
 use crate::stats::Counters;
+
+/// Scopes of one answer that are remembered, to end denials that it does not list: twice as many as the
+/// deny list has room for by default.
+const LISTED_MAX: usize = 1 << 21;
+
+/// Bytes of the public limits of all resources: groups of domains, as good as alone.
+const PUBLIC_BYTES_MAX: usize = 64 << 20;
+
+/// What public limits take of memory, about.
+fn public_bytes(public: &Public) -> usize {
+    let groups = public.copies.iter().flat_map(|copies| &copies.groups);
+    let members = groups.map(|group| {
+        let members = group.members.iter().flatten();
+        let names: usize = members.map(|name| name.len() + size_of::<Box<str>>()).sum();
+        group.name.len() + size_of_val(group) + names
+    });
+    size_of::<Public>() + members.sum::<usize>()
+}
 
 impl Listener {
     /// An aggregator answered over its link. Answers about records are the courier's.
@@ -73,7 +92,8 @@ impl Listener {
         self.tick(now);
     }
 
-    fn take_part(&mut self, index: usize, snapshot: Snapshot, now: Mono) {
+    fn take_part(&mut self, index: usize, mut snapshot: Snapshot, now: Mono) {
+        self.drop_unknown_partitions(&mut snapshot.evidence);
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
@@ -116,7 +136,7 @@ impl Listener {
                 continue;
             };
             if teaches {
-                resource.learn(&topic.public);
+                self.learn(&resource, &topic.public);
             }
             ask.sequences.insert(resource.id, topic.sequence);
             for told in topic
@@ -130,7 +150,10 @@ impl Listener {
                 let settled =
                     ruled.filter(|ruled| below.get(&told.partition).is_none_or(|at| at < ruled));
                 let listed = self.take_told(index, &resource, told, late, settled, now);
-                ask.listed.extend(listed);
+                // An answer that never ends is not remembered for ever; what is not remembered is open.
+                if ask.listed.len() < LISTED_MAX {
+                    ask.listed.extend(listed);
+                }
             }
         }
         if !snapshot.more {
@@ -142,6 +165,19 @@ impl Listener {
         } else if let Some(peer) = self.peers.get_mut(index) {
             peer.ask = Some(ask);
         }
+    }
+
+    /// A resource's public limits are others, unless all resources' together would take too much.
+    fn learn(&mut self, resource: &Resource, public: &Public) {
+        let bytes = public_bytes(public);
+        let before = self.learned.get(&resource.id).copied().unwrap_or(0);
+        let all = self.learned_bytes - before + bytes;
+        if PUBLIC_BYTES_MAX < all {
+            return Counters::add(&self.around.counters.statements_ignored, 1);
+        }
+        self.learned.insert(resource.id, bytes);
+        self.learned_bytes = all;
+        resource.learn(public);
     }
 
     fn end_unlisted(&mut self, ask: &Ask, below: &HashMap<u32, Place>, now: Mono) {

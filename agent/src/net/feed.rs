@@ -1,17 +1,19 @@
-//! The feed of one aggregator: a SUB socket that is made anew whenever it fails or falls silent.
+//! The feed of one aggregator: a SUB that is made anew whenever it fails or falls silent.
 //!
-//! The crate's SUB connects again by itself, but after seconds; an agent wants to hear at once, and to
-//! know that it missed something. Knows nothing of frames.
+//! An agent wants to hear again at once, and to know that it missed something. Knows nothing of frames.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
 use tollgate_shared::wire::frame::Topic;
-use zeromq::{Socket as _, SocketRecv as _, SubSocket, ZmqMessage};
+use tollgate_zmtp::{SocketType, subscribe};
 
-use super::{CONNECT_WITHIN, Event, PAUSE_FIRST, longer, socket_options};
+use super::Event;
+use super::backoff::Backoff;
+use super::inbox::Inbox;
+use super::slots::{self, Slots};
+use super::socket::{Socket, SocketFault};
 use crate::resource::ResourceId;
 
 /// Orders that may wait: one for each resource that is new.
@@ -37,9 +39,9 @@ pub(super) struct Feed {
 
 impl Feed {
     /// Starts a feed's task on the current runtime; it waits for an address.
-    pub(super) fn start(peer: usize, own: Topic, events: mpsc::Sender<Event>) -> Self {
+    pub(super) fn start(peer: usize, own: Topic, slots: Slots, events: Inbox) -> Self {
         let (sender, orders) = mpsc::channel(ORDERS_MAX);
-        tokio::spawn(keep(peer, own, orders, events));
+        tokio::spawn(keep(peer, own, orders, slots, events));
         Self { orders: sender }
     }
 
@@ -66,6 +68,19 @@ struct Followed {
 }
 
 impl Followed {
+    /// The address whose turn it is.
+    fn endpoint(&self, attempt: usize) -> Box<str> {
+        let turn = attempt.checked_rem(self.addresses.len()).unwrap_or(0);
+        self.addresses.get(turn).cloned().unwrap_or_default()
+    }
+
+    /// What a new connection subscribes to.
+    fn subscriptions(&self, own: Topic) -> Vec<Bytes> {
+        let topics = self.topics.iter().map(|(_, topic)| *topic);
+        let all = [Topic::CONTROL, own].into_iter().chain(topics);
+        all.map(|topic| subscribe(topic.as_bytes())).collect()
+    }
+
     /// Takes an order; whether it asks for a new socket.
     fn take(&mut self, order: Order) -> bool {
         match order {
@@ -87,11 +102,12 @@ async fn keep(
     peer: usize,
     own: Topic,
     mut orders: mpsc::Receiver<Order>,
-    events: mpsc::Sender<Event>,
+    slots: Slots,
+    events: Inbox,
 ) {
     let mut followed = Followed::default();
     let mut attempt = 0;
-    let mut pause = PAUSE_FIRST;
+    let mut backoff = Backoff::new();
     loop {
         if followed.addresses.is_empty() {
             match orders.recv().await {
@@ -100,54 +116,39 @@ async fn keep(
             };
             continue;
         }
-        let socket = connect(&followed, own, attempt).await;
+        let slot = slots.take().await;
+        let endpoint = followed.endpoint(attempt);
         attempt += 1;
-        let Some(mut socket) = socket else {
-            pause = longer(pause);
-            if !wait(pause, &mut orders, &mut followed).await {
+        let subscriptions = followed.subscriptions(own);
+        let socket = slots::connect(SocketType::Sub, &endpoint, &slots, &subscriptions).await;
+        if let Some(mut socket) = socket {
+            let subscribed = followed.topics.iter().map(|(resource, _)| *resource);
+            let subscribed = subscribed.collect();
+            if !events.send(Event::FeedUp { peer, subscribed }).await {
                 return;
             }
-            continue;
-        };
-        pause = PAUSE_FIRST;
-        let subscribed = followed
-            .topics
-            .iter()
-            .map(|(resource, _)| *resource)
-            .collect();
-        if events
-            .send(Event::FeedUp { peer, subscribed })
-            .await
-            .is_err()
-        {
-            return;
+            let mut heard = false;
+            let (orders, followed) = (&mut orders, &mut followed);
+            let over = follow(peer, &mut socket, orders, followed, &events, &mut heard).await;
+            drop(socket);
+            if !events.send(Event::FeedDown { peer }).await {
+                return;
+            }
+            if heard {
+                backoff.worked();
+            }
+            match over {
+                // The new address may be tried at once.
+                Ok(Over::Anew) => continue,
+                Ok(Over::Alone) => return,
+                Err(fault) => slots.note(&endpoint, Err(fault)),
+            }
         }
-        if !follow(peer, &mut socket, &mut orders, &mut followed, &events).await {
-            return;
-        }
-        drop(socket);
-        if events.send(Event::FeedDown { peer }).await.is_err() {
+        drop(slot);
+        if !wait(backoff.pause(rand::random()), &mut orders, &mut followed).await {
             return;
         }
     }
-}
-
-/// A socket with all subscriptions, if somebody answers at the address whose turn it is.
-async fn connect(followed: &Followed, own: Topic, attempt: usize) -> Option<SubSocket> {
-    let turn = attempt.checked_rem(followed.addresses.len()).unwrap_or(0);
-    let address = followed.addresses.get(turn)?;
-    let mut socket = SubSocket::with_options(socket_options());
-    // Subscriptions before the connection, so that nothing is missed between the two.
-    socket.subscribe(Topic::CONTROL.as_text()).await.ok()?;
-    socket.subscribe(own.as_text()).await.ok()?;
-    for (_, topic) in &followed.topics {
-        socket.subscribe(topic.as_text()).await.ok()?;
-    }
-    timeout(CONNECT_WITHIN, socket.connect(address))
-        .await
-        .ok()?
-        .ok()?;
-    Some(socket)
 }
 
 /// Waits, and takes orders meanwhile; whether anybody is still there.
@@ -162,7 +163,7 @@ async fn wait(
         tokio::select! {
             () = &mut over => return true,
             order = orders.recv() => match order {
-                // The new address may be tried at once.
+                // The hub has heard where it is, or that it is there again: it may be tried at once.
                 Some(order) => if followed.take(order) { return true },
                 None => return false,
             },
@@ -170,56 +171,60 @@ async fn wait(
     }
 }
 
-/// Hands frames on until the socket fails or is to be made anew; whether anybody is still there.
+/// Why nothing more is heard over a socket that works.
+enum Over {
+    /// Another is wanted.
+    Anew,
+    /// Nobody wants any.
+    Alone,
+}
+
+/// Hands frames on until the socket fails or is to be made anew.
 async fn follow(
     peer: usize,
-    socket: &mut SubSocket,
+    socket: &mut Socket,
     orders: &mut mpsc::Receiver<Order>,
     followed: &mut Followed,
-    events: &mpsc::Sender<Event>,
-) -> bool {
+    events: &Inbox,
+    heard: &mut bool,
+) -> Result<Over, SocketFault> {
     loop {
+        let has_room = socket.has_room();
         tokio::select! {
-            message = socket.recv() => {
-                let Ok(message) = message else {
-                    return true;
-                };
-                let Some((topic, frame)) = parts(message) else {
+            said = socket.next() => {
+                let Some((topic, frame)) = parts(said?) else {
                     continue;
                 };
-                if events.send(Event::FeedSaid { peer, topic, frame }).await.is_err() {
-                    return false;
+                *heard = true;
+                if !events.send(Event::FeedSaid { peer, topic, frame }).await {
+                    return Ok(Over::Alone);
                 }
             }
-            order = orders.recv() => {
+            order = orders.recv(), if has_room => {
                 let Some(order) = order else {
-                    return false;
+                    return Ok(Over::Alone);
                 };
                 let new = match order {
                     Order::Subscribe { resource, topic } => Some((resource, topic)),
                     Order::Open { .. } => None,
                 };
                 if followed.take(order) {
-                    return true;
+                    return Ok(Over::Anew);
                 }
                 let Some((resource, topic)) = new else {
                     continue;
                 };
-                if socket.subscribe(topic.as_text()).await.is_err() {
-                    return true;
-                }
-                if events.send(Event::Subscribed { peer, resource }).await.is_err() {
-                    return false;
+                socket.send(subscribe(topic.as_bytes()));
+                if !events.send(Event::Subscribed { peer, resource }).await {
+                    return Ok(Over::Alone);
                 }
             }
         }
     }
 }
 
-/// Topic and frame of a message; none of anything else.
-fn parts(message: ZmqMessage) -> Option<(Topic, Bytes)> {
-    let mut parts = message.into_vecdeque();
-    let topic = Topic::from_bytes(&parts.pop_front()?)?;
-    let frame = parts.pop_front()?;
-    parts.is_empty().then_some((topic, frame))
+/// Topic and frame of a message; `None` for anything else.
+fn parts(message: Vec<Bytes>) -> Option<(Topic, Bytes)> {
+    let [topic, frame] = <[Bytes; 2]>::try_from(message).ok()?;
+    Some((Topic::from_bytes(&topic)?, frame))
 }

@@ -135,7 +135,6 @@ impl<W: Wires> Hub<W> {
         &self.listener
     }
 
-    #[cfg(feature = "simulation")]
     pub(crate) fn wires(&mut self) -> &mut W {
         &mut self.wires
     }

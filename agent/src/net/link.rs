@@ -1,20 +1,20 @@
-//! The link to one aggregator: a DEALER socket that is made anew whenever it fails.
+//! The link to one aggregator: a DEALER that is made anew whenever it fails.
 //!
-//! The crate's DEALER does not connect again by itself, and goes on saying that it sent; so the first
-//! error or a word from the hub, who hears no answers, ends the socket. Knows nothing of messages.
+//! The first error, or a word from the hub, who hears no answers, ends the connection. Knows nothing of
+//! messages.
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
-use zeromq::{DealerSocket, Socket as _, SocketRecv as _, SocketSend as _, ZmqMessage};
+use tollgate_zmtp::{SocketType, message};
 
-use super::{CONNECT_WITHIN, Event, PAUSE_FIRST, longer, socket_options};
+use super::Event;
+use super::backoff::Backoff;
+use super::inbox::Inbox;
+use super::slots::{Slots, connect};
+use super::socket::{Socket, SocketFault};
 
 /// Messages that may wait for the socket.
 const ORDERS_MAX: usize = 256;
-
-/// How long the socket may hold up a message: its own queue takes 100,000.
-const SEND_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// The hub's end of a link.
 #[derive(Debug)]
@@ -25,10 +25,10 @@ pub(super) struct Link {
 
 impl Link {
     /// Starts a link's task on the current runtime.
-    pub(super) fn start(peer: usize, endpoint: String, events: mpsc::Sender<Event>) -> Self {
+    pub(super) fn start(peer: usize, endpoint: String, slots: Slots, events: Inbox) -> Self {
         let (messages, orders) = mpsc::channel(ORDERS_MAX);
         let (reopen, reopens) = mpsc::channel(1);
-        tokio::spawn(keep(peer, endpoint, orders, reopens, events));
+        tokio::spawn(keep(peer, endpoint, (orders, reopens), slots, events));
         Self { messages, reopen }
     }
 
@@ -42,66 +42,66 @@ impl Link {
 async fn keep(
     peer: usize,
     endpoint: String,
-    mut orders: mpsc::Receiver<Bytes>,
-    mut reopens: mpsc::Receiver<()>,
-    events: mpsc::Sender<Event>,
+    (mut orders, mut reopens): (mpsc::Receiver<Bytes>, mpsc::Receiver<()>),
+    slots: Slots,
+    events: Inbox,
 ) {
-    let mut pause = PAUSE_FIRST;
+    let mut backoff = Backoff::new();
     while !orders.is_closed() {
-        let mut socket = DealerSocket::with_options(socket_options());
-        if matches!(
-            timeout(CONNECT_WITHIN, socket.connect(&endpoint)).await,
-            Ok(Ok(()))
-        ) {
+        let slot = slots.take().await;
+        if let Some(socket) = connect(SocketType::Dealer, &endpoint, &slots, &[]).await {
             // What waits was meant for the connection before; whoever still wants it sends it again.
             while orders.try_recv().is_ok() {}
             while reopens.try_recv().is_ok() {}
-            if events.send(Event::LinkUp { peer }).await.is_err() {
+            if !events.send(Event::LinkUp { peer }).await {
                 return;
             }
-            let answered = converse(peer, socket, &mut orders, &mut reopens, &events).await;
-            if events.send(Event::LinkDown { peer }).await.is_err() {
+            let mut answered = false;
+            let ended = converse(
+                peer,
+                socket,
+                (&mut orders, &mut reopens),
+                &events,
+                &mut answered,
+            );
+            slots.note(&endpoint, ended.await);
+            if !events.send(Event::LinkDown { peer }).await {
                 return;
             }
-            pause = if answered { PAUSE_FIRST } else { longer(pause) };
-        } else {
-            pause = longer(pause);
+            if answered {
+                backoff.worked();
+            }
         }
-        tokio::time::sleep(pause).await;
+        drop(slot);
+        tokio::time::sleep(backoff.pause(rand::random())).await;
     }
 }
 
-/// Carries messages both ways until something fails; whether any came.
+/// Carries messages both ways until something fails, or somebody wants it to end.
 async fn converse(
     peer: usize,
-    socket: DealerSocket,
-    orders: &mut mpsc::Receiver<Bytes>,
-    reopens: &mut mpsc::Receiver<()>,
-    events: &mpsc::Sender<Event>,
-) -> bool {
-    let (mut sending, mut receiving) = socket.split();
-    let mut answered = false;
+    mut socket: Socket,
+    (orders, reopens): (&mut mpsc::Receiver<Bytes>, &mut mpsc::Receiver<()>),
+    events: &Inbox,
+    answered: &mut bool,
+) -> Result<(), SocketFault> {
     loop {
+        let has_room = socket.has_room();
         tokio::select! {
-            message = receiving.recv() => {
-                let Some(message) = message.ok().and_then(|message| message.into_vec().pop()) else {
-                    return answered;
+            said = socket.next() => {
+                let Some(message) = said?.pop() else {
+                    continue;
                 };
-                answered = true;
-                if events.send(Event::LinkSaid { peer, message }).await.is_err() {
-                    return answered;
+                *answered = true;
+                if !events.send(Event::LinkSaid { peer, message }).await {
+                    return Ok(());
                 }
             }
-            order = orders.recv() => {
-                let Some(message) = order else {
-                    return answered;
-                };
-                let sent = timeout(SEND_WITHIN, sending.send(ZmqMessage::from(message))).await;
-                if !matches!(sent, Ok(Ok(()))) {
-                    return answered;
-                }
-            }
-            _ = reopens.recv() => return answered,
+            order = orders.recv(), if has_room => match order {
+                Some(order) => socket.send(message(&[&order])),
+                None => return Ok(()),
+            },
+            _ = reopens.recv() => return Ok(()),
         }
     }
 }

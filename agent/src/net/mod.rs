@@ -1,16 +1,20 @@
-//! The network thread: sockets (`sockets`, `link`, `feed`, `kafka`), and what is made of what they say
+//! The network thread: sockets (`socket`, `link`, `feed`, `kafka`), and what is made of what they say
 //! (`hub`).
 //!
 //! One thread with a runtime of its own, so that an agent works in a service that has none.
 
+mod backoff;
 mod feed;
 mod hub;
+mod inbox;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod link;
 #[cfg(feature = "kafka")]
 mod members;
 mod names;
+mod slots;
+mod socket;
 mod sockets;
 
 pub(crate) use hub::Hub;
@@ -20,21 +24,10 @@ pub(crate) use hub::Wires;
 pub(crate) use kafka::{Kafka, check_properties};
 pub(crate) use sockets::{Carrier, EVENTS_MAX, Order, Sockets};
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use tollgate_shared::wire::frame::Topic;
-use zeromq::SocketOptions;
 
 use crate::resource::ResourceId;
-
-/// How long a connection may take to be made. The crate waits for whoever does not answer; an agent
-/// tries again instead.
-const CONNECT_WITHIN: Duration = Duration::from_secs(2);
-
-/// Pauses between attempts: doubled from the first to the longest.
-const PAUSE_FIRST: Duration = Duration::from_millis(50);
-const PAUSE_LONGEST: Duration = Duration::from_secs(1);
 
 /// What sockets report to the hub.
 #[derive(Debug)]
@@ -80,15 +73,4 @@ pub(crate) enum Outcome {
     SendAgain,
     /// It was given up.
     GivenUp,
-}
-
-fn socket_options() -> SocketOptions {
-    let mut options = SocketOptions::default();
-    options.connect_timeout(CONNECT_WITHIN);
-    options
-}
-
-/// The pause after the next failure.
-fn longer(pause: Duration) -> Duration {
-    (pause * 2).min(PAUSE_LONGEST)
 }

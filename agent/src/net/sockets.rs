@@ -20,14 +20,17 @@ use tollgate_shared::wire::frame::Topic;
 use super::Event;
 use super::feed::Feed;
 use super::hub::{Hub, Wires};
+use super::inbox::{Inbox, Room, cost};
 #[cfg(feature = "kafka")]
 use super::kafka::Kafka;
 use super::link::Link;
 use super::names;
+use super::slots::Slots;
 use crate::copies::Told;
 use crate::courier::Outgoing;
 use crate::flusher::{Ending, Parcel};
 use crate::resource::ResourceId;
+use crate::stats::Counters;
 
 /// Events of sockets that may wait; while so many do, sockets are not read.
 pub(crate) const EVENTS_MAX: usize = 4_096;
@@ -36,8 +39,9 @@ pub(crate) const EVENTS_MAX: usize = 4_096;
 /// clears up, and looks after silences of hundreds of milliseconds.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Aggregators that one agent follows. A fleet has fewer; an agent that has met so many, because they
-/// came and went under ever new addresses, meets no more, and says so.
+/// Aggregators that one agent knows of. A fleet has fewer; an agent that has met so many, because they
+/// came and went under ever new addresses, meets no more, and says so. To how many of them it is
+/// connected at a time is bounded elsewhere.
 const PEERS_MAX: usize = 1_024;
 
 /// What the agent's owner wants.
@@ -70,6 +74,9 @@ pub(crate) struct Sockets {
     addresses: Vec<Box<str>>,
     /// For sockets that are made later; the others have their own.
     events: mpsc::WeakSender<Event>,
+    room: Room,
+    /// For the links and for the feeds of aggregators that are met.
+    met: (Slots, Slots),
     topic: Topic,
 }
 
@@ -80,7 +87,11 @@ impl Sockets {
         topic: Topic,
         carrier: Carrier,
         events: &mpsc::Sender<Event>,
+        counters: &Arc<Counters>,
     ) -> Self {
+        let slots = Slots::unbounded(Arc::clone(counters));
+        let room = Room::new();
+        let inbox = || Inbox::new(events.clone(), room.clone());
         let endpoints = aggregators
             .iter()
             .map(|address| format!("tcp://{address}"))
@@ -88,14 +99,16 @@ impl Sockets {
         names::follow(aggregators, events);
         Self {
             links: endpoints
-                .map(|(peer, endpoint)| Link::start(peer, endpoint, events.clone()))
+                .map(|(peer, endpoint)| Link::start(peer, endpoint, slots.clone(), inbox()))
                 .collect(),
             feeds: (0..aggregators.len())
-                .map(|peer| Feed::start(peer, topic, events.clone()))
+                .map(|peer| Feed::start(peer, topic, slots.clone(), inbox()))
                 .collect(),
             carrier,
             addresses: aggregators.iter().map(|one| one.as_str().into()).collect(),
             events: events.downgrade(),
+            met: (slots.bounded(), slots.bounded()),
+            room,
             topic,
         }
     }
@@ -144,8 +157,11 @@ impl Wires for Sockets {
         tracing::debug!(%address, "meets another aggregator of the fleet");
         let peer = self.links.len();
         let endpoint = format!("tcp://{address}");
-        self.links.push(Link::start(peer, endpoint, events.clone()));
-        self.feeds.push(Feed::start(peer, self.topic, events));
+        let inbox = Inbox::new(events, self.room.clone());
+        let (links, feeds) = self.met.clone();
+        let link = Link::start(peer, endpoint, links, inbox.clone());
+        self.links.push(link);
+        self.feeds.push(Feed::start(peer, self.topic, feeds, inbox));
         self.addresses.push(address);
         true
     }
@@ -203,7 +219,11 @@ impl Hub<Sockets> {
         loop {
             let deadline = flushing.as_ref().map(|(deadline, _)| *deadline);
             tokio::select! {
-                Some(event) = events.recv() => self.take(event),
+                Some(event) = events.recv() => {
+                    let bytes = cost(&event);
+                    self.take(event);
+                    self.wires().room.free(bytes);
+                }
                 parcel = parcels.recv(), if !parcels_are_all => match parcel {
                     Some(parcel) => self.take_parcel(parcel),
                     None => parcels_are_all = true,

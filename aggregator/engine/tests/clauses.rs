@@ -140,7 +140,7 @@ fn at_the_cap_a_new_pair_is_only_counted_and_nobody_is_evicted() {
 }
 
 #[test]
-fn agents_beyond_the_bound_are_counted_and_not_ruled() {
+fn at_the_bound_an_agent_is_given_up_and_counted_from_then_on() {
     let bound = format!("[engine]\nepochs_per_partition_max = 1\n{TWO}");
     let mut play = Play::of(&bound);
     play.hits("api.search", &["acme"]);
@@ -161,10 +161,16 @@ fn agents_beyond_the_bound_are_counted_and_not_ruled() {
         [hit].into_iter(),
         none.into_iter(),
     );
+    let newcomer = writer.as_slice().to_vec();
+    assert_eq!(play.apply(&newcomer), Fate::Applied);
+    assert_eq!(play.counts().granted, 1, "a new process is limited");
+    assert_eq!(play.rulings.epochs_given_up, 1);
+    // The one that was heard before makes room, and its records are only counted.
     assert_eq!(
-        play.apply(writer.as_slice()),
+        play.hits("api.search", &["acme"]),
         Fate::TooManyAgents { entries: 1 }
     );
+    assert_eq!(play.apply(&newcomer), Fate::Duplicate { entries: 1 });
 }
 
 #[test]

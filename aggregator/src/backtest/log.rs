@@ -12,10 +12,11 @@
 use std::collections::HashMap;
 use std::io;
 
+use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::DecodeError;
 use tollgate_shared::wire::hits::{HitBatch, Refused};
-use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::record::{Record, authentic};
 
 use super::pairs::Pairs;
 use super::read::{Counts, ReadFault, Reading, Recording};
@@ -321,18 +322,21 @@ impl<'a> Calls<'a> {
     ///
     /// # Errors
     ///
-    /// [`LogFault::Newer`] for a kind that must not be passed over by whoever does not know it.
+    /// [`LogFault::Newer`] for a kind that must not be passed over by whoever does not know it. One that no
+    /// aggregator wrote is passed over, as aggregators do.
     pub fn of(partition: u32, delivered: &'a Delivered) -> Result<Self, LogFault> {
         match Record::decode(&delivered.bytes) {
             Ok(Record::Hits(batch)) => Ok(Self::Batch(batch)),
             Ok(Record::Unknown {
                 skippable: false,
                 kind,
-            }) => Err(LogFault::Newer {
-                partition,
-                offset: delivered.offset,
-                kind,
-            }),
+            }) if authentic(&delivered.bytes, partition, &MacKey::UNPROTECTED) => {
+                Err(LogFault::Newer {
+                    partition,
+                    offset: delivered.offset,
+                    kind,
+                })
+            }
             Ok(_) => Ok(Self::None),
             Err(error) => Ok(Self::Unreadable(error)),
         }

@@ -28,7 +28,7 @@ pub struct ResetArgs {
     #[arg(value_parser = name)]
     resource: String,
     /// The domain
-    #[arg(value_parser = name)]
+    #[arg(value_parser = super::operator::domain)]
     domain: String,
     #[command(flatten)]
     word: Word,
@@ -43,7 +43,7 @@ pub struct RefundArgs {
     #[arg(value_parser = name)]
     resource: String,
     /// The domain
-    #[arg(value_parser = name)]
+    #[arg(value_parser = super::operator::domain)]
     domain: String,
     /// How many hits, the newest first
     #[arg(value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -58,7 +58,7 @@ pub struct RefundArgs {
 #[derive(Debug, Args)]
 struct Banned {
     /// The resource and the domain; with --everywhere the domain alone
-    #[arg(value_name = "RESOURCE DOMAIN", num_args = 1..=2, required = true, value_parser = name)]
+    #[arg(value_name = "RESOURCE DOMAIN", num_args = 1..=2, required = true, value_parser = super::operator::domain)]
     names: Vec<String>,
     /// On every resource
     #[arg(long)]

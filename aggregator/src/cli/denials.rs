@@ -15,6 +15,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde::Deserialize;
 use serde_json::Value;
+use tollgate_shared::escape::escaped;
 
 use super::Global;
 use super::amend::pair;
@@ -35,7 +36,7 @@ pub struct DenialsArgs {
     #[arg(long)]
     resource: Option<String>,
     /// Only of this domain
-    #[arg(long)]
+    #[arg(long, value_parser = super::operator::domain)]
     domain: Option<String>,
     /// Only of this cause, as in hard, global, banned or "tier 1"
     #[arg(long)]
@@ -59,7 +60,7 @@ enum Verb {
         #[arg(value_parser = name)]
         resource: String,
         /// The domain
-        #[arg(value_parser = name)]
+        #[arg(value_parser = super::operator::domain)]
         domain: String,
         #[command(flatten)]
         word: Word,
@@ -137,7 +138,7 @@ fn watch(global: &Global, args: &DenialsArgs, output: &mut Output) -> Result<Exi
         let answer = list(global, args)?;
         if live {
             // Home, and what was there is gone.
-            output.line("\x1b[H\x1b[J")?;
+            output.clear()?;
             print(&answer.denials, output)?;
         } else {
             let code = |denial: &Value| denial["code"].as_str().map(str::to_owned);
@@ -198,8 +199,8 @@ fn row(denial: &Value) -> Result<[String; 6], Failure> {
     };
     Ok([
         denial.remaining_us.map_or_else(|| "never".to_owned(), span),
-        denial.resource,
-        scope,
+        escaped(&denial.resource).to_string(),
+        escaped(&scope).to_string(),
         denial.cause,
         limit,
         denial.code,

@@ -79,14 +79,11 @@ fn question(global: &Global, args: &ExplainArgs) -> Result<Question, Failure> {
     {
         return Ok(Question::Code(code));
     }
-    for (what, name) in [
-        ("resource", Some(&args.about)),
-        ("domain", args.domain.as_ref()),
-    ] {
-        if let Some(name) = name {
-            check_name(name).map_err(|fault| usage(format!("{what} {name:?} {fault}")))?;
-        }
-    }
+    check_name(&args.about).map_err(|fault| usage(format!("resource {:?} {fault}", args.about)))?;
+    let domain = args.domain.as_deref().map(|typed| {
+        super::operator::domain(typed).map_err(|fault| usage(format!("domain {typed:?} {fault}")))
+    });
+    let domain = domain.transpose()?;
     let at = match &args.at {
         None => None,
         Some(text) => {
@@ -97,7 +94,7 @@ fn question(global: &Global, args: &ExplainArgs) -> Result<Question, Failure> {
     };
     Ok(Question::Pair {
         resource: args.about.clone(),
-        domain: global.domain(args.domain.as_ref())?,
+        domain: global.domain(domain.as_ref())?,
         at,
     })
 }

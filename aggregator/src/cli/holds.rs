@@ -19,8 +19,9 @@ use super::exit::{Exit, Failure};
 use super::operator::{self, Spoken, Word, name};
 use super::output::{Format, Output};
 use crate::core::holds::STATES;
-use crate::http::HOLDS_MAX;
+use crate::http::ROWS_MAX;
 use crate::http::amend::Asked;
+use tollgate_shared::escape::escaped;
 
 /// What `holds` takes.
 #[derive(Debug, clap::Args)]
@@ -50,7 +51,7 @@ pub struct HoldsArgs {
         long,
         value_name = "N",
         default_value_t = 1_000,
-        value_parser = clap::value_parser!(u32).range(1..=HOLDS_MAX as i64)
+        value_parser = clap::value_parser!(u32).range(1..=ROWS_MAX as i64)
     )]
     limit: u32,
 }
@@ -193,7 +194,7 @@ fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), 
     let query = [
         ("resource", Some(resource.to_owned())),
         ("agent", Some(agent.to_owned())),
-        ("limit", Some("100000".to_owned())),
+        ("limit", Some(ROWS_MAX.to_string())),
     ];
     let answer: Answer = operator::get(url, "/v1/holds", &query)?;
     let fits = |held: &&Value| held["number"].as_u64() == Some(number);
@@ -312,8 +313,8 @@ fn row(hold: &Hold) -> [String; COLUMNS.len()] {
     let state: Vec<String> = state.into_iter().flatten().collect();
     [
         age(hold.age_us),
-        hold.resource.clone(),
-        hold.domain.clone(),
+        escaped(&hold.resource).to_string(),
+        escaped(&hold.domain).to_string(),
         groups,
         hold.copies.to_string(),
         state.join(", "),

@@ -13,6 +13,7 @@ pub mod demo;
 pub mod denials;
 pub mod exit;
 pub mod explain;
+pub mod feed;
 pub mod hit;
 pub mod holds;
 pub mod kafka_args;
@@ -38,6 +39,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use tollgate_shared::escape::escaped_lines;
 
 use crate::domains::Domains;
 use exit::{Exit, Failure};
@@ -143,6 +145,8 @@ pub enum Command {
     Top(top::TopArgs),
     /// Lists who holds what, the oldest first, and ends holds
     Holds(holds::HoldsArgs),
+    /// Follows the denial feed: what agents hear
+    Feed(feed::FeedArgs),
     /// Shows, compares and pushes limits
     Limits(limits::LimitsArgs),
     /// Looks at Kafka's topics, and makes them
@@ -247,6 +251,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Pairs(args) => pairs::run(&global, &args),
         Command::Top(args) => top::run(&global, &args),
         Command::Holds(args) => holds::run(&global, &args),
+        Command::Feed(args) => feed::run(&global, &args),
         Command::Limits(args) => limits::run(&global, &args),
         Command::Topics(args) => topics::run(&global, &args),
         Command::Completions { shell } => completions(&global, shell),
@@ -255,7 +260,8 @@ pub fn run(cli: Cli) -> Exit {
         Ok(exit) => exit,
         Err(Failure::Unread) => Failure::Unread.exit(),
         Err(failure) => {
-            eprintln!("tollgate: {failure}");
+            let text = failure.to_string();
+            eprintln!("tollgate: {}", escaped_lines(&text));
             failure.exit()
         }
     }

@@ -9,7 +9,12 @@
 //! journal has one writer. Knows nothing of what acts do. What stays true: what ends with another code
 //! than 0 has changed nothing, unless it says that the log did not answer.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+
+use tollgate_shared::escape::unescaped;
+use tollgate_shared::names::check_domain;
 
 use super::Global;
 use super::exit::{Exit, Failure};
@@ -106,16 +111,26 @@ pub fn ask(global: &Global, url: &str, word: &Word, act: Asked) -> Result<Exit, 
     let url = format!("{url}/v1/amendments");
     let unavailable = |error: ureq::Error| Failure::Unavailable(format!("{url}: {error}"));
     let body = serde_json::to_string(&asked).map_err(|error| Failure::Bug(error.to_string()))?;
-    let request = ureq::post(&url)
-        .config()
-        .http_status_as_error(false)
-        .build();
-    let mut response = request
-        .content_type("application/json")
-        .send(body)
-        .map_err(unavailable)?;
-    let status = response.status().as_u16();
-    let body = response.body_mut().read_to_string().map_err(unavailable)?;
+    let (status, body) = loop {
+        let request = ureq::post(&url)
+            .config()
+            .http_status_as_error(false)
+            .build();
+        let mut response = request
+            .content_type("application/json")
+            .send(&body)
+            .map_err(unavailable)?;
+        let status = response.status().as_u16();
+        // Twenty a second and caller: whoever runs commands in a row waits for his turn.
+        let wait = response.headers().get("retry-after");
+        let wait = wait.and_then(|wait| wait.to_str().ok()?.parse().ok());
+        if let (429, Some(seconds @ 1..=5)) = (status, wait) {
+            std::thread::sleep(Duration::from_secs(seconds));
+            continue;
+        }
+        let body = response.body_mut().read_to_string().map_err(unavailable)?;
+        break (status, body);
+    };
     if status != 200 {
         return Err(refusal(&url, status, &body));
     }
@@ -220,6 +235,18 @@ pub fn name(text: &str) -> Result<String, String> {
         Ok(()) => Ok(text.to_owned()),
         Err(fault) => Err(fault.to_string()),
     }
+}
+
+/// A domain as it is given on the command line: any that callers are limited under, with what shows nothing
+/// itself written as an escape, as lists show it.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn domain(text: &str) -> Result<String, String> {
+    let domain = unescaped(text).map_err(|fault| fault.to_string())?;
+    check_domain(&domain).map_err(|fault| fault.to_string())?;
+    Ok(domain)
 }
 
 #[cfg(test)]

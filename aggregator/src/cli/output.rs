@@ -8,6 +8,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
+use tollgate_shared::escape::escaped_lines;
+
 use super::exit::Failure;
 
 /// The form of results.
@@ -110,15 +112,40 @@ impl Output {
         self.coloured
     }
 
-    /// Writes a line.
+    /// Writes a line, or several: what a terminal would obey is written as an escape. Names that may have line
+    /// ends are escaped by whoever writes them.
     ///
     /// # Errors
     ///
     /// [`Failure::Unread`] where nobody reads any more, else [`Failure::Io`].
     pub fn line(&mut self, line: impl std::fmt::Display) -> Result<(), Failure> {
+        let text = line.to_string();
+        let shown = escaped_lines(&text);
+        self.write(format_args!("{shown}\n"))
+    }
+
+    /// Writes lines that have colours: whoever wrote them has escaped the names in them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Output::line`].
+    pub fn coloured(&mut self, lines: &str) -> Result<(), Failure> {
+        self.write(format_args!("{lines}\n"))
+    }
+
+    /// Clears the screen.
+    ///
+    /// # Errors
+    ///
+    /// As [`Output::line`].
+    pub fn clear(&mut self) -> Result<(), Failure> {
+        self.write(format_args!("\x1b[H\x1b[J\n"))
+    }
+
+    fn write(&mut self, text: std::fmt::Arguments<'_>) -> Result<(), Failure> {
         let result = match &mut self.sink {
-            Sink::Stdout(writer) => writeln!(writer, "{line}"),
-            Sink::File { writer, .. } | Sink::Device { writer, .. } => writeln!(writer, "{line}"),
+            Sink::Stdout(writer) => writer.write_fmt(text),
+            Sink::File { writer, .. } | Sink::Device { writer, .. } => writer.write_fmt(text),
             Sink::Done => Ok(()),
         };
         result.map_err(|source| self.failure(source))

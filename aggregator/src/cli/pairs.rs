@@ -21,6 +21,7 @@ use super::exit::{Exit, Failure};
 use super::operator::{Spoken, ended, get, name};
 use super::output::{Format, Output};
 use super::top;
+use tollgate_shared::escape::escaped;
 
 /// What `pairs` takes.
 #[derive(Debug, clap::Args)]
@@ -125,7 +126,7 @@ fn lines(pair: &Pair) -> Vec<(String, String)> {
         ..
     } = pair;
     let head = format!("partition {partition}, limits version {version}");
-    let mut lines = vec![(format!("{resource} {domain}"), head)];
+    let mut lines = vec![(format!("{} {}", escaped(resource), escaped(domain)), head)];
     let mut line = |what: &str, told: String| lines.push((what.to_owned(), told));
     if !pair.configured {
         line("limits", "none on hits of this resource".to_owned());

@@ -15,6 +15,7 @@ use super::Global;
 use super::exit::{Exit, Failure};
 use super::operator::{Spoken, ended, get};
 use super::output::Format;
+use tollgate_shared::escape::escaped;
 
 /// What `top` takes.
 #[derive(Debug, clap::Args)]
@@ -124,8 +125,8 @@ fn rows(answer: &Answer) -> Result<Vec<[String; 5]>, Failure> {
     for pair in &answer.pairs {
         let pair = Pair::deserialize(pair).map_err(|error| Failure::Data(error.to_string()))?;
         rows.push([
-            pair.resource,
-            pair.domain,
+            escaped(&pair.resource).to_string(),
+            escaped(&pair.domain).to_string(),
             rate(pair.hits),
             rate(pair.refused),
             rate(pair.excess),

@@ -10,6 +10,7 @@
 //! nothing of sockets and files beyond their names. What stays true: a [`Config`] can be served, and
 //! all faults of one reading are reported together.
 
+mod edge;
 mod fault;
 mod source;
 mod units;
@@ -22,6 +23,7 @@ use std::time::Duration;
 pub use fault::{Fault, FaultKind, Faults, most_like};
 pub use source::{Given, OPTIONS, from_environment, variable};
 
+use crate::edge::Bounds;
 use source::Source;
 use tollgate_engine::limits::parse_span;
 use tollgate_shared::names::check_name;
@@ -44,6 +46,8 @@ pub struct Config {
     pub listen: Listen,
     /// The denial feed.
     pub feed: Feed,
+    /// What peers may take of this process.
+    pub edge: Bounds,
     /// Snapshots of engines.
     pub snapshot: Snapshot,
     /// What is logged.
@@ -122,6 +126,9 @@ pub struct Listen {
     pub feed: SocketAddr,
     /// The host under which agents reach the feed.
     pub advertise: String,
+    /// Names under which HTTP is answered, beside addresses, `localhost`, the host's, the aggregator's and
+    /// the advertised one.
+    pub hosts: Vec<String>,
     /// Whether addresses that are not loopback are served although nothing is sealed.
     pub insecure: bool,
 }
@@ -131,8 +138,6 @@ pub struct Listen {
 pub struct Feed {
     /// How often a quiet topic says that it is quiet.
     pub heartbeat: Duration,
-    /// What a subscriber that does not read may cost in memory.
-    pub subscriber_queue_max: u64,
 }
 
 /// Snapshots of engines: the bound on recovery.
@@ -195,6 +200,7 @@ impl Config {
             limits: LimitsFile::read(&mut source, kind),
             listen: Listen::read(&mut source, insecure),
             feed: Feed::read(&mut source),
+            edge: edge::read(&mut source),
             snapshot: Snapshot::read(&mut source, kind),
             telemetry: Telemetry::read(&mut source),
             domain_key_file: source.text(
@@ -335,6 +341,12 @@ impl LimitsFile {
 
 impl Listen {
     fn read(source: &mut Source, insecure: bool) -> Self {
+        let hosts = source.list(
+            "listen.hosts",
+            "a list of hosts' names without a port, such as [\"tollgate.internal\"]",
+            Vec::new(),
+            is_host,
+        );
         let mut address = |path, port: u16| {
             let default = SocketAddr::from(([127, 0, 0, 1], port));
             let address = source.text(
@@ -354,6 +366,7 @@ impl Listen {
         };
         Self {
             insecure,
+            hosts,
             http: address("listen.http", 7400),
             agents: address("listen.agents", 7401),
             feed: address("listen.feed", 7402),
@@ -361,15 +374,17 @@ impl Listen {
                 "listen.advertise",
                 "a host's name or address, without a port",
                 "127.0.0.1".to_owned(),
-                |text| {
-                    let legal = |c: char| !c.is_whitespace() && c != '/';
-                    let port = text.contains(':') && !text.starts_with('[');
-                    (matches!(text.len(), 1..=200) && text.chars().all(legal) && !port)
-                        .then(|| text.to_owned())
-                },
+                |text| is_host(text).then(|| text.to_owned()),
             ),
         }
     }
+}
+
+/// Whether it is a host's name, or an address, without a port.
+fn is_host(text: &str) -> bool {
+    let legal = |c: char| !c.is_whitespace() && c != '/';
+    let port = text.contains(':') && !text.starts_with('[');
+    matches!(text.len(), 1..=200) && text.chars().all(legal) && !port
 }
 
 impl Feed {
@@ -384,12 +399,6 @@ impl Feed {
                         (Duration::from_millis(10)..=Duration::from_millis(500)).contains(heartbeat)
                     })
                 },
-            ),
-            subscriber_queue_max: source.text(
-                "feed.subscriber_queue_max",
-                "a size of at least 1MiB, such as \"16MiB\"",
-                16 << 20,
-                |text| units::bytes(text).filter(|bytes| 1 << 20 <= *bytes),
             ),
         }
     }

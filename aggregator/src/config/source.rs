@@ -11,7 +11,7 @@ use toml::Value;
 use super::fault::{Fault, FaultKind, most_like};
 
 /// All options, by path. `kafka.properties` takes anything below it.
-pub const OPTIONS: [&str; 30] = [
+pub const OPTIONS: [&str; 44] = [
     "name",
     "log.kind",
     "journal.dir",
@@ -31,8 +31,22 @@ pub const OPTIONS: [&str; 30] = [
     "listen.agents",
     "listen.feed",
     "listen.advertise",
+    "listen.connections_max",
+    "listen.handshake_timeout",
+    "listen.pending_per_address_max",
+    "listen.pending_max",
+    "listen.message_timeout",
+    "listen.unfinished_max",
+    "listen.appends_per_connection_max",
+    "listen.appends_max",
+    "listen.ping_after",
+    "listen.silence_timeout",
+    "listen.stall_timeout",
+    "listen.queues_max",
+    "listen.hosts",
     "feed.heartbeat",
     "feed.subscriber_queue_max",
+    "feed.subscriptions_max",
     "snapshot.every",
     "snapshot.entries_max",
     "snapshot.keep_hourly",
@@ -252,7 +266,12 @@ impl Source {
         default: Vec<String>,
         is_item: impl Fn(&str) -> bool,
     ) -> Vec<String> {
+        // What is empty by default may be stated so.
+        let may_be_empty = default.is_empty();
         let split = |text: &str| {
+            if text.is_empty() && may_be_empty {
+                return Some(Vec::new());
+            }
             let list: Vec<String> = text.split(',').map(|s| s.trim().to_owned()).collect();
             list.iter().all(|item| is_item(item)).then_some(list)
         };
@@ -262,7 +281,8 @@ impl Source {
                 .iter()
                 .map(|item| item.as_str().map(str::to_owned))
                 .collect();
-            list.filter(|list| !list.is_empty() && list.iter().all(|item| is_item(item)))
+            let is_stated = |list: &Vec<String>| may_be_empty || !list.is_empty();
+            list.filter(|list| is_stated(list) && list.iter().all(|item| is_item(item)))
         })
     }
 

@@ -83,6 +83,14 @@ pub struct Counters {
     pub undecodable: u64,
     /// Records whose tag is wrong.
     pub forged: u64,
+    /// Records of a kind that this build does not know and that no aggregator wrote.
+    pub unknown_kinds: u64,
+    /// Totals that no ruling of their source accounts for.
+    pub totals_forged: u64,
+    /// Agents' processes that were given up for others, at the bound on how many are remembered.
+    pub epochs_given_up: u64,
+    /// Entries of new pairs that were only counted, at the bound on pairs.
+    pub pairs_at_cap: u64,
     /// Records of a skippable kind that this build does not know.
     pub skipped: u64,
     /// Records that were gone before they could be read.

@@ -35,6 +35,8 @@ pub enum Event {
         /// What.
         request: Request,
     },
+    /// The connection of an agent takes answers again, or does not.
+    Room(Peer, Room),
     /// Somebody wants to see something, by HTTP.
     Query {
         /// Names the answer.
@@ -70,6 +72,17 @@ pub enum Event {
     },
     /// What was at hand has been handled, or the time that was asked for has come: announce, tick.
     Turn,
+}
+
+/// Whether an agent takes its answers: of a snapshot no part is made while it does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// So much waits for it that no more is to be made.
+    Full,
+    /// It took what waited.
+    Free,
+    /// It is gone: nothing is to be made any more.
+    Gone,
 }
 
 /// An agent's connection, as the link names it.

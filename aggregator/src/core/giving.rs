@@ -6,24 +6,27 @@
 //! ```
 //!
 //! So neither a million denials nor a thousand agents that come back at once hold up the rulings for
-//! longer than one part takes. Knows nothing of sockets.
+//! longer than one part takes. An agent that does not take its parts is passed over until it does, so that
+//! what waits for it does not grow. Knows nothing of sockets.
 //!
-//! What stays true: one ask of an agent waits at most, its newest; every part of an answer names the
+//! What stays true: one ask of an agent waits at most, its newest; no part is made for an agent that is full; every part of an answer names the
 //! point of the feed that was taken when it was asked, and has its number; of a partition that was let go
 //! meanwhile it does not say how far that was ruled, since what is in force there is not listed any more.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use tollgate_shared::wire::link::{FromAggregator, Snapshot, TopicSnapshot};
 use tollgate_shared::wire::public::{GROUPS_BYTES_MAX, Public};
 
 use super::Core;
 use super::announce::{Point, TOLD_MAX};
-use super::event::{Now, Peer};
+use super::event::{Now, Peer, Room};
 use super::live::At;
 
-/// Agents that may wait for a snapshot. Those beyond are not answered; they ask again.
+/// Asks that may wait, and the bytes of what they name. Beyond it the largest is not answered; an agent asks
+/// again.
 const WAITING_MAX: usize = 16_384;
+const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// As many statements take the room of what else a part says of a resource.
 const TOPIC_TOLD: usize = 15;
@@ -42,15 +45,86 @@ struct Giving {
     after: Option<At>,
 }
 
-/// The asks that are being answered, the next one first.
+impl Giving {
+    /// What it takes of memory, about.
+    fn bytes(&self) -> usize {
+        let names = self.resources.iter().map(|name| name.len() + 64);
+        names.sum::<usize>() + self.point.evidence.len() * 64
+    }
+}
+
+/// The asks that are being answered.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
+    /// The next one first.
     waiting: VecDeque<Giving>,
+    /// The agents that do not take their parts, as many as are connected at most, with their asks.
+    full: HashMap<Peer, Option<Giving>>,
+    bytes: usize,
 }
 
 impl Desk {
+    /// Whether no part is to be made for anybody.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// Takes an ask in the place of the one before of its agent; how many were dropped for want of room.
+    fn take(&mut self, giving: Giving) -> u64 {
+        self.remove(&giving.peer);
+        self.put(giving);
+        let mut dropped = 0;
+        while WAITING_MAX < self.waiting.len() || WAITING_BYTES_MAX < self.bytes {
+            let full = self.full.values().flatten();
+            let largest = self
+                .waiting
+                .iter()
+                .chain(full)
+                .max_by_key(|one| one.bytes());
+            let Some(peer) = largest.map(|one| one.peer.clone()) else {
+                break;
+            };
+            self.remove(&peer);
+            dropped += 1;
+        }
+        dropped
+    }
+
+    fn put(&mut self, giving: Giving) {
+        self.bytes += giving.bytes();
+        match self.full.get_mut(&giving.peer) {
+            Some(held) => *held = Some(giving),
+            None => self.waiting.push_back(giving),
+        }
+    }
+
+    /// Takes the ask of an agent out.
+    fn remove(&mut self, peer: &Peer) -> Option<Giving> {
+        let held = self.full.get_mut(peer).and_then(Option::take);
+        let giving = held.or_else(|| {
+            let at = self.waiting.iter().position(|one| one.peer == *peer)?;
+            self.waiting.remove(at)
+        })?;
+        self.bytes -= giving.bytes();
+        Some(giving)
+    }
+
+    /// The next ask, to be given a part.
+    fn next(&mut self) -> Option<Giving> {
+        let giving = self.waiting.pop_front()?;
+        self.bytes -= giving.bytes();
+        Some(giving)
+    }
+
+    fn room(&mut self, peer: Peer, room: Room) {
+        let giving = self.remove(&peer);
+        match room {
+            Room::Full => drop(self.full.insert(peer, None)),
+            Room::Free | Room::Gone => drop(self.full.remove(&peer)),
+        }
+        if let Some(giving) = giving.filter(|_| room != Room::Gone) {
+            self.put(giving);
+        }
     }
 }
 
@@ -76,18 +150,16 @@ impl Core {
             next: 0,
             after: None,
         };
-        let waiting = &mut self.givings.waiting;
-        if let Some(before) = waiting.iter_mut().find(|one| one.peer == giving.peer) {
-            *before = giving;
-        } else if waiting.len() < WAITING_MAX {
-            waiting.push_back(giving);
-        } else {
-            self.counters.asks_dropped += 1;
-        }
+        self.counters.asks_dropped += self.givings.take(giving);
+    }
+
+    /// Whether an agent's connection takes answers. Nothing follows from it at once.
+    pub fn room(&mut self, peer: Peer, room: Room) {
+        self.givings.room(peer, room);
     }
 
     pub(super) fn give_part(&mut self, now: Now) {
-        let Some(mut giving) = self.givings.waiting.pop_front() else {
+        let Some(mut giving) = self.givings.next() else {
             return;
         };
         let part = self.next_part(now, &mut giving);
@@ -96,7 +168,7 @@ impl Core {
         if is_last {
             self.counters.snapshots += 1;
         } else {
-            self.givings.waiting.push_back(giving);
+            self.givings.put(giving);
         }
     }
 

@@ -169,10 +169,10 @@ impl Core {
                 }
                 if own && !matches!(why, Void::Conflict { .. } | Void::Zero | Void::Crowd) {
                     // It was checked before it was pushed, so pushing it again would end the same.
-                    tracing::error!(%why, "the pushed limits file is void");
+                    tracing::error!(?why, "the pushed limits file is void");
                     self.limits.file = None;
                 } else {
-                    tracing::warn!(%why, own, "a pushed limits document is void");
+                    tracing::warn!(?why, own, "a pushed limits document is void");
                 }
             }
         }

@@ -37,6 +37,7 @@ pub mod view;
 mod agents;
 mod clocks;
 mod following;
+mod forged;
 mod giving;
 pub mod holds;
 mod identities;
@@ -242,6 +243,7 @@ impl Core {
         match event {
             Event::Log(event) => self.log_says(now, event),
             Event::Agent { peer, request } => self.agent_asks(now, peer, request),
+            Event::Room(peer, room) => self.room(peer, room),
             Event::Query { id, query } => self.answer_query(now, id, query),
             Event::LimitsFile(file) => self.limits_file_read(now, file),
             Event::SnapshotSaved { partition, saved } => self.snapshot_saved(now, partition, saved),

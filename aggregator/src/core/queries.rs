@@ -16,8 +16,8 @@ use super::live::At;
 use super::partition::Stage;
 use super::switches::Switch;
 use super::view::{
-    Counted, DenialFilter, DenialView, DenialsView, DigestView, DigestsView, Gauges, LimitsView,
-    Normalised, PairView, Query, Readiness, Reply, SwitchView, TextDigest, random_hex,
+    Counted, Cursor, DenialFilter, DenialView, DenialsView, DigestView, DigestsView, Gauges,
+    LimitsView, Normalised, PairView, Query, Readiness, Reply, SwitchView, TextDigest, random_hex,
 };
 
 /// Denials beyond those that are shown that are counted one by one.
@@ -26,7 +26,7 @@ const OMITTED_COUNTED: usize = 10_000;
 /// A denial that was found.
 struct Found<'a> {
     resource: &'a str,
-    partition: u32,
+    at: &'a At,
     statement: &'a Statement,
     denial: &'a Denial,
     log_now: Timestamp,
@@ -34,7 +34,7 @@ struct Found<'a> {
 
 impl Found<'_> {
     fn view(&self) -> DenialView {
-        let (resource, partition) = (self.resource, self.partition);
+        let (resource, partition) = (self.resource, self.at.partition);
         DenialView::new(
             resource,
             partition,
@@ -140,6 +140,7 @@ impl Core {
             schema: "tollgate.denials/1",
             denials: Vec::new(),
             omitted: 0,
+            next: None,
             partitions_missing: self.partitions_missing(),
         };
         let mut resources: Vec<&str> = match &filter.resource {
@@ -152,18 +153,34 @@ impl Core {
                 .collect(),
         };
         resources.sort_unstable();
+        let begins = filter.after.as_ref().map(|after| &*after.resource);
+        resources.retain(|resource| begins.is_none_or(|begins| begins <= *resource));
         let ready = self.ready(clock);
+        let mut last = None;
         // There may be a million: no more are looked at than would make a pause.
         for resource in &resources {
-            for found in self.denials_of(&ready, resource, filter.domain.as_deref()) {
+            let after = filter.after.as_ref();
+            let after = after.filter(|after| *after.resource == **resource);
+            let of = (*resource, filter.domain.as_deref());
+            for found in self.denials_of(&ready, of, after.map(|after| &after.at)) {
                 if view.denials.len() < filter.limit {
                     view.denials.push(found.view());
+                    last = Some((*resource, found.at));
+                    continue;
+                }
+                view.next = last.map(|(resource, at)| Cursor {
+                    resource: resource.into(),
+                    at: at.clone(),
+                });
+                if !filter.omitted_are_counted {
+                    return view;
                 } else if view.omitted < OMITTED_COUNTED {
                     view.omitted += 1;
                 } else {
                     let live = self.announcer.live();
                     let kept = resources.iter().map(|resource| live.kept_of(resource));
-                    view.omitted = kept.sum::<usize>().saturating_sub(view.denials.len());
+                    let shown = view.denials.len();
+                    view.omitted = kept.sum::<usize>().saturating_sub(shown);
                     return view;
                 }
             }
@@ -172,12 +189,12 @@ impl Core {
     }
 
     /// The denials of a resource that have not ended, by partition and scope: all of them, or that of
-    /// one domain ([`EVERYBODY`]: that of the whole resource).
+    /// one domain ([`EVERYBODY`]: that of the whole resource), those behind `after`.
     fn denials_of<'a>(
         &'a self,
         ready: &'a BTreeMap<u32, Ready>,
-        resource: &'a str,
-        domain: Option<&str>,
+        (resource, domain): (&'a str, Option<&str>),
+        after: Option<&'a At>,
     ) -> impl Iterator<Item = Found<'a>> + 'a {
         let live = self.announcer.live();
         let count = self.settings.partitions;
@@ -198,17 +215,18 @@ impl Core {
                 scope: scope.clone(),
             })
         });
-        let all = one.is_none().then(|| live.of_resource(resource));
+        let all = one.is_none().then(|| live.after(resource, after));
         one.into_iter()
             .flatten()
             .filter_map(move |at| live.get(resource, &at))
+            .filter(move |(at, _)| after.is_none_or(|after| after < *at))
             .chain(all.into_iter().flatten())
             .filter_map(move |(at, statement)| {
                 let log_now = ready.get(&at.partition)?.log_now;
                 match &statement.says {
                     Says::Denied(denial) if log_now < denial.end => Some(Found {
                         resource,
-                        partition: at.partition,
+                        at,
                         statement,
                         denial,
                         log_now,
@@ -239,7 +257,7 @@ impl Core {
             version: partition.map_or(0, |p| p.ruler.version()),
             state,
             denial: self
-                .denials_of(&ready, resource, Some(domain))
+                .denials_of(&ready, (resource, Some(domain)), None)
                 .next()
                 .map(|found| found.view()),
             partitions_missing: partition

@@ -58,11 +58,19 @@ impl Core {
 
     fn rule_record(&mut self, now: Now, index: u32, delivered: &Delivered) {
         let decoded = match Record::decode(&delivered.bytes) {
-            Ok(Record::Unknown { kind, skippable }) => {
-                self.meet_unknown(now, index, delivered, kind, skippable);
-                return;
+            Ok(record) if authentic(&delivered.bytes, index, &self.settings.key) => match record {
+                Record::Unknown { kind, skippable } => {
+                    self.meet_unknown(now, index, delivered, kind, skippable);
+                    return;
+                }
+                record => Ok(record),
+            },
+            Ok(Record::Unknown { kind, .. }) => {
+                self.counters.unknown_kinds += 1;
+                Err(format!(
+                    "kind {kind} is not known to this build, and no aggregator's tag is on it"
+                ))
             }
-            Ok(record) if authentic(&delivered.bytes, index, &self.settings.key) => Ok(record),
             Ok(_) => {
                 self.counters.forged += 1;
                 Err("its tag is wrong: not written by an aggregator of this fleet".to_owned())
@@ -114,6 +122,7 @@ impl Core {
             Record::Tick(_) => self.testify(index, delivered.offset, log_time_before),
             Record::Testimony(said) => self.hear(index, said),
             Record::Hits(batch) => self.count_usage(index, delivered, batch),
+            Record::Totals(totals) => self.look_for_forgery(index, totals),
             _ => {}
         }
         // 2 announce, 3 record. 4 is a snapshot's.

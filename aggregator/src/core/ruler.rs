@@ -428,11 +428,13 @@ fn count(rulings: &Rulings, counters: &mut Counters) {
         counters.late += counts.late;
         counters.unconfigured += counts.unconfigured;
         counters.not_ruled += counts.too_old + counts.at_cap + counts.misrouted;
+        counters.pairs_at_cap += counts.at_cap;
         counters.refused_calls += counts.refused_calls;
     }
     for of in &rulings.global_counts {
         counters.global_excess += of.counts.excess;
     }
+    counters.epochs_given_up += rulings.epochs_given_up;
     counters.corrections += rulings.corrections.len() as u64;
     for fate in &rulings.fates {
         match fate {

@@ -15,6 +15,7 @@ use super::candidates::CandidatesView;
 use super::counters::Counters;
 use super::holds::{HoldFilter, HoldsView};
 use super::limits_text::Text;
+use super::live::At;
 use super::usage::{TopFilter, TopView};
 
 /// A question.
@@ -54,8 +55,21 @@ pub struct DenialFilter {
     pub resource: Option<String>,
     /// Of this domain.
     pub domain: Option<String>,
+    /// Behind this one, in the order in which they are shown.
+    pub after: Option<Cursor>,
     /// At most so many.
     pub limit: usize,
+    /// Whether those beyond that are counted.
+    pub omitted_are_counted: bool,
+}
+
+/// Where in the order of all denials one stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// Its resource.
+    pub resource: Box<str>,
+    /// Its partition and scope.
+    pub at: At,
 }
 
 /// An answer.
@@ -175,6 +189,9 @@ pub struct DenialsView {
     pub denials: Vec<DenialView>,
     /// How many more there are. Where there are more than 10,000, some may be counted that have just ended.
     pub omitted: usize,
+    /// The last that is shown, where there are more.
+    #[serde(skip)]
+    pub next: Option<Cursor>,
     /// Partitions that could not be asked: they are not ruled at the moment.
     pub partitions_missing: Vec<u32>,
 }

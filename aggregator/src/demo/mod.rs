@@ -15,6 +15,7 @@ mod attach;
 mod clock;
 mod copies;
 pub mod cost;
+mod effect;
 pub mod figures;
 mod fleet;
 pub mod holder;

@@ -39,6 +39,9 @@ pub struct Report {
     pub overshoot_windows: usize,
     /// Refusals, outage included, that the independent model does not justify.
     pub unjustified_refusals: u64,
+    /// Pairs, and resources under a global limit, of which more was let through before the outage than
+    /// their limits, what was offered within one denial delay, and one call an agent.
+    pub effect_violations: u64,
     /// From the call that filled a window to the slowest agent's deny list.
     pub denial_delay_us_p50: Option<u64>,
     /// The same.
@@ -97,6 +100,9 @@ pub struct Report {
     /// Refusals that are not justified, for people.
     #[serde(skip)]
     pub unjustified_shown: Vec<String>,
+    /// Effect violations, for people.
+    #[serde(skip)]
+    pub effect_shown: Vec<String>,
 }
 
 /// What agents counted of themselves.
@@ -161,6 +167,8 @@ impl Report {
             outage_let_through: verdict.later.let_through,
             outage_refused: verdict.later.refused,
             unjustified_shown: verdict.unjustified_shown,
+            effect_violations: verdict.effect_violations,
+            effect_shown: verdict.effect_shown,
             ..Self::default()
         }
     }
@@ -235,6 +243,11 @@ impl Report {
             "by the independent model over the log",
         );
         row(
+            "effect violations",
+            self.effect_violations.to_string(),
+            "above limit, one delay, a call an agent",
+        );
+        row(
             "denial delay, p50",
             micros(self.denial_delay_us_p50),
             "filling call to slowest agent",
@@ -274,6 +287,9 @@ impl Report {
         for shown in &self.unjustified_shown {
             let _ = writeln!(page, "  unjustified: {shown}");
         }
+        for shown in &self.effect_shown {
+            let _ = writeln!(page, "  not limited: {shown}");
+        }
         page
     }
 
@@ -300,11 +316,14 @@ impl Report {
         );
     }
 
-    /// Whether the demonstration shows what it is to show: refusals, every one justified, and no copy
-    /// lost.
+    /// Whether the demonstration shows what it is to show: refusals, every one justified, limits that
+    /// limit, and no copy lost.
     pub fn convinces(&self) -> bool {
         let all_back = self.copies_lost.is_none_or(|lost| lost == 0);
-        0 < self.refused && self.unjustified_refusals == 0 && all_back
+        0 < self.refused
+            && self.unjustified_refusals == 0
+            && self.effect_violations == 0
+            && all_back
     }
 }
 

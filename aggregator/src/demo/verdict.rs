@@ -11,6 +11,7 @@ use tollgate_engine::limits::Limits;
 use tollgate_model::InlineLimiter;
 use tollgate_model::log::EntryRuling;
 
+use super::effect;
 use super::figures::{Overshoot, Windows, overshoot, percentile};
 use super::player::{Answer, Seen};
 use super::schedule::Schedule;
@@ -75,6 +76,11 @@ pub struct Verdict {
     pub denials: u64,
     /// Of those, denials that some agent did not hear of.
     pub unheard: u64,
+    /// Pairs, and resources under a global limit, of which more was let through before the outage than
+    /// their limits and one denial delay allow.
+    pub effect_violations: u64,
+    /// The first of them, for people.
+    pub effect_shown: Vec<String>,
 }
 
 /// The copies of one agent and pair that were let through, in order, and how many of them the log has.
@@ -254,6 +260,7 @@ impl<'a> Bench<'a> {
             }
         }
         self.compare_with_ideal();
+        self.look_for_effect();
         self.verdict.excess += self.judge.global_excess(self.evidence.outage_us);
         let unseen = self.judge.unseen();
         (self.verdict, unseen.undecodable + unseen.forged)
@@ -357,6 +364,24 @@ impl<'a> Bench<'a> {
     }
 }
 
+impl Bench<'_> {
+    /// Whether limits limited: the check of the model's crate, over the calls before the outage, with the
+    /// longest denial delay that was seen.
+    fn look_for_effect(&mut self) {
+        let evidence = self.evidence;
+        let calls = evidence
+            .schedules
+            .iter()
+            .zip(evidence.seen)
+            .flat_map(|(schedule, seen)| effect::calls(schedule, seen, evidence.outage_us));
+        let delay_us = self.verdict.delays_us.iter().copied().max().unwrap_or(0);
+        let agents = evidence.seen.len() as u64;
+        let found = effect::violations(&to_model(evidence.limits), calls, delay_us, agents);
+        self.verdict.effect_violations = found.len() as u64;
+        self.verdict.effect_shown = found.into_iter().take(SHOWN_MAX).collect();
+    }
+}
+
 const SECOND_US: u64 = 1_000_000;
 
 /// The length of the windows in which a pair is compared: its longest tier window, and a second at
@@ -374,7 +399,7 @@ fn window_us(limits: &Limits, resource: &str, domain: &str) -> u64 {
     longest.unwrap_or(0).max(SECOND_US)
 }
 
-fn names_of(schedule: &Schedule, index: usize) -> (&str, &str) {
+pub(super) fn names_of(schedule: &Schedule, index: usize) -> (&str, &str) {
     let call = schedule.calls.get(index);
     let resource = call.and_then(|call| schedule.resources.get(call.resource as usize));
     let domain = call.and_then(|call| schedule.domains.get(call.domain as usize));

@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_engine::copies::{Copies, HoldState};
+use tollgate_shared::escape::escaped;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::Code;
 use tollgate_shared::time::Timestamp;
@@ -343,7 +344,11 @@ fn cause_of(batch: &HoldBatch<'_>, entry: u32) -> Option<String> {
         Does::Hold { domain, copies } | Does::Reserve { domain, copies, .. } => (copies, domain),
         _ => return None,
     };
-    Some(format!("a hold of {agent}: {copies} copies for {domain}"))
+    Some(format!(
+        "a hold of {}: {copies} copies for {}",
+        escaped(agent),
+        escaped(domain)
+    ))
 }
 
 /// Who holds copies of a scope, most first; what is staged has no agent.
@@ -382,7 +387,7 @@ fn holders(copies: &Copies, scope: &Scope) -> Vec<HolderView> {
 fn held_by(holders: &[HolderView], when: &str) -> String {
     let copies: u64 = holders.iter().map(|of| of.copies).sum();
     let named = holders.iter().take(NAMED_MAX).map(|of| {
-        let agent = of.agent.as_deref().unwrap_or("nobody (staged)");
+        let agent = escaped(of.agent.as_deref().unwrap_or("nobody (staged)"));
         format!("{} by {agent}", of.copies)
     });
     match copies {
@@ -396,7 +401,7 @@ fn held_by(holders: &[HolderView], when: &str) -> String {
 
 fn name_of(scope: &Scope) -> String {
     match scope {
-        Scope::Pair(domain) => format!("domain {domain}"),
+        Scope::Pair(domain) => format!("domain {}", escaped(domain)),
         Scope::Group(group) => format!("group {group}"),
         Scope::Resource => "resource".to_owned(),
     }
@@ -404,7 +409,7 @@ fn name_of(scope: &Scope) -> String {
 
 fn words_of(scope: &Scope, resource: &str) -> String {
     match scope {
-        Scope::Pair(domain) => format!("{resource} of {domain}"),
+        Scope::Pair(domain) => format!("{resource} of {}", escaped(domain)),
         Scope::Group(group) => format!("group {group} of {resource}"),
         Scope::Resource => format!("{resource}, of all domains together,"),
     }

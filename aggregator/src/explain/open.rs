@@ -4,6 +4,7 @@
 //! named.
 
 use tollgate_engine::limits::{Limits, Mode, print_span};
+use tollgate_shared::escape::escaped;
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::answer::{nearest, version_view};
@@ -120,7 +121,11 @@ fn room(follow: &Follow, at: Timestamp) -> (&'static str, String) {
         let text = "the log has no call of it within a second of that instant";
         return ("no_call", text.to_owned());
     };
-    let by = format!("the call of {} at {}", call.agent, Utc(call.stamp));
+    let by = format!(
+        "the call of {} at {}",
+        escaped(&call.agent),
+        Utc(call.stamp)
+    );
     match &call.fate {
         EntryFate::Duplicate => (
             "duplicate",

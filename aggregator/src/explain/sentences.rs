@@ -1,6 +1,7 @@
 //! A refusal in sentences.
 
 use tollgate_engine::limits::print_span;
+use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
@@ -13,7 +14,7 @@ pub(super) fn tell(explanation: &mut Explanation, said: &Said, denial: &Denial, 
     let mut all = Vec::new();
     let limit = format!("{} in {}", denial.limit, print_span(denial.window));
     let who = match &explanation.domain {
-        Some(domain) => format!("{} of {domain}", explanation.resource),
+        Some(domain) => format!("{} of {}", explanation.resource, escaped(domain)),
         None => explanation.resource.clone(),
     };
     let closed = match denial.cause {
@@ -38,7 +39,7 @@ pub(super) fn tell(explanation: &mut Explanation, said: &Said, denial: &Denial, 
             .by_agent
             .iter()
             .take(5)
-            .map(|of| format!("{} by {}", of.hits, of.agent))
+            .map(|of| format!("{} by {}", of.hits, escaped(&of.agent)))
             .collect();
         all.push(format!(
             "{} hits filled it between {} and {}: {}",
@@ -86,7 +87,7 @@ pub(super) fn banned(version: Option<&VersionView>) -> String {
 fn cooling(tier: &TierView) -> String {
     let instant = |us: Option<u64>| Utc(us.map_or(Timestamp::MAX, Timestamp::from_micros));
     let by = match (&tier.entered_by, &tier.entered_at) {
-        (Some(agent), Some(place)) => format!("by a hit of {agent} ({place})"),
+        (Some(agent), Some(place)) => format!("by a hit of {} ({place})", escaped(agent)),
         _ => "before what was read".to_owned(),
     };
     let skipped = if tier.skippable {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use tollgate_engine::limits::print_span;
+use tollgate_shared::escape::escaped;
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::view::{Explanation, TierView};
@@ -43,7 +44,7 @@ impl fmt::Display for Explanation {
                     f,
                     "{:>12}  {} ({} to {})",
                     of.hits,
-                    of.agent,
+                    escaped(&of.agent),
                     at(of.first_us),
                     at(of.last_us)
                 )?;
@@ -57,7 +58,7 @@ impl fmt::Display for Explanation {
             writeln!(f, "\nwho held copies of it")?;
         }
         for of in &self.holders {
-            let agent = of.agent.as_deref().unwrap_or("(staged)");
+            let agent = escaped(of.agent.as_deref().unwrap_or("(staged)"));
             let since = at(of.oldest_us);
             writeln!(
                 f,
@@ -83,7 +84,7 @@ impl fmt::Display for Explanation {
                     f,
                     "{what}: {} by {} ({} to {})",
                     of.hits,
-                    of.agent,
+                    escaped(&of.agent),
                     at(of.first_us),
                     at(of.last_us)
                 )?;
@@ -109,7 +110,7 @@ impl fmt::Display for Explanation {
                 f,
                 "\nthe call nearest to that instant: {} of {}, {} hits ({} granted, {} excess, {} late), at {}",
                 call.place,
-                call.agent,
+                escaped(&call.agent),
                 call.copies,
                 call.granted,
                 call.excess,
@@ -151,7 +152,7 @@ fn write_tier(f: &mut fmt::Formatter<'_>, tier: &TierView) -> fmt::Result {
         write!(f, ", entered at {}", at(us))?;
     }
     if let Some(agent) = &tier.entered_by {
-        write!(f, " by {agent}")?;
+        write!(f, " by {}", escaped(agent))?;
     }
     writeln!(f)
 }

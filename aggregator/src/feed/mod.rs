@@ -1,236 +1,166 @@
-//! The denial feed's socket: ZeroMQ PUB, with what the crate lacks put around it.
+//! The denial feed's port: ZeroMQ PUB, to those who subscribe to whole topics.
 //!
-//! The crate keeps an unbounded queue for a subscriber that does not read, and drops silently for all
-//! when more than 100,000 messages wait. So two guards stand here. The operating system ends a
-//! connection that has taken nothing for [`STALL_MAX`] (`TCP_USER_TIMEOUT` on the listener, which
-//! accepted connections inherit), and within that time no more than a bound of bytes is published: at
-//! the bound frames are left out for everybody, and counted. A subscriber notices by the gap in the
-//! topic's sequence and asks for a snapshot over the link.
+//! ```text
+//! core ──> frame ──encoded once──> queues of its topic's subscribers ──> sockets
+//! ```
 //!
-//! Knows nothing of what frames say. What stays true: publishing never waits; memory held for
-//! subscribers that do not read is at most the bound, whatever they do.
+//! A subscriber that does not read has a queue of its own, up to a bound; frames beyond it are left out
+//! for that subscriber alone, and counted. It notices by the gap in the topic's sequence and asks for a
+//! snapshot over the link. Knows nothing of what frames say.
+//!
+//! What stays true: publishing never waits; a frame is one piece of memory for all its subscribers; what
+//! a frame costs grows with its subscribers, and not with other topics and connections.
 
-mod guard;
+mod port;
 
-pub use guard::Guard;
-
-use std::collections::HashSet;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tollgate_shared::wire::frame::Topic;
-use zeromq::{PubSocket, Socket as _, SocketEvent, SocketSend as _, ZmqMessage};
+use tollgate_zmtp::message;
 
-/// How long a connection may take nothing before the operating system ends it.
-pub const STALL_MAX: Duration = Duration::from_secs(3);
+use crate::edge::{Connection, Edge, Queued};
+use port::FeedPort;
 
-/// Frames that may wait for the socket's task. It only hands them on, so that few ever wait; the
-/// crate's own ring takes 100,000.
+/// Frames that may wait for the feed's thread, which only hands them on.
 const FRAMES_MAX: usize = 16_384;
 
-/// How often it is looked who has come and gone while nothing is published.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Bytes of frames that may wait for the feed's thread.
+const FRAMES_BYTES_MAX: usize = 64 << 20;
+
+/// Frames that are handed on before what they are to is written out: so many frames of one subscriber
+/// cost one system call.
+const FRAMES_AT_ONCE: usize = 256;
 
 /// What the feed counts.
 #[derive(Debug, Default)]
 pub struct FeedCounters {
-    /// Frames handed to the socket.
+    /// Frames that were published.
     pub frames: AtomicU64,
     /// Their bytes.
     pub bytes: AtomicU64,
-    /// Frames left out at the bound.
+    /// Frames times the subscribers for whom they were left out at their bound.
     pub dropped: AtomicU64,
-    /// Connections that are open.
-    pub subscribers: AtomicU64,
+    /// Frames left out for everybody, because too many waited for the feed's thread.
+    pub unpublished: AtomicU64,
+    /// Frames times the subscribers that they were queued for.
+    pub deliveries: AtomicU64,
+    /// Subscriptions to topics that are in force.
+    pub subscriptions: AtomicU64,
 }
 
 /// Where frames go.
 #[derive(Clone, Debug)]
 pub struct Publisher {
     sender: mpsc::Sender<(Topic, Vec<u8>)>,
+    waiting: Arc<AtomicUsize>,
     counters: Arc<FeedCounters>,
 }
 
 impl Publisher {
     /// Publishes a frame, or leaves it out and counts that.
     pub fn publish(&self, topic: Topic, frame: Vec<u8>) {
-        if self.sender.try_send((topic, frame)).is_err() {
-            self.counters.dropped.fetch_add(1, Ordering::Relaxed);
+        let bytes = frame.len();
+        let before = self.waiting.fetch_add(bytes, Ordering::Relaxed);
+        if FRAMES_BYTES_MAX < before + bytes || self.sender.try_send((topic, frame)).is_err() {
+            self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+            self.counters.unpublished.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// Binds a listener for agents' connections, with the limits on stalled ones that both sockets need.
+/// Serves the feed on a listener that is bound.
+///
+/// Its connections have a thread of their own, which is the one that publishes: most frames go from it
+/// to the sockets without anybody else being woken.
 ///
 /// # Errors
 ///
-/// What the operating system says: taken, not allowed, not ours.
-pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let domain = socket2::Domain::for_address(address);
-    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
-    // A restart must not wait for connections of the process before it.
-    socket.set_reuse_address(true)?;
-    socket.set_tcp_nodelay(true)?;
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(STALL_MAX))?;
-    socket.bind(&address.into())?;
-    socket.listen(1024)?;
-    Ok(socket.into())
-}
-
-/// Serves the feed on a listener that is bound; `bytes_max` bounds what is published within
-/// [`STALL_MAX`].
-///
-/// The socket has a thread and a runtime of its own, and no more than that one thread: the crate takes
-/// locks on its table of subscribers both by waiting as a task and by blocking a thread. Where several
-/// threads run its tasks, subscribers that leave together block all of them, while the task that has the
-/// lock waits for a thread to go on. On one thread no lock is ever held while something else runs.
-///
-/// # Errors
-///
-/// Where the listener cannot be taken over.
-pub async fn serve(
+/// Where the listener or a thread cannot be had.
+pub fn serve(
     listener: TcpListener,
-    bytes_max: u64,
+    edge: Arc<Edge>,
     counters: Arc<FeedCounters>,
 ) -> std::io::Result<Publisher> {
     let (sender, frames) = mpsc::channel(FRAMES_MAX);
-    let (bound, is_bound) = oneshot::channel();
-    let counting = Arc::clone(&counters);
+    let waiting = Arc::<AtomicUsize>::default();
+    let port = FeedPort::new(Arc::clone(&edge), Arc::clone(&counters));
+    let feed = Feed {
+        edge: Arc::clone(&edge),
+        port: port.clone(),
+        counters: Arc::clone(&counters),
+        waiting: Arc::clone(&waiting),
+        touched: Vec::new(),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    {
+        let _within = runtime.enter();
+        crate::edge::serve(listener, edge, port)?;
+    }
     std::thread::Builder::new()
         .name("tollgate-feed".to_owned())
-        .spawn(move || {
-            runtime.block_on(async {
-                let mut socket = PubSocket::new();
-                let taken = socket.bind_listener(listener).await;
-                let is_taken = taken.is_ok();
-                let _ = bound.send(taken.map(drop).map_err(std::io::Error::other));
-                if is_taken {
-                    publish(socket, frames, bytes_max, counting).await;
-                }
-            });
-        })?;
-    is_bound.await.map_err(std::io::Error::other)??;
-    Ok(Publisher { sender, counters })
+        .spawn(move || runtime.block_on(feed.publish(frames)))?;
+    Ok(Publisher {
+        sender,
+        waiting,
+        counters,
+    })
 }
 
-async fn publish(
-    mut socket: PubSocket,
-    mut frames: mpsc::Receiver<(Topic, Vec<u8>)>,
-    bytes_max: u64,
+struct Feed {
+    edge: Arc<Edge>,
+    port: FeedPort,
     counters: Arc<FeedCounters>,
-) {
-    let mut guard = Guard::new(bytes_max);
-    let start = tokio::time::Instant::now();
-    let mut events = socket.monitor();
-    let mut open = HashSet::new();
-    loop {
-        let next = tokio::time::timeout(LOOK_EVERY, frames.recv()).await;
-        while let Ok(event) = events.try_recv() {
-            match event {
-                SocketEvent::Accepted(_, peer) => drop(open.insert(peer)),
-                SocketEvent::Disconnected(peer) => drop(open.remove(&peer)),
-                _ => {}
+    waiting: Arc<AtomicUsize>,
+    /// Connections that have something to be written out.
+    touched: Vec<Arc<Connection>>,
+}
+
+impl Feed {
+    async fn publish(mut self, mut frames: mpsc::Receiver<(Topic, Vec<u8>)>) {
+        let mut next = Vec::with_capacity(FRAMES_AT_ONCE);
+        while 0 < frames.recv_many(&mut next, FRAMES_AT_ONCE).await {
+            for (topic, frame) in next.drain(..) {
+                self.hand_on(&topic, &frame);
             }
-            let count = u64::try_from(open.len()).unwrap_or(u64::MAX);
-            counters.subscribers.store(count, Ordering::Relaxed);
+            for connection in self.touched.drain(..) {
+                connection.write_out(&self.edge);
+            }
+            // Those who come, leave and subscribe are on the same thread.
+            tokio::task::yield_now().await;
         }
-        let (topic, frame) = match next {
-            Ok(Some(next)) => next,
-            Ok(None) => return,
-            Err(_) => continue,
+    }
+
+    fn hand_on(&mut self, topic: &Topic, frame: &[u8]) {
+        self.waiting.fetch_sub(frame.len(), Ordering::Relaxed);
+        let count = |counter: &AtomicU64, by: u64| {
+            counter.fetch_add(by, Ordering::Relaxed);
         };
-        if !guard.admit(start.elapsed(), frame.len()) {
-            counters.dropped.fetch_add(1, Ordering::Relaxed);
-            continue;
-        }
-        counters.frames.fetch_add(1, Ordering::Relaxed);
-        counters
-            .bytes
-            .fetch_add(frame.len() as u64, Ordering::Relaxed);
-        let mut message = ZmqMessage::from(Bytes::copy_from_slice(topic.as_bytes()));
-        message.push_back(frame.into());
-        // PUB never refuses: what it cannot keep it drops.
-        let _ = socket.send(message).await;
+        count(&self.counters.frames, 1);
+        count(&self.counters.bytes, frame.len() as u64);
+        let (mut queued, mut dropped) = (0, 0);
+        let room = self.edge.bounds.subscriber_bytes;
+        let mut bytes = None;
+        let (edge, touched) = (&self.edge, &mut self.touched);
+        self.port.for_subscribers(topic, |connection| {
+            let bytes = bytes.get_or_insert_with(|| message(&[topic.as_bytes(), frame]));
+            match connection.queue(edge, bytes.clone(), room) {
+                Queued::First => {
+                    queued += 1;
+                    touched.push(Arc::clone(connection));
+                }
+                Queued::Behind => queued += 1,
+                Queued::LeftOut => dropped += 1,
+            }
+        });
+        count(&self.counters.deliveries, queued);
+        count(&self.counters.dropped, dropped);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use zeromq::{SocketRecv as _, SubSocket};
-
-    use super::*;
-
-    const SUBSCRIBERS: usize = 40;
-    const ROUNDS: usize = 15;
-    const SOON: Duration = Duration::from_secs(60);
-
-    async fn subscriber(address: SocketAddr) -> SubSocket {
-        let mut socket = SubSocket::new();
-        let endpoint = format!("tcp://{address}");
-        socket.connect(&endpoint).await.expect("connected");
-        socket.subscribe("").await.expect("subscribed");
-        socket
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn subscribers_that_leave_together_hold_up_nobody() {
-        let listener = listen("127.0.0.1:0".parse().expect("an address")).expect("bound");
-        let address = listener.local_addr().expect("an address");
-        let publisher = serve(listener, u64::MAX, Arc::default())
-            .await
-            .expect("serves");
-        let (over, ended) = std::sync::mpsc::channel::<()>();
-        let publishing = std::thread::spawn(move || {
-            // As fast as frames are taken, so that one is on its way whenever somebody leaves.
-            while ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
-                publisher.publish(Topic::CONTROL, vec![7; 32]);
-                std::thread::yield_now();
-            }
-        });
-        for _ in 0..ROUNDS {
-            let coming = (0..SUBSCRIBERS).map(|_| tokio::spawn(subscriber(address)));
-            let mut subscribers = Vec::new();
-            for one in coming.collect::<Vec<_>>() {
-                let one = tokio::time::timeout(SOON, one).await;
-                subscribers.push(one.expect("in time").expect("no panic"));
-            }
-            drop(subscribers);
-        }
-        let mut last = subscriber(address).await;
-        let heard = tokio::time::timeout(SOON, last.recv()).await;
-        assert!(heard.expect("in time").is_ok());
-        drop(over);
-        publishing.join().expect("no panic");
-    }
-
-    #[tokio::test]
-    async fn those_who_listen_are_counted_until_they_leave() {
-        let listener = listen("127.0.0.1:0".parse().expect("an address")).expect("bound");
-        let address = listener.local_addr().expect("an address");
-        let counters = Arc::<FeedCounters>::default();
-        let publisher = serve(listener, 1 << 20, Arc::clone(&counters)).await;
-        let publisher = publisher.expect("serves");
-        let until = async |count: u64| {
-            let begun = tokio::time::Instant::now();
-            while counters.subscribers.load(Ordering::Relaxed) != count {
-                assert!(begun.elapsed() < SOON, "never {count}");
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let mut three = vec![subscriber(address).await];
-        three.push(subscriber(address).await);
-        three.push(subscriber(address).await);
-        until(3).await;
-        three.truncate(1);
-        until(1).await;
-        drop(publisher);
-    }
-}
+mod tests;

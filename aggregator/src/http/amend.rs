@@ -4,24 +4,26 @@
 //! {"act":"lift","resource":"api.search","domain":"acme","who":"ann","why":"a bug of ours"}
 //! 200 {"schema":"tollgate.amendment/1","version":18,…}     409 another version is in force
 //! 404 no such resource     422 there is nothing to do     503 not now
+//! 429 more than 20 a second of one caller                 403 from a page
 //! ```
 //!
 //! Aggregators listen on loopback addresses alone as long as they have no key. A page in a browser could
 //! still reach them; it cannot send this form without asking first, and whatever comes from a page is
 //! refused. Knows nothing of what acts do. What stays true: what is refused has changed nothing.
 
-use axum::Json;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use tollgate_shared::names::admit_domain;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::set_rows::SetRow;
 
-use super::{Shown, silent};
+use super::edge::Caller;
+use super::{HttpCounters, Shown, silent};
 use crate::core::amendments::{Proposal, Refused};
 use crate::core::view::{Query, Reply};
 
@@ -100,11 +102,21 @@ pub struct FaultView {
 
 pub(super) async fn answer(
     State(shown): State<Shown>,
+    caller: Option<Extension<Caller>>,
     headers: HeaderMap,
     asked: Result<Json<Asked>, JsonRejection>,
 ) -> Response {
     if headers.contains_key(header::ORIGIN) {
         return fault(StatusCode::FORBIDDEN, "forbidden", "not from a page");
+    }
+    if let Some(Extension(Caller(peer))) = caller
+        && let Err(wait) = shown.callers.asks(peer.ip())
+    {
+        HttpCounters::add(&shown.counters.amendments_refused);
+        let text = "more than 20 amendments a second; each stays in the log";
+        let answer = fault(StatusCode::TOO_MANY_REQUESTS, "too_many", text);
+        let seconds = wait.as_secs() + 1;
+        return ([(header::RETRY_AFTER, seconds)], answer).into_response();
     }
     let proposal = match asked {
         Ok(Json(asked)) => asked.proposal(),

@@ -14,19 +14,19 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use tokio::sync::Semaphore;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::admit_domain;
 
 use super::query::UrlQuery;
-use super::{LogView, Shown, fault};
+use super::queue::Queue;
+use super::{LogView, Shown, busy, fault};
 use crate::audit::range::parse_instant;
 use crate::audit::source::journal::JournalSource;
 use crate::audit::source::{Source, SourceError};
 use crate::explain::{ExplainError, Explanation, Question, explain};
 
 /// One at a time: each reads a partition of the log.
-static READING: Semaphore = Semaphore::const_new(1);
+static READING: Queue = Queue::new(16);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,11 +49,16 @@ pub(super) async fn answer(
         Err(text) => return fault(StatusCode::BAD_REQUEST, text),
     };
     let as_text = url.format.as_deref() == Some("text");
-    let Ok(_permit) = READING.acquire().await else {
-        return fault(StatusCode::SERVICE_UNAVAILABLE, "closing");
+    let Some(turn) = READING.turn().await else {
+        return busy(&shown.counters);
     };
     let log = Arc::clone(&shown.log);
-    let read = tokio::task::spawn_blocking(move || read(&log, &question)).await;
+    // The turn lasts as long as the reading, whoever has left meanwhile.
+    let reading = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        read(&log, &question)
+    });
+    let read = reading.await;
     match read {
         Ok(Ok(explanation)) if as_text => {
             let form = "text/plain; charset=utf-8";

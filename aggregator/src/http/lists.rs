@@ -1,7 +1,8 @@
 //! The lists: what is denied, who holds what, how a pair stands, who uses most.
 //!
-//! Each asks the core, and those who rule what this process does not. Knows nothing of how answers are put
-//! together.
+//! Each asks the core, and those who rule what this process does not. A list has a page of at most
+//! [`ROWS_MAX`] rows; that of denials is made of slices, between which the core goes on. One list is made at a
+//! time. Knows nothing of how answers are put together.
 
 use axum::Json;
 use axum::extract::{FromRequestParts, Path, State};
@@ -9,22 +10,26 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tollgate_shared::names::{EVERYBODY, admit_domain};
 
 use super::fleet::{self, List, Order};
 use super::query::UrlQuery;
-use super::{Shown, fault, silent};
+use super::queue::Queue;
+use super::{Shown, busy, cursor, fault, silent};
 use crate::core::holds::{HoldFilter, STATES};
 use crate::core::usage::{By, TOP_MAX, TopFilter};
-use crate::core::view::{DenialFilter, Query, Reply};
+use crate::core::view::{DenialFilter, DenialView, DenialsView, Query, Reply};
 
-/// The most denials in one answer, and how many there are where nobody says.
-const DENIALS_MAX: usize = 100_000;
-const DENIALS_DEFAULT: usize = 1_000;
+/// The most rows in one answer, and how many there are where nobody says.
+pub const ROWS_MAX: usize = 10_000;
+const ROWS_DEFAULT: usize = 1_000;
 
-/// The most holds in one answer, and how many there are where nobody says.
-pub const HOLDS_MAX: usize = 100_000;
-const HOLDS_DEFAULT: usize = 1_000;
+/// Denials that the core hands over at a time: some 0.4 ms of it.
+const SLICE: usize = 256;
+
+/// One list is made at a time.
+static LISTS: Queue = Queue::new(32);
 
 /// How many pairs there are in an answer of those that use most, where nobody says.
 const TOP_DEFAULT: usize = 20;
@@ -52,6 +57,8 @@ pub(super) struct DenialsUrl {
     resource: Option<String>,
     domain: Option<String>,
     limit: Option<usize>,
+    /// Behind this row: the `next` of the page before.
+    after: Option<String>,
 }
 
 pub(super) async fn denials(
@@ -59,24 +66,78 @@ pub(super) async fn denials(
     asked: Asked,
     UrlQuery(url): UrlQuery<DenialsUrl>,
 ) -> Response {
-    let limit = url.limit.unwrap_or(DENIALS_DEFAULT);
-    if DENIALS_MAX < limit {
-        let text = format!("limit = {limit}: expected at most {DENIALS_MAX}");
-        return fault(StatusCode::BAD_REQUEST, text);
-    }
+    let limit = match rows(url.limit) {
+        Ok(limit) => limit,
+        Err(text) => return fault(StatusCode::BAD_REQUEST, text),
+    };
+    let after = match url.after.as_deref().map(cursor::read) {
+        Some(None) => {
+            let text = format!("after = {:?}: expected the next of a page", url.after);
+            return fault(StatusCode::BAD_REQUEST, text);
+        }
+        after => after.flatten(),
+    };
+    let Some(_turn) = LISTS.turn().await else {
+        return busy(&shown.counters);
+    };
     let filter = DenialFilter {
         resource: url.resource,
         domain: url.domain,
+        after,
         limit,
+        omitted_are_counted: true,
     };
     let list = List {
         rows: "denials",
         limit,
         order: Order::Resource,
     };
-    match shown.desk.ask(Query::Denials(filter)).await {
-        Some(Reply::Denials(view)) => gathered(&shown, asked, &view, &list).await,
-        _ => silent(),
+    let Some(view) = denials_by_slices(&shown, filter).await else {
+        return silent();
+    };
+    let of = (&asked.uri, &asked.headers);
+    let Some(mut view) = fleet::gather(&shown.others, of, view, &list).await else {
+        return silent();
+    };
+    let last = view["denials"].as_array().and_then(|rows| rows.last());
+    let more = view["omitted"].as_u64().is_some_and(|omitted| 0 < omitted);
+    view["next"] = last.filter(|_| more).and_then(cursor::of_row).into();
+    answer(view).await
+}
+
+/// What is denied, asked of the core slice by slice.
+async fn denials_by_slices(shown: &Shown, asked: DenialFilter) -> Option<DenialsView> {
+    let mut filter = asked.clone();
+    let mut found: Vec<DenialView> = Vec::new();
+    loop {
+        let left = asked.limit - found.len();
+        filter.limit = left.min(SLICE);
+        filter.omitted_are_counted = left <= SLICE;
+        let Reply::Denials(part) = shown.desk.ask(Query::Denials(filter.clone())).await? else {
+            return None;
+        };
+        found.extend(part.denials);
+        match part.next {
+            Some(next) if found.len() < asked.limit => filter.after = Some(next),
+            next => {
+                return Some(DenialsView {
+                    denials: found,
+                    next,
+                    ..part
+                });
+            }
+        }
+    }
+}
+
+/// How many rows an answer may have.
+fn rows(limit: Option<usize>) -> Result<usize, String> {
+    let limit = limit.unwrap_or(ROWS_DEFAULT);
+    match limit <= ROWS_MAX {
+        true => Ok(limit),
+        false => Err(format!(
+            "limit = {limit}: expected at most {ROWS_MAX}; a page goes on behind the one before it"
+        )),
     }
 }
 
@@ -96,11 +157,10 @@ pub(super) async fn holds(
     asked: Asked,
     UrlQuery(url): UrlQuery<HoldsUrl>,
 ) -> Response {
-    let limit = url.limit.unwrap_or(HOLDS_DEFAULT);
-    if HOLDS_MAX < limit {
-        let text = format!("limit = {limit}: expected at most {HOLDS_MAX}");
-        return fault(StatusCode::BAD_REQUEST, text);
-    }
+    let limit = match rows(url.limit) {
+        Ok(limit) => limit,
+        Err(text) => return fault(StatusCode::BAD_REQUEST, text),
+    };
     let named = url.state.as_deref();
     let state = named.and_then(|name| STATES.into_iter().find(|state| *state == name));
     if let Some(name) = named.filter(|_| state.is_none()) {
@@ -121,8 +181,11 @@ pub(super) async fn holds(
         limit,
         order: Order::Start,
     };
+    let Some(_turn) = LISTS.turn().await else {
+        return busy(&shown.counters);
+    };
     match shown.desk.ask(Query::Holds(filter)).await {
-        Some(Reply::Holds(view)) => gathered(&shown, asked, &view, &list).await,
+        Some(Reply::Holds(view)) => gathered(&shown, asked, view, &list).await,
         _ => silent(),
     }
 }
@@ -134,7 +197,7 @@ pub(super) async fn candidates(State(shown): State<Shown>, asked: Asked) -> Resp
         order: Order::Resource,
     };
     match shown.desk.ask(Query::Candidates).await {
-        Some(Reply::Candidates(view)) => gathered(&shown, asked, &view, &list).await,
+        Some(Reply::Candidates(view)) => gathered(&shown, asked, view, &list).await,
         _ => silent(),
     }
 }
@@ -175,9 +238,9 @@ async fn pair(
     };
     match shown.desk.ask(Query::Pair { resource, domain }).await {
         Some(Reply::Pair(view)) => {
-            let view = fleet::whoever_rules(&shown.others, (&asked.uri, &asked.headers), &view);
-            view.await
-                .map_or_else(silent, |view| Json(view).into_response())
+            let of = (&asked.uri, &asked.headers);
+            let view = fleet::whoever_rules(&shown.others, of, view).await;
+            view.map_or_else(silent, |view| Json(view).into_response())
         }
         _ => silent(),
     }
@@ -217,13 +280,26 @@ pub(super) async fn top(
         limit,
     };
     match shown.desk.ask(Query::Top(filter)).await {
-        Some(Reply::Top(view)) => gathered(&shown, asked, &view, &list).await,
+        Some(Reply::Top(view)) => gathered(&shown, asked, view, &list).await,
         _ => silent(),
     }
 }
 
-async fn gathered(shown: &Shown, asked: Asked, view: &impl Serialize, list: &List) -> Response {
+async fn gathered(
+    shown: &Shown,
+    asked: Asked,
+    view: impl Serialize + Send + 'static,
+    list: &List,
+) -> Response {
     let of = (&asked.uri, &asked.headers);
-    let view = fleet::gather(&shown.others, of, view, list).await;
-    view.map_or_else(silent, |view| Json(view).into_response())
+    match fleet::gather(&shown.others, of, view, list).await {
+        Some(view) => answer(view).await,
+        None => silent(),
+    }
+}
+
+/// A list as a response, written in a thread that nobody else waits for.
+async fn answer(view: Value) -> Response {
+    let written = tokio::task::spawn_blocking(move || Json(view).into_response());
+    written.await.unwrap_or_else(|_| silent())
 }

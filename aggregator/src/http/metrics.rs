@@ -8,7 +8,9 @@ use std::sync::atomic::Ordering;
 use metrics::{Key, KeyName, Label, Level, Metadata, Recorder as _, SharedString, Unit};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
+use super::HttpCounters;
 use crate::core::view::Counted;
+use crate::edge::{Edge, PortCounters};
 use crate::feed::FeedCounters;
 use crate::link::LinkCounters;
 use crate::log::AsideCounters;
@@ -18,9 +20,11 @@ use rows::{counted, counted_copies, measured, of_candidate};
 /// two aggregators in one process (tests do that) do not count into one another.
 pub struct Metrics {
     recorder: PrometheusRecorder,
+    edge: Arc<Edge>,
     link: Arc<LinkCounters>,
     feed: Arc<FeedCounters>,
     aside: Arc<AsideCounters>,
+    http: Arc<HttpCounters>,
     name: String,
     group: String,
 }
@@ -30,16 +34,18 @@ static METADATA: Metadata<'static> = Metadata::new("tollgate", Level::INFO, None
 impl Metrics {
     /// Metrics of one aggregator, by its name; its group is empty where the log is a journal.
     pub fn new(
-        link: Arc<LinkCounters>,
-        feed: Arc<FeedCounters>,
+        (edge, link, feed): (Arc<Edge>, Arc<LinkCounters>, Arc<FeedCounters>),
         aside: Arc<AsideCounters>,
+        http: Arc<HttpCounters>,
         (name, group): (String, String),
     ) -> Self {
         Self {
             recorder: PrometheusBuilder::new().build_recorder(),
+            edge,
             link,
             feed,
             aside,
+            http,
             name,
             group,
         }
@@ -65,29 +71,39 @@ impl Metrics {
                 of(&self.link.garbage),
             ),
             (
-                "tollgate_link_refused_total",
-                "Records of agents that were refused for ever.",
-                of(&self.link.refused),
-            ),
-            (
                 "tollgate_link_answers_dropped_total",
                 "Answers to agents that nobody took.",
                 of(&self.link.answers_dropped),
             ),
             (
                 "tollgate_feed_frames_published_total",
-                "Frames handed to the feed's socket.",
+                "Frames that were published.",
                 of(&self.feed.frames),
             ),
             (
                 "tollgate_feed_bytes_total",
-                "Bytes of frames handed to the feed's socket.",
+                "Bytes of frames that were published.",
                 of(&self.feed.bytes),
             ),
             (
                 "tollgate_feed_frames_dropped_total",
-                "Frames left out at feed.subscriber_queue_max.",
+                "Frames that were left out for a subscriber at feed.subscriber_queue_max, times subscribers.",
                 of(&self.feed.dropped),
+            ),
+            (
+                "tollgate_feed_frames_unpublished_total",
+                "Frames that were left out for everybody: too many waited for the feed's thread.",
+                of(&self.feed.unpublished),
+            ),
+            (
+                "tollgate_feed_deliveries_total",
+                "Frames that were queued for a subscriber, times subscribers.",
+                of(&self.feed.deliveries),
+            ),
+            (
+                "tollgate_accept_pauses_total",
+                "Times that no connection was accepted, for want of descriptors.",
+                of(&self.edge.paused),
             ),
             (
                 "tollgate_records_aside_total",
@@ -100,8 +116,53 @@ impl Metrics {
                 of(&self.aside.dropped),
             ),
         ];
-        for (name, help, value) in sockets {
+        let http = [
+            (
+                "tollgate_http_turned_away_total",
+                "Connections for HTTP that made room for others, or found none.",
+                of(&self.http.turned_away),
+            ),
+            (
+                "tollgate_http_stalled_total",
+                "Connections for HTTP that ended because their peer did not go on.",
+                of(&self.http.stalled),
+            ),
+            (
+                "tollgate_http_strange_hosts_total",
+                "Requests for a host that is none of this aggregator's.",
+                of(&self.http.strange_hosts),
+            ),
+            (
+                "tollgate_http_bodies_too_large_total",
+                "Requests with a body of more than 64 KiB.",
+                of(&self.http.too_large),
+            ),
+            (
+                "tollgate_http_accept_errors_total",
+                "Times that no connection for HTTP could be accepted.",
+                of(&self.http.accept_errors),
+            ),
+            (
+                "tollgate_http_busy_total",
+                "Lists and explanations that were refused because too many wait.",
+                of(&self.http.busy),
+            ),
+            (
+                "tollgate_amendments_refused_total",
+                "Amendments refused because their caller asks for more than 20 a second.",
+                of(&self.http.amendments_refused),
+            ),
+        ];
+        for (name, help, value) in sockets.into_iter().chain(http) {
             self.counter(name, help, value, Vec::new());
+        }
+        for (reason, value) in self.link.refused.counts() {
+            self.counter(
+                "tollgate_link_refused_total",
+                "Batches of agents that were not let through to the log.",
+                value,
+                vec![Label::from_static_parts("reason", reason)],
+            );
         }
         for (name, help, value) in measured(gauges) {
             self.gauge(name, help, value as f64, Vec::new());
@@ -126,10 +187,11 @@ impl Metrics {
         for (name, help, us) in seconds {
             self.gauge(name, help, us as f64 / 1e6, Vec::new());
         }
+        self.render_edge();
         self.gauge(
-            "tollgate_feed_subscribers",
-            "Connections to the feed that are open: agents that hear of denials.",
-            self.feed.subscribers.load(Ordering::Relaxed) as f64,
+            "tollgate_http_connections",
+            "Connections for HTTP that are open.",
+            self.http.open.load(Ordering::Relaxed) as f64,
             Vec::new(),
         );
         self.gauge(
@@ -157,6 +219,68 @@ impl Metrics {
             }
         }
         self.recorder.handle().render()
+    }
+
+    /// What is known of connections to the ports for agents and the feed.
+    fn render_edge(&self) {
+        let edge = &self.edge;
+        for (port, counters) in [("agents", &edge.agents), ("feed", &edge.feed)] {
+            self.render_port(port, counters);
+        }
+        let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        let gauges = [
+            (
+                "tollgate_feed_subscribers",
+                "Connections to the feed that are open: agents that hear of denials.",
+                of(&edge.feed.open),
+            ),
+            (
+                "tollgate_feed_subscriptions",
+                "Topics that they subscribe to, times connections.",
+                of(&self.feed.subscriptions),
+            ),
+            (
+                "tollgate_connections_pending",
+                "Connections whose handshake is not complete.",
+                edge.pending() as f64,
+            ),
+            (
+                "tollgate_connections_queued_bytes",
+                "Bytes that wait for connections to take them.",
+                edge.queued.get() as f64,
+            ),
+            (
+                "tollgate_connections_unfinished_bytes",
+                "Bytes of messages whose end has not come.",
+                edge.unfinished.get() as f64,
+            ),
+            (
+                "tollgate_link_appends_bytes",
+                "Bytes of agents' records under way to the log.",
+                of(&self.link.appends_bytes),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            self.gauge(name, help, value, Vec::new());
+        }
+    }
+
+    fn render_port(&self, port: &'static str, counters: &PortCounters) {
+        let label = Label::from_static_parts("port", port);
+        self.gauge(
+            "tollgate_connections_open",
+            "Connections whose handshake is complete.",
+            counters.open.load(Ordering::Relaxed) as f64,
+            vec![label.clone()],
+        );
+        for (reason, count) in counters.ended() {
+            self.counter(
+                "tollgate_connections_ended_total",
+                "Connections that were ended for what their peers did, by reason.",
+                count,
+                vec![label.clone(), Label::from_static_parts("reason", reason)],
+            );
+        }
     }
 
     fn counter(&self, name: &'static str, help: &'static str, value: u64, labels: Vec<Label>) {

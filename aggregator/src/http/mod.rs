@@ -8,17 +8,24 @@
 //! /v1/digests  /v1/log                                   of this process alone
 //! ```
 //!
-//! Each answer asks the core and shows what it says. Nothing here is on a request's path, and nothing
+//! Connections, hosts and bodies are bounded in `edge`. Each answer asks the core and shows what it says. Nothing here is on a request's path, and nothing
 //! can be changed but by amendments (`POST /v1/amendments`). Knows nothing of rules. What stays true: no metric is labelled by domain.
 
 pub mod amend;
+mod callers;
+mod cursor;
+mod edge;
 mod explain;
 pub mod fleet;
+mod hosts;
 mod lists;
 mod metrics;
 mod query;
+mod queue;
 
-pub use lists::HOLDS_MAX;
+pub use edge::{HttpCounters, serve};
+pub use hosts::Hosts;
+pub use lists::ROWS_MAX;
 pub use metrics::Metrics;
 
 use std::collections::HashMap;
@@ -100,6 +107,8 @@ struct Shown {
     metrics: Arc<Metrics>,
     log: Arc<LogView>,
     others: Others,
+    counters: Arc<HttpCounters>,
+    callers: Arc<callers::Callers>,
 }
 
 /// Where the log is and where agents go, for commands on the same machine or the same Kafka.
@@ -125,7 +134,13 @@ pub struct LogView {
 }
 
 /// The routes.
-pub fn routes(desk: Desk, metrics: Arc<Metrics>, log: LogView, others: Others) -> Router {
+pub fn routes(
+    desk: Desk,
+    metrics: Arc<Metrics>,
+    log: LogView,
+    others: Others,
+    counters: Arc<HttpCounters>,
+) -> Router {
     let log = Arc::new(log);
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
@@ -151,7 +166,17 @@ pub fn routes(desk: Desk, metrics: Arc<Metrics>, log: LogView, others: Others) -
             metrics,
             log,
             others,
+            counters,
+            callers: Arc::default(),
         })
+}
+
+/// Too many ask for what takes long.
+fn busy(counters: &HttpCounters) -> Response {
+    HttpCounters::add(&counters.busy);
+    let text = "too many ask for lists or explanations; ask again";
+    let answer = fault(StatusCode::SERVICE_UNAVAILABLE, text);
+    ([(header::RETRY_AFTER, "1")], answer).into_response()
 }
 
 #[derive(Serialize)]

@@ -9,12 +9,14 @@
 //! Knows nothing of what records mean. What stays true: all of it is bounded, the lines in the logs too;
 //! beyond that only the counters go on, and ruling never waits for any of it.
 
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::core::event::Aside;
+use crate::log::journal::disk::{create_private_dir, private_file};
 #[cfg(feature = "kafka")]
 use crate::log::kafka::{AsideTopic, FIRST_BYTES, KafkaConfig, KafkaFault, RefusedRecord};
 use crate::log::{AsideCounters, Stream};
@@ -197,14 +199,14 @@ impl AsideDir {
             }
             return false;
         }
-        let kept = std::fs::create_dir_all(&self.dir)
-            .and_then(|()| std::fs::write(&path, &aside.bytes))
-            .and_then(|()| {
-                std::fs::write(
-                    self.dir.join(format!("{name}.txt")),
-                    format!("{}\n", aside.why),
-                )
-            });
+        let write = |path: &Path, bytes: &[u8]| {
+            let mut file = private_file().truncate(true).open(path)?;
+            file.write_all(bytes)
+        };
+        let why = format!("{}\n", aside.why);
+        let kept = create_private_dir(&self.dir)
+            .and_then(|()| write(&path, &aside.bytes))
+            .and_then(|()| write(&self.dir.join(format!("{name}.txt")), why.as_bytes()));
         match kept {
             Ok(()) => {
                 self.records += 1;

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use crate::cli::exit::{Exit, Failure};
 use crate::config::Config;
-use crate::feed;
+use crate::edge;
 
 pub use run::wall;
 
@@ -54,7 +54,7 @@ impl Listeners {
                 address,
                 source,
             };
-            let listener = feed::listen(address).map_err(failed)?;
+            let listener = edge::listen(address).map_err(failed)?;
             let bound = listener.local_addr().map_err(failed)?;
             Ok::<_, Failure>((listener, bound))
         };
@@ -77,8 +77,7 @@ impl Listeners {
 /// Where an address is taken, the log cannot be opened, or there is nothing to rule by.
 pub fn run(config: &Config, with_stdin: bool) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        // Two tasks of the link may block a thread for a moment, on the socket crate's table of peers;
-        // with a third thread whoever has that table can always go on.
+        // For connections of agents and of HTTP; the ruling has the main thread, the feed one of its own.
         .worker_threads(3)
         .thread_name("tollgate-io")
         .enable_all()

@@ -18,15 +18,17 @@ use super::saver::Saver;
 use super::signals::{Asked, Signals};
 use super::{Bound, Listeners};
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::serve::host_name;
 use crate::config::{Config, LogKind};
-use crate::core::event::{Effect, Event, Now};
+use crate::core::event::{Effect, Event, Now, Room};
 use crate::core::recordings::WAITING_MAX;
 use crate::core::snapshots::Policy;
 use crate::core::{Core, Settings, Start};
+use crate::edge::{self, Edge};
 use crate::feed::{self, FeedCounters, Publisher};
 use crate::http::fleet::Others;
-use crate::http::{self, Desk, Metrics};
-use crate::link::{self, Answers, LinkCounters};
+use crate::http::{self, Desk, Hosts, HttpCounters, Metrics};
+use crate::link::{self, Answers, LinkCounters, Sent};
 use crate::log::journal::disk::OsDisk;
 use crate::log::journal::snapshots::Snapshots;
 use crate::log::{AsideCounters, Log, LogEvent};
@@ -153,33 +155,45 @@ async fn start(
         Arc::<LinkCounters>::default(),
         Arc::<FeedCounters>::default(),
     );
+    let edge = Arc::new(Edge::new(config.edge, edge::raise_descriptors()));
     let feed = feed::serve(
         listeners.feed,
-        config.feed.subscriber_queue_max,
+        Arc::clone(&edge),
         Arc::clone(&feed_counters),
-    )
-    .await
-    .map_err(socket("feed"))?;
+    );
+    let feed = feed.map_err(socket("feed"))?;
     let answers = link::serve(
         listeners.agents,
         partitions,
         events.clone(),
+        Arc::clone(&edge),
         Arc::clone(&link_counters),
     )
-    .await
     .map_err(socket("link"))?;
     let desk = Desk::new(events.clone());
     let aside_counters = Arc::<AsideCounters>::default();
+    let http_counters = Arc::<HttpCounters>::default();
     let metrics = Arc::new(Metrics::new(
-        link_counters,
-        feed_counters,
+        (edge, link_counters, feed_counters),
         Arc::clone(&aside_counters),
+        Arc::clone(&http_counters),
         (config.name.clone(), group_of(config)),
     ));
     let others = Others::default();
     let shown = log_view(config, partitions, bound);
-    let routes = http::routes(desk.clone(), metrics, shown, others.clone());
-    serve_http(listeners.http, routes).map_err(socket("http"))?;
+    let routes = http::routes(
+        desk.clone(),
+        metrics,
+        shown,
+        others.clone(),
+        Arc::clone(&http_counters),
+    );
+    listeners
+        .http
+        .set_nonblocking(true)
+        .and_then(|()| tokio::net::TcpListener::from_std(listeners.http))
+        .map(|listener| tokio::spawn(http::serve(listener, routes, hosts(config), http_counters)))
+        .map_err(socket("http"))?;
     let settings = settings(config, partitions, opened.start, bound);
     let (core, effects, keeper, asides);
     let prepared = events.clone();
@@ -264,15 +278,14 @@ fn settings(config: &Config, partitions: u32, start: Start, bound: Bound) -> Set
     }
 }
 
-fn serve_http(listener: std::net::TcpListener, routes: axum::Router) -> std::io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, routes).await {
-            tracing::error!(%error, "HTTP ended");
-        }
-    });
-    Ok(())
+/// The names under which this aggregator answers by HTTP.
+fn hosts(config: &Config) -> Hosts {
+    let own = [
+        config.name.clone(),
+        config.listen.advertise.clone(),
+        host_name(),
+    ];
+    Hosts::new(own.into_iter().chain(config.listen.hosts.iter().cloned()))
 }
 
 fn log_view(config: &Config, partitions: u32, bound: Bound) -> http::LogView {
@@ -309,6 +322,9 @@ impl Shell {
     }
 
     fn step(&mut self, event: Event) {
+        if let Event::Agent { peer, request } = &event {
+            self.answers.request_read(peer, request);
+        }
         let now = self.now();
         self.core.step(now, event, &mut self.effects);
         self.perform();
@@ -331,7 +347,11 @@ impl Shell {
                 } => self.log.follow(stream, partition, from),
                 Effect::Unfollow { stream, partition } => self.log.unfollow(stream, partition),
                 Effect::Publish { topic, frame } => self.feed.publish(topic, frame),
-                Effect::Answer { peer, message } => self.answers.send(peer, message),
+                Effect::Answer { peer, message } => match self.answers.send(&peer, &message) {
+                    Sent::Sent => {}
+                    Sent::Full => self.core.room(peer, Room::Full),
+                    Sent::Gone => self.core.room(peer, Room::Gone),
+                },
                 Effect::Reply { id, reply } => self.desk.answer(id, *reply),
                 Effect::SaveSnapshot {
                     partition,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use tollgate::log::Stream;
+use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::denial::Announced;
@@ -80,6 +81,12 @@ fn recovery_records_all_evidence_however_much_there_is_and_snapshots_go_on() {
     assert!(upto.map(|(_, upto, _)| *upto).max().unwrap() + 1_000 > last);
 }
 
+/// A record with the tag of an aggregator.
+fn tagged(partition: u32, record: &[u8]) -> Vec<u8> {
+    let tag = MacKey::UNPROTECTED.tag(partition, record);
+    [record, &tag].concat()
+}
+
 /// Where the totals of `wide` go, and a partition that they come from.
 fn target_and_source() -> (u32, u32) {
     let target = partition_of_resource("wide", PARTITIONS);
@@ -91,7 +98,7 @@ fn totals_for_a_partition_that_has_stopped_wait_in_the_log_and_not_in_memory() {
     let (target, source) = target_and_source();
     let mut world = World::new(LIMITS);
     // A kind that is not known and may not be skipped.
-    let stop = world.put(Stream::Hits, target, vec![1, 127]);
+    let stop = world.put(Stream::Hits, target, tagged(target, &[1, 127]));
     world.settle();
     assert!(world.why_not_ready()[0].contains("stopped"));
     for domain in domains("wide", source).take(300) {

@@ -140,6 +140,8 @@ fn a_full_scope_is_heartbeaten_shown_and_given_to_whoever_joins() {
     assert!(4 <= heartbeats, "{heartbeats} within a lease of 2 s");
     let filter = DenialFilter {
         limit: 10,
+        after: None,
+        omitted_are_counted: true,
         ..DenialFilter::default()
     };
     let Reply::Denials(view) = world.ask(Query::Denials(filter)) else {
@@ -157,6 +159,8 @@ fn a_full_scope_is_heartbeaten_shown_and_given_to_whoever_joins() {
         resource: Some("gpu".to_owned()),
         domain: Some("acme".to_owned()),
         limit: 10,
+        after: None,
+        omitted_are_counted: true,
     };
     ops(&mut world, "web", "gpu", &[(2, hold("acme", 1))]);
     let Reply::Denials(view) = world.ask(Query::Denials(filter)) else {

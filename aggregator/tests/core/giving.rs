@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tollgate::core::event::{Event, Peer, Request};
+use tollgate::core::event::{Event, Peer, Request, Room};
 use tollgate_shared::wire::link::{FromAggregator, Snapshot};
 use tollgate_shared::wire::statement::Scope;
 
@@ -135,4 +135,40 @@ fn agents_that_ask_at_once_get_their_parts_in_turns_and_the_newest_ask_of_one_co
     assert_eq!(in_all, [0, 2, 2]);
     assert_eq!(listed(&parts(&world, 2)), listed(&parts(&world, 3)));
     assert_eq!(world.counters().snapshots, 2);
+}
+
+fn peer(name: &'static str) -> Peer {
+    Peer(bytes::Bytes::from_static(name.as_bytes()))
+}
+
+#[test]
+fn no_part_is_made_for_an_agent_that_takes_none() {
+    let mut world = World::new(LIMITS);
+    close(&mut world, 0..4_500);
+    ask(&mut world, "deaf", 7);
+    ask(&mut world, "other", 8);
+    world.step(Event::Turn);
+    world.step(Event::Room(peer("deaf"), Room::Full));
+    world.settle();
+    assert_eq!(parts(&world, 7).len(), 1);
+    assert_eq!(parts(&world, 8).len(), 3, "nobody else waits for it");
+    // What it asks anew is what it is given once it takes something.
+    ask(&mut world, "deaf", 9);
+    world.settle();
+    assert_eq!(parts(&world, 9).len(), 0);
+    world.step(Event::Room(peer("deaf"), Room::Free));
+    world.settle();
+    assert_eq!((parts(&world, 7).len(), parts(&world, 9).len()), (1, 3));
+}
+
+#[test]
+fn an_agent_that_is_gone_is_given_nothing_more() {
+    let mut world = World::new(LIMITS);
+    close(&mut world, 0..4_500);
+    ask(&mut world, "gone", 7);
+    world.step(Event::Turn);
+    world.step(Event::Room(peer("gone"), Room::Full));
+    world.step(Event::Room(peer("gone"), Room::Gone));
+    world.settle();
+    assert_eq!(parts(&world, 7).len(), 1);
 }

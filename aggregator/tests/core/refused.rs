@@ -3,10 +3,12 @@
 use tollgate::core::event::{Event, LimitsFile};
 use tollgate::log::Stream;
 use tollgate_shared::mac::MacKey;
+use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick};
+use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick, Total};
 
 use crate::LIMITS;
+use crate::bounds::domains;
 use crate::world::{Fate, MemoryLog, PARTITIONS, STRANGER, World};
 
 #[test]
@@ -190,10 +192,12 @@ fn what_cannot_be_read_is_kept_aside_and_stops_nothing() {
 }
 
 #[test]
-fn an_unknown_kind_that_may_not_be_skipped_stops_its_partition_alone() {
+fn an_unknown_kind_of_an_aggregator_stops_its_partition_alone() {
     let mut world = World::new(LIMITS);
     let (partition, good) = world.batch("search", "acme", 5);
-    let at = world.put(Stream::Hits, partition, vec![1, 40, 1]);
+    let record = [1, 40, 1];
+    let tag = MacKey::UNPROTECTED.tag(partition, &record);
+    let at = world.put(Stream::Hits, partition, [&record[..], &tag].concat());
     world.put(Stream::Hits, partition, good);
     world.run_for(Span::from_secs(1));
     let why = world.why_not_ready();
@@ -202,4 +206,60 @@ fn an_unknown_kind_that_may_not_be_skipped_stops_its_partition_alone() {
     assert_eq!(world.told(), 0);
     let stopped = &world.digests().partitions[partition as usize];
     assert_eq!((stopped.stage, stopped.offset), ("stopped", at));
+}
+
+#[test]
+fn an_unknown_kind_that_no_aggregator_wrote_is_a_dead_letter() {
+    let mut world = World::new(LIMITS);
+    let (partition, good) = world.batch("search", "acme", 5);
+    let of_another = {
+        let record = [1, 40, 1];
+        let tag = MacKey::UNPROTECTED.tag(partition + 1, &record);
+        [&record[..], &tag].concat()
+    };
+    let letters = [
+        vec![1, 99],
+        vec![1, 8],
+        vec![1, 0],
+        vec![1, 0x7f, 1, 2, 3],
+        of_another,
+    ];
+    for letter in &letters {
+        world.put(Stream::Hits, partition, letter.clone());
+    }
+    world.put(Stream::Hits, partition, good);
+    world.settle();
+    assert_eq!(world.counters().unknown_kinds, letters.len() as u64);
+    let aside: Vec<Vec<u8>> = world.asides.iter().map(|one| one.bytes.to_vec()).collect();
+    assert_eq!(aside, letters);
+    assert!(world.asides.iter().all(|one| one.why.contains("kind ")));
+    assert_eq!(world.told(), 1, "the good record behind them was ruled");
+    assert!(world.why_not_ready().is_empty());
+}
+
+#[test]
+fn totals_that_their_source_never_had_are_counted() {
+    let mut world = World::new(LIMITS);
+    let target = partition_of_resource("wide", PARTITIONS);
+    let source = (target + 1) % PARTITIONS;
+    let domain = domains("wide", source).next().unwrap();
+    world.hit("wide", &domain, 1);
+    world.settle();
+    assert_eq!(world.counters().totals_forged, 0, "its own are not");
+    let mut put = |source: (u32, u64), resource: &str| {
+        let pen = OwnersPen::new(&MacKey::UNPROTECTED, target);
+        let total = pen.totals(
+            resource,
+            source,
+            None,
+            &[Total::guarded(1_700_000_000_000, 2_000)],
+        );
+        world.put(Stream::Hits, target, total);
+        world.settle();
+        world.counters().totals_forged
+    };
+    assert_eq!(put((source, 0), "tall"), 1, "no record had one");
+    assert_eq!(put((PARTITIONS, 1), "wide"), 2, "no such partition");
+    assert_eq!(put((source, 1 << 40), "wide"), 2, "nobody here can tell");
+    assert!(world.why_not_ready().is_empty());
 }

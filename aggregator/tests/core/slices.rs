@@ -129,7 +129,9 @@ fn a_question_for_denials_looks_at_no_more_than_a_turn_allows() {
         let filter = DenialFilter {
             resource: None,
             domain: None,
+            after: None,
             limit: 3,
+            omitted_are_counted: true,
         };
         let Reply::Denials(view) = world.ask(Query::Denials(filter)) else {
             panic!("another answer");

@@ -14,6 +14,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
@@ -131,7 +132,7 @@ impl Served {
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         write!(
             stream,
-            "GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         )
         .unwrap();
         let mut answer = String::new();
@@ -250,20 +251,45 @@ pub fn wall() -> Timestamp {
 /// An agent made by hand: a DEALER socket that speaks the link's protocol.
 pub struct Dealer {
     socket: zeromq::DealerSocket,
-    pub epoch: u128,
+    agent: String,
+    secret: EpochSecret,
     sequences: [u64; 64],
     next: u64,
 }
 
 impl Dealer {
-    pub async fn connect(agents: SocketAddr, epoch: u128) -> Self {
+    /// One that has said hello; `life` tells its processes apart.
+    pub async fn connect(agents: SocketAddr, life: u8) -> Self {
+        Self::named(agents, "by-hand", life).await
+    }
+
+    /// The same under a name.
+    pub async fn named(agents: SocketAddr, agent: &str, life: u8) -> Self {
+        let mut dealer = Self::silent(agents, agent, life).await;
+        dealer.hello().await;
+        dealer
+    }
+
+    /// One that has said nothing.
+    pub async fn silent(agents: SocketAddr, agent: &str, life: u8) -> Self {
         let mut socket = zeromq::DealerSocket::new();
         socket.connect(&format!("tcp://{agents}")).await.unwrap();
         Self {
             socket,
-            epoch,
+            agent: agent.to_owned(),
+            secret: EpochSecret::new([life; 32]),
             sequences: [0; 64],
             next: 0,
+        }
+    }
+
+    /// Who sends its batch of this sequence.
+    pub fn sender(&self, sequence: u64) -> Sender<'_> {
+        Sender {
+            agent: &self.agent,
+            epoch: self.secret.epoch(),
+            sequence,
+            sent: wall(),
         }
     }
 
@@ -307,8 +333,9 @@ impl Dealer {
     pub async fn hello(&mut self) -> (u128, u32, String) {
         let hello = FromAgent::Hello {
             nonce: 5,
-            agent: "by-hand",
-            epoch: self.epoch,
+            agent: &self.agent.clone(),
+            secret: self.secret,
+            before: None,
         };
         self.send(&hello).await;
         match self.receive().await {
@@ -334,14 +361,9 @@ impl Dealer {
         let partition = partition_of_pair(resource, domain, partitions);
         let sequence = &mut self.sequences[partition as usize];
         *sequence += 1;
-        let sent = wall();
-        let sender = Sender {
-            agent: "by-hand",
-            epoch: self.epoch,
-            sequence: *sequence,
-            sent,
-        };
-        let hit = Hit::one(0, domain, sent, 1);
+        let sequence = *sequence;
+        let sender = self.sender(sequence);
+        let hit = Hit::one(0, domain, sender.sent, 1);
         let mut writer = Writer::new();
         let entries = std::iter::repeat_n(hit, hits).collect::<Vec<_>>();
         write_hits(
@@ -400,14 +422,18 @@ impl Dealer {
     }
 }
 
-/// A subscriber to all of the feed.
+/// A subscriber to the control topic and those of [`LIMITS`]' resources.
 pub struct Subscriber(zeromq::SubSocket);
 
 impl Subscriber {
     pub async fn connect(feed: SocketAddr) -> Self {
         let mut socket = zeromq::SubSocket::new();
         socket.connect(&format!("tcp://{feed}")).await.unwrap();
-        socket.subscribe("").await.unwrap();
+        let resources = ["api.search", "api.wide"];
+        let resources = resources.map(|one| Topic::of_resource(&[0; 16], one));
+        for topic in resources.into_iter().chain([Topic::CONTROL]) {
+            socket.subscribe(topic.as_text()).await.unwrap();
+        }
         Self(socket)
     }
 

@@ -5,6 +5,7 @@ pub mod copies_lift;
 pub mod copies_return;
 pub mod effect;
 pub mod engine;
+pub mod fanout;
 pub mod fleet;
 pub mod hit;
 pub mod holds;

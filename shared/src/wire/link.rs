@@ -1,7 +1,7 @@
 //! The conversation between an agent and the one aggregator address that it knows.
 //!
 //! ```text
-//! agent        hello 1    [nonce, agent, epoch (16 bytes)]
+//! agent        hello 1    [nonce, agent, secret (32 bytes), nil | secret before (32 bytes)]
 //!              append 2   [id, partition, record]
 //!              ask 3      [nonce, [resource, ...]]
 //! aggregator   welcome 65 [nonce, instance (16 bytes), partitions, [feed address, ...], clock (us),
@@ -11,6 +11,10 @@
 //!              snapshot 68 [nonce, part, more, instance, clock (us), [evidence, ...], control sequence, [topic, ...]]
 //! topic        [resource, sequence, public limits, [[partition, remaining, statement], ...]]
 //! ```
+//!
+//! The hello shows the secret of the agent's epoch: what is appended over the connection counts under that
+//! name and epoch alone. `secret before` is that of the process that this one comes after, which a beat of
+//! this one may end.
 //!
 //! An append is answered once the log has it as durably as the log is configured to. `clock` is the
 //! aggregator's monotonic clock, the one of the frames' `sent`. A snapshot is true of the feed at the
@@ -28,11 +32,23 @@ use super::frame::{Evidence, Told, read_list};
 use super::public::Public;
 use super::reader::{DecodeError, Fault, Reader};
 use super::writer::Writer;
+use crate::epoch::EpochSecret;
 use crate::names::NAME_BYTES_MAX;
 use crate::time::Span;
 
 /// The most bytes of a refusal's text.
 const TEXT_BYTES_MAX: usize = 1024;
+
+/// The most partitions that a log has. Whoever reads a welcome keeps something for each.
+pub const PARTITIONS_MAX: u32 = 1024;
+
+/// The most resources that one ask names, a quarter of a message where their names are long. An agent with more asks
+/// again.
+pub const ASK_RESOURCES_MAX: usize = 1_000;
+
+/// The most feeds and members that a welcome tells of.
+const FEEDS_MAX: u32 = 16;
+const MEMBERS_MAX: u32 = 1024;
 
 /// What an agent says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,8 +59,10 @@ pub enum FromAgent<'a> {
         nonce: u64,
         /// The agent's name.
         agent: &'a str,
-        /// Its epoch.
-        epoch: u128,
+        /// Proves its epoch.
+        secret: EpochSecret,
+        /// Proves the epoch of the process that it comes after, if it knows one.
+        before: Option<EpochSecret>,
     },
     /// Append this record.
     Append {
@@ -102,6 +120,33 @@ pub enum FromAggregator {
     },
     /// To an ask.
     Snapshot(Snapshot),
+}
+
+/// What an answer is an answer to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// To a hello.
+    Hello,
+    /// To the append with this number, whether the log has the record or not.
+    Append(u64),
+    /// To an ask: one part of it.
+    Ask,
+}
+
+impl Answered {
+    /// Reads as much of an aggregator's message as that needs; `None` for what is no answer.
+    pub fn of(answer: &[u8]) -> Option<Self> {
+        let mut reader = Reader::of_message(answer).ok()?;
+        match reader.byte("kind").ok()? {
+            65 => Some(Self::Hello),
+            66 | 67 => {
+                reader.fixed_array("answer", 3, "3").ok()?;
+                reader.u64("id").ok().map(Self::Append)
+            }
+            68 => Some(Self::Ask),
+            _ => None,
+        }
+    }
 }
 
 /// Another aggregator of a fleet, and where agents find it.
@@ -177,11 +222,15 @@ impl<'a> FromAgent<'a> {
         let before = reader;
         let message = match reader.byte("kind")? {
             1 => {
-                reader.fixed_array("hello", 3, "3")?;
+                reader.fixed_array("hello", 4, "4")?;
                 Self::Hello {
                     nonce: reader.u64("nonce")?,
                     agent: reader.text("agent", 1, NAME_BYTES_MAX)?,
-                    epoch: u128::from_be_bytes(reader.array_of_bytes("epoch")?),
+                    secret: EpochSecret::new(reader.array_of_bytes("secret")?),
+                    before: match reader.nil() {
+                        true => None,
+                        false => Some(EpochSecret::new(reader.array_of_bytes("secret before")?)),
+                    },
                 }
             }
             2 => {
@@ -212,13 +261,18 @@ impl<'a> FromAgent<'a> {
             Self::Hello {
                 nonce,
                 agent,
-                epoch,
+                secret,
+                before,
             } => {
                 writer.begin(1);
-                writer.array(3);
+                writer.array(4);
                 writer.u64(*nonce);
                 writer.text(agent);
-                writer.bytes(&epoch.to_be_bytes());
+                writer.bytes(secret.bytes());
+                match before {
+                    Some(before) => writer.bytes(before.bytes()),
+                    None => writer.nil(),
+                }
             }
             Self::Append {
                 id,
@@ -259,12 +313,16 @@ impl FromAggregator {
                 Self::Welcome {
                     nonce: reader.u64("nonce")?,
                     instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
-                    partitions: reader.u32("partitions")?,
-                    feeds: read_list(&mut reader, "feeds", |r| {
+                    partitions: read_partitions(&mut reader)?,
+                    feeds: read_short_list(&mut reader, ("feeds", FEEDS_MAX, "0 to 16"), |r| {
                         Ok(r.text("feed", 1, NAME_BYTES_MAX)?.into())
                     })?,
                     clock: Span::from_micros(reader.u64("clock")?),
-                    members: read_list(&mut reader, "members", Member::read)?,
+                    members: read_short_list(
+                        &mut reader,
+                        ("members", MEMBERS_MAX, "0 to 1024"),
+                        Member::read,
+                    )?,
                 }
             }
             66 => {
@@ -349,6 +407,31 @@ impl FromAggregator {
             Self::Snapshot(snapshot) => snapshot.write(writer),
         }
     }
+}
+
+fn read_partitions(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
+    let before = *reader;
+    let found = reader.u32("partitions")?;
+    if PARTITIONS_MAX < found {
+        let expected = "0 to 1024";
+        return Err(before.error("partitions", Fault::Range { expected }));
+    }
+    Ok(found)
+}
+
+/// Reads an array of no more than so many elements.
+fn read_short_list<'a, T>(
+    reader: &mut Reader<'a>,
+    (field, most, expected): (&'static str, u32, &'static str),
+    read: impl FnMut(&mut Reader<'a>) -> Result<T, DecodeError>,
+) -> Result<Vec<T>, DecodeError> {
+    let before = *reader;
+    let found = before.clone().array(field)?;
+    if most < found {
+        let found = u64::from(found);
+        return Err(before.error(field, Fault::Length { found, expected }));
+    }
+    read_list(reader, field, read)
 }
 
 impl Snapshot {

@@ -12,8 +12,8 @@
 //! testimony 136  see `testimony`                                       tag
 //! ```
 //!
-//! A kind with its top bit set may be skipped
-//! by a build that does not know it; any other unknown kind stops the partition.
+//! A kind with its top bit set may be skipped by a build that does not know it. Any other unknown kind stops
+//! the partition if it bears the tag of an aggregator, and is a dead letter if it does not.
 
 use super::beat::Beat;
 use super::hits::{HitBatch, read_copies};
@@ -55,6 +55,11 @@ pub mod kind {
     /// Whether only aggregators may append this kind, under a tag.
     pub const fn is_owners(kind: u8) -> bool {
         matches!(kind, GENESIS | TICK | TOTALS | POINTER | TESTIMONY)
+    }
+
+    /// Whether a record of this kind counts only under a tag.
+    pub const fn needs_tag(kind: u8) -> bool {
+        is_owners(kind) || !(is_agents(kind) || kind & SKIPPABLE != 0)
     }
 }
 
@@ -198,10 +203,12 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Whether a record that only aggregators may write bears their tag. Others need none: true.
+/// Whether a record bears the tag of aggregators, if it needs one. Batches of agents need none, and neither
+/// does what may be skipped. A kind that this build does not know and may not skip needs one: whoever writes
+/// to the log without the key could stop the partition with it otherwise.
 pub fn authentic(bytes: &[u8], partition: u32, key: &MacKey) -> bool {
     match bytes.get(1) {
-        Some(&kind) if kind::is_owners(kind) => {
+        Some(&kind) if kind::needs_tag(kind) => {
             let Some(end) = bytes.len().checked_sub(MAC_BYTES) else {
                 return false;
             };

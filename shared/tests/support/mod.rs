@@ -2,6 +2,7 @@
 
 mod copies;
 
+use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::{Span, Timestamp};
@@ -257,7 +258,8 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
                 FromAgent::Hello {
                     nonce: 1,
                     agent: "web-1",
-                    epoch: 2,
+                    secret: EpochSecret::new([2; 32]),
+                    before: None,
                 }
                 .encode(w)
             }),

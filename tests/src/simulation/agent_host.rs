@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tollgate_agent::simulation::{Happening, Identity, SimulatedAgent};
 use tollgate_agent::{Agent, Rate};
+use tollgate_shared::epoch::{EpochSecret, SECRET_BYTES};
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::frame::Topic;
@@ -179,10 +180,16 @@ impl AgentHost {
     fn start(&mut self, now_us: u64) {
         self.life += 1;
         let random = &mut self.random;
-        self.epoch = u128::from(random.draw()) << 64 | u128::from(random.draw());
+        let mut secret = [0; SECRET_BYTES];
+        // As many draws as ever, so that seeds mean what they meant.
+        for bytes in secret.chunks_exact_mut(16) {
+            bytes[..8].copy_from_slice(&random.draw().to_be_bytes());
+        }
+        let secret = EpochSecret::new(secret);
+        self.epoch = secret.epoch();
         let identity = Identity {
             name: format!("agent-{}", self.index),
-            epoch: self.epoch,
+            secret,
             seed: random.draw(),
             nonce: random.draw() >> 32,
         };

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tollgate::core::event::{Event as CoreEvent, LimitsFile, Now, Peer};
 use tollgate::core::snapshots::{Chunks, Policy};
 use tollgate::core::{Core, Settings, Start};
-use tollgate::link::{Admitted, admit};
+use tollgate::link::{Admitted, Session as LinkSession};
 use tollgate::log::journal::core::Command;
 use tollgate::log::journal::snapshots::Snapshots;
 use tollgate::log::{LogEvent, Stream, Ticket};
@@ -44,6 +44,19 @@ pub(super) struct Connection {
     pub(super) agent: usize,
     /// Of a feed: what is subscribed to.
     pub(super) topics: Option<BTreeSet<Topic>>,
+    /// Of a link: for whom it speaks.
+    pub(super) link: LinkSession,
+}
+
+impl Connection {
+    const fn new(agent: usize, topics: Option<BTreeSet<Topic>>, partitions: u32) -> Self {
+        let link = LinkSession::new(partitions);
+        Self {
+            agent,
+            topics,
+            link,
+        }
+    }
 }
 
 /// How a process is to end.
@@ -168,16 +181,14 @@ impl OwnerHost {
 
     /// An agent's link is there.
     pub fn link_made(&mut self, connection: u64, agent: usize) {
-        let topics = None;
-        self.connections
-            .insert(connection, Connection { agent, topics });
+        let one = Connection::new(agent, None, self.partitions);
+        self.connections.insert(connection, one);
     }
 
     /// An agent's feed is there, without subscriptions.
     pub fn feed_made(&mut self, connection: u64, agent: usize) {
-        let topics = Some(BTreeSet::new());
-        self.connections
-            .insert(connection, Connection { agent, topics });
+        let one = Connection::new(agent, Some(BTreeSet::new()), self.partitions);
+        self.connections.insert(connection, one);
     }
 
     /// A connection is gone.
@@ -465,15 +476,16 @@ impl World {
         connection: u64,
         message: &Bytes,
     ) {
-        let host = &self.owners[owner];
-        let Some(agent) = host.connections.get(&connection).map(|one| one.agent) else {
+        let host = &mut self.owners[owner];
+        let wall = host.now(self.now_us).wall;
+        let is_up = host.life == life && host.is_up();
+        let Some(from) = host.connections.get_mut(&connection).filter(|_| is_up) else {
             return;
         };
-        if host.life != life || !host.is_up() {
-            return;
-        }
+        let agent = from.agent;
+        let admitted = from.link.admit(message, wall);
         let peer = Peer(Bytes::copy_from_slice(&connection.to_be_bytes()));
-        match admit(message, self.plan.partitions) {
+        match admitted {
             Admitted::Request(request) => self.step(owner, CoreEvent::Agent { peer, request }),
             other => {
                 let what = format!("agent {agent} sent what is not admitted: {other:?}");

@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Span;
@@ -60,6 +61,16 @@ pub(crate) struct Origin {
     pub(crate) epoch: u128,
     /// The epoch of the same agent before it, if that is known.
     pub(crate) replaces: Option<u128>,
+}
+
+impl Origin {
+    /// Of a process with this secret, that comes after one with the other.
+    pub(crate) fn new(secret: EpochSecret, before: Option<EpochSecret>) -> Self {
+        Self {
+            epoch: secret.epoch(),
+            replaces: before.map(|before| before.epoch()),
+        }
+    }
 }
 
 /// The keeper of one agent's holdings.

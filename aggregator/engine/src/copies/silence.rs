@@ -92,6 +92,11 @@ impl<A: Ord + Clone> Silence<A> {
         self.last_beat.contains_key(agent) || self.gone.contains_key(agent)
     }
 
+    /// The agent that has been gone for longest.
+    pub fn longest_gone(&self) -> Option<&A> {
+        self.by_going.first().map(|(_, agent)| agent)
+    }
+
     /// Agents that beat, and those that are gone and not forgotten.
     pub fn len(&self) -> usize {
         self.last_beat.len() + self.gone.len()

@@ -7,13 +7,15 @@
 //!
 //! An agent here is a process: a name and an epoch, known by a keyed hash of both. Knows nothing of
 //! hits. What stays true: time is log time, so that a stalled log forgets nobody; an agent is
-//! forgotten at the first counted tick more than ten minutes of log time after its last fresh batch.
+//! forgotten at the first counted tick more than ten minutes of log time after its last fresh batch; at the
+//! bound one is given up for a new one, see `crowd`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::{Span, Timestamp};
 
+use super::crowd::{Crowd, GivenUp, Heard};
 use crate::pairs::{Identity, mix};
 
 /// Sequences below the highest that are told apart.
@@ -37,13 +39,15 @@ pub(super) enum Freshness {
     Duplicate,
     /// Nobody can say any more.
     OlderThanWindow,
-    /// It is of a new agent, and there are as many as are remembered.
-    TooMany,
+    /// It is of an agent that was given up for others, since there were as many as are remembered.
+    GivenUp,
 }
 
 /// One agent's process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Epoch {
+    /// The agent's name, whatever its epoch.
+    pub name: Identity,
     pub highest: u64,
     /// Bit n: the sequence n + 1 below the highest was seen.
     pub below: u128,
@@ -65,20 +69,26 @@ pub(super) struct Epochs {
     epochs: BTreeMap<Identity, Epoch>,
     /// When they were heard last, so that a tick need not look at all of them. Those without a
     /// counted tick come first.
-    silent_since: BTreeSet<(Option<Timestamp>, Identity)>,
+    silent_since: BTreeSet<Heard>,
+    crowd: Crowd,
+    given_up: GivenUp,
+    times_given_up: u64,
     digest: u128,
 }
 
 /// A batch as far as it matters here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
+    /// The agent's name, whatever its epoch.
+    pub name: Identity,
     pub sequence: u64,
     pub appended: Timestamp,
     pub sent: Timestamp,
 }
 
 impl Epochs {
-    /// Takes note of a batch. `log` is log time, `epochs_max` how many agents are remembered.
+    /// Takes note of a batch. `log` is log time, `epochs_max` how many agents are remembered: beyond it one
+    /// is given up for a new one.
     pub fn batch(
         &mut self,
         who: Identity,
@@ -87,10 +97,14 @@ impl Epochs {
         epochs_max: u64,
     ) -> Freshness {
         let known = self.epochs.get(&who).copied();
-        if known.is_none() && epochs_max <= self.epochs.len() as u64 {
-            return Freshness::TooMany;
+        if known.is_none() {
+            if self.given_up.has(who) {
+                return Freshness::GivenUp;
+            }
+            self.make_room(log, epochs_max);
         }
         let mut epoch = known.unwrap_or(Epoch {
+            name: batch.name,
             highest: batch.sequence,
             ..Epoch::default()
         });
@@ -122,8 +136,26 @@ impl Epochs {
         rises
     }
 
+    /// Gives up one agent, or more where the bound has become lower, so that a new one finds room.
+    fn make_room(&mut self, log: Option<Timestamp>, epochs_max: u64) {
+        while epochs_max <= self.epochs.len() as u64
+            && let Some(who) = self.crowd.to_give_up()
+        {
+            self.remove(who);
+            self.given_up.put(who, log, epochs_max);
+            self.times_given_up += 1;
+        }
+    }
+
+    /// How many agents were given up since this was asked last.
+    pub fn take_times_given_up(&mut self) -> u64 {
+        std::mem::take(&mut self.times_given_up)
+    }
+
     /// A tick was counted: forgets agents that have been silent for too long.
     pub fn tick(&mut self, log: Timestamp) {
+        let is_old = |since: Timestamp| since.saturating_add(KEPT) < log;
+        self.given_up.tick(log, is_old);
         while let Some((last, who)) = self.silent_since.first().copied() {
             match last {
                 None => {
@@ -133,7 +165,7 @@ impl Epochs {
                         self.put(who, Epoch { last, ..epoch });
                     }
                 }
-                Some(last) if last.saturating_add(KEPT) < log => self.remove(who),
+                Some(last) if is_old(last) => self.remove(who),
                 Some(_) => return,
             }
         }
@@ -141,7 +173,17 @@ impl Epochs {
 
     /// A number that depends on what is remembered alone.
     pub fn digest(&self) -> u128 {
-        self.digest
+        self.digest.wrapping_add(self.given_up.digest())
+    }
+
+    /// Agents that were given up, in the order of their hashes, each with the log time at which it was.
+    pub fn given_up(&self) -> impl Iterator<Item = (Identity, Option<Timestamp>)> + '_ {
+        self.given_up.iter()
+    }
+
+    /// Puts in an agent that was given up, as a snapshot has it.
+    pub fn put_given_up(&mut self, who: Identity, log: Option<Timestamp>) {
+        self.given_up.restore(who, log);
     }
 
     /// How many agents are remembered.
@@ -159,12 +201,14 @@ impl Epochs {
         self.remove(who);
         self.digest = self.digest.wrapping_add(epoch.digest(who));
         self.silent_since.insert((epoch.last, who));
+        self.crowd.enter(epoch.name, (epoch.last, who));
         self.epochs.insert(who, epoch);
     }
 
     fn remove(&mut self, who: Identity) {
         if let Some(epoch) = self.epochs.remove(&who) {
             self.silent_since.remove(&(epoch.last, who));
+            self.crowd.leave(epoch.name, (epoch.last, who));
             self.digest = self.digest.wrapping_sub(epoch.digest(who));
         }
     }
@@ -231,6 +275,7 @@ impl Epoch {
 
     fn digest(&self, who: Identity) -> u128 {
         let mut digest = mix(who.0, self.highest);
+        digest = mix(digest, self.name.0 as u64);
         digest = mix(digest, self.below as u64);
         digest = mix(digest, (self.below >> 64) as u64);
         digest = mix(digest, self.last.map_or(u64::MAX, Timestamp::as_micros));
@@ -262,6 +307,7 @@ mod tests {
     ) -> Freshness {
         let appended = at(1_000_000);
         let batch = Batch {
+            name: Identity(1),
             sequence,
             appended,
             sent: appended.saturating_offset(-behind_ms * 1_000),
@@ -334,16 +380,38 @@ mod tests {
     }
 
     #[test]
-    fn at_the_bound_a_new_agent_is_turned_away_and_a_known_one_is_not() {
+    fn at_the_bound_the_name_with_most_makes_room_and_its_epoch_is_over() {
+        const MAX: u64 = 10;
         let mut epochs = Epochs::default();
-        assert_eq!(send(&mut epochs, 1, 0, None), FRESH);
-        let batch = Batch {
-            sequence: 1,
-            appended: at(1),
-            sent: at(1),
+        let mut send = |name, who, second| {
+            let batch = Batch {
+                name: Identity(name),
+                sequence: 1,
+                appended: at(1),
+                sent: at(1),
+            };
+            let log = Some(at(second));
+            epochs.tick(at(second));
+            epochs.batch(Identity(who), batch, log, MAX)
         };
-        let stranger = epochs.batch(Identity(8), batch, None, 1);
-        assert_eq!(stranger, Freshness::TooMany);
-        assert_eq!(send(&mut epochs, 2, 0, None), FRESH);
+        assert_eq!(send(1, 1_000, 0), FRESH, "an honest one, heard once");
+        for n in 1..100 {
+            assert_eq!(send(2, n, n as u64), FRESH, "one that starts and starts");
+        }
+        assert_eq!(send(3, 2_000, 100), FRESH, "one that comes only now");
+        assert_eq!(send(1, 1_000, 100), Freshness::Duplicate, "is known still");
+        assert_eq!(send(2, 99, 100), Freshness::Duplicate);
+        assert_eq!(send(2, 90, 100), Freshness::GivenUp);
+        assert_eq!(epochs.len(), MAX as usize);
+        assert_eq!(epochs.take_times_given_up(), 91);
+        let mut again = Epochs::default();
+        epochs.iter().for_each(|(who, epoch)| again.put(who, epoch));
+        epochs
+            .given_up()
+            .for_each(|(who, log)| again.put_given_up(who, log));
+        assert_eq!(again.digest(), epochs.digest());
+        // What was given up is forgotten when its sequences would have been.
+        epochs.tick(at(10_000));
+        assert_eq!((epochs.len(), epochs.digest()), (0, 0));
     }
 }

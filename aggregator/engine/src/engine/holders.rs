@@ -159,6 +159,28 @@ impl Holders {
         (self.silence.len() + self.over.len()) as u64
     }
 
+    /// Makes room for one agent more where there are as many as may be: whoever has been gone for longest is
+    /// forgotten, or the epoch that has been over for longest. Neither holds anything, so nothing is to be
+    /// said; one that returns counts anew. False if all of them live.
+    pub fn make_room(&mut self, agents_max: u64) -> bool {
+        while agents_max <= self.agents() {
+            if let Some(who) = self.silence.longest_gone().cloned() {
+                self.silence.over(&who);
+                for held in &mut self.held {
+                    if let Some(agent) = held.copies.known_agent(&who.name, who.epoch) {
+                        self.out.clear();
+                        held.copies.forget(agent, &mut self.out);
+                    }
+                }
+            } else if let Some((_, who)) = self.over_since.pop_first() {
+                self.over.remove(&who);
+            } else {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Whether an agent has been heard of, and was not forgotten.
     pub fn knows(&self, who: &Who) -> bool {
         self.silence.knows(who) || self.over.contains_key(who)

@@ -30,6 +30,7 @@ mod beats;
 mod candidates;
 mod chains;
 mod copy_bans;
+mod crowd;
 mod denials;
 mod epochs;
 mod hits;

@@ -46,6 +46,8 @@ pub struct Rulings {
     pub agents: Vec<AgentNews>,
     /// What became of each record.
     pub fates: Vec<Fate>,
+    /// Agents' processes that were given up for others, at the bound on how many are remembered.
+    pub epochs_given_up: u64,
     /// Entries of hits with excess: the number of each in its record, ascending, and how much.
     pub excess: Vec<(u32, u64)>,
 }
@@ -296,7 +298,7 @@ pub enum Fate {
         /// Entries of hits in it.
         entries: u32,
     },
-    /// A batch of a new agent at the bound on agents: its entries were not ruled.
+    /// A batch of an agent that was given up for others, at the bound on agents: its entries were not ruled.
     TooManyAgents {
         /// Entries of hits in it.
         entries: u32,
@@ -384,6 +386,7 @@ impl Rulings {
         self.copies = CopiesCounts::default();
         self.agents.clear();
         self.fates.clear();
+        self.epochs_given_up = 0;
         self.excess.clear();
     }
 

@@ -54,16 +54,20 @@ impl Engine {
     ) -> Result<Clock, Fate> {
         let who = self.identities.of_agent(sender.agent, sender.epoch);
         let sent = Batch {
+            // No epoch is 0: it is a hash.
+            name: self.identities.of_agent(sender.agent, 0),
             sequence: sender.sequence,
             appended,
             sent: sender.sent,
         };
         let epochs_max = self.epochs_max();
-        let move_us = match self.epochs.batch(who, sent, self.log_time, epochs_max) {
+        let freshness = self.epochs.batch(who, sent, self.log_time, epochs_max);
+        rulings.epochs_given_up += self.epochs.take_times_given_up();
+        let move_us = match freshness {
             Freshness::Fresh { move_us } => move_us,
             Freshness::Duplicate => return Err(Fate::Duplicate { entries }),
             Freshness::OlderThanWindow => return Err(Fate::OlderThanWindow { entries }),
-            Freshness::TooMany => return Err(Fate::TooManyAgents { entries }),
+            Freshness::GivenUp => return Err(Fate::TooManyAgents { entries }),
         };
         if move_us != 0 {
             rulings.corrections.push(Correction {
@@ -91,7 +95,8 @@ impl Engine {
             name: Arc::from(sender.agent),
             epoch: sender.epoch,
         };
-        if !self.holders.knows(&who) && self.epochs_max() <= self.holders.agents() {
+        let epochs_max = self.epochs_max();
+        if !self.holders.knows(&who) && !self.holders.make_room(epochs_max) {
             return Err(Fate::TooManyAgents { entries });
         }
         Ok((who, clock))

@@ -140,6 +140,8 @@ pub struct Frozen {
     candidates: FrozenTable,
     denials: FrozenDenials,
     epochs: Vec<(Identity, Epoch)>,
+    /// Epochs that were given up, with the log time.
+    given_up: Vec<(Identity, Option<Timestamp>)>,
     due: Vec<(Box<str>, u64)>,
     applied: Vec<(Box<str>, u32, u64)>,
     holders: Holders,
@@ -202,6 +204,7 @@ impl Engine {
             amended: self.amended.clone(),
             denials: self.denials.freeze(self.now()),
             epochs: self.epochs.iter().collect(),
+            given_up: self.epochs.given_up().collect(),
             due: self
                 .chains
                 .due()

@@ -98,7 +98,7 @@ fn print(global: &Global, played: &Played, of_all: Option<u64>) -> Result<Exit, 
         Format::Json => output.json(&play::report(played, of_all))?,
         Format::Text => {
             let coloured = output.is_coloured();
-            output.line(picture::draw(played, coloured).trim_end())?;
+            output.coloured(picture::draw(played, coloured).trim_end())?;
         }
     }
     output.finish()?;

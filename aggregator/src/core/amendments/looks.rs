@@ -4,7 +4,7 @@
 //! another one rules it, is not refused here.
 
 use tollgate_engine::limits::{Limits, NotChanged, Revision};
-use tollgate_shared::names::{check_name, partition_of_pair, partition_of_resource};
+use tollgate_shared::names::{check_domain, check_name, partition_of_pair, partition_of_resource};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::limits_chunk::REASON_BYTES_MAX;
@@ -223,7 +223,11 @@ impl Core {
 }
 
 fn check(field: &'static str, name: &str) -> Result<(), Refused> {
-    check_name(name).map_err(|fault| Refused::Name {
+    let checked = match field {
+        "domain" => check_domain(name),
+        _ => check_name(name),
+    };
+    checked.map_err(|fault| Refused::Name {
         field,
         name: name.into(),
         fault: fault.to_string(),

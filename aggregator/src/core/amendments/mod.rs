@@ -15,6 +15,7 @@ mod looks;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use tollgate_shared::escape::escaped;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::{Act, Amendment};
@@ -269,13 +270,13 @@ pub fn told(act: &Act) -> String {
     let name = act.name();
     match act {
         Act::Reset { resource, domain } | Act::Pardon { resource, domain } => {
-            format!("{name} {resource} {domain}")
+            format!("{name} {resource} {}", escaped(domain))
         }
         Act::Refund {
             resource,
             domain,
             hits,
-        } => format!("{name} {resource} {domain} {hits}"),
+        } => format!("{name} {resource} {} {hits}", escaped(domain)),
         Act::Ban {
             resource,
             domain,
@@ -288,15 +289,21 @@ pub fn told(act: &Act) -> String {
                     Err(_) => format!("until {} us", until.as_micros()),
                 },
             };
-            format!("{name} {} {domain} {until}", everywhere(resource))
+            format!(
+                "{name} {} {} {until}",
+                everywhere(resource),
+                escaped(domain)
+            )
         }
-        Act::Unban { resource, domain } => format!("{name} {} {domain}", everywhere(resource)),
+        Act::Unban { resource, domain } => {
+            format!("{name} {} {}", everywhere(resource), escaped(domain))
+        }
         Act::ReleaseHold {
             resource,
             agent,
             epoch,
             number,
-        } => format!("{name} {resource} {agent}/{epoch:032x}/{number}"),
+        } => format!("{name} {resource} {}/{epoch:032x}/{number}", escaped(agent)),
         Act::ReleaseHolds {
             resource,
             domain,
@@ -308,8 +315,8 @@ pub fn told(act: &Act) -> String {
             };
             format!(
                 "{name} {resource}: all of domain {}, agent {}{staged}",
-                domain.as_deref().unwrap_or("*"),
-                agent.as_deref().unwrap_or("*")
+                escaped(domain.as_deref().unwrap_or("*")),
+                escaped(agent.as_deref().unwrap_or("*"))
             )
         }
         Act::ReleaseTransfer { resource, transfer } => {

@@ -7,8 +7,28 @@ use crate::core::view::Gauges;
 
 pub(super) type Row = (&'static str, &'static str, u64);
 
-pub(super) fn counted(c: &Counters) -> [Row; 40] {
+pub(super) fn counted(c: &Counters) -> [Row; 44] {
     [
+        (
+            "tollgate_records_unknown_total",
+            "Records of a kind that this build does not know and that no aggregator wrote: dead letters.",
+            c.unknown_kinds,
+        ),
+        (
+            "tollgate_totals_forged_total",
+            "Totals of globally limited resources that no ruling of their source accounts for.",
+            c.totals_forged,
+        ),
+        (
+            "tollgate_epochs_given_up_total",
+            "Agents' processes given up for others, at engine.epochs_per_partition_max.",
+            c.epochs_given_up,
+        ),
+        (
+            "tollgate_hits_at_cap_total",
+            "Hits of new pairs that were only counted, at engine.pairs_per_partition_max.",
+            c.pairs_at_cap,
+        ),
         (
             "tollgate_states_compared_total",
             "States of partitions compared with what another owner came to.",

@@ -2,11 +2,12 @@
 //!
 //! Every access of the journal goes through [`Disk`] and [`DiskFile`]; a simulated one may tear or
 //! lose what was written and not synced, run out of space, or fail. Knows nothing of segments or
-//! records. What was written is seen by the next read; what was synced survives a power cut.
+//! records. What was written is seen by the next read; what was synced survives a power cut. On the
+//! operating system's disk files and directories can be read by their owner alone: they hold domains' names.
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// A file system.
@@ -73,6 +74,40 @@ pub trait DiskFile: Send {
     fn sync(&mut self) -> io::Result<()>;
 }
 
+/// What a file is made with: its owner may read and write it, and nobody else anything.
+const FILE_MODE: u32 = 0o600;
+
+/// The same of a directory.
+const DIR_MODE: u32 = 0o700;
+
+/// Makes a directory and its parents, for the owner alone. Of one that exists already whoever is neither its
+/// owner nor of its group is shut out, if this process may do that.
+///
+/// # Errors
+///
+/// Where a directory cannot be made.
+pub fn create_private_dir(dir: &Path) -> io::Result<()> {
+    const OTHERS: u32 = 0o007;
+    let existed = dir.is_dir();
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(DIR_MODE)
+        .create(dir)?;
+    let mode = fs::metadata(dir)?.permissions().mode();
+    if existed && mode & OTHERS != 0 {
+        // A volume that is somebody else's keeps its mode.
+        let _ = fs::set_permissions(dir, fs::Permissions::from_mode(mode & !OTHERS));
+    }
+    Ok(())
+}
+
+/// Options to make a file that its owner alone can read.
+pub fn private_file() -> fs::OpenOptions {
+    let mut options = fs::OpenOptions::new();
+    options.create(true).write(true).mode(FILE_MODE);
+    options
+}
+
 /// The operating system's file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsDisk;
@@ -81,7 +116,7 @@ impl Disk for OsDisk {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
         let missing: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
-        fs::create_dir_all(dir)?;
+        create_private_dir(dir)?;
         for made in missing {
             match made.parent() {
                 Some(parent) if parent.as_os_str().is_empty() => self.sync_dir(Path::new("."))?,
@@ -111,7 +146,7 @@ impl Disk for OsDisk {
         let mut beside = PathBuf::from(path).into_os_string();
         beside.push(".new");
         let beside = PathBuf::from(beside);
-        let mut file = fs::File::create(&beside)?;
+        let mut file = private_file().truncate(true).open(&beside)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&beside, path)?;
@@ -122,22 +157,13 @@ impl Disk for OsDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {
-        let file = fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path)?;
+        let file = private_file().truncate(false).open(path)?;
         file.try_lock().map_err(io::Error::from)?;
         Ok(Box::new(OsLock(file)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let file = fs::OpenOptions::new()
-            .create(true)
-            .truncate(true)
-            .read(true)
-            .write(true)
-            .open(path)?;
+        let file = private_file().truncate(true).read(true).open(path)?;
         Ok(Box::new(OsFile(file)))
     }
 
@@ -219,5 +245,41 @@ impl DiskFile for OsFile {
     fn sync(&mut self) -> io::Result<()> {
         // The length is part of what fdatasync makes durable; the other metadata nobody reads.
         self.0.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn what_is_made_can_be_read_by_its_owner_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (outer, inner) = (dir.path().join("a"), dir.path().join("a/b"));
+        OsDisk.create_dir(&inner).unwrap();
+        let [made, replaced, locked] = ["made", "replaced", "locked"].map(|name| inner.join(name));
+        drop(OsDisk.create(&made).unwrap());
+        OsDisk.replace(&replaced, b"x").unwrap();
+        drop(OsDisk.lock(&locked).unwrap());
+        for path in [&outer, &inner] {
+            assert_eq!(mode(path), DIR_MODE, "{}", path.display());
+        }
+        for path in [&made, &replaced, &locked] {
+            assert_eq!(mode(path), FILE_MODE, "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn others_are_shut_out_of_a_directory_that_was_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = dir.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+        OsDisk.create_dir(&open).unwrap();
+        assert_eq!(mode(&open), 0o750);
     }
 }

@@ -210,7 +210,13 @@ impl Cursor<'_> {
     fn agents(&mut self, engine: &mut Engine) -> Result<(), SnapshotFault> {
         while self.at < self.bytes.len() {
             let who = self.identity()?;
+            if !self.flag("remembered epoch")? {
+                let log = self.optional("given up")?.map(Timestamp::from_micros);
+                engine.epochs.put_given_up(who, log);
+                continue;
+            }
             let epoch = Epoch {
+                name: self.identity()?,
                 highest: self.number("highest sequence")?,
                 below: u128::from_le_bytes(self.array("sequences below")?),
                 last: self.optional("last batch")?.map(Timestamp::from_micros),

@@ -91,6 +91,8 @@ fn write_agents(frozen: &Frozen, chunks: &mut Chunks<'_>) {
     for (who, epoch) in &frozen.epochs {
         chunks.item(|bytes| {
             bytes.extend_from_slice(&who.0.to_le_bytes());
+            bytes.push(1);
+            bytes.extend_from_slice(&epoch.name.0.to_le_bytes());
             varint::write(bytes, epoch.highest);
             bytes.extend_from_slice(&epoch.below.to_le_bytes());
             write_optional(epoch.last.map(Timestamp::as_micros), bytes);
@@ -98,6 +100,13 @@ fn write_agents(frozen: &Frozen, chunks: &mut Chunks<'_>) {
             varint::write(bytes, epoch.in_turn);
             varint::write(bytes, epoch.least_us as u64);
             write_optional(epoch.least_before_us.map(|us| us as u64), bytes);
+        });
+    }
+    for (who, log) in &frozen.given_up {
+        chunks.item(|bytes| {
+            bytes.extend_from_slice(&who.0.to_le_bytes());
+            bytes.push(0);
+            write_optional(log.map(Timestamp::as_micros), bytes);
         });
     }
 }

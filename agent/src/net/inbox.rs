@@ -1,0 +1,94 @@
+//! The way from the sockets' tasks to the hub: bounded in events, and in the bytes of what was said.
+//!
+//! Whoever answers at an address decides how much comes and how fast; while the hub is behind, sockets
+//! are not read. What stays true: no more than [`BYTES_MAX`] of messages wait for the hub.
+
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, mpsc};
+
+use super::Event;
+
+/// Bytes of messages and frames that may wait for the hub: sixteen of the greatest.
+const BYTES_MAX: usize = 16 << 20;
+
+/// What a message costs beside its bytes.
+const MESSAGE_BYTES: usize = 256;
+
+/// The sockets' end.
+#[derive(Clone, Debug)]
+pub(super) struct Inbox {
+    events: mpsc::Sender<Event>,
+    room: Room,
+}
+
+/// The bytes that may wait.
+#[derive(Clone, Debug)]
+pub(super) struct Room(Arc<Semaphore>);
+
+impl Room {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(BYTES_MAX)))
+    }
+
+    /// An event has been handled.
+    pub(super) fn free(&self, bytes: usize) {
+        self.0.add_permits(bytes);
+    }
+}
+
+impl Inbox {
+    pub(super) fn new(events: mpsc::Sender<Event>, room: Room) -> Self {
+        Self { events, room }
+    }
+
+    /// Hands an event over, once there is room; whether anybody takes events.
+    pub(super) async fn send(&self, event: Event) -> bool {
+        let bytes = u32::try_from(cost(&event)).unwrap_or(u32::MAX);
+        if bytes != 0 {
+            match self.room.0.acquire_many(bytes).await {
+                Ok(permit) => permit.forget(),
+                Err(_) => return false,
+            }
+        }
+        self.events.send(event).await.is_ok()
+    }
+}
+
+/// The room that an event takes.
+pub(super) fn cost(event: &Event) -> usize {
+    match event {
+        Event::LinkSaid { message, .. } => (message.len() + MESSAGE_BYTES).min(BYTES_MAX),
+        Event::FeedSaid { frame, .. } => (frame.len() + MESSAGE_BYTES).min(BYTES_MAX),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_floods_waits_until_the_hub_has_handled_what_came() {
+        let (events, mut hub) = mpsc::channel(4_096);
+        let room = Room::new();
+        let inbox = Inbox::new(events, room.clone());
+        let message = Bytes::from(vec![0; 1 << 20]);
+        let said = || Event::LinkSaid {
+            peer: 0,
+            message: message.clone(),
+        };
+        let soon = std::time::Duration::from_secs(1);
+        let mut sent = 0;
+        while tokio::time::timeout(soon, inbox.send(said())).await.is_ok() {
+            sent += 1;
+        }
+        assert_eq!(sent, 15, "of a MiB and what it costs beside");
+        let handled = hub.recv().await.unwrap();
+        room.free(cost(&handled));
+        let next = tokio::time::timeout(soon, inbox.send(said())).await;
+        assert_eq!(next, Ok(true));
+    }
+}

@@ -1,0 +1,284 @@
+//! One connection to an aggregator, in ZeroMQ's wire: what comes over it is bounded, whoever answers.
+//!
+//! ```text
+//! connect ──greeting, READY both ways──> messages; PING answered; PING where nothing comes
+//! ```
+//!
+//! What stays true: memory grows with the bytes that came, up to one message of [`LIMITS`]; a peer that
+//! breaks the protocol, sends a message too slowly, says nothing or takes nothing is given up; nothing
+//! of it panics.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tollgate_zmtp::{Decoder, Event, Limits, SocketType, Violation, opening, ping, pong};
+
+/// A message of an aggregator has at most 1,000,000 bytes, behind its topic.
+const LIMITS: Limits = Limits {
+    ready_bytes_max: 4 << 10,
+    frame_bytes_max: 1 << 20,
+    command_bytes_max: 512,
+    parts_max: 3,
+};
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 16 << 10;
+
+/// Bytes that may wait to be sent before more is taken.
+const OUT_BYTES_MAX: usize = 1 << 20;
+
+/// How long a message may take from its first byte to its last.
+const MESSAGE_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a peer may say nothing before it is pinged, and before it is given up.
+const PING_AFTER: Duration = Duration::from_secs(1);
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// How long a peer may take nothing of what waits for it.
+const STALL_MAX: Duration = Duration::from_secs(10);
+
+/// Time that passed between two looks beyond this was not the peer's: nobody read.
+const AWAY_MIN: Duration = Duration::from_secs(2);
+
+/// Why a connection is given up.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SocketFault {
+    /// The address is none.
+    #[error("{0:?} is not an address, expected tcp://host:port")]
+    Address(Box<str>),
+    /// The network, or the peer's end.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The peer's bytes.
+    #[error("{0}")]
+    Violation(#[from] Violation),
+    /// Time ran out.
+    #[error("{0}")]
+    Slow(&'static str),
+}
+
+impl SocketFault {
+    /// Whether it is what the peer sent that is wrong, and not the network.
+    pub(super) fn is_violation(&self) -> bool {
+        matches!(self, Self::Violation(_) | Self::Slow(_))
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Socket {
+    stream: TcpStream,
+    decoder: Decoder,
+    /// What was read, and up to where it has been handled.
+    read: Box<[u8]>,
+    unread: std::ops::Range<usize>,
+    out: VecDeque<Bytes>,
+    out_bytes: usize,
+    pings: bool,
+    is_pinged: bool,
+    heard: Instant,
+    looked: Instant,
+    unfinished: Option<Instant>,
+    stalled: Option<Instant>,
+}
+
+impl Socket {
+    /// Connects, and waits for the peer's READY. To be given a limit of time by the caller.
+    pub(super) async fn connect(role: SocketType, endpoint: &str) -> Result<Self, SocketFault> {
+        let address = endpoint.strip_prefix("tcp://");
+        let address = address.ok_or_else(|| SocketFault::Address(endpoint.into()))?;
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let now = Instant::now();
+        let mut socket = Self {
+            stream,
+            decoder: Decoder::new(role, LIMITS),
+            read: vec![0; READ_BYTES].into(),
+            unread: 0..0,
+            out: VecDeque::new(),
+            out_bytes: 0,
+            pings: false,
+            is_pinged: false,
+            heard: now,
+            looked: now,
+            unfinished: None,
+            stalled: None,
+        };
+        socket.send(opening(role));
+        socket.until(|socket| socket.decoder.is_ready()).await?;
+        Ok(socket)
+    }
+
+    /// Queues bytes, which go out while [`Self::next`] is waited for.
+    pub(super) fn send(&mut self, bytes: Bytes) {
+        self.out_bytes += bytes.len();
+        self.out.push_back(bytes);
+    }
+
+    /// Whether more is to be given to [`Self::send`].
+    pub(super) fn has_room(&self) -> bool {
+        self.out_bytes < OUT_BYTES_MAX
+    }
+
+    /// The next message, as its frames. May be dropped at any time, and nothing is lost.
+    ///
+    /// # Errors
+    ///
+    /// Why the connection is of no use any more.
+    pub(super) async fn next(&mut self) -> Result<Vec<Bytes>, SocketFault> {
+        loop {
+            if let Some(message) = self.handle()? {
+                return Ok(message);
+            }
+            self.exchange().await?;
+        }
+    }
+
+    async fn until(&mut self, is: impl Fn(&Self) -> bool) -> Result<(), SocketFault> {
+        // What follows READY waits to be handled until somebody asks for messages.
+        while !is(self) {
+            self.exchange().await?;
+            let mut input = self.read.get(self.unread.clone()).unwrap_or_default();
+            let event = self.decoder.next(&mut input)?;
+            self.unread.start = self.unread.end - input.len();
+            if let Some(Event::Ready { pings }) = event {
+                self.pings = pings;
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles what was read, up to the next message.
+    fn handle(&mut self) -> Result<Option<Vec<Bytes>>, SocketFault> {
+        let mut completed = false;
+        while !self.unread.is_empty() {
+            let mut input = self.read.get(self.unread.clone()).unwrap_or_default();
+            let event = self.decoder.next(&mut input)?;
+            self.unread.start = self.unread.end - input.len();
+            let Some(event) = event else {
+                break;
+            };
+            completed = true;
+            match event {
+                Event::Message(parts) => {
+                    self.unfinished = None;
+                    return Ok(Some(parts));
+                }
+                // A flood of pings is answered as far as the answers go out.
+                Event::Ping(context) if self.has_room() => self.send(pong(&context)),
+                _ => {}
+            }
+        }
+        self.unfinished = match self.decoder.is_between_messages() {
+            true => None,
+            false if completed => Some(Instant::now()),
+            false => Some(self.unfinished.unwrap_or_else(Instant::now)),
+        };
+        Ok(None)
+    }
+
+    /// Writes and reads what goes without waiting, or waits until something does.
+    async fn exchange(&mut self) -> Result<(), SocketFault> {
+        self.look(Instant::now())?;
+        self.write()?;
+        let interest = match self.out.is_empty() {
+            true => Interest::READABLE,
+            false => Interest::READABLE | Interest::WRITABLE,
+        };
+        tokio::select! {
+            ready = self.stream.ready(interest) => {
+                let ready = ready?;
+                if ready.is_readable() || ready.is_read_closed() {
+                    self.read()?;
+                }
+            }
+            () = tokio::time::sleep(PING_AFTER) => {}
+        }
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<(), SocketFault> {
+        match self.stream.try_read(&mut self.read) {
+            Ok(0) => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            Ok(read) => {
+                self.unread = 0..read;
+                self.heard = Instant::now();
+                self.is_pinged = false;
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn write(&mut self) -> Result<(), SocketFault> {
+        while !self.out.is_empty() {
+            let pieces: Vec<IoSlice<'_>> = self
+                .out
+                .iter()
+                .take(16)
+                .map(|one| IoSlice::new(one))
+                .collect();
+            match self.stream.try_write_vectored(&pieces) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+                Ok(written) => {
+                    self.take_off(written);
+                    self.stalled = None;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.stalled.get_or_insert_with(Instant::now);
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn take_off(&mut self, mut written: usize) {
+        self.out_bytes = self.out_bytes.saturating_sub(written);
+        while let Some(first) = self.out.front_mut() {
+            if written < first.len() {
+                first.advance(written);
+                return;
+            }
+            written -= first.len();
+            self.out.pop_front();
+        }
+    }
+
+    /// Whether the peer still does its part.
+    fn look(&mut self, now: Instant) -> Result<(), SocketFault> {
+        if AWAY_MIN < now.saturating_duration_since(self.looked) {
+            self.heard = now;
+            self.unfinished = self.unfinished.map(|_| now);
+        }
+        self.looked = now;
+        let is_over = |since: Option<Instant>, allowed: Duration| {
+            since.is_some_and(|since| allowed <= now.saturating_duration_since(since))
+        };
+        if is_over(self.unfinished, MESSAGE_WITHIN) {
+            return Err(SocketFault::Slow("a message did not end within 5 s"));
+        }
+        if is_over(self.stalled, STALL_MAX) {
+            return Err(SocketFault::Slow("nothing was taken for 10 s"));
+        }
+        let silent = now.saturating_duration_since(self.heard);
+        if self.pings && SILENCE_MAX <= silent {
+            return Err(SocketFault::Slow("nothing came for 10 s"));
+        }
+        if self.pings && PING_AFTER <= silent && !self.is_pinged {
+            self.is_pinged = true;
+            self.send(ping());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

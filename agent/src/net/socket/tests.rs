@@ -1,0 +1,105 @@
+//! A connection whose other end is a listener that says what a test wants.
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tollgate_zmtp::message;
+
+use super::*;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// What a DEALER says of a peer that sends these bytes, one after the other, and then nothing.
+async fn met(pieces: Vec<Vec<u8>>) -> Result<Vec<Bytes>, SocketFault> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
+    let peer = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        for piece in pieces {
+            if stream.write_all(&piece).await.is_err() {
+                return;
+            }
+        }
+        // It reads on, so that nothing is reset, until the other side is done.
+        let mut bytes = [0; 4_096];
+        while matches!(stream.read(&mut bytes).await, Ok(read) if 0 < read) {}
+    };
+    let met = async {
+        let mut socket = Socket::connect(SocketType::Dealer, &endpoint).await?;
+        socket.next().await
+    };
+    tokio::select! {
+        biased;
+        met = timeout(SOON, met) => met.unwrap(),
+        () = peer => panic!("the peer ended first"),
+    }
+}
+
+fn header(flags: u8, length: u64) -> Vec<u8> {
+    [&[flags][..], &length.to_be_bytes()].concat()
+}
+
+fn opened(behind: &[u8]) -> Vec<u8> {
+    [&opening(SocketType::Router)[..], behind].concat()
+}
+
+#[tokio::test]
+async fn a_message_comes_whole_however_it_is_cut() {
+    let bytes = opened(&message(&[b"", b"welcome"]));
+    let pieces = bytes.chunks(3).map(<[u8]>::to_vec).collect();
+    let parts = met(pieces).await.unwrap();
+    assert_eq!(parts, ["", "welcome"]);
+}
+
+#[tokio::test]
+async fn a_length_of_terabytes_ends_the_connection_and_nothing_else() {
+    for length in [1 << 34, 1 << 40, 1 << 46, u64::MAX] {
+        for bytes in [
+            opened(&header(2, length)),
+            [&opening(SocketType::Router)[..64], &header(6, length)].concat(),
+        ] {
+            let ended = met(vec![bytes]).await;
+            let too_long = Violation::FrameTooLong {
+                found: length,
+                allowed: 0,
+            };
+            match ended {
+                Err(SocketFault::Violation(violation)) => {
+                    assert_eq!(violation.kind(), too_long.kind());
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn endless_parts_end_the_connection() {
+    let ended = met(vec![opened(&[1, 1, b'x'].repeat(100_000))]).await;
+    let refused = matches!(
+        ended,
+        Err(SocketFault::Violation(Violation::TooManyParts { .. }))
+    );
+    assert!(refused, "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_trickles_is_given_up() {
+    // Time goes on by itself while nobody has anything to do.
+    let ended = met(vec![opened(&header(2, 1_000)), vec![1; 10]]).await;
+    assert!(matches!(ended, Err(SocketFault::Slow(_))), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_says_nothing_to_a_ping_is_given_up() {
+    let ended = met(vec![opened(b"")]).await;
+    assert!(matches!(ended, Err(SocketFault::Slow(_))), "{ended:?}");
+}
+
+#[tokio::test]
+async fn what_is_no_address_is_said() {
+    for wrong in ["", "127.0.0.1:1", "ipc:///x"] {
+        let met = Socket::connect(SocketType::Dealer, wrong).await;
+        assert!(matches!(met, Err(SocketFault::Address(_))), "{met:?}");
+    }
+}

@@ -1,0 +1,183 @@
+//! Whose epoch is given up where a partition has as many as it remembers.
+//!
+//! ```text
+//! bound 5     web-1: 1 epoch    web-2: 1    bad: 3, of which the second was heard longest ago
+//! web-3 comes                   bad gives up its second: later records of it are only counted
+//! ```
+//!
+//! The name that has most gives up its longest-silent epoch, so that one that starts again and again, on
+//! purpose or not, takes its own places and nobody else's. Of names that have equally many the one gives
+//! up whose epoch has been silent for longest. Knows nothing of sequences. What stays true: who is given up
+//! depends on the log alone; an epoch that was given up is known as such for as long as its sequences would
+//! have been, unless as many were given up after it as are remembered at all.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_shared::time::Timestamp;
+
+use crate::pairs::{Identity, mix};
+
+/// An epoch, by the log time at which it was heard last; none before the first counted tick.
+pub(super) type Heard = (Option<Timestamp>, Identity);
+
+/// Epochs by name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Crowd {
+    by_name: BTreeMap<Identity, BTreeSet<Heard>>,
+    /// Names by how many epochs they have, and then by the longest silence.
+    ranks: BTreeSet<(usize, Reverse<Heard>, Identity)>,
+}
+
+impl Crowd {
+    /// A name has one epoch more.
+    pub fn enter(&mut self, name: Identity, heard: Heard) {
+        self.change(name, |epochs| epochs.insert(heard));
+    }
+
+    /// A name has one epoch less.
+    pub fn leave(&mut self, name: Identity, heard: Heard) {
+        self.change(name, |epochs| epochs.remove(&heard));
+    }
+
+    /// The longest-silent epoch of the name that has most.
+    pub fn to_give_up(&self) -> Option<Identity> {
+        let (_, Reverse((_, who)), _) = self.ranks.last()?;
+        Some(*who)
+    }
+
+    fn change(&mut self, name: Identity, change: impl FnOnce(&mut BTreeSet<Heard>) -> bool) {
+        let epochs = self.by_name.entry(name).or_default();
+        let rank = |epochs: &BTreeSet<Heard>| {
+            let oldest = epochs.first().copied();
+            oldest.map(|oldest| (epochs.len(), Reverse(oldest), name))
+        };
+        let before = rank(epochs);
+        change(epochs);
+        let now = rank(epochs);
+        if before == now {
+            return;
+        }
+        if let Some(before) = before {
+            self.ranks.remove(&before);
+        }
+        match now {
+            Some(now) => drop(self.ranks.insert(now)),
+            None => drop(self.by_name.remove(&name)),
+        }
+    }
+}
+
+/// Epochs that were given up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GivenUp {
+    epochs: BTreeMap<Identity, Option<Timestamp>>,
+    since: BTreeSet<Heard>,
+    digest: u128,
+}
+
+impl GivenUp {
+    /// Whether an epoch was given up.
+    pub fn has(&self, who: Identity) -> bool {
+        self.epochs.contains_key(&who)
+    }
+
+    /// An epoch is given up at this log time. At the bound the first one is forgotten.
+    pub fn put(&mut self, who: Identity, log: Option<Timestamp>, max: u64) {
+        if max <= self.epochs.len() as u64
+            && let Some((_, first)) = self.since.first().copied()
+        {
+            self.remove(first);
+        }
+        self.restore(who, log);
+    }
+
+    /// Puts in an epoch as a snapshot has it.
+    pub fn restore(&mut self, who: Identity, log: Option<Timestamp>) {
+        self.remove(who);
+        self.since.insert((log, who));
+        self.epochs.insert(who, log);
+        self.digest = self.digest.wrapping_add(Self::digest_of(who, log));
+    }
+
+    /// A tick was counted: those given up before `forgotten` are not known any more. Those of before the
+    /// first counted tick count from this one.
+    pub fn tick(&mut self, log: Timestamp, forgotten: impl Fn(Timestamp) -> bool) {
+        while let Some((since, who)) = self.since.first().copied() {
+            match since {
+                None => self.restore(who, Some(log)),
+                Some(since) if forgotten(since) => self.remove(who),
+                Some(_) => return,
+            }
+        }
+    }
+
+    /// Every one of them, in the order of their hashes.
+    pub fn iter(&self) -> impl Iterator<Item = (Identity, Option<Timestamp>)> + '_ {
+        self.epochs.iter().map(|(who, log)| (*who, *log))
+    }
+
+    /// A number that depends on what is remembered alone.
+    pub fn digest(&self) -> u128 {
+        self.digest
+    }
+
+    fn remove(&mut self, who: Identity) {
+        if let Some(log) = self.epochs.remove(&who) {
+            self.since.remove(&(log, who));
+            self.digest = self.digest.wrapping_sub(Self::digest_of(who, log));
+        }
+    }
+
+    fn digest_of(who: Identity, log: Option<Timestamp>) -> u128 {
+        // Apart from that of an epoch that is remembered.
+        let digest = mix(who.0, u64::MAX);
+        mix(digest, log.map_or(u64::MAX, Timestamp::as_micros))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn heard(second: u64, who: u128) -> Heard {
+        let log = Timestamp::from_millis(1_000 * second);
+        (Some(log), Identity(who))
+    }
+
+    #[test]
+    fn the_name_that_has_most_gives_up_its_longest_silent_epoch() {
+        let (good, bad) = (Identity(100), Identity(200));
+        let mut crowd = Crowd::default();
+        assert_eq!(crowd.to_give_up(), None);
+        crowd.enter(good, heard(1, 1));
+        crowd.enter(bad, heard(9, 2));
+        assert_eq!(crowd.to_give_up(), Some(Identity(1)), "equally many");
+        crowd.enter(bad, heard(8, 3));
+        assert_eq!(crowd.to_give_up(), Some(Identity(3)));
+        crowd.leave(bad, heard(8, 3));
+        crowd.enter(bad, heard(10, 3));
+        assert_eq!(crowd.to_give_up(), Some(Identity(2)), "heard again");
+        crowd.leave(bad, heard(9, 2));
+        crowd.leave(bad, heard(10, 3));
+        crowd.leave(good, heard(1, 1));
+        assert_eq!(crowd.to_give_up(), None);
+        assert_eq!((crowd.by_name.len(), crowd.ranks.len()), (0, 0));
+    }
+
+    #[test]
+    fn as_many_given_up_epochs_are_known_as_are_remembered() {
+        let mut given_up = GivenUp::default();
+        for who in 1..=3 {
+            given_up.put(Identity(who), heard(who as u64, who).0, 2);
+        }
+        let known: Vec<_> = given_up.iter().map(|(who, _)| who.0).collect();
+        assert_eq!(known, [2, 3]);
+        given_up.tick(Timestamp::MAX, |since| {
+            since < Timestamp::from_millis(3_000)
+        });
+        assert!(!given_up.has(Identity(2)) && given_up.has(Identity(3)));
+        given_up.tick(Timestamp::MAX, |_| true);
+        assert_eq!(given_up.digest(), 0);
+    }
+}

@@ -1,0 +1,317 @@
+//! `tollgate feed tail`: follows a denial feed, and prints a line for each frame: what agents hear.
+//!
+//! ```text
+//! control     17  partitions 4
+//! api.search   3  partitions 4  denied "acme" for 59.8s (Tier(1))
+//! ```
+//!
+//! Speaks to the feed as any other program would, by the socket of a ZeroMQ library that is not this
+//! project's: whatever is seen here, a tool of somebody else's sees too. What stays true: names are
+//! escaped; what cannot be read is shown as that, and ends nothing.
+
+use serde_json::{Value, json};
+use tollgate_shared::names::check_name;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::frame::{Frame, Told, Topic};
+use tollgate_shared::wire::statement::{Says, Scope};
+use tollgate_shared::wire::verdict::VerdictFrame;
+use zeromq::{Socket as _, SocketRecv as _, SubSocket};
+
+use super::Global;
+use super::exit::{Exit, Failure};
+use super::output::{Format, Output};
+
+/// The key of topics where the fleet has no key.
+const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
+
+/// What `feed` takes.
+#[derive(Debug, clap::Args)]
+pub struct FeedArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Follows the feed, and prints a line for each frame
+    Tail(TailArgs),
+}
+
+/// What `feed tail` takes.
+#[derive(Debug, clap::Args)]
+struct TailArgs {
+    /// The address of an aggregator's feed
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        env = "TOLLGATE_FEED",
+        default_value = "127.0.0.1:7402"
+    )]
+    feed: String,
+    /// Statements about this resource; may be given often
+    #[arg(long, value_name = "NAME")]
+    resource: Vec<String>,
+    /// Verdicts on the holds of this agent; may be given often
+    #[arg(long, value_name = "NAME")]
+    agent: Vec<String>,
+    /// Ends after so many frames
+    #[arg(long, value_name = "N")]
+    frames: Option<u64>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Where nobody answers at the address, or the output cannot be written.
+pub fn run(global: &Global, args: &FeedArgs) -> Result<Exit, Failure> {
+    let Verb::Tail(args) = &args.verb;
+    for name in args.resource.iter().chain(&args.agent) {
+        check_name(name)
+            .map_err(|fault| Failure::Usage(format!("feed tail: name {name:?} {fault}")))?;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| Failure::Io {
+            name: "runtime".to_owned(),
+            source,
+        })?;
+    let mut output = global.open_output()?;
+    runtime.block_on(follow(args, global.format, &mut output))?;
+    output.finish()?;
+    Ok(Exit::Done)
+}
+
+async fn follow(args: &TailArgs, format: Format, output: &mut Output) -> Result<(), Failure> {
+    let unavailable =
+        |error: zeromq::ZmqError| Failure::Unavailable(format!("{}: {error}", args.feed));
+    let mut socket = SubSocket::new();
+    let topic = |of: fn(&[u8; 16], &str) -> Topic| {
+        move |name: &String| (of(&TOPIC_KEY_UNPROTECTED, name), name.clone())
+    };
+    let resources = args.resource.iter().map(topic(Topic::of_resource));
+    let agents = args.agent.iter().map(topic(Topic::of_agent));
+    let control = [(Topic::CONTROL, "control".to_owned())];
+    let topics: Vec<(Topic, String)> = control.into_iter().chain(resources).chain(agents).collect();
+    for (topic, _) in &topics {
+        socket
+            .subscribe(topic.as_text())
+            .await
+            .map_err(unavailable)?;
+    }
+    let endpoint = format!("tcp://{}", args.feed);
+    socket.connect(&endpoint).await.map_err(unavailable)?;
+    let mut left = args.frames.unwrap_or(u64::MAX);
+    while 0 < left {
+        let message = socket.recv().await.map_err(unavailable)?.into_vec();
+        let [topic, frame] = &message[..] else {
+            output.line(format!("not a frame: {} parts, expected 2", message.len()))?;
+            continue;
+        };
+        let named = topics
+            .iter()
+            .find(|(one, _)| one.as_bytes()[..] == topic[..]);
+        let name = named.map_or("(unknown topic)", |(_, name)| name);
+        let is_agents = topic.first() == Some(&b'a');
+        match (format, is_agents) {
+            (Format::Text, false) => output.line(text(name, frame))?,
+            (Format::Json, false) => output.json(&view(name, frame))?,
+            (Format::Text, true) => output.line(text_of_verdicts(name, frame))?,
+            (Format::Json, true) => output.json(&view_of_verdicts(name, frame))?,
+        }
+        // Whoever watches sees each frame when it comes.
+        output.flush()?;
+        left -= 1;
+    }
+    Ok(())
+}
+
+fn text(name: &str, bytes: &[u8]) -> String {
+    let frame = match Frame::decode(bytes) {
+        Ok(frame) => frame,
+        Err(error) => return format!("{}  not a frame: {error}", name.escape_debug()),
+    };
+    let mut line = format!(
+        "{}  {}  partitions {}",
+        name.escape_debug(),
+        frame.sequence,
+        frame.evidence.len()
+    );
+    for told in &frame.told {
+        line += &match told.statement.says {
+            Says::Denied(denial) => format!(
+                "  denied {} for {} ({:?})",
+                scope(&told.statement.scope),
+                remaining(told.remaining),
+                denial.cause
+            ),
+            Says::Open => format!("  open {}", scope(&told.statement.scope)),
+            Says::Near(near) => {
+                format!(
+                    "  near {}, {} left",
+                    scope(&told.statement.scope),
+                    near.left
+                )
+            }
+        };
+    }
+    line
+}
+
+fn scope(scope: &Scope) -> String {
+    match scope {
+        Scope::Pair(domain) => format!("{domain:?}"),
+        Scope::Resource => "everybody".to_owned(),
+        Scope::Group(group) => format!("group {group:?}"),
+    }
+}
+
+fn remaining(span: Span) -> String {
+    match span {
+        Span::MAX => "ever".to_owned(),
+        span => format!("{:.1}s", span.as_micros() as f64 / 1e6),
+    }
+}
+
+fn view(name: &str, bytes: &[u8]) -> Value {
+    let frame = match Frame::decode(bytes) {
+        Ok(frame) => frame,
+        Err(error) => return unreadable(name, &error),
+    };
+    let evidence = frame.evidence.iter().map(|one| {
+        json!({
+            "partition": one.partition,
+            "ruled": one.ruled,
+            "appended_us": one.appended.as_micros(),
+        })
+    });
+    json!({
+        "schema": "tollgate.feed/1",
+        "topic": name,
+        "instance": format!("{:032x}", frame.instance),
+        "sequence": frame.sequence,
+        "sent_us": frame.sent.as_micros(),
+        "evidence": evidence.collect::<Vec<_>>(),
+        "statements": frame.told.iter().map(statement).collect::<Vec<_>>(),
+    })
+}
+
+fn statement(told: &Told) -> Value {
+    let (kind, name) = match &told.statement.scope {
+        Scope::Pair(domain) => ("domain", Some(domain)),
+        Scope::Resource => ("everybody", None),
+        Scope::Group(group) => ("group", Some(group)),
+    };
+    let mut view = json!({
+        "partition": told.partition,
+        "scope": kind,
+        "name": name,
+    });
+    match told.statement.says {
+        Says::Denied(denial) => {
+            let remaining = (told.remaining != Span::MAX).then(|| told.remaining.as_micros());
+            view["says"] = "denied".into();
+            view["remaining_us"] = remaining.into();
+            view["cause"] = format!("{:?}", denial.cause).into();
+            view["version"] = denial.version.into();
+        }
+        Says::Open => view["says"] = "open".into(),
+        Says::Near(near) => {
+            view["says"] = "near".into();
+            view["left"] = near.left.into();
+        }
+    }
+    view
+}
+
+fn text_of_verdicts(name: &str, bytes: &[u8]) -> String {
+    let name = name.escape_debug();
+    match VerdictFrame::decode(bytes) {
+        Ok(frame) => {
+            let mut line = format!("agent {name}  {}", frame.sequence);
+            for verdict in &frame.verdicts {
+                line += &format!("  {:?} {:?}", verdict.resource, verdict.says);
+            }
+            line
+        }
+        Err(error) => format!("agent {name}  not a frame: {error}"),
+    }
+}
+
+fn view_of_verdicts(name: &str, bytes: &[u8]) -> Value {
+    let frame = match VerdictFrame::decode(bytes) {
+        Ok(frame) => frame,
+        Err(error) => return unreadable(name, &error),
+    };
+    let verdicts = frame.verdicts.iter().map(|verdict| {
+        json!({
+            "partition": verdict.partition,
+            "resource": verdict.resource,
+            "says": format!("{:?}", verdict.says),
+        })
+    });
+    json!({
+        "schema": "tollgate.feed/1",
+        "agent": name,
+        "instance": format!("{:032x}", frame.instance),
+        "sequence": frame.sequence,
+        "sent_us": frame.sent.as_micros(),
+        "verdicts": verdicts.collect::<Vec<_>>(),
+    })
+}
+
+fn unreadable(name: &str, error: &dyn std::fmt::Display) -> Value {
+    json!({
+        "schema": "tollgate.feed/1",
+        "topic": name,
+        "unreadable": error.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_shared::place::Place;
+    use tollgate_shared::wire::Writer;
+    use tollgate_shared::wire::statement::Statement;
+
+    use super::*;
+
+    fn frame() -> Vec<u8> {
+        let frame = Frame {
+            instance: 7,
+            sequence: 3,
+            resource: "api.search".into(),
+            told: vec![Told {
+                partition: 1,
+                remaining: Span::ZERO,
+                statement: Statement {
+                    scope: Scope::Pair("a\u{1b}[2J".into()),
+                    place: Place::default(),
+                    says: Says::Open,
+                },
+            }],
+            ..Frame {
+                instance: 0,
+                sequence: 0,
+                sent: Span::ZERO,
+                resource: "".into(),
+                evidence: Vec::new(),
+                told: Vec::new(),
+            }
+        };
+        let mut writer = Writer::new();
+        frame.encode(&mut writer);
+        writer.as_slice().to_vec()
+    }
+
+    #[test]
+    fn names_are_escaped_and_what_is_no_frame_is_said() {
+        let line = text("api.search", &frame());
+        assert_eq!(line, r#"api.search  3  partitions 0  open "a\u{1b}[2J""#);
+        assert!(text("r", b"\x01").starts_with("r  not a frame: byte 1"));
+        let view = view("api.search", &frame());
+        assert_eq!(view["statements"][0]["says"], "open");
+        assert_eq!(view["sequence"], 3);
+    }
+}

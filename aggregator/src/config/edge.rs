@@ -1,0 +1,71 @@
+//! The options of the edge: what peers may take of this process.
+
+use std::time::Duration;
+
+use super::source::Source;
+use super::units;
+use crate::edge::Bounds;
+
+/// Reads the bounds on connections of agents and of the feed.
+pub fn read(source: &mut Source) -> Bounds {
+    let default = Bounds::default();
+    Bounds {
+        connections: count(source, "listen.connections_max", default.connections),
+        handshake: time(source, "listen.handshake_timeout", default.handshake),
+        pending_per_address: count(
+            source,
+            "listen.pending_per_address_max",
+            default.pending_per_address,
+        ),
+        pending: count(source, "listen.pending_max", default.pending),
+        message: time(source, "listen.message_timeout", default.message),
+        unfinished_bytes: size(source, "listen.unfinished_max", default.unfinished_bytes),
+        appends_bytes_each: size(
+            source,
+            "listen.appends_per_connection_max",
+            default.appends_bytes_each,
+        ),
+        appends_bytes: size(source, "listen.appends_max", default.appends_bytes),
+        ping: time(source, "listen.ping_after", default.ping),
+        silence: time(source, "listen.silence_timeout", default.silence),
+        stall: time(source, "listen.stall_timeout", default.stall),
+        queued_bytes: size(source, "listen.queues_max", default.queued_bytes),
+        subscriber_bytes: size(
+            source,
+            "feed.subscriber_queue_max",
+            default.subscriber_bytes,
+        ),
+        subscriptions: count(source, "feed.subscriptions_max", default.subscriptions),
+    }
+}
+
+fn time(source: &mut Source, path: &'static str, default: Duration) -> Duration {
+    source.text(
+        path,
+        "a duration from 10ms to 10m, such as \"10s\"",
+        default,
+        |text| {
+            let within = Duration::from_millis(10)..=Duration::from_secs(600);
+            super::read_duration(text).filter(|time| within.contains(time))
+        },
+    )
+}
+
+fn count(source: &mut Source, path: &'static str, default: usize) -> usize {
+    let expected = "a whole number from 1 to 1000000";
+    let number = source.number(path, expected, default as u64, 1..=1_000_000);
+    usize::try_from(number).unwrap_or(default)
+}
+
+/// At least a message, or no message would ever get through.
+fn size(source: &mut Source, path: &'static str, default: usize) -> usize {
+    source.text(
+        path,
+        "a size of at least 1MiB, such as \"64MiB\"",
+        default,
+        |text| {
+            let bytes = units::bytes(text).filter(|bytes| 1 << 20 <= *bytes)?;
+            usize::try_from(bytes).ok()
+        },
+    )
+}

@@ -1,0 +1,161 @@
+//! Whether limits limited in a demonstration: of each pair what was let through, beside what its limits
+//! and one denial delay allow.
+//!
+//! The check itself is the model's. Under a global limit a resource is judged as a whole, within two
+//! hops: a domain's copies come to the resource's partition as totals. Knows nothing of the log.
+
+use std::collections::BTreeMap;
+
+use tollgate_model::effect::{EffectParams, InForce, OfferedCall, effect_violations};
+use tollgate_model::{DomainLimits, Limits};
+
+use super::player::{Answer, Seen};
+use super::schedule::Schedule;
+use super::verdict::names_of;
+
+/// How far the stamp of a call may be behind the instant at which the call was made: agents stamp by a
+/// clock that they read once a millisecond.
+const CLOCK_STEP_US: u64 = 1_000;
+
+/// A call of one agent: resource, domain, and what became of it.
+pub(super) type PairCall<'a> = (&'a str, &'a str, OfferedCall);
+
+/// The calls of one agent that were made before an instant.
+pub(super) fn calls<'a>(
+    schedule: &'a Schedule,
+    seen: &'a [Seen],
+    before_us: u64,
+) -> impl Iterator<Item = PairCall<'a>> {
+    seen.iter().filter_map(move |one| match one {
+        Seen::Call {
+            index,
+            wall_us,
+            answer,
+            ..
+        } if *wall_us < before_us => {
+            let (resource, domain) = names_of(schedule, *index);
+            let copies = schedule.calls.get(*index).map_or(1, |call| call.copies);
+            let call = OfferedCall {
+                at_us: *wall_us,
+                copies: u64::from(copies),
+                is_let_through: *answer == Answer::LetThrough,
+                is_unguarded: false,
+                late_us: 0,
+            };
+            Some((resource, domain, call))
+        }
+        _ => None,
+    })
+}
+
+/// What was let through and should not have been, a sentence each.
+pub(super) fn violations<'a>(
+    limits: &Limits,
+    calls: impl Iterator<Item = PairCall<'a>>,
+    delay_us: u64,
+    agents: u64,
+) -> Vec<String> {
+    let mut by_pair: BTreeMap<(&str, Option<&str>), Vec<OfferedCall>> = BTreeMap::new();
+    for (resource, domain, call) in calls {
+        by_pair
+            .entry((resource, Some(domain)))
+            .or_default()
+            .push(call);
+        by_pair.entry((resource, None)).or_default().push(call);
+    }
+    let mut found = Vec::new();
+    for ((resource, domain), calls) in by_pair {
+        let Some(of_resource) = limits.resources.get(resource) else {
+            continue;
+        };
+        let (in_force, hops) = match domain {
+            Some(domain) => (of_resource.of(domain), 1),
+            None => (whole(of_resource.global), 2),
+        };
+        let in_force = InForce {
+            from_us: 0,
+            limits: in_force,
+            starts_anew: false,
+        };
+        let params = EffectParams {
+            delay_us: hops * delay_us + CLOCK_STEP_US,
+            agents,
+            call_max: calls.iter().map(|call| call.copies).max().unwrap_or(0),
+        };
+        for of in effect_violations(&[in_force], &calls, params) {
+            found.push(format!(
+                "{resource} {}: {:?} let {} through from {} to {}, allowed {}",
+                domain.unwrap_or("as a whole"),
+                of.constraint,
+                of.let_through,
+                of.from_us,
+                of.to_us,
+                of.allowed
+            ));
+        }
+    }
+    found
+}
+
+/// A global limit, as what limits a resource as a whole.
+fn whole(global: Option<u64>) -> DomainLimits {
+    DomainLimits {
+        hard: global,
+        ..DomainLimits::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_model::ResourceLimits;
+
+    use super::*;
+
+    fn call(at_us: u64) -> OfferedCall {
+        OfferedCall {
+            at_us,
+            copies: 1,
+            is_let_through: true,
+            is_unguarded: false,
+            late_us: 0,
+        }
+    }
+
+    fn found(hard: Option<u64>, global: Option<u64>, domains: &[&str]) -> Vec<String> {
+        let of_resource = ResourceLimits {
+            default: DomainLimits {
+                hard,
+                ..DomainLimits::default()
+            },
+            global,
+            ..ResourceLimits::default()
+        };
+        let mut limits = Limits::default();
+        limits.resources.insert("r".into(), of_resource);
+        // A hundred calls, evenly spaced over a second, all let through.
+        let calls = (0..100).map(|n| ("r", domains[n % domains.len()], call(n as u64 * 10_000)));
+        violations(&limits, calls, 20_000, 2)
+    }
+
+    #[test]
+    fn more_than_a_limit_and_a_delay_is_found_by_pair() {
+        // 20 ms and the clock's step are 3 calls at most, and one call of each agent.
+        assert!(found(Some(95), None, &["acme"]).is_empty());
+        let violations = found(Some(94), None, &["acme"]);
+        assert_eq!(violations.len(), 1);
+        assert!(violations[0].starts_with("r acme: "), "{violations:?}");
+    }
+
+    #[test]
+    fn a_global_limit_is_judged_over_all_domains() {
+        assert!(found(None, None, &["acme", "beta"]).is_empty());
+        // Two hops: 41 ms are 5 calls.
+        assert!(found(None, Some(93), &["acme", "beta"]).is_empty());
+        let violations = found(None, Some(92), &["acme", "beta"]);
+        assert_eq!(violations.len(), 1);
+        assert!(
+            violations[0].starts_with("r as a whole: "),
+            "{violations:?}"
+        );
+    }
+}

@@ -1,0 +1,156 @@
+//! Accepting: a listener, its connections' tasks, and when nobody is accepted.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::Edge;
+use super::connection::{self, Connection, Conversation};
+use super::counters::PortCounters;
+
+/// How long to wait after an error of accepting that is not one connection's: too many open files.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
+
+/// A connection that takes nothing for so long is ended by the operating system, in case this process
+/// does not see it: as long as [`super::Bounds::stall`] is by default.
+const USER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the operating system may keep of one connection in each direction. It would grow to several
+/// MiB for a peer that does not read, and these are bytes of this machine too.
+const SOCKET_BYTES: usize = 256 << 10;
+
+/// One of the two ports.
+pub(crate) trait Port: Clone + Send + 'static {
+    /// What is said there.
+    type Conversation: Conversation;
+
+    /// Its name, for counters and lines.
+    const NAME: &'static str;
+
+    /// Its counters.
+    fn counters(edge: &Edge) -> &PortCounters;
+
+    /// Somebody connected.
+    fn open(&self, connection: &Arc<Connection>) -> Self::Conversation;
+
+    /// A connection is gone.
+    fn close(&self, connection: &Arc<Connection>);
+}
+
+/// Binds a listener, with the limits that its connections inherit.
+///
+/// # Errors
+///
+/// What the operating system says: taken, not allowed, not ours.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let domain = socket2::Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+    // A restart must not wait for connections of the process before it.
+    socket.set_reuse_address(true)?;
+    socket.set_tcp_nodelay(true)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+    socket.set_send_buffer_size(SOCKET_BYTES)?;
+    socket.set_recv_buffer_size(SOCKET_BYTES)?;
+    socket.bind(&address.into())?;
+    socket.listen(1024)?;
+    Ok(socket.into())
+}
+
+/// Accepts connections to a port for ever, on the current runtime.
+///
+/// # Errors
+///
+/// Where the listener cannot be taken over.
+pub(crate) fn serve<P: Port>(listener: TcpListener, edge: Arc<Edge>, port: P) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    tokio::spawn(accept(listener, edge, port));
+    Ok(())
+}
+
+async fn accept<P: Port>(listener: tokio::net::TcpListener, edge: Arc<Edge>, port: P) {
+    loop {
+        let Some(slot) = slot::<P>(&edge).await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                open(&edge, &port, stream, address, slot);
+                // A crowd at the door must not keep those who are in from their handshakes: the
+                // oldest of them would have to make room.
+                tokio::task::yield_now().await;
+            }
+            // A connection that was gone before it was accepted.
+            Err(error) if is_one_connections(&error) => {}
+            Err(error) => {
+                edge.paused.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(port = P::NAME, %error, "accepting pauses");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// A place for one connection more, which may have to be waited for.
+async fn slot<P: Port>(edge: &Arc<Edge>) -> Option<OwnedSemaphorePermit> {
+    if let Ok(slot) = Arc::clone(&edge.slots).try_acquire_owned() {
+        return Some(slot);
+    }
+    edge.paused.fetch_add(1, Ordering::Relaxed);
+    edge.lines.paused(P::NAME, edge.slots_max);
+    Arc::clone(&edge.slots).acquire_owned().await.ok()
+}
+
+fn is_one_connections(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | Interrupted
+    )
+}
+
+fn open<P: Port>(
+    edge: &Arc<Edge>,
+    port: &P,
+    stream: TcpStream,
+    address: SocketAddr,
+    slot: OwnedSemaphorePermit,
+) {
+    // Linux hands it on from the listener, others do not.
+    let _ = stream.set_nodelay(true);
+    let number = edge.numbers.fetch_add(1, Ordering::Relaxed);
+    let connection = Arc::new(Connection::new(number, stream));
+    edge.lock_connections()
+        .insert(number, Arc::clone(&connection));
+    edge.begin_pending(number, address.ip());
+    let (edge, port) = (Arc::clone(edge), port.clone());
+    tokio::spawn(async move {
+        let counters = P::counters(&edge);
+        let mut conversation = port.open(&connection);
+        let mut was_ready = false;
+        let is_ready = || {
+            was_ready = true;
+            edge.end_pending(number, address.ip());
+            counters.open.fetch_add(1, Ordering::Relaxed);
+        };
+        let ended = connection::serve(&edge, &connection, &mut conversation, is_ready).await;
+        if was_ready {
+            counters.open.fetch_sub(1, Ordering::Relaxed);
+        }
+        edge.end_pending(number, address.ip());
+        edge.lock_connections().remove(&number);
+        port.close(&connection);
+        counters.count(&ended);
+        edge.lines
+            .ended(P::NAME, address, conversation.name(), &ended);
+        // The descriptor first, then its place.
+        drop((conversation, connection));
+        drop(slot);
+    });
+}

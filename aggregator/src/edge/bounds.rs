@@ -1,0 +1,89 @@
+//! What a peer may take of an aggregator: the numbers, with their reasons.
+//!
+//! All of them are options (`listen.*`, `feed.*`), so that a test can make them small and an operator
+//! large. Knows nothing of sockets.
+
+use std::time::Duration;
+
+use tollgate_zmtp::Limits;
+
+/// The bounds on connections to the ports for agents and for the feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Connections, where descriptors allow more: each takes some KiB, of the operating system's too.
+    pub connections: usize,
+    /// How long greeting and READY may take, from the moment the connection was accepted.
+    pub handshake: Duration,
+    /// Connections of one address (IPv6: one /64) that are not READY. The oldest makes room: an honest
+    /// handshake takes milliseconds, so whoever is oldest is waiting for something else.
+    pub pending_per_address: usize,
+    /// Connections in all that are not READY. The oldest makes room.
+    pub pending: usize,
+    /// How long a message may take from its first byte to its last.
+    pub message: Duration,
+    /// Bytes of unfinished messages in all. At the bound the connection with the most ends.
+    pub unfinished_bytes: usize,
+    /// Bytes of appends under way to the log, of one connection. At the bound it is not read.
+    pub appends_bytes_each: usize,
+    /// Bytes of appends under way to the log, in all. At the bound nobody is read.
+    pub appends_bytes: usize,
+    /// How long a connection may say nothing before it is pinged.
+    pub ping: Duration,
+    /// How long a connection may say nothing before it ends.
+    pub silence: Duration,
+    /// How long a connection to which bytes wait may take none of them before it ends.
+    pub stall: Duration,
+    /// Bytes that wait for all connections. At the bound the connection with the most ends.
+    pub queued_bytes: usize,
+    /// Bytes of frames that wait for one subscriber. Frames beyond it are left out for that subscriber.
+    pub subscriber_bytes: usize,
+    /// Topics that one connection may subscribe to.
+    pub subscriptions: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        const SECOND: Duration = Duration::from_secs(1);
+        Self {
+            connections: 20_000,
+            handshake: 10 * SECOND,
+            pending_per_address: 64,
+            pending: 1_024,
+            message: 5 * SECOND,
+            unfinished_bytes: 64 << 20,
+            appends_bytes_each: 4 << 20,
+            appends_bytes: 64 << 20,
+            ping: SECOND,
+            silence: 10 * SECOND,
+            stall: 10 * SECOND,
+            queued_bytes: 256 << 20,
+            subscriber_bytes: 1 << 20,
+            subscriptions: 10_000,
+        }
+    }
+}
+
+/// What a connection of an agent may send: a message is at most 1,000,000 bytes, behind an empty frame
+/// where the peer is a REQ.
+pub const LINK_LIMITS: Limits = Limits {
+    ready_bytes_max: 4 << 10,
+    frame_bytes_max: 1 << 20,
+    command_bytes_max: 512,
+    parts_max: 3,
+};
+
+/// What a subscriber may send: topics, which have 33 bytes, and pings.
+pub const FEED_LIMITS: Limits = Limits {
+    ready_bytes_max: 4 << 10,
+    frame_bytes_max: 512,
+    command_bytes_max: 512,
+    parts_max: 1,
+};
+
+/// Bytes that may wait for an agent while more of a snapshot is made for it, or more of its messages
+/// are read.
+pub const ANSWERS_BYTES: usize = 256 << 10;
+
+/// Subscriptions of all connections together, of some 200 bytes each. At the bound the connection with
+/// the most ends.
+pub const SUBSCRIPTIONS_MAX: usize = 2_000_000;

@@ -1,0 +1,154 @@
+//! What the edge counts, and what it tells the operator.
+
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::ended::{Ended, REASONS};
+
+/// How often a line is logged at most: whoever can connect must not be able to fill a disk.
+const LINE_EVERY: Duration = Duration::from_secs(1);
+
+/// What is counted of the connections to one port.
+#[derive(Debug, Default)]
+pub struct PortCounters {
+    /// Connections that were ended, in the order of [`REASONS`].
+    ended: [AtomicU64; REASONS.len()],
+    /// Connections that are READY.
+    pub open: AtomicU64,
+}
+
+impl PortCounters {
+    /// How many connections ended for each reason.
+    pub fn ended(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self.ended.iter().map(|one| one.load(Ordering::Relaxed));
+        REASONS.into_iter().zip(counts)
+    }
+
+    pub(super) fn count(&self, ended: &Ended) {
+        let reason = ended.reason();
+        if let Some(at) = REASONS.iter().position(|one| Some(*one) == reason) {
+            self.ended[at].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Lines for the operator, at most one a second.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    last: Mutex<Option<Instant>>,
+    unsaid: AtomicU64,
+}
+
+impl Lines {
+    /// Whether a line may be logged now; with it, how many were not since the last.
+    fn may(&self, now: Instant) -> Option<u64> {
+        let mut last = self
+            .last
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner());
+        if last.is_some_and(|last| now < last + LINE_EVERY) {
+            self.unsaid.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        *last = Some(now);
+        Some(self.unsaid.swap(0, Ordering::Relaxed))
+    }
+
+    /// Says that a connection was ended, and why.
+    pub(super) fn ended(
+        &self,
+        port: &'static str,
+        address: SocketAddr,
+        agent: Option<&str>,
+        ended: &Ended,
+    ) {
+        let Some(reason) = ended.reason() else {
+            return;
+        };
+        if let Some(unsaid) = self.may(Instant::now()) {
+            // The name is the peer's to choose; as a debug text it is escaped.
+            let agent = agent.map(tracing::field::debug);
+            tracing::warn!(port, %address, agent, reason, unsaid, "ended a connection: {ended}");
+        }
+    }
+
+    /// Says that nobody is accepted, because there are as many connections as may be.
+    pub(super) fn paused(&self, port: &'static str, open: usize) {
+        if let Some(unsaid) = self.may(Instant::now()) {
+            tracing::warn!(
+                port,
+                unsaid,
+                "accepting pauses: {open} connections are open, as many as listen.connections_max and the limit on open files allow"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_logged_once_a_second_and_says_how_many_were_not() {
+        let lines = Lines::default();
+        let began = Instant::now();
+        assert_eq!(lines.may(began), Some(0));
+        for ms in 1..1_000 {
+            assert_eq!(lines.may(began + Duration::from_millis(ms)), None);
+        }
+        assert_eq!(lines.may(began + LINE_EVERY), Some(999));
+    }
+
+    #[test]
+    fn every_reason_that_ends_a_connection_has_its_counter() {
+        let allowed = Duration::ZERO;
+        let all = [
+            Ended::Handshake { allowed },
+            Ended::PendingOfAddress { allowed: 1 },
+            Ended::Pending { allowed: 1 },
+            Ended::SlowMessage { found: 1, allowed },
+            Ended::Unfinished {
+                found: 1,
+                allowed: 1,
+            },
+            Ended::Silent { allowed },
+            Ended::Stalled { found: 1, allowed },
+            Ended::Backlog {
+                found: 1,
+                allowed: 1,
+            },
+            Ended::Topic {
+                found: 1,
+                allowed: 1,
+            },
+            Ended::Subscriptions {
+                found: 1,
+                allowed: 1,
+            },
+            Ended::Garbage { found: 1 },
+            Ended::Violation(tollgate_zmtp::Violation::NotReady),
+            Ended::Violation(tollgate_zmtp::Violation::Mechanism),
+            Ended::Violation(tollgate_zmtp::Violation::PeerError),
+            Ended::Violation(tollgate_zmtp::Violation::NotASubscription),
+            Ended::Violation(tollgate_zmtp::Violation::Flags { found: 8 }),
+            Ended::Violation(tollgate_zmtp::Violation::TooManyParts { allowed: 1 }),
+            Ended::Violation(tollgate_zmtp::Violation::FrameTooLong {
+                found: 2,
+                allowed: 1,
+            }),
+        ];
+        let counters = PortCounters::default();
+        for (before, ended) in all.iter().enumerate() {
+            counters.count(ended);
+            let sum: u64 = counters.ended().map(|(_, count)| count).sum();
+            assert_eq!(sum, before as u64 + 1, "{ended:?}");
+        }
+        assert!(counters.ended().all(|(_, count)| 0 < count));
+        counters.count(&Ended::Gone);
+        assert_eq!(counters.ended().map(|(_, count)| count).sum::<u64>(), 18);
+    }
+}

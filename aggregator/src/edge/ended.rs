@@ -1,0 +1,173 @@
+//! Why a connection ended: what was found, and what is allowed.
+
+use std::fmt;
+use std::time::Duration;
+
+use tollgate_zmtp::Violation;
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The peer closed it, or the network did.
+    Gone,
+    /// This process stops.
+    Stopped,
+    /// The peer does not keep to ZeroMQ's protocol, or to the lengths in it.
+    Violation(Violation),
+    /// No READY in time.
+    Handshake {
+        /// The bound.
+        allowed: Duration,
+    },
+    /// The oldest of too many of its address that are not READY.
+    PendingOfAddress {
+        /// The bound.
+        allowed: usize,
+    },
+    /// The oldest of too many that are not READY.
+    Pending {
+        /// The bound.
+        allowed: usize,
+    },
+    /// A message did not end in time.
+    SlowMessage {
+        /// Bytes of it that had come.
+        found: usize,
+        /// The bound.
+        allowed: Duration,
+    },
+    /// It had the most unfinished bytes, when all had too many.
+    Unfinished {
+        /// Its bytes.
+        found: usize,
+        /// The bound on all.
+        allowed: usize,
+    },
+    /// It said nothing, not even to a ping.
+    Silent {
+        /// The bound.
+        allowed: Duration,
+    },
+    /// It took nothing of what waited for it.
+    Stalled {
+        /// Bytes that waited.
+        found: usize,
+        /// The bound.
+        allowed: Duration,
+    },
+    /// It had the most bytes waiting, when all had too many.
+    Backlog {
+        /// Its bytes.
+        found: usize,
+        /// The bound on all.
+        allowed: usize,
+    },
+    /// It subscribed to something that is not a whole topic.
+    Topic {
+        /// Bytes of what it subscribed to.
+        found: usize,
+        /// Bytes of a topic.
+        allowed: usize,
+    },
+    /// It subscribed to too many topics.
+    Subscriptions {
+        /// How many.
+        found: usize,
+        /// The bound.
+        allowed: usize,
+    },
+    /// It sent a message that is none of the link's.
+    Garbage {
+        /// The bytes of the message.
+        found: usize,
+    },
+}
+
+/// The words that counters have for what ends connections against their peers' will.
+pub const REASONS: [&str; 16] = [
+    "greeting",
+    "ready",
+    "frame_bytes",
+    "frame_parts",
+    "malformed",
+    "peer_error",
+    "subscription",
+    "subscriptions",
+    "handshake",
+    "pending_of_address",
+    "pending",
+    "slow_message",
+    "unfinished",
+    "silent",
+    "stalled",
+    "backlog",
+];
+
+impl Ended {
+    /// The word of [`REASONS`] for it; `None` where nobody did anything wrong.
+    pub fn reason(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Gone | Self::Stopped => return None,
+            Self::Violation(violation) => violation.kind(),
+            Self::Handshake { .. } => "handshake",
+            Self::PendingOfAddress { .. } => "pending_of_address",
+            Self::Pending { .. } => "pending",
+            Self::SlowMessage { .. } => "slow_message",
+            Self::Unfinished { .. } => "unfinished",
+            Self::Silent { .. } => "silent",
+            Self::Stalled { .. } => "stalled",
+            Self::Backlog { .. } => "backlog",
+            Self::Topic { .. } => "subscription",
+            Self::Subscriptions { .. } => "subscriptions",
+            Self::Garbage { .. } => "malformed",
+        })
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone => write!(f, "the peer is gone"),
+            Self::Stopped => write!(f, "this process stops"),
+            Self::Violation(violation) => violation.fmt(f),
+            Self::Handshake { allowed } => {
+                write!(f, "no greeting and READY, expected within {allowed:?}")
+            }
+            Self::PendingOfAddress { allowed } => write!(
+                f,
+                "the oldest handshake of an address with more than {allowed} of them"
+            ),
+            Self::Pending { allowed } => {
+                write!(f, "the oldest of more than {allowed} handshakes")
+            }
+            Self::SlowMessage { found, allowed } => write!(
+                f,
+                "an unfinished message of {found} bytes, expected its end within {allowed:?}"
+            ),
+            Self::Unfinished { found, allowed } => write!(
+                f,
+                "unfinished messages of {found} bytes, expected at most {allowed} of all connections"
+            ),
+            Self::Silent { allowed } => write!(f, "silence, expected a byte within {allowed:?}"),
+            Self::Stalled { found, allowed } => write!(
+                f,
+                "{found} bytes wait for it, expected that it takes some within {allowed:?}"
+            ),
+            Self::Backlog { found, allowed } => write!(
+                f,
+                "{found} bytes wait for it, expected at most {allowed} for all connections"
+            ),
+            Self::Topic { found, allowed } => write!(
+                f,
+                "a subscription to {found} bytes, expected a whole topic of {allowed}"
+            ),
+            Self::Subscriptions { found, allowed } => {
+                write!(f, "{found} subscriptions, expected at most {allowed}")
+            }
+            Self::Garbage { found } => write!(
+                f,
+                "a message of {found} bytes, expected a hello, append or ask of the connection's one agent"
+            ),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The edge: what anybody who can connect may do to this process, on the ports for agents and the feed.
+//!
+//! ```text
+//! listener ──> accept (descriptors, pending) ──> connection (handshake, frames, queue) ──> link or feed
+//! ```
+//!
+//! Every length, count and time that a peer chooses has a bound here ([`Bounds`]), a documented
+//! behaviour at the bound ([`Ended`]), a counter by reason, and a line for the operator, at most one a
+//! second. To the peer nothing is said: its connection ends. Knows nothing of what messages mean.
+//!
+//! What stays true: where a bound is one on all connections, the connection that takes most of it ends,
+//! and not the one that comes last.
+
+mod accept;
+pub mod bounds;
+mod connection;
+mod counters;
+mod descriptors;
+mod ended;
+mod outbox;
+mod patience;
+mod pending;
+
+pub use accept::listen;
+pub(crate) use accept::{Port, serve};
+pub use bounds::Bounds;
+pub use connection::Connection;
+pub(crate) use connection::{Conversation, Queued};
+pub use counters::PortCounters;
+pub use descriptors::raise as raise_descriptors;
+pub use ended::Ended;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::Semaphore;
+
+use counters::Lines;
+use pending::Pending;
+
+/// What all connections to one process share.
+#[derive(Debug)]
+pub struct Edge {
+    /// The bounds.
+    pub bounds: Bounds,
+    /// Connections of agents.
+    pub agents: PortCounters,
+    /// Connections to the feed.
+    pub feed: PortCounters,
+    /// Times that accepting paused, for want of descriptors.
+    pub paused: AtomicU64,
+    /// Bytes that wait for all connections.
+    pub queued: Total,
+    /// Bytes of unfinished messages.
+    pub unfinished: Total,
+    lines: Lines,
+    pending: Mutex<Pending>,
+    connections: Mutex<HashMap<u64, Arc<Connection>>>,
+    slots: Arc<Semaphore>,
+    slots_max: usize,
+    numbers: AtomicU64,
+}
+
+/// A sum over all connections.
+#[derive(Debug, Default)]
+pub struct Total(AtomicUsize);
+
+impl Total {
+    /// Its value.
+    pub fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, before: usize, now: usize) {
+        if before < now {
+            self.0.fetch_add(now - before, Ordering::Relaxed);
+        } else {
+            self.0.fetch_sub(before - now, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Edge {
+    /// One with these bounds, where descriptors are there for so many connections.
+    pub fn new(bounds: Bounds, descriptors: usize) -> Self {
+        let slots_max = descriptors.min(bounds.connections);
+        let slots_max = slots_max.clamp(1, Semaphore::MAX_PERMITS);
+        // Handshakes must leave room for those who are through.
+        let pending_max = bounds.pending.min(slots_max.div_ceil(2));
+        Self {
+            bounds,
+            agents: PortCounters::default(),
+            feed: PortCounters::default(),
+            paused: AtomicU64::new(0),
+            queued: Total::default(),
+            unfinished: Total::default(),
+            lines: Lines::default(),
+            pending: Mutex::new(Pending::new(bounds.pending_per_address, pending_max)),
+            connections: Mutex::default(),
+            slots: Arc::new(Semaphore::new(slots_max)),
+            slots_max,
+            numbers: AtomicU64::new(1),
+        }
+    }
+
+    /// Connections whose handshake is not complete.
+    pub fn pending(&self) -> usize {
+        self.lock_pending().len()
+    }
+
+    /// A connection by its number.
+    pub(crate) fn connection(&self, number: u64) -> Option<Arc<Connection>> {
+        self.lock_connections().get(&number).cloned()
+    }
+
+    /// Ends a connection, if it is there.
+    pub(crate) fn end(&self, number: u64, ended: Ended) {
+        if let Some(connection) = self.connection(number)
+            && connection.order(ended)
+        {
+            connection.release(self);
+        }
+    }
+
+    fn lock_connections(&self) -> MutexGuard<'_, HashMap<u64, Arc<Connection>>> {
+        let connections = self.connections.lock();
+        connections.unwrap_or_else(|broken| broken.into_inner())
+    }
+
+    fn lock_pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+    }
+
+    fn begin_pending(&self, number: u64, address: IpAddr) {
+        let oldest = self.lock_pending().begin(number, address);
+        if let Some((oldest, ended)) = oldest {
+            self.end(oldest, ended);
+        }
+    }
+
+    fn end_pending(&self, number: u64, address: IpAddr) {
+        self.lock_pending().end(number, address);
+    }
+
+    fn bound_queues(&self) {
+        let allowed = self.bounds.queued_bytes;
+        while allowed < self.queued.get() {
+            let backlog = |found| Ended::Backlog { found, allowed };
+            if !self.end_greatest(|one| &one.waiting, backlog) {
+                return;
+            }
+        }
+    }
+
+    fn bound_unfinished(&self) {
+        let allowed = self.bounds.unfinished_bytes;
+        while allowed < self.unfinished.get() {
+            let unfinished = |found| Ended::Unfinished { found, allowed };
+            if !self.end_greatest(|one| &one.unfinished, unfinished) {
+                return;
+            }
+        }
+    }
+
+    /// Ends the connection that has the most of something; whether there was one.
+    fn end_greatest(
+        &self,
+        of: impl Fn(&Connection) -> &AtomicUsize,
+        why: impl Fn(usize) -> Ended,
+    ) -> bool {
+        let has = |one: &Connection| of(one).load(Ordering::Relaxed);
+        let greatest = {
+            let connections = self.lock_connections();
+            connections.values().max_by_key(|one| has(one)).cloned()
+        };
+        let Some(greatest) = greatest.filter(|one| 0 < has(one)) else {
+            return false;
+        };
+        greatest.order(why(has(&greatest)));
+        greatest.release(self);
+        true
+    }
+}

@@ -1,0 +1,214 @@
+//! How long a connection is waited for: its handshake, the end of a message, any sign of life.
+//!
+//! ```text
+//! accepted ──10 s──> READY                      else: handshake
+//! a message's first byte ──5 s──> its last      else: slow message
+//! a byte ──1 s──> ping ──9 s──> a byte          else: silent
+//! ```
+//!
+//! Knows instants alone: clock and socket are the caller's. What stays true: nobody is blamed for bytes
+//! that this side does not read.
+
+use tokio::time::Instant;
+
+use super::bounds::Bounds;
+use super::ended::Ended;
+
+/// What is to be done about a connection now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing.
+    Nothing,
+    /// To ask whether the peer is there.
+    Ping,
+    /// To end it.
+    End(Ended),
+}
+
+/// What one connection has been waited for.
+#[derive(Debug)]
+pub struct Patience {
+    began: Instant,
+    heard: Instant,
+    /// Since the first byte of a message that has not ended.
+    unfinished: Option<Instant>,
+    is_ready: bool,
+    /// Whether the peer understands pings.
+    pings: bool,
+    is_pinged: bool,
+}
+
+impl Patience {
+    /// Of a connection that was accepted now.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            began: now,
+            heard: now,
+            unfinished: None,
+            is_ready: false,
+            pings: false,
+            is_pinged: false,
+        }
+    }
+
+    /// The handshake is complete.
+    pub fn ready(&mut self, pings: bool) {
+        self.is_ready = true;
+        self.pings = pings;
+    }
+
+    /// Bytes came, and all of them were handled. `completed`: a message ended in them; `between`:
+    /// nothing is unfinished behind them.
+    pub fn heard(&mut self, now: Instant, completed: bool, between: bool) {
+        self.heard = now;
+        self.is_pinged = false;
+        self.unfinished = match (between, completed, self.unfinished) {
+            (true, _, _) => None,
+            (false, false, Some(since)) => Some(since),
+            (false, _, _) => Some(now),
+        };
+    }
+
+    /// The connection is not read now, for reasons of this side.
+    pub fn not_read(&mut self, now: Instant) {
+        self.heard = now;
+        self.unfinished = self.unfinished.map(|_| now);
+    }
+
+    /// What is due. `held` bytes of a message have come; `may_be_silent`: a peer that understands no
+    /// pings need not say anything.
+    pub fn look(&mut self, now: Instant, bounds: &Bounds, held: usize, may_be_silent: bool) -> Due {
+        if !self.is_ready {
+            let allowed = bounds.handshake;
+            return match self.began + allowed <= now {
+                true => Due::End(Ended::Handshake { allowed }),
+                false => Due::Nothing,
+            };
+        }
+        if self
+            .unfinished
+            .is_some_and(|since| since + bounds.message <= now)
+        {
+            return Due::End(Ended::SlowMessage {
+                found: held,
+                allowed: bounds.message,
+            });
+        }
+        let silent = now.saturating_duration_since(self.heard);
+        if bounds.silence <= silent && (self.pings || !may_be_silent) {
+            return Due::End(Ended::Silent {
+                allowed: bounds.silence,
+            });
+        }
+        if bounds.ping <= silent && self.pings && !self.is_pinged {
+            self.is_pinged = true;
+            return Due::Ping;
+        }
+        Due::Nothing
+    }
+
+    /// When to look next.
+    pub fn next(&self, now: Instant, bounds: &Bounds) -> Instant {
+        if !self.is_ready {
+            return self.began + bounds.handshake;
+        }
+        // What may begin meanwhile is looked at soon enough: no bound is a half longer than it says.
+        let regular = bounds.ping.min(bounds.message / 2).min(bounds.stall / 2);
+        let regular = now + regular.max(std::time::Duration::from_millis(1));
+        let unfinished = self.unfinished.map(|since| since + bounds.message);
+        unfinished.map_or(regular, |end| end.clamp(now, regular.max(now)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const BOUNDS: fn() -> Bounds = Bounds::default;
+
+    fn at(began: Instant, ms: u64) -> Instant {
+        began + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_handshake_may_take_its_time_however_it_trickles() {
+        let began = Instant::now();
+        let mut patience = Patience::new(began);
+        for second in 1..10 {
+            let now = at(began, 1_000 * second);
+            patience.heard(now, false, false);
+            assert_eq!(patience.look(now, &BOUNDS(), 0, false), Due::Nothing);
+            assert_eq!(patience.next(now, &BOUNDS()), at(began, 10_000));
+        }
+        let due = patience.look(at(began, 10_000), &BOUNDS(), 0, false);
+        assert!(matches!(due, Due::End(Ended::Handshake { .. })));
+    }
+
+    #[test]
+    fn a_message_ends_in_time_however_it_trickles() {
+        let began = Instant::now();
+        let mut patience = Patience::new(began);
+        patience.ready(true);
+        patience.heard(at(began, 100), false, false);
+        for ms in (200..5_100).step_by(100) {
+            patience.heard(at(began, ms), false, false);
+            assert_eq!(
+                patience.look(at(began, ms), &BOUNDS(), 9, false),
+                Due::Nothing
+            );
+        }
+        let due = patience.look(at(began, 5_100), &BOUNDS(), 9, false);
+        assert!(matches!(due, Due::End(Ended::SlowMessage { found: 9, .. })));
+        // One that ended gives the next its own time.
+        patience.heard(at(began, 5_100), true, false);
+        assert_eq!(
+            patience.look(at(began, 9_000), &BOUNDS(), 9, false),
+            Due::Ping
+        );
+        // And one that is not read is not blamed.
+        patience.not_read(at(began, 9_500));
+        assert_eq!(
+            patience.look(at(began, 10_100), &BOUNDS(), 9, false),
+            Due::Nothing
+        );
+    }
+
+    #[test]
+    fn who_is_silent_is_pinged_once_and_ends_without_an_answer() {
+        let began = Instant::now();
+        let mut patience = Patience::new(began);
+        patience.ready(true);
+        assert_eq!(
+            patience.look(at(began, 999), &BOUNDS(), 0, true),
+            Due::Nothing
+        );
+        assert_eq!(
+            patience.look(at(began, 1_000), &BOUNDS(), 0, true),
+            Due::Ping
+        );
+        assert_eq!(
+            patience.look(at(began, 2_000), &BOUNDS(), 0, true),
+            Due::Nothing
+        );
+        patience.heard(at(began, 2_100), true, true);
+        assert_eq!(
+            patience.look(at(began, 3_100), &BOUNDS(), 0, true),
+            Due::Ping
+        );
+        let due = patience.look(at(began, 12_100), &BOUNDS(), 0, true);
+        assert!(matches!(due, Due::End(Ended::Silent { .. })));
+    }
+
+    #[test]
+    fn who_understands_no_ping_may_be_silent_where_it_only_listens() {
+        let began = Instant::now();
+        let mut patience = Patience::new(began);
+        patience.ready(false);
+        let long = at(began, 60_000);
+        assert_eq!(patience.look(long, &BOUNDS(), 0, true), Due::Nothing);
+        let due = patience.look(long, &BOUNDS(), 0, false);
+        assert!(matches!(due, Due::End(Ended::Silent { .. })));
+    }
+}

@@ -1,0 +1,397 @@
+//! Connections for HTTP: how many there may be, how long they may take, and what they may send.
+//!
+//! ```text
+//! connect ── header within 5 s ── host, body of at most 64 KiB within 5 s ── routes ── answer ──┐
+//!              ↑                                                                                │
+//!              └── the next request on the same connection, or its end after 5 s ───────────────┘
+//! ```
+//!
+//! At 256 connections the one that has been waiting longest for a request, or for its peer to read, makes
+//! room for a new one; where all of them are being answered the new one is closed. So somebody who opens
+//! connections and is silent takes nothing from others, health least of all.
+//!
+//! Knows nothing of what is answered. What stays true: a connection that does not go on ends; whoever is
+//! closed is counted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode};
+use axum::response::Response;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::time::{Sleep, sleep, timeout};
+
+use super::fault;
+use super::hosts::Hosts;
+
+/// How long a request's header may take, from the connection's start or the answer before it.
+const HEADER_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a request's body may take behind its header.
+const BODY_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a peer may read nothing of an answer.
+const READS_WITHIN: Duration = Duration::from_secs(10);
+
+/// The most bytes of a request's body: an amendment with the longest names and reasons has some thousands.
+const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// The most bytes of a request's header.
+const HEADER_BYTES_MAX: usize = 16 << 10;
+
+/// Connections that may be open.
+pub const CONNECTIONS_MAX: usize = 256;
+
+/// How long nothing is accepted after an error: descriptors have to come back first.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the edge counts.
+#[derive(Debug, Default)]
+pub struct HttpCounters {
+    /// Connections that are open.
+    pub open: AtomicU64,
+    /// Connections that made room for others, or found none.
+    pub turned_away: AtomicU64,
+    /// Connections that ended because their peer did not go on.
+    pub stalled: AtomicU64,
+    /// Requests for a host that is none of this aggregator's.
+    pub strange_hosts: AtomicU64,
+    /// Requests with too large a body.
+    pub too_large: AtomicU64,
+    /// Times that no connection could be accepted.
+    pub accept_errors: AtomicU64,
+    /// Amendments that were refused because their caller asks for too many.
+    pub amendments_refused: AtomicU64,
+    /// Lists and explanations that were refused because too many wait.
+    pub busy: AtomicU64,
+}
+
+impl HttpCounters {
+    pub(super) fn add(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Serves the routes on a listener, until the runtime ends.
+pub async fn serve(
+    listener: TcpListener,
+    routes: Router,
+    hosts: Hosts,
+    counters: Arc<HttpCounters>,
+) {
+    let edge = Arc::new(Edge {
+        routes: TowerToHyperService::new(routes),
+        hosts,
+        places: Arc::new(Places::new(CONNECTIONS_MAX)),
+        counters,
+    });
+    loop {
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                HttpCounters::add(&edge.counters.accept_errors);
+                tracing::debug!(%error, "no connection for HTTP can be accepted");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Some(place) = Places::enter(&edge.places, &edge.counters) else {
+            continue;
+        };
+        let edge = Arc::clone(&edge);
+        tokio::spawn(async move { edge.serve_one(stream, peer, place).await });
+    }
+}
+
+struct Edge {
+    routes: TowerToHyperService<Router>,
+    hosts: Hosts,
+    places: Arc<Places>,
+    counters: Arc<HttpCounters>,
+}
+
+impl Edge {
+    async fn serve_one(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, place: Place) {
+        let place = Arc::new(place);
+        let (edge, own) = (Arc::clone(&self), Arc::clone(&place));
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (edge, place) = (Arc::clone(&edge), Arc::clone(&own));
+            async move {
+                let mut request = request.map(Body::new);
+                request.extensions_mut().insert(Caller(peer));
+                let response = edge.answer(request, &place).await;
+                Ok::<Response, Infallible>(response)
+            }
+        });
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_WITHIN)
+            .max_buf_size(HEADER_BYTES_MAX)
+            .serve_connection(TokioIo::new(Patient::new(stream)), service);
+        tokio::select! {
+            served = served => if let Err(error) = served {
+                tracing::debug!(%peer, %error, "a connection for HTTP ended");
+                // A connection that is kept for another request may as well end.
+                let is_idle = error.is_timeout() && place.answered.load(Ordering::Relaxed);
+                if !is_idle && (error.is_timeout() || is_timed_out(&error)) {
+                    HttpCounters::add(&self.counters.stalled);
+                }
+            },
+            () = place.ended.notified() => {}
+        }
+    }
+
+    async fn answer(&self, request: Request<Body>, place: &Place) -> Response {
+        if let Some(host) = self.hosts.stranger(&request) {
+            HttpCounters::add(&self.counters.strange_hosts);
+            tracing::debug!(
+                ?host,
+                "a request for a host that is none of this aggregator's"
+            );
+            let text = "this host is none of this aggregator's; see listen.hosts";
+            return fault(StatusCode::MISDIRECTED_REQUEST, text);
+        }
+        let (head, body) = request.into_parts();
+        let body = match timeout(BODY_WITHIN, to_bytes(body, BODY_BYTES_MAX)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(_)) => {
+                HttpCounters::add(&self.counters.too_large);
+                let text = format!("expected a body of at most {BODY_BYTES_MAX} bytes");
+                return fault(StatusCode::PAYLOAD_TOO_LARGE, text);
+            }
+            Err(_) => {
+                HttpCounters::add(&self.counters.stalled);
+                let text = "the body did not come in time";
+                return fault(StatusCode::REQUEST_TIMEOUT, text);
+            }
+        };
+        let request = Request::from_parts(head, Body::from(body));
+        self.places.set_waiting(place.id, false);
+        let answered = self.routes.call(request).await;
+        self.places.set_waiting(place.id, true);
+        place.answered.store(true, Ordering::Relaxed);
+        answered.unwrap_or_else(|never| match never {})
+    }
+}
+
+/// Whether a connection ended because its peer read nothing for too long.
+fn is_timed_out(error: &hyper::Error) -> bool {
+    let source = std::error::Error::source(error);
+    let of_io = source.and_then(|source| source.downcast_ref::<io::Error>());
+    of_io.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+}
+
+/// Who asks: the address that a request came from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller(pub SocketAddr);
+
+/// The places of open connections.
+struct Places {
+    max: usize,
+    state: Mutex<PlacesState>,
+}
+
+#[derive(Default)]
+struct PlacesState {
+    last: u64,
+    open: HashMap<u64, Open>,
+    /// Connections that wait for their peer, by the turn since when.
+    waiting: BTreeMap<u64, u64>,
+}
+
+struct Open {
+    /// Since which turn it waits for its peer; none: it is being answered.
+    since: Option<u64>,
+    ended: Arc<Notify>,
+}
+
+/// The place of one connection, given back when it is dropped.
+struct Place {
+    id: u64,
+    ended: Arc<Notify>,
+    /// Whether a request was answered.
+    answered: AtomicBool,
+    places: Arc<Places>,
+    counters: Arc<HttpCounters>,
+}
+
+impl Places {
+    fn new(max: usize) -> Self {
+        Self {
+            max,
+            state: Mutex::default(),
+        }
+    }
+
+    /// A place for a new connection, that of the one that waits longest if there is no other.
+    fn enter(places: &Arc<Self>, counters: &Arc<HttpCounters>) -> Option<Place> {
+        let mut state = places.state();
+        if places.max <= state.open.len() {
+            HttpCounters::add(&counters.turned_away);
+            let (_, longest) = state.waiting.pop_first()?;
+            if let Some(open) = state.open.remove(&longest) {
+                open.ended.notify_one();
+            }
+        }
+        state.last += 1;
+        let (id, ended) = (state.last, Arc::new(Notify::new()));
+        let open = Open {
+            since: Some(id),
+            ended: Arc::clone(&ended),
+        };
+        state.open.insert(id, open);
+        state.waiting.insert(id, id);
+        counters
+            .open
+            .store(state.open.len() as u64, Ordering::Relaxed);
+        drop(state);
+        Some(Place {
+            id,
+            ended,
+            answered: AtomicBool::new(false),
+            places: Arc::clone(places),
+            counters: Arc::clone(counters),
+        })
+    }
+
+    /// A connection waits for its peer from now on, or is being answered.
+    fn set_waiting(&self, id: u64, waits: bool) {
+        let mut state = self.state();
+        state.last += 1;
+        let now = state.last;
+        let Some(open) = state.open.get_mut(&id) else {
+            return;
+        };
+        let since = waits.then_some(now);
+        let before = std::mem::replace(&mut open.since, since);
+        if let Some(before) = before {
+            state.waiting.remove(&before);
+        }
+        if let Some(since) = since {
+            state.waiting.insert(since, id);
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, PlacesState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.places.state();
+        if let Some(open) = state.open.remove(&self.id)
+            && let Some(since) = open.since
+        {
+            state.waiting.remove(&since);
+        }
+        self.counters
+            .open
+            .store(state.open.len() as u64, Ordering::Relaxed);
+    }
+}
+
+/// A stream whose peer has to read something of what is written within [`READS_WITHIN`].
+struct Patient {
+    stream: TcpStream,
+    stuck: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patient {
+    const fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            stuck: None,
+        }
+    }
+
+    fn wait<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stuck = None;
+            return written;
+        }
+        let stuck = self
+            .stuck
+            .get_or_insert_with(|| Box::pin(sleep(READS_WITHIN)));
+        match stuck.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.wait(cx, written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_waits_longest_makes_room_and_whoever_is_answered_does_not() {
+        let (places, counters) = (Arc::new(Places::new(3)), Arc::default());
+        let enter = || Places::enter(&places, &counters);
+        let ended = |place: &Place| !places.state().open.contains_key(&place.id);
+        let [first, second, third] = [(); 3].map(|()| enter().expect("room"));
+        places.set_waiting(first.id, false);
+        places.set_waiting(second.id, false);
+        let fourth = enter().expect("the third made room");
+        assert!(ended(&third) && !ended(&first));
+        places.set_waiting(fourth.id, false);
+        assert!(enter().is_none(), "all are being answered");
+        places.set_waiting(second.id, true);
+        places.set_waiting(first.id, true);
+        let _fifth = enter().expect("the second waits longest");
+        assert!(ended(&second) && !ended(&first) && !ended(&fourth));
+        assert_eq!(counters.turned_away.load(Ordering::Relaxed), 3);
+        drop((first, second, third, fourth));
+        assert_eq!(counters.open.load(Ordering::Relaxed), 1);
+        assert_eq!(places.state().waiting.len(), 1);
+    }
+}

@@ -1,0 +1,124 @@
+//! Which hosts requests may be for.
+//!
+//! ```text
+//! 127.0.0.1:7400   [::1]:7400   localhost   agg-1.internal (listen.hosts)       answered
+//! rebind.evil.example                                                           421
+//! ```
+//!
+//! A page in a browser may let its own name stand for this address, and read whatever is answered (DNS
+//! rebinding). What it cannot do is to ask for another host than its own; so a name that nobody gave to this
+//! aggregator is refused. An address is no name, and stands for itself alone.
+//!
+//! Knows nothing of what is asked.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use axum::http::{Request, header};
+
+/// The names that this aggregator answers to, beside addresses and `localhost`.
+#[derive(Clone, Debug, Default)]
+pub struct Hosts(BTreeSet<String>);
+
+impl Hosts {
+    /// Answers to these names; case is of no matter.
+    pub fn new(names: impl IntoIterator<Item = String>) -> Self {
+        Self(names.into_iter().map(|name| name.to_lowercase()).collect())
+    }
+
+    /// The host that a request is for, if it is not one of these.
+    pub(super) fn stranger<B>(&self, request: &Request<B>) -> Option<String> {
+        let mut named = request.headers().get_all(header::HOST).iter();
+        let host = match (named.next(), named.next()) {
+            (Some(host), None) => String::from_utf8_lossy(host.as_bytes()).into_owned(),
+            (None, _) => "(none)".to_owned(),
+            (Some(_), Some(_)) => "(several)".to_owned(),
+        };
+        // What stands in the request's first line counts instead of the header, by HTTP's own rules.
+        let of_line = request.uri().authority().map(ToString::to_string);
+        let hosts = [Some(host), of_line];
+        hosts.into_iter().flatten().find(|host| !self.allows(host))
+    }
+
+    fn allows(&self, host: &str) -> bool {
+        let Some(name) = without_port(host) else {
+            return false;
+        };
+        let address = name
+            .strip_prefix('[')
+            .and_then(|name| name.strip_suffix(']'));
+        if let Some(address) = address {
+            return address.parse::<Ipv6Addr>().is_ok();
+        }
+        let name = name.strip_suffix('.').unwrap_or(name).to_lowercase();
+        name.parse::<Ipv4Addr>().is_ok() || name == "localhost" || self.0.contains(&name)
+    }
+}
+
+fn without_port(host: &str) -> Option<&str> {
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    match host.rsplit_once(':') {
+        // The colon of an address in brackets.
+        Some((_, behind)) if behind.ends_with(']') => Some(host),
+        Some((name, port)) => is_port(port).then_some(name),
+        None => Some(host),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_own_names_are_answered_and_others_are_not() {
+        let hosts = Hosts::new(["Agg-1.internal".to_owned()]);
+        for own in [
+            "127.0.0.1",
+            "127.0.0.1:7400",
+            "10.1.2.3:80",
+            "[::1]",
+            "[fe80::1]:7400",
+            "localhost",
+            "LocalHost:7400",
+            "localhost.",
+            "agg-1.internal:7400",
+            "AGG-1.INTERNAL.",
+        ] {
+            assert!(hosts.allows(own), "{own}");
+        }
+        for strange in [
+            "",
+            "rebind.evil.example",
+            "rebind.evil.example:7400",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "agg-2.internal",
+            "127.0.0.1:port",
+            "[::1",
+            "::1",
+            "[evil]",
+            "evil@127.0.0.1",
+            "2130706433",
+        ] {
+            assert!(!hosts.allows(strange), "{strange}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_for_one_host() {
+        let hosts = Hosts::default();
+        let stranger = |uri: &str, named: &[&str]| {
+            let mut request = Request::builder().uri(uri);
+            for host in named {
+                request = request.header(header::HOST, *host);
+            }
+            hosts.stranger(&request.body(()).unwrap())
+        };
+        assert_eq!(stranger("/", &["127.0.0.1:1"]), None);
+        assert_eq!(stranger("/", &[]).as_deref(), Some("(none)"));
+        let two = ["localhost", "localhost"];
+        assert_eq!(stranger("/", &two).as_deref(), Some("(several)"));
+        let line = stranger("http://evil.example/", &["localhost"]);
+        assert_eq!(line.as_deref(), Some("evil.example"));
+    }
+}

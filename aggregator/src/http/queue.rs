@@ -1,0 +1,58 @@
+//! Who may have something made that takes long: one after the other, and not too many wait.
+//!
+//! Knows nothing of what is made. What stays true: at most one is made at a time, however many ask, so that a
+//! machine with two cores has one left for rulings.
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// A queue for one at a time.
+pub(super) struct Queue {
+    places: Semaphore,
+    turn: Semaphore,
+}
+
+/// The turn of one of them, until it is dropped.
+pub(super) struct Turn {
+    _place: SemaphorePermit<'static>,
+    _turn: SemaphorePermit<'static>,
+}
+
+impl Queue {
+    /// A queue in which so many may be, with the one whose turn it is.
+    pub const fn new(max: usize) -> Self {
+        Self {
+            places: Semaphore::const_new(max),
+            turn: Semaphore::const_new(1),
+        }
+    }
+
+    /// Waits for a turn; none if too many wait.
+    pub async fn turn(&'static self) -> Option<Turn> {
+        let place = self.places.try_acquire().ok()?;
+        let turn = self.turn.acquire().await.ok()?;
+        Some(Turn {
+            _place: place,
+            _turn: turn,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static QUEUE: Queue = Queue::new(2);
+
+    #[tokio::test]
+    async fn one_has_its_turn_and_no_more_wait_than_may() {
+        let first = QUEUE.turn().await.expect("a turn");
+        let waits = QUEUE.turn();
+        tokio::pin!(waits);
+        let ready = std::future::poll_fn(|cx| std::task::Poll::Ready(waits.as_mut().poll(cx)));
+        assert!(ready.await.is_pending());
+        assert!(QUEUE.turn().await.is_none());
+        drop(first);
+        assert!(waits.await.is_some());
+        assert!(QUEUE.turn().await.is_some());
+    }
+}

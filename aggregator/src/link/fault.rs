@@ -1,0 +1,135 @@
+//! Why a batch of an agent does not go to the log, in words and in numbers.
+//!
+//! Knows nothing of connections. What stays true: every fault has a name of its own in the metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::DecodeError;
+use tollgate_shared::wire::link::Refusal;
+
+use super::session::SENT_APART_MAX;
+
+/// Why a batch does not go to the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BatchFault {
+    /// The log has no such partition.
+    #[error("partition {found} does not exist, there are {partitions}")]
+    Partition {
+        /// The one that was named.
+        found: u32,
+        /// How many there are.
+        partitions: u32,
+    },
+    /// Agents may not write records of this kind.
+    #[error("kind {0} is not an agent's to write")]
+    Kind(u8),
+    /// It is not a whole record.
+    #[error(transparent)]
+    Malformed(#[from] DecodeError),
+    /// The connection has not shown for whom it speaks.
+    #[error("no hello came over this connection")]
+    NoHello,
+    /// It is of another agent, or of another process of this one.
+    #[error("agent {agent:?}, epoch {epoch:032x}: this connection speaks for {expected}")]
+    NotItsOwn {
+        /// The batch's agent.
+        agent: Box<str>,
+        /// The batch's epoch.
+        epoch: u128,
+        /// For whom the connection speaks.
+        expected: Box<str>,
+    },
+    /// It would end an epoch whose secret the connection has not shown.
+    #[error("replaces epoch {0:032x}, whose secret the hello did not show")]
+    Replaces(u128),
+    /// Its sequence is not one that this process has come to.
+    #[error("sequence {found}: expected 1 to {expected}")]
+    Sequence {
+        /// The batch's.
+        found: u64,
+        /// The greatest that is allowed.
+        expected: u64,
+    },
+    /// Its send stamp is too far from this process's clock.
+    #[error(
+        "sent {} s {} this aggregator's clock, expected at most {} s: one of the two clocks is wrong",
+        .apart.as_micros() / 1_000_000,
+        if *.ahead { "ahead of" } else { "behind" },
+        SENT_APART_MAX.as_micros() / 1_000_000
+    )]
+    Sent {
+        /// How far.
+        apart: Span,
+        /// Whether the stamp is in this process's future.
+        ahead: bool,
+    },
+}
+
+impl BatchFault {
+    /// Names of all faults, as metrics have them.
+    pub const NAMES: [&'static str; 8] = [
+        "partition",
+        "kind",
+        "malformed",
+        "no_hello",
+        "not_its_own",
+        "replaces",
+        "sequence",
+        "sent",
+    ];
+
+    const fn index(&self) -> usize {
+        match self {
+            Self::Partition { .. } => 0,
+            Self::Kind(_) => 1,
+            Self::Malformed(_) => 2,
+            Self::NoHello => 3,
+            Self::NotItsOwn { .. } => 4,
+            Self::Replaces(_) => 5,
+            Self::Sequence { .. } => 6,
+            Self::Sent { .. } => 7,
+        }
+    }
+
+    /// Whether the same batch may be let through later.
+    pub(super) const fn reason(&self) -> Refusal {
+        match self {
+            Self::NoHello => Refusal::NotNow,
+            _ => Refusal::Never,
+        }
+    }
+}
+
+/// How many batches were refused, by fault.
+#[derive(Debug, Default)]
+pub struct RefusedBatches([AtomicU64; BatchFault::NAMES.len()]);
+
+impl RefusedBatches {
+    /// Counts one.
+    pub fn count(&self, fault: &BatchFault) {
+        if let Some(counter) = self.0.get(fault.index()) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Every fault's name and how many batches had it.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let counts = self.0.iter().map(|one| one.load(Ordering::Relaxed));
+        BatchFault::NAMES.into_iter().zip(counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_is_counted_under_its_name() {
+        let refused = RefusedBatches::default();
+        refused.count(&BatchFault::NoHello);
+        refused.count(&BatchFault::Replaces(1));
+        let counts: Vec<_> = refused.counts().filter(|(_, count)| 0 < *count).collect();
+        assert_eq!(counts, [("no_hello", 1), ("replaces", 1)]);
+    }
+}

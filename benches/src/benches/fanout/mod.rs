@@ -1,0 +1,224 @@
+//! What the denial feed costs: from the publisher to subscribers, beside the `zeromq` crate's PUB.
+//!
+//! ```text
+//! publisher     a process of its own: our feed, or the crate's socket; frames with the instant of their sending
+//! subscribers   one process for all of them, the same for both: how long each frame took, how many came
+//! ```
+//!
+//! What is beside ours has what the feed had around it before: a thread and a runtime of its own.
+
+mod publisher;
+mod subscribers;
+
+pub use publisher::child as child_publisher;
+pub use subscribers::child as child_subscribers;
+
+use anyhow::ensure;
+
+use crate::harness::Session;
+use crate::harness::child::Part;
+use crate::harness::figure::{Figure, Target};
+use crate::harness::memory::resident_bytes_of;
+use publisher::Published;
+use subscribers::Heard;
+
+const ROUNDS: usize = 3;
+
+/// Frames of one measurement of latency, and how many of them a second.
+const PACED: u32 = 1_000;
+const PACE: u32 = 500;
+
+/// Frames of one measurement of throughput.
+const BURST: u32 = 20_000;
+
+/// Frames beside a subscriber that reads nothing, of so many bytes: 300 MB for it.
+const STALLED: u32 = 200_000;
+const STALLED_BYTES: u32 = 1_500;
+const STALLED_PACE: u32 = 20_000;
+
+/// Connections of the largest fleet, and the topics of each.
+const MANY: u32 = 5_000;
+const TOPICS: u32 = 100;
+
+/// Which publisher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Ours,
+    Crate,
+}
+
+impl Kind {
+    const BOTH: [Self; 2] = [Self::Ours, Self::Crate];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Crate => "crate",
+        }
+    }
+}
+
+struct Pair {
+    publisher: Part,
+    subscribers: Part,
+}
+
+impl Pair {
+    /// A publisher, and so many subscribers of its topic among so many that have other topics.
+    fn start(kind: Kind, subscribers: u32, among: u32, stalled: u32) -> anyhow::Result<Self> {
+        let mut publisher = Part::start("fanout-publisher", &[kind.word().to_owned()])?;
+        let address: String = publisher.hear()?;
+        let args = [subscribers, among, stalled, TOPICS].map(|count| count.to_string());
+        let mut subscribers = Part::start("fanout-subscribers", &[&[address][..], &args].concat())?;
+        ensure!(subscribers.hear::<bool>()?, "subscribers are there");
+        Ok(Self {
+            publisher,
+            subscribers,
+        })
+    }
+
+    /// Publishes so many frames of so many bytes, so many a second (0: as fast as they are taken).
+    fn publish(
+        &mut self,
+        frames: u32,
+        bytes: u32,
+        pace: u32,
+    ) -> anyhow::Result<(Published, Heard)> {
+        self.publisher.tell(&format!("{frames} {bytes} {pace}"))?;
+        let published: Published = self.publisher.hear()?;
+        self.subscribers.tell(&format!("{frames}"))?;
+        Ok((published, self.subscribers.hear()?))
+    }
+}
+
+/// Rounds of both kinds.
+#[derive(Default)]
+struct Rounds([Vec<f64>; 2]);
+
+impl Rounds {
+    fn add(&mut self, kind: Kind, value: f64) {
+        self.0[kind as usize].push(value);
+    }
+
+    fn report(self, session: &mut Session, name: &str, unit: &'static str, note: &str) {
+        let [ours, theirs] = self.0;
+        if let Some(figure) = Figure::of_rounds(name, unit, &ours) {
+            let figure = match note.is_empty() {
+                true => figure,
+                false => figure.note(note),
+            };
+            session.add(figure.peer("zeromq 0.7 PUB", &theirs));
+        }
+    }
+}
+
+/// Measures it.
+///
+/// # Errors
+///
+/// Where a process cannot be had.
+pub fn run(session: &mut Session) -> anyhow::Result<()> {
+    tollgate::edge::raise_descriptors();
+    for count in [8, 100] {
+        session.step(&format!("{count} subscribers"));
+        fan_out(session, count)?;
+    }
+    session.step("one that reads nothing");
+    stalled(session)?;
+    session.step("8 of 5,000 connections, and all of them");
+    many(session)
+}
+
+fn fan_out(session: &mut Session, count: u32) -> anyhow::Result<()> {
+    let (mut p50, mut p99, mut cpu) = (Rounds::default(), Rounds::default(), Rounds::default());
+    let (mut rate, mut lost) = (Rounds::default(), [0, 0]);
+    for _ in 0..ROUNDS {
+        for kind in Kind::BOTH {
+            let mut pair = Pair::start(kind, count, count, 0)?;
+            pair.publish(PACED / 10, 64, PACE)?;
+            let (published, heard) = pair.publish(PACED, 64, PACE)?;
+            p50.add(kind, heard.p50_ns as f64 / 1e3);
+            p99.add(kind, heard.p99_ns as f64 / 1e3);
+            cpu.add(kind, published.cpu_us / f64::from(PACED));
+            let (published, heard) = pair.publish(BURST, 64, 0)?;
+            let seconds = heard.last_ns.saturating_sub(published.first_ns) as f64 / 1e9;
+            rate.add(kind, heard.count as f64 / seconds);
+            lost[kind as usize] += u64::from(BURST) * u64::from(count) - heard.count;
+        }
+    }
+    p50.report(
+        session,
+        &format!("to {count} subscribers, p50"),
+        "µs",
+        "500 frames of 64 bytes a second",
+    );
+    p99.report(session, &format!("to {count} subscribers, p99"), "µs", "");
+    cpu.report(
+        session,
+        &format!("publisher's processor, a frame to {count}"),
+        "µs",
+        "",
+    );
+    let note = format!(
+        "{BURST} frames as fast as they are taken; of all rounds' deliveries {} were left out, {} of the crate's",
+        lost[0], lost[1]
+    );
+    rate.report(
+        session,
+        &format!("deliveries to {count} subscribers"),
+        "/s",
+        &note,
+    );
+    Ok(())
+}
+
+fn stalled(session: &mut Session) -> anyhow::Result<()> {
+    let mut grown = Rounds::default();
+    for kind in Kind::BOTH {
+        let mut pair = Pair::start(kind, 1, 1, 1)?;
+        let id = pair.publisher.id();
+        let before = resident_bytes_of(id).unwrap_or(0);
+        let (_, heard) = pair.publish(STALLED, STALLED_BYTES, STALLED_PACE)?;
+        let after = resident_bytes_of(id).unwrap_or(0);
+        ensure!(0 < heard.count, "the other subscriber hears");
+        grown.add(kind, after.saturating_sub(before) as f64 / (1 << 20) as f64);
+    }
+    let note = "300 MB published in 10 s, to it and to one that reads";
+    grown.report(
+        session,
+        "memory beside a subscriber that reads nothing",
+        "MiB",
+        note,
+    );
+    Ok(())
+}
+
+fn many(session: &mut Session) -> anyhow::Result<()> {
+    let mut pair = Pair::start(Kind::Ours, 8, MANY, 0)?;
+    let grown = resident_bytes_of(pair.publisher.id()).unwrap_or(0) as f64;
+    pair.publish(PACED / 10, 64, PACE)?;
+    let (_, heard) = pair.publish(PACED, 64, PACE)?;
+    let name = "to 8 subscribers among 5,000 connections with 100 topics each, p50";
+    session.add(Figure::single(name, "µs", heard.p50_ns as f64 / 1e3).target(Target::AtMost(1e3)));
+    let note = "of the whole process, divided; with 100 subscriptions each";
+    let bytes = Figure::single(
+        "resident bytes a connection",
+        "bytes",
+        grown / f64::from(MANY),
+    );
+    session.add(bytes.note(note));
+    drop(pair);
+    let mut pair = Pair::start(Kind::Ours, MANY, MANY, 0)?;
+    let mut slowest = Vec::new();
+    for _ in 0..20 {
+        let (published, heard) = pair.publish(1, 64, 10)?;
+        ensure!(heard.count == u64::from(MANY), "all hear: {}", heard.count);
+        slowest.push(heard.last_ns.saturating_sub(published.first_ns) as f64 / 1e6);
+    }
+    let name = "until all of 5,000 have read one frame";
+    let note = "one process reads for all of them, on the same two processors";
+    if let Some(figure) = Figure::of_rounds(name, "ms", &slowest) {
+        session.add(figure.target(Target::AtMost(25.0)).note(note));
+    }
+    Ok(())
+}

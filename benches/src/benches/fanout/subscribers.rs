@@ -1,0 +1,193 @@
+//! The subscribing process: all subscribers, the same for every publisher.
+
+use std::cell::RefCell;
+use std::io::{BufRead as _, ErrorKind};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tollgate_shared::wire::frame::Topic;
+use tollgate_zmtp::{Decoder, Event, Limits, SocketType, opening, pong, subscribe};
+
+use crate::harness::child::{argument, say};
+use crate::harness::clock::monotonic_ns;
+use crate::harness::stats::percentile;
+
+/// How long frames are waited for that do not come.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// What came since it was last asked.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Heard {
+    /// Deliveries.
+    pub count: u64,
+    /// How long they took.
+    pub p50_ns: u64,
+    /// The same of the slowest hundredth.
+    pub p99_ns: u64,
+    /// When the last was read.
+    pub last_ns: u64,
+}
+
+#[derive(Default)]
+struct Came {
+    delays: Vec<u64>,
+    last_ns: u64,
+    ready: u32,
+}
+
+/// Subscribes, says so, and says what came, whenever it is told how many frames were published.
+///
+/// # Errors
+///
+/// Where a connection cannot be had.
+pub fn child(args: &[String]) -> anyhow::Result<()> {
+    let address: String = argument(args, 0, "address")?;
+    let subscribers: u32 = argument(args, 1, "subscribers")?;
+    let among: u32 = argument(args, 2, "connections")?;
+    let stalled: u32 = argument(args, 3, "stalled")?;
+    let topics: u32 = argument(args, 4, "topics")?;
+    tollgate::edge::raise_descriptors();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let local = tokio::task::LocalSet::new();
+    let (told, mut lines) = tokio::sync::mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            let _ = told.send(line);
+        }
+        std::process::exit(0);
+    });
+    local.block_on(&runtime, async {
+        let came = Rc::new(RefCell::new(Came::default()));
+        let mut held = Vec::new();
+        for number in 0..among.max(subscribers) {
+            let others = if number < subscribers && among <= subscribers {
+                0
+            } else {
+                topics
+            };
+            let stream = connect(&address, number < subscribers, others).await?;
+            tokio::task::spawn_local(read(stream, Rc::clone(&came)));
+        }
+        for _ in 0..stalled {
+            held.push(connect(&address, true, 0).await?);
+        }
+        let begun = Instant::now();
+        while came.borrow().ready < among.max(subscribers) {
+            ensure!(
+                begun.elapsed() < Duration::from_secs(60),
+                "not all are READY"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // The publisher reads subscriptions in its own time.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        came.borrow_mut().delays.clear();
+        say(&true)?;
+        while let Some(line) = lines.recv().await {
+            let frames: u64 = line.trim().parse().context("a number of frames")?;
+            let expected = frames * u64::from(subscribers);
+            say(&all(&came, expected).await)?;
+        }
+        drop(held);
+        Ok(())
+    })
+}
+
+/// What came, once all has, or nothing comes any more.
+async fn all(came: &RefCell<Came>, expected: u64) -> Heard {
+    let mut before = (0, Instant::now());
+    loop {
+        let count = came.borrow().delays.len() as u64;
+        if count != before.0 {
+            before = (count, Instant::now());
+        }
+        if expected <= count || QUIET < before.1.elapsed() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut came = came.borrow_mut();
+    let mut delays = std::mem::take(&mut came.delays);
+    let count = delays.len() as u64;
+    Heard {
+        count,
+        p50_ns: percentile(&mut delays, 0.5).unwrap_or(0),
+        p99_ns: percentile(&mut delays, 0.99).unwrap_or(0),
+        last_ns: came.last_ns,
+    }
+}
+
+async fn connect(address: &str, is_subscriber: bool, others: u32) -> anyhow::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let mut bytes = opening(SocketType::Sub).to_vec();
+    if is_subscriber {
+        bytes.extend_from_slice(&subscribe(Topic::CONTROL.as_bytes()));
+    }
+    for number in 0..others {
+        let topic = Topic::of_resource(&[0; 16], &format!("resource-{number}"));
+        bytes.extend_from_slice(&subscribe(topic.as_bytes()));
+    }
+    stream.write_all(&bytes).await?;
+    Ok(stream)
+}
+
+async fn read(mut stream: TcpStream, came: Rc<RefCell<Came>>) {
+    let mut decoder = Decoder::new(SocketType::Sub, Limits::default());
+    loop {
+        if stream.readable().await.is_err() {
+            return;
+        }
+        let pings = match read_once(&stream, &mut decoder, &came) {
+            Ok(pings) => pings,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+            Err(_) => return,
+        };
+        for _ in 0..pings {
+            if stream.write_all(&pong(b"")).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// On the stack for as long as nothing is waited for.
+fn read_once(
+    stream: &TcpStream,
+    decoder: &mut Decoder,
+    came: &RefCell<Came>,
+) -> std::io::Result<usize> {
+    let mut bytes = [0; 16 << 10];
+    match stream.try_read(&mut bytes)? {
+        0 => Err(ErrorKind::UnexpectedEof.into()),
+        read => Ok(take(decoder, &bytes[..read], came)),
+    }
+}
+
+/// Takes note of frames; how many pings are to be answered.
+fn take(decoder: &mut Decoder, mut input: &[u8], came: &RefCell<Came>) -> usize {
+    let now = monotonic_ns();
+    let mut pings = 0;
+    let mut came = came.borrow_mut();
+    while let Ok(Some(event)) = decoder.next(&mut input) {
+        match event {
+            Event::Ready { .. } => came.ready += 1,
+            Event::Ping(_) => pings += 1,
+            Event::Message(parts) => {
+                let stamp = parts.last().and_then(|frame| frame.first_chunk::<8>());
+                if let Some(sent) = stamp.map(|bytes| u64::from_be_bytes(*bytes)) {
+                    came.delays.push(now.saturating_sub(sent));
+                    came.last_ns = now;
+                }
+            }
+            _ => {}
+        }
+    }
+    pings
+}

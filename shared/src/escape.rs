@@ -1,0 +1,174 @@
+//! How names are written on terminals and in logs, and read from a command line.
+//!
+//! ```text
+//! ev<ESC>[2Jil          ev\x1b[2Jil          a caller chose it; it must not clear anybody's screen
+//! two<LF>lines          two\nlines           nor forge a line
+//! CORP\ann              CORP\\ann            what is read back is the same name
+//! ```
+//!
+//! Names come from callers. What has no glyph of its own, or turns the order of others around, is written as
+//! an escape. Knows nothing of what names stand for. What stays true: what was written by [`escaped`] is read
+//! by [`unescaped`] as the name that it was.
+
+use std::fmt::{self, Write as _};
+
+/// Writes a name: on one line, and without anything that a terminal obeys.
+pub const fn escaped(name: &str) -> Escaped<'_> {
+    Escaped {
+        text: name,
+        lines: false,
+    }
+}
+
+/// Writes text of several lines: line ends and tabs stay, and so do backslashes.
+pub const fn escaped_lines(text: &str) -> Escaped<'_> {
+    Escaped { text, lines: true }
+}
+
+/// A text that is written with escapes.
+#[derive(Clone, Copy, Debug)]
+pub struct Escaped<'a> {
+    text: &'a str,
+    lines: bool,
+}
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for character in self.text.chars() {
+            match character {
+                '\n' | '\t' if self.lines => f.write_char(character)?,
+                '\\' if !self.lines => f.write_str("\\\\")?,
+                '\n' => f.write_str("\\n")?,
+                '\r' => f.write_str("\\r")?,
+                '\t' => f.write_str("\\t")?,
+                hidden if is_hidden(hidden) => match u32::from(hidden) {
+                    code @ 0..=0xff => write!(f, "\\x{code:02x}")?,
+                    code => write!(f, "\\u{{{code:x}}}")?,
+                },
+                shown => f.write_char(shown)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a character shows nothing itself: terminals obey it, or it changes how others are shown.
+pub fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+/// What is wrong with an escape that somebody typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "has an escape at byte {at} that is none: expected \\\\, \\n, \\r, \\t, \\xHH or \\u{{HEX}}"
+)]
+pub struct EscapeFault {
+    /// Where its backslash stands.
+    pub at: usize,
+}
+
+/// Reads a name as [`escaped`] writes it. Characters that would be written as escapes may also stand as
+/// they are.
+///
+/// # Errors
+///
+/// Where a backslash begins nothing that is known.
+pub fn unescaped(text: &str) -> Result<String, EscapeFault> {
+    let mut name = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        name.push_str(before);
+        let fault = EscapeFault {
+            at: text.len() - escape.len(),
+        };
+        let (character, len) = escape_at_start(escape).ok_or(fault)?;
+        name.push(character);
+        rest = &escape[len..];
+    }
+    name.push_str(rest);
+    Ok(name)
+}
+
+/// The character that an escape stands for, and the bytes of the escape.
+fn escape_at_start(escape: &str) -> Option<(char, usize)> {
+    let hex = |digits: &str| {
+        let legal = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let code = u32::from_str_radix(digits, 16).ok().filter(|_| legal)?;
+        char::from_u32(code)
+    };
+    Some(match escape.as_bytes().get(1)? {
+        b'\\' => ('\\', 2),
+        b'n' => ('\n', 2),
+        b'r' => ('\r', 2),
+        b't' => ('\t', 2),
+        b'x' => (hex(escape.get(2..4)?)?, 4),
+        b'u' => {
+            let digits = escape.get(2..)?.strip_prefix('{')?;
+            let (digits, _) = digits.split_once('}')?;
+            (hex(digits)?, digits.len() + 4)
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_terminals_obey_is_written_as_an_escape() {
+        let evil = "acme\u{1b}[2J\u{1b}]0;owned\u{7}\nfake line\r\u{202e}evil\u{9b}31m\\é";
+        assert_eq!(
+            escaped(evil).to_string(),
+            r"acme\x1b[2J\x1b]0;owned\x07\nfake line\r\u{202e}evil\x9b31m\\é"
+        );
+        let lines = "one\ttwo\nthree\\\u{1b}[31m";
+        assert_eq!(
+            escaped_lines(lines).to_string(),
+            "one\ttwo\nthree\\\\x1b[31m"
+        );
+    }
+
+    #[test]
+    fn what_was_written_is_read_as_it_was() {
+        let every = (0..0x3000)
+            .chain(0xe0000..0xe0080)
+            .filter_map(char::from_u32);
+        let name: String = every.collect();
+        let written = escaped(&name).to_string();
+        assert!(!written.chars().any(is_hidden));
+        assert_eq!(unescaped(&written), Ok(name));
+    }
+
+    #[test]
+    fn an_escape_that_is_none_is_named() {
+        for (text, at) in [
+            (r"\", 0),
+            (r"a\q", 1),
+            (r"CORP\ann", 4),
+            (r"\x", 0),
+            (r"\x1", 0),
+            (r"\xé", 0),
+            (r"\x+1", 0),
+            (r"\u1b", 0),
+            (r"\u{}", 0),
+            (r"\u{d800}", 0),
+            (r"ok\\\u{1", 4),
+        ] {
+            assert_eq!(unescaped(text), Err(EscapeFault { at }), "{text}");
+        }
+        assert_eq!(unescaped(r"\x41\u{42}").as_deref(), Ok("AB"));
+    }
+}

@@ -1,0 +1,99 @@
+//! From messages and commands to bytes, once for all the connections that they go to.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+
+use crate::{GREETING_BYTES, SocketType};
+
+const MORE: u8 = 1;
+const LONG: u8 = 2;
+const COMMAND: u8 = 4;
+
+/// The version that is announced: PING, SUBSCRIBE and CANCEL are commands from 3.1 on.
+const VERSION: [u8; 2] = [3, 1];
+
+/// Greeting and READY, whole: what a connection begins with. The NULL mechanism lets both sides send
+/// it without waiting for the other.
+pub fn opening(role: SocketType) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(GREETING_BYTES + 64);
+    bytes.put_u8(0xff);
+    bytes.put_bytes(0, 8);
+    bytes.put_u8(0x7f);
+    bytes.put_slice(&VERSION);
+    bytes.put_slice(b"NULL");
+    bytes.put_bytes(0, GREETING_BYTES - bytes.len());
+    let mut ready = BytesMut::new();
+    ready.put_u8(11);
+    ready.put_slice(b"Socket-Type");
+    // The longest name has six bytes.
+    ready.put_u32(role.name().len() as u32);
+    ready.put_slice(role.name().as_bytes());
+    put_command(&mut bytes, b"READY", &[&ready]);
+    bytes.freeze()
+}
+
+/// A message of these frames; of none, nothing.
+pub fn message(parts: &[&[u8]]) -> Bytes {
+    let size = parts.iter().map(|part| part.len() + 9).sum();
+    let mut bytes = BytesMut::with_capacity(size);
+    if let Some((last, before)) = parts.split_last() {
+        for part in before {
+            put_frame(&mut bytes, MORE, &[part]);
+        }
+        put_frame(&mut bytes, 0, &[last]);
+    }
+    bytes.freeze()
+}
+
+/// Subscribes to what begins with these bytes: a message, which publishers of all versions read.
+pub fn subscribe(topic: &[u8]) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(topic.len() + 10);
+    put_frame(&mut bytes, 0, &[&[1], topic]);
+    bytes.freeze()
+}
+
+/// Takes a subscription back.
+pub fn cancel(topic: &[u8]) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(topic.len() + 10);
+    put_frame(&mut bytes, 0, &[&[0], topic]);
+    bytes.freeze()
+}
+
+/// A PING without a context and without a time to live: the one who pings watches the time.
+pub fn ping() -> Bytes {
+    command(b"PING", &[&[0, 0]])
+}
+
+/// The answer to a PING with this context.
+pub fn pong(context: &[u8]) -> Bytes {
+    command(b"PONG", &[context])
+}
+
+fn command(name: &[u8], data: &[&[u8]]) -> Bytes {
+    let mut bytes = BytesMut::new();
+    put_command(&mut bytes, name, data);
+    bytes.freeze()
+}
+
+fn put_command(into: &mut BytesMut, name: &[u8], data: &[&[u8]]) {
+    // The longest name has nine bytes.
+    let head: [&[u8]; 2] = [&[name.len() as u8], name];
+    put_frame(into, COMMAND, &[&head, data].concat());
+}
+
+/// One frame, whose body is these pieces.
+fn put_frame(into: &mut BytesMut, flags: u8, body: &[&[u8]]) {
+    let length: usize = body.iter().map(|piece| piece.len()).sum();
+    match u8::try_from(length) {
+        Ok(length) => {
+            into.put_u8(flags);
+            into.put_u8(length);
+        }
+        Err(_) => {
+            into.put_u8(flags | LONG);
+            into.put_u64(length as u64);
+        }
+    }
+    for piece in body {
+        into.put_slice(piece);
+    }
+}

@@ -1,0 +1,176 @@
+//! ZeroMQ's wire for peers that are not trusted: ZMTP 3 with the NULL mechanism, without I/O.
+//!
+//! ```text
+//! connection   greeting (64 bytes), READY, then messages and commands
+//! frame        [flags][length: 1 or 8 bytes][body]    flags: 1 more, 2 long, 4 command
+//! message      frames, all but the last with `more`
+//! command      one frame: [length of the name][name][data]
+//! ```
+//!
+//! ```
+//! use tollgate_zmtp::{Decoder, Event, Limits, SocketType, message, opening};
+//!
+//! let mut router = Decoder::new(SocketType::Router, Limits::default());
+//! let mut bytes = opening(SocketType::Dealer).to_vec();
+//! bytes.extend_from_slice(&message(&[b"hello"]));
+//! let mut input = &bytes[..];
+//! assert!(matches!(router.next(&mut input), Ok(Some(Event::Ready { .. }))));
+//! let Ok(Some(Event::Message(parts))) = router.next(&mut input) else { panic!() };
+//! assert_eq!(parts[0], "hello");
+//! ```
+//!
+//! [`Decoder`] turns the bytes of a connection into [`Event`]s, or into a [`Violation`], after which
+//! the connection is to be closed. Sockets, clocks and queues belong to the caller, who calls
+//! [`Decoder::next`] with whatever was read, in pieces of any size.
+//!
+//! What stays true: an announced length is compared with its bound before anything is kept, and memory
+//! grows with the bytes that were received, never with a length that was announced. Identities of
+//! peers are ignored: a connection is known by the caller's own number.
+
+mod command;
+mod decode;
+mod encode;
+mod subscriptions;
+
+pub use command::PING_CONTEXT_BYTES_MAX;
+pub use decode::{Decoder, Event};
+pub use encode::{cancel, message, opening, ping, pong, subscribe};
+pub use subscriptions::Subscriptions;
+
+/// The bytes of a greeting.
+pub const GREETING_BYTES: usize = 64;
+
+/// What a socket is, and so which peers it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SocketType {
+    /// Asks a ROUTER, without waiting for answers.
+    Dealer,
+    /// Answers DEALERs (and REQs).
+    Router,
+    /// Publishes to SUBs (and XSUBs).
+    Pub,
+    /// Follows a PUB (or an XPUB).
+    Sub,
+}
+
+impl SocketType {
+    /// Its name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dealer => "DEALER",
+            Self::Router => "ROUTER",
+            Self::Pub => "PUB",
+            Self::Sub => "SUB",
+        }
+    }
+
+    /// The names of peers that it talks to.
+    pub const fn peers(self) -> &'static [&'static str] {
+        match self {
+            Self::Dealer => &["ROUTER", "REP"],
+            Self::Router => &["DEALER", "REQ"],
+            Self::Pub => &["SUB", "XSUB"],
+            Self::Sub => &["PUB", "XPUB"],
+        }
+    }
+}
+
+/// What a peer may send at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of its READY.
+    pub ready_bytes_max: usize,
+    /// Bytes of a frame of a message.
+    pub frame_bytes_max: usize,
+    /// Bytes of a command after READY. A SUBSCRIBE is one.
+    pub command_bytes_max: usize,
+    /// Frames of a message.
+    pub parts_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            ready_bytes_max: 4 << 10,
+            frame_bytes_max: 1 << 20,
+            command_bytes_max: 512,
+            parts_max: 3,
+        }
+    }
+}
+
+/// What a peer did that ends its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// It does not speak ZMTP 3.
+    #[error("greeting: byte {at} is {found:#04x}, expected {expected}")]
+    Greeting {
+        /// Where in the greeting.
+        at: usize,
+        /// The byte found there.
+        found: u8,
+        /// What belongs there.
+        expected: &'static str,
+    },
+    /// It wants another mechanism than NULL.
+    #[error("greeting: another mechanism, expected NULL")]
+    Mechanism,
+    /// Its first frame after the greeting is not a READY.
+    #[error("the first frame is not the command READY")]
+    NotReady,
+    /// Its READY names a socket type that this one does not talk to, or none.
+    #[error("socket type: expected one of {expected:?}")]
+    PeerType {
+        /// The names that are expected.
+        expected: &'static [&'static str],
+    },
+    /// A frame announces more bytes than are allowed.
+    #[error("a frame of {found} bytes, expected at most {allowed}")]
+    FrameTooLong {
+        /// The announced length.
+        found: u64,
+        /// The bound.
+        allowed: usize,
+    },
+    /// A message has more frames than are allowed.
+    #[error("a message of more than {allowed} frames")]
+    TooManyParts {
+        /// The bound.
+        allowed: usize,
+    },
+    /// Flags that do not exist, or a command of several frames.
+    #[error("flags {found:#04x} of a frame, expected 0 to 4, or 6")]
+    Flags {
+        /// The flags.
+        found: u8,
+    },
+    /// A command that cannot be read.
+    #[error("command {name}: {wrong}")]
+    Command {
+        /// The command.
+        name: &'static str,
+        /// What is wrong with it.
+        wrong: &'static str,
+    },
+    /// A message to a publisher that is not a subscription.
+    #[error("a message to a publisher that neither subscribes (1) nor cancels (0)")]
+    NotASubscription,
+    /// The peer says ERROR.
+    #[error("the peer sent the command ERROR")]
+    PeerError,
+}
+
+impl Violation {
+    /// A word for each kind, for counters.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Greeting { .. } | Self::Mechanism => "greeting",
+            Self::NotReady | Self::PeerType { .. } => "ready",
+            Self::FrameTooLong { .. } => "frame_bytes",
+            Self::TooManyParts { .. } => "frame_parts",
+            Self::Flags { .. } | Self::Command { .. } => "malformed",
+            Self::NotASubscription => "subscription",
+            Self::PeerError => "peer_error",
+        }
+    }
+}

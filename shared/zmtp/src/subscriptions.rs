@@ -1,0 +1,103 @@
+//! Who subscribes to what: an index from topics to connections, and back.
+//!
+//! ```text
+//! topic "r…1" ──> connections 4, 9           connection 4 ──> topics "r…1", "c…"
+//! ```
+//!
+//! A frame of a topic costs as much as the topic has subscribers, however many connections and other
+//! topics there are. Topics are whole: nothing is compared by its beginning. What stays true: both
+//! directions say the same; a topic without subscribers and a connection without topics take no memory.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+/// The subscriptions of all connections, which have numbers; `Topic` is what is compared whole.
+#[derive(Debug)]
+pub struct Subscriptions<Topic> {
+    by_topic: HashMap<Topic, Vec<u64>>,
+    by_connection: HashMap<u64, HashSet<Topic>>,
+    count: usize,
+}
+
+impl<Topic> Default for Subscriptions<Topic> {
+    fn default() -> Self {
+        Self {
+            by_topic: HashMap::new(),
+            by_connection: HashMap::new(),
+            count: 0,
+        }
+    }
+}
+
+impl<Topic: Clone + Eq + Hash> Subscriptions<Topic> {
+    /// Adds one; subscribing twice is subscribing once. Returns how many the connection has.
+    pub fn subscribe(&mut self, connection: u64, topic: Topic) -> usize {
+        let topics = self.by_connection.entry(connection).or_default();
+        if topics.insert(topic.clone()) {
+            self.by_topic.entry(topic).or_default().push(connection);
+            self.count += 1;
+        }
+        topics.len()
+    }
+
+    /// Takes one back, if it is there.
+    pub fn cancel(&mut self, connection: u64, topic: &Topic) {
+        let Some(topics) = self.by_connection.get_mut(&connection) else {
+            return;
+        };
+        if !topics.remove(topic) {
+            return;
+        }
+        if topics.is_empty() {
+            self.by_connection.remove(&connection);
+        }
+        self.unlist(connection, topic);
+    }
+
+    /// A connection is gone, and all its subscriptions with it.
+    pub fn remove(&mut self, connection: u64) {
+        for topic in self.by_connection.remove(&connection).unwrap_or_default() {
+            self.unlist(connection, &topic);
+        }
+    }
+
+    /// The connections that subscribe to a topic, in no order.
+    pub fn subscribers(&self, topic: &Topic) -> &[u64] {
+        self.by_topic.get(topic).map_or(&[], Vec::as_slice)
+    }
+
+    /// How many topics a connection subscribes to.
+    pub fn of_connection(&self, connection: u64) -> usize {
+        self.by_connection.get(&connection).map_or(0, HashSet::len)
+    }
+
+    /// The connection with the most subscriptions.
+    pub fn greatest(&self) -> Option<u64> {
+        let sizes = self.by_connection.iter();
+        let greatest = sizes.max_by_key(|(_, topics)| topics.len());
+        greatest.map(|(connection, _)| *connection)
+    }
+
+    /// All subscriptions of all connections.
+    pub const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether nobody subscribes to anything.
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn unlist(&mut self, connection: u64, topic: &Topic) {
+        let Some(subscribers) = self.by_topic.get_mut(topic) else {
+            return;
+        };
+        if let Some(at) = subscribers.iter().position(|one| *one == connection) {
+            subscribers.swap_remove(at);
+            self.count -= 1;
+        }
+        if subscribers.is_empty() {
+            self.by_topic.remove(topic);
+        }
+    }
+}

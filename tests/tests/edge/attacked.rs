@@ -1,0 +1,127 @@
+//! An aggregator that is attacked, and an honest agent beside the attacker.
+
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tollgate_agent::{Agent, Rate};
+use tollgate_tests::http::get_text;
+use tollgate_tests::serving::{ANY, Serving};
+
+/// Long before this everything is over; the machine may be busy.
+pub const SOON: Duration = Duration::from_secs(60);
+
+const LIMITS: &str = r#"
+version = 1
+rules = 1
+[rate."api.search"]
+rate = "2/m"
+[rate."api.day"]
+tiers = [{ limit = 1, window = "5m", active = "5m", cooldown = "23h55m" }]
+"#;
+
+/// What a debug build's allocator may keep beside what is bounded.
+const SLACK: u64 = 24 << 20;
+
+pub struct Attacked {
+    pub serving: Serving,
+    _dir: TempDir,
+    /// Resident bytes before the attack.
+    before: u64,
+    honest: Agent,
+    search: Rate,
+    domains: u32,
+}
+
+impl Attacked {
+    /// One with these lines of configuration.
+    pub fn start(config: &str) -> Self {
+        Self::start_by(config, |dir, more| {
+            Serving::start_at(dir, LIMITS, ANY, more)
+        })
+    }
+
+    pub fn start_by(
+        config: &str,
+        start: impl FnOnce(&std::path::Path, &[&str]) -> Serving,
+    ) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!("[journal]\npartitions = 4\n{config}\n");
+        std::fs::write(dir.path().join("tollgate.toml"), text).unwrap();
+        let serving = start(dir.path(), &["--config", "tollgate.toml"]);
+        let honest = Agent::builder().name("honest");
+        let honest = honest.aggregator(serving.agents.clone()).build().unwrap();
+        let search = honest.rate("api.search");
+        let mut attacked = Self {
+            before: 0,
+            serving,
+            _dir: dir,
+            honest,
+            search,
+            domains: 0,
+        };
+        attacked.denials_arrive();
+        attacked.before = attacked.resident();
+        attacked
+    }
+
+    /// An honest agent's hits become a denial that it hears.
+    pub fn denials_arrive(&mut self) {
+        self.domains += 1;
+        let domain = format!("honest-{}", self.domains);
+        let begun = Instant::now();
+        while self.search.hit(&domain).is_ok() {
+            assert!(
+                begun.elapsed() < SOON,
+                "no denial comes: {:?}",
+                self.honest.stats()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The resident bytes of the process; it lives.
+    pub fn resident(&self) -> u64 {
+        let status = format!("/proc/{}/status", self.serving.pid());
+        let status = std::fs::read_to_string(status).expect("it lives");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let words = line.expect("it lives").split_whitespace().nth(1).unwrap();
+        words.parse::<u64>().unwrap() << 10
+    }
+
+    /// The process has grown by no more than what is stated.
+    pub fn has_grown_at_most(&self, bytes: u64) {
+        let (now, before) = (self.resident(), self.before);
+        let allowed = before + bytes + SLACK;
+        assert!(
+            now <= allowed,
+            "{} MiB, from {} MiB: expected at most {} MiB",
+            now >> 20,
+            before >> 20,
+            allowed >> 20
+        );
+    }
+
+    /// A metric's value, by its name and labels.
+    pub fn metric(&self, name: &str) -> u64 {
+        let text = get_text(&*self.serving.http, "/metrics").expect("it answers");
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let value = line.unwrap_or_else(|| panic!("no metric {name} in:\n{text}"));
+        value.trim().parse::<f64>().unwrap() as u64
+    }
+
+    /// Connections to a port that were ended for a reason.
+    pub fn ended(&self, port: &str, reason: &str) -> u64 {
+        self.metric(&format!(
+            "tollgate_connections_ended_total{{port=\"{port}\",reason=\"{reason}\"}}"
+        ))
+    }
+
+    /// Waits until something is so.
+    pub fn until(&mut self, what: &str, mut is: impl FnMut(&mut Self) -> bool) {
+        let begun = Instant::now();
+        while !is(self) {
+            assert!(begun.elapsed() < SOON, "never: {what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}

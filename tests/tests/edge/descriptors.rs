@@ -1,0 +1,205 @@
+//! The link as a library, beside a core that answers when the test wants: places, and appends under way.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use tokio::sync::mpsc;
+use tollgate::core::event::{Event, Peer as AgentPeer, Request};
+use tollgate::edge::{Bounds, Edge, listen};
+use tollgate::link::{self, Answers, LinkCounters};
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::link::{FromAgent, FromAggregator};
+use tollgate_zmtp::SocketType;
+
+use crate::attacked::SOON;
+use crate::peer::{Hitter, Peer};
+
+struct Link {
+    address: String,
+    edge: Arc<Edge>,
+    counters: Arc<LinkCounters>,
+    answers: Answers,
+    events: mpsc::Receiver<Event>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Link {
+    fn start(bounds: Bounds, connections_max: usize) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let listener = listen(any).unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let edge = Arc::new(Edge::new(bounds, connections_max));
+        let counters = Arc::<LinkCounters>::default();
+        let (sender, events) = mpsc::channel(64);
+        let _within = runtime.enter();
+        let (shared, counting) = (Arc::clone(&edge), Arc::clone(&counters));
+        let answers = link::serve(listener, 4, sender, shared, counting).unwrap();
+        drop(_within);
+        Self {
+            address,
+            edge,
+            counters,
+            answers,
+            events,
+            _runtime: runtime,
+        }
+    }
+
+    /// The next thing that an agent asks for.
+    fn asked(&mut self) -> (AgentPeer, Request) {
+        let begun = Instant::now();
+        loop {
+            match self.events.try_recv() {
+                Ok(Event::Agent { peer, request }) => return (peer, request),
+                Ok(_) => {}
+                Err(_) => assert!(begun.elapsed() < SOON, "nothing is asked"),
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn answer(&self, peer: &AgentPeer, answer: &FromAggregator) {
+        let mut writer = Writer::new();
+        answer.encode(&mut writer);
+        self.answers.send(peer, writer.as_slice());
+    }
+
+    fn until(&self, what: &str, mut is: impl FnMut(&Self) -> bool) {
+        let begun = Instant::now();
+        while !is(self) {
+            assert!(begun.elapsed() < SOON, "never: {what}");
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+
+    fn welcome(&mut self) -> Hitter {
+        let address = self.address.clone();
+        let hitter = std::thread::spawn(move || Hitter::new(&address));
+        let (peer, request) = self.asked();
+        let Request::Hello { nonce } = request else {
+            panic!("{request:?}");
+        };
+        let welcome = FromAggregator::Welcome {
+            nonce,
+            instance: 1,
+            partitions: 4,
+            feeds: Vec::new(),
+            clock: tollgate_shared::time::Span::ZERO,
+            members: Vec::new(),
+        };
+        self.answer(&peer, &welcome);
+        hitter.join().unwrap()
+    }
+}
+
+#[test]
+fn accepting_pauses_where_places_are_taken_and_goes_on_where_one_is_free() {
+    let link = Link::start(Bounds::default(), 4);
+    let peers: Vec<Peer> = (0..4)
+        .map(|_| Peer::ready(&link.address, SocketType::Dealer))
+        .collect();
+    let mut fifth = Peer::connect(&link.address, SocketType::Dealer);
+    fifth.send(&tollgate_zmtp::opening(SocketType::Dealer));
+    link.until("accepting pauses", |link| {
+        0 < link.edge.paused.load(Ordering::Relaxed)
+    });
+    link.until("all four are through", |link| {
+        link.edge.agents.open.load(Ordering::Relaxed) == 4
+    });
+    drop(peers);
+    // It has waited in the operating system, and is welcome now.
+    assert!(fifth.event().is_some());
+}
+
+#[test]
+fn appends_under_way_stop_the_reading_of_their_connection_alone() {
+    let mut link = Link::start(Bounds::default(), 100);
+    let mut greedy = link.welcome();
+    let mut modest = link.welcome();
+    let domains: Vec<String> = (0..4_000).map(|n| format!("{n:0>200}")).collect();
+    let record = greedy.record("api.search", &domains);
+    assert!(800_000 < record.len());
+    let sends = std::thread::spawn(move || {
+        for id in 0..40 {
+            greedy.peer.say(&FromAgent::Append {
+                id,
+                partition: 0,
+                record: &record,
+            });
+        }
+        greedy
+    });
+    // The log answers nothing: what is under way stays below the bound and one record more.
+    let mut under_way = Vec::new();
+    link.until("it is not read any more", |link| {
+        4 << 20 <= link.counters.appends_bytes.load(Ordering::Relaxed)
+    });
+    // Another agent goes on, and meanwhile nothing more is under way for the first.
+    for id in 100..120 {
+        let small = modest.record("api.search", &["acme".to_owned()]);
+        modest.peer.say(&FromAgent::Append {
+            id,
+            partition: 1,
+            record: &small,
+        });
+        loop {
+            match link.asked() {
+                (peer, Request::Append { id: found, .. }) if found == id => {
+                    let appended = FromAggregator::Appended {
+                        id,
+                        partition: 1,
+                        offset: 7,
+                    };
+                    link.answer(&peer, &appended);
+                    break;
+                }
+                (peer, Request::Append { id, .. }) => under_way.push((peer, id)),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(matches!(
+            modest.peer.answer(),
+            FromAggregator::Appended { .. }
+        ));
+        let bytes = link.counters.appends_bytes.load(Ordering::Relaxed);
+        assert!(bytes < (4 << 20) + (1 << 20), "{bytes}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    // With the answers it is read to the end.
+    let mut answered = 0;
+    while answered < 40 {
+        let (peer, id) = match under_way.pop() {
+            Some(one) => one,
+            None => match link.asked() {
+                (peer, Request::Append { id, .. }) => (peer, id),
+                (_, other) => panic!("{other:?}"),
+            },
+        };
+        let partition = 0;
+        let offset = answered;
+        link.answer(
+            &peer,
+            &FromAggregator::Appended {
+                id,
+                partition,
+                offset,
+            },
+        );
+        answered += 1;
+    }
+    let mut greedy = sends.join().unwrap();
+    for _ in 0..40 {
+        assert!(matches!(
+            greedy.peer.answer(),
+            FromAggregator::Appended { .. }
+        ));
+    }
+    assert_eq!(link.counters.appends_bytes.load(Ordering::Relaxed), 0);
+}

@@ -1,0 +1,187 @@
+//! A peer made of bytes: it sends what it likes.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
+
+use tollgate_shared::epoch::EpochSecret;
+use tollgate_shared::names::partition_of_pair;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
+use tollgate_shared::wire::link::{FromAgent, FromAggregator};
+use tollgate_zmtp::{Decoder, Event, Limits, SocketType, message, opening};
+
+use crate::attacked::SOON;
+
+/// The header of a long frame.
+pub fn header(flags: u8, length: u64) -> Vec<u8> {
+    [&[flags][..], &length.to_be_bytes()].concat()
+}
+
+pub struct Peer {
+    pub stream: TcpStream,
+    decoder: Decoder,
+    unread: Vec<u8>,
+}
+
+impl Peer {
+    /// One that has only connected.
+    pub fn connect(address: &str, role: SocketType) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream.set_write_timeout(Some(SOON)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self {
+            stream,
+            decoder: Decoder::new(role, Limits::default()),
+            unread: Vec::new(),
+        }
+    }
+
+    /// One whose handshake is complete.
+    pub fn ready(address: &str, role: SocketType) -> Self {
+        let mut peer = Self::connect(address, role);
+        peer.send(&opening(role));
+        assert!(matches!(peer.event(), Some(Event::Ready { .. })));
+        peer
+    }
+
+    /// Sends bytes, if the other side still takes them; whether it did.
+    pub fn try_send(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).is_ok()
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) {
+        assert!(self.try_send(bytes), "the other side has ended");
+    }
+
+    /// The next thing that the other side says; `None` once it has ended.
+    pub fn event(&mut self) -> Option<Event> {
+        loop {
+            let mut input = &self.unread[..];
+            let event = self.decoder.next(&mut input).unwrap();
+            self.unread = input.to_vec();
+            if event.is_some() {
+                return event;
+            }
+            let mut bytes = vec![0; 64 << 10];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return None,
+                Ok(read) => self.unread.extend_from_slice(&bytes[..read]),
+                Err(error) if is_end(error.kind()) => return None,
+                Err(error) => panic!("neither a byte nor an end: {error}"),
+            }
+        }
+    }
+
+    /// The next message's last frame; `None` once the other side has ended.
+    pub fn message(&mut self) -> Option<Vec<u8>> {
+        loop {
+            match self.event()? {
+                Event::Message(mut parts) => return parts.pop().map(|part| part.to_vec()),
+                _ => continue,
+            }
+        }
+    }
+
+    /// Reads whatever comes until the other side ends the connection.
+    pub fn is_ended(&mut self) {
+        let mut bytes = vec![0; 64 << 10];
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) if is_end(error.kind()) => return,
+                Err(error) => panic!("the connection goes on: {error}"),
+            }
+        }
+    }
+
+    pub fn say(&mut self, said: &FromAgent<'_>) {
+        let mut writer = Writer::new();
+        said.encode(&mut writer);
+        self.send(&message(&[writer.as_slice()]));
+    }
+
+    pub fn answer(&mut self) -> FromAggregator {
+        FromAggregator::decode(&self.message().expect("an answer")).unwrap()
+    }
+}
+
+fn is_end(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted
+    )
+}
+
+/// An agent made by hand, which has said hello.
+pub struct Hitter {
+    pub peer: Peer,
+    secret: EpochSecret,
+    sequence: u64,
+}
+
+impl Hitter {
+    pub fn new(agents: &str) -> Self {
+        let mut peer = Peer::ready(agents, SocketType::Dealer);
+        let secret = EpochSecret::new([7; 32]);
+        peer.say(&FromAgent::Hello {
+            nonce: 1,
+            agent: "hitter",
+            secret,
+            before: None,
+        });
+        assert!(matches!(peer.answer(), FromAggregator::Welcome { .. }));
+        Self {
+            peer,
+            secret,
+            sequence: 0,
+        }
+    }
+
+    /// A record of two hits of each of these domains that are of one partition.
+    pub fn record(&mut self, resource: &str, domains: &[String]) -> Vec<u8> {
+        let wall = std::time::UNIX_EPOCH.elapsed().unwrap();
+        let sent = Timestamp::from_micros(wall.as_micros() as u64);
+        self.sequence += 1;
+        let sender = Sender {
+            agent: "hitter",
+            epoch: self.secret.epoch(),
+            sequence: self.sequence,
+            sent,
+        };
+        let hits = domains.iter().map(|domain| Hit::one(0, domain, sent, 2));
+        let hits: Vec<_> = hits.collect();
+        let mut writer = Writer::new();
+        write_hits(
+            &mut writer,
+            &sender,
+            &[resource],
+            hits.into_iter(),
+            [].into_iter(),
+        );
+        writer.as_slice().to_vec()
+    }
+
+    /// Has so many domains of a resource denied.
+    pub fn deny(&mut self, resource: &str, count: usize, partitions: u32) {
+        let all: Vec<String> = (0..count).map(|n| format!("tenant-{n:06}")).collect();
+        for partition in 0..partitions {
+            let of = |one: &&String| partition_of_pair(resource, one, partitions) == partition;
+            let domains: Vec<String> = all.iter().filter(of).cloned().collect();
+            for some in domains.chunks(500) {
+                let record = self.record(resource, some);
+                self.peer.say(&FromAgent::Append {
+                    id: 1,
+                    partition,
+                    record: &record,
+                });
+                assert!(matches!(
+                    self.peer.answer(),
+                    FromAggregator::Appended { .. }
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Subscribers that read nothing, or little: what waits for each, and for all.
+
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tollgate::edge::{Bounds, Edge, listen};
+use tollgate::feed::{self, FeedCounters, Publisher};
+use tollgate_shared::wire::frame::Topic;
+use tollgate_zmtp::{SocketType, cancel, subscribe};
+
+use crate::attacked::SOON;
+use crate::peer::Peer;
+
+struct Feed {
+    address: String,
+    edge: Arc<Edge>,
+    counters: Arc<FeedCounters>,
+    publisher: Publisher,
+}
+
+impl Feed {
+    fn start(bounds: Bounds) -> Self {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let listener = listen(any).unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let edge = Arc::new(Edge::new(bounds, 1_000));
+        let counters = Arc::<FeedCounters>::default();
+        let publisher = feed::serve(listener, Arc::clone(&edge), Arc::clone(&counters)).unwrap();
+        Self {
+            address,
+            edge,
+            counters,
+            publisher,
+        }
+    }
+
+    fn subscriber(&self) -> Peer {
+        let before = self.counters.subscriptions.load(Ordering::Relaxed);
+        let mut peer = Peer::ready(&self.address, SocketType::Sub);
+        peer.send(&subscribe(Topic::CONTROL.as_bytes()));
+        self.until("it is subscribed", || {
+            before < self.counters.subscriptions.load(Ordering::Relaxed)
+        });
+        peer
+    }
+
+    fn until(&self, what: &str, mut is: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !is() {
+            assert!(begun.elapsed() < SOON, "never: {what}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Publishes frames of 64 KiB, each once the one before has been handed on.
+    fn publish(&self, frames: u64) {
+        for _ in 0..frames {
+            let before = self.counters.frames.load(Ordering::Relaxed);
+            self.publisher.publish(Topic::CONTROL, vec![7; 64 << 10]);
+            self.until("it is published", || {
+                before < self.counters.frames.load(Ordering::Relaxed)
+            });
+        }
+    }
+
+    fn ended(&self, reason: &str) -> u64 {
+        let found = self.edge.feed.ended().find(|(name, _)| *name == reason);
+        found.expect("a reason").1
+    }
+}
+
+/// Reads all that comes, in a thread; how many bytes came.
+fn reads_all(mut peer: Peer) -> std::thread::JoinHandle<usize> {
+    std::thread::spawn(move || {
+        let mut bytes = vec![0; 256 << 10];
+        let mut all = 0;
+        while let Ok(read @ 1..) = peer.stream.read(&mut bytes) {
+            all += read;
+        }
+        all
+    })
+}
+
+#[test]
+fn what_waits_for_a_deaf_subscriber_is_bounded_and_no_one_elses_loss() {
+    let feed = Feed::start(Bounds {
+        stall: Duration::from_secs(3),
+        ..Bounds::default()
+    });
+    let mut deaf = feed.subscriber();
+    let honest = reads_all(feed.subscriber());
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        feed.publish(16);
+        // A MiB for the deaf one, and a moment's for the other.
+        assert!(feed.edge.queued.get() <= (1 << 20) + (1 << 20));
+    }
+    assert!(0 < feed.counters.dropped.load(Ordering::Relaxed));
+    feed.until("the deaf one is ended", || feed.ended("stalled") == 1);
+    deaf.is_ended();
+    let published = feed.counters.bytes.load(Ordering::Relaxed);
+    feed.until("nothing waits", || feed.edge.queued.get() == 0);
+    assert_eq!(feed.edge.feed.open.load(Ordering::Relaxed), 1);
+    drop(feed);
+    let heard = honest.join().unwrap() as u64;
+    assert!(published <= heard, "{heard} of {published}");
+}
+
+#[test]
+fn who_trickles_keeps_its_connection_and_misses_frames() {
+    let feed = Feed::start(Bounds {
+        stall: Duration::from_millis(500),
+        ..Bounds::default()
+    });
+    let mut slow = feed.subscriber();
+    let over = Arc::new(AtomicBool::new(false));
+    let reading = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            let mut bytes = vec![0; 32 << 10];
+            let mut all = 0;
+            // Slower than the feed by far, and never still.
+            while !over.load(Ordering::Relaxed) {
+                all += slow.stream.read(&mut bytes).expect("it goes on");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            all
+        }
+    });
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        feed.publish(16);
+        assert!(feed.edge.queued.get() <= (1 << 20) + 4_096);
+    }
+    over.store(true, Ordering::Relaxed);
+    let read = reading.join().unwrap() as u64;
+    assert_eq!(feed.ended("stalled"), 0);
+    let published = feed.counters.bytes.load(Ordering::Relaxed);
+    assert!(0 < read && read < published / 2, "{read} of {published}");
+    assert!(0 < feed.counters.dropped.load(Ordering::Relaxed));
+}
+
+#[test]
+fn of_all_that_waits_the_largest_backlog_goes_first() {
+    let feed = Feed::start(Bounds {
+        queued_bytes: 4 << 20,
+        ..Bounds::default()
+    });
+    let deaf: Vec<Peer> = (0..16).map(|_| feed.subscriber()).collect();
+    feed.publish(64);
+    feed.until("some are ended for the bytes of all", || {
+        0 < feed.ended("backlog")
+    });
+    assert!(feed.edge.queued.get() <= 4 << 20);
+    feed.until("no more than fit are left", || {
+        feed.edge.feed.open.load(Ordering::Relaxed) <= 12
+    });
+    // Somebody who reads hears what comes.
+    let honest = reads_all(feed.subscriber());
+    feed.publish(16);
+    drop((deaf, feed));
+    assert!(0 < honest.join().unwrap());
+}
+
+#[test]
+fn pings_without_end_are_answered_only_as_far_as_answers_are_read() {
+    let feed = Feed::start(Bounds {
+        stall: Duration::from_secs(1),
+        ..Bounds::default()
+    });
+    let mut deaf = feed.subscriber();
+    let pings = b"\x04\x17\x04PING\0\0contextcontext..".repeat(1_000);
+    while deaf.try_send(&pings) {
+        assert!(feed.edge.queued.get() <= 4 << 20);
+    }
+    feed.until("it is ended", || feed.ended("stalled") == 1);
+}
+
+#[test]
+fn subscriptions_without_end_are_not_read() {
+    let feed = Feed::start(Bounds {
+        subscriptions: 100,
+        ..Bounds::default()
+    });
+    let mut churning = Peer::ready(&feed.address, SocketType::Sub);
+    let topic = Topic::of_resource(&[0; 16], "r");
+    let both = [subscribe(topic.as_bytes()), cancel(topic.as_bytes())].concat();
+    // Two hundred a second are read of it: this would take half an hour, and is over at the sockets' bound.
+    let within = Duration::from_secs(2);
+    churning.stream.set_write_timeout(Some(within)).unwrap();
+    assert!(!churning.try_send(&both.repeat(200_000)));
+    let honest = reads_all(feed.subscriber());
+    feed.publish(16);
+    drop((churning, feed));
+    assert!(16 * (64 << 10) <= honest.join().unwrap());
+}

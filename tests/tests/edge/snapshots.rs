@@ -1,0 +1,113 @@
+//! Those who ask and do not read: snapshots, hellos and appends.
+
+use tollgate_shared::epoch::EpochSecret;
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::link::{FromAgent, FromAggregator};
+use tollgate_zmtp::{SocketType, message};
+
+use crate::attacked::Attacked;
+use crate::peer::{Hitter, Peer};
+
+/// Some 3 MB of snapshot.
+const DENIED: usize = 60_000;
+
+fn ask(nonce: u64) -> Vec<u8> {
+    let mut writer = Writer::new();
+    FromAgent::Ask {
+        nonce,
+        resources: vec!["api.day"],
+    }
+    .encode(&mut writer);
+    message(&[writer.as_slice()]).to_vec()
+}
+
+fn with_denials(config: &str) -> Attacked {
+    let attacked = Attacked::start(config);
+    Hitter::new(&attacked.serving.agents).deny("api.day", DENIED, 4);
+    attacked
+}
+
+#[test]
+fn who_asks_and_does_not_read_costs_a_part_and_is_ended() {
+    let mut attacked = with_denials("[listen]\nstall_timeout = \"2s\"");
+    let before = attacked.resident();
+    let mut deaf = Peer::ready(&attacked.serving.agents, SocketType::Dealer);
+    let mut greatest = 0;
+    for nonce in 0..2_000 {
+        if !deaf.try_send(&ask(nonce)) {
+            break;
+        }
+        if nonce % 100 == 0 {
+            greatest = greatest.max(attacked.metric("tollgate_connections_queued_bytes"));
+            attacked.denials_arrive();
+        }
+    }
+    assert!(greatest <= 2 << 20, "{greatest} bytes waited");
+    let grown = attacked.resident().saturating_sub(before);
+    assert!(grown < 48 << 20, "{} MiB more", grown >> 20);
+    attacked.until("it is ended", |now| now.ended("agents", "stalled") == 1);
+    attacked.denials_arrive();
+}
+
+#[test]
+fn who_reads_a_snapshot_slowly_gets_all_of_it_and_holds_up_nobody() {
+    let mut attacked = with_denials("");
+    let mut slow = Peer::ready(&attacked.serving.agents, SocketType::Dealer);
+    slow.send(&ask(7));
+    attacked.denials_arrive();
+    let mut told = 0;
+    loop {
+        match slow.answer() {
+            FromAggregator::Snapshot(part) => {
+                let topics = part.topics.iter();
+                told += topics.map(|topic| topic.told.len()).sum::<usize>();
+                if !part.more {
+                    break;
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(told, DENIED);
+    // One that went away in the middle leaves nothing to be done.
+    let mut gone = Peer::ready(&attacked.serving.agents, SocketType::Dealer);
+    gone.send(&ask(8));
+    drop(gone);
+    attacked.denials_arrive();
+    attacked.until("nothing waits", |now| {
+        now.metric("tollgate_connections_queued_bytes") == 0
+    });
+}
+
+#[test]
+fn who_says_hello_and_does_not_read_is_not_read_either() {
+    let mut attacked = Attacked::start("[listen]\nstall_timeout = \"2s\"");
+    let mut deaf = Peer::ready(&attacked.serving.agents, SocketType::Dealer);
+    let mut writer = Writer::new();
+    FromAgent::Hello {
+        nonce: 1,
+        agent: "deaf",
+        secret: EpochSecret::new([1; 32]),
+        before: None,
+    }
+    .encode(&mut writer);
+    let hellos = message(&[writer.as_slice()]).repeat(1_000);
+    while deaf.try_send(&hellos) {
+        assert!(attacked.metric("tollgate_connections_queued_bytes") < 1 << 20);
+    }
+    attacked.until("it is ended", |now| now.ended("agents", "stalled") == 1);
+    attacked.has_grown_at_most(1 << 20);
+    attacked.denials_arrive();
+    // The operator is told who, what was found, and what is allowed.
+    let said = attacked.serving.stop();
+    let line = said.iter().find(|line| line.contains("ended a connection"));
+    let line = line.unwrap_or_else(|| panic!("{said:?}"));
+    for told in [
+        "address=127.0.0.1:",
+        "agent=\"deaf\"",
+        "reason=\"stalled\"",
+        "bytes wait for it, expected that it takes some within 2s",
+    ] {
+        assert!(line.contains(told), "no {told} in {line}");
+    }
+}

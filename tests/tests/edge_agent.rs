@@ -1,0 +1,505 @@
+//! An agent as a library, and an aggregator that wants to do it harm: the process that links the agent
+//! lives, its memory stays within a bound, and no call is refused.
+//!
+//! One test at a time, since all of them measure the memory of one process.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use tollgate_agent::Agent;
+use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::frame::{Evidence, Frame, Told, Topic};
+use tollgate_shared::wire::link::{FromAgent, FromAggregator, Member, Snapshot, TopicSnapshot};
+use tollgate_shared::wire::public::Public;
+use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
+use tollgate_zmtp::{Decoder, Event, Limits, SocketType, message, opening};
+
+/// Long before this everything is over; the machine may be busy.
+const SOON: Duration = Duration::from_secs(60);
+
+/// Whose turn it is to be measured.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(|broken| broken.into_inner())
+}
+
+/// The header of a long frame.
+fn header(flags: u8, length: u64) -> Vec<u8> {
+    [&[flags][..], &length.to_be_bytes()].concat()
+}
+
+/// Resident bytes of this process.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib = line.unwrap().split_whitespace().nth(1).unwrap();
+    kib.parse::<u64>().unwrap() << 10
+}
+
+/// A listener that serves each connection by `serve`, until it is dropped.
+struct Hostile {
+    address: String,
+    over: Arc<AtomicBool>,
+    met: Arc<AtomicU64>,
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Hostile {
+    fn start(serve: impl Fn(u64, TcpStream) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let over = Arc::new(AtomicBool::new(false));
+        let met = Arc::<AtomicU64>::default();
+        let serve = Arc::new(serve);
+        std::thread::spawn({
+            let (over, met) = (Arc::clone(&over), Arc::clone(&met));
+            move || {
+                for stream in listener.incoming().map_while(Result::ok) {
+                    if over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let number = met.fetch_add(1, Ordering::Relaxed);
+                    stream
+                        .set_read_timeout(Some(Duration::from_secs(5)))
+                        .unwrap();
+                    stream
+                        .set_write_timeout(Some(Duration::from_secs(5)))
+                        .unwrap();
+                    let serve = Arc::clone(&serve);
+                    std::thread::spawn(move || serve(number, stream));
+                }
+            }
+        });
+        Self { address, over, met }
+    }
+
+    fn agent(&self) -> Agent {
+        let agent = Agent::builder().name("a").aggregator(self.address.clone());
+        agent.build().unwrap()
+    }
+
+    /// So many connections have been served, and nobody was refused meanwhile.
+    fn meets(&self, agent: &Agent, connections: u64) {
+        let search = agent.rate("api.search");
+        let begun = Instant::now();
+        let mut calls = 0;
+        while self.met.load(Ordering::Relaxed) < connections {
+            assert!(begun.elapsed() < SOON, "it connects no more");
+            assert!(search.hit("acme").is_ok(), "no statement refuses");
+            calls += 1;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(0 < calls);
+    }
+}
+
+/// Opens as a ROUTER and waits for the first hello; its nonce.
+fn hello(stream: &mut TcpStream) -> Option<u64> {
+    stream.write_all(&opening(SocketType::Router)).ok()?;
+    let mut decoder = Decoder::new(SocketType::Router, Limits::default());
+    let mut bytes = [0; 4_096];
+    loop {
+        let read = stream.read(&mut bytes).ok().filter(|read| 0 < *read)?;
+        let mut input = &bytes[..read];
+        while let Ok(Some(event)) = decoder.next(&mut input) {
+            if let Event::Message(parts) = event
+                && let Ok(FromAgent::Hello { nonce, .. }) = FromAgent::decode(parts.last()?)
+            {
+                return Some(nonce);
+            }
+        }
+    }
+}
+
+fn welcome(nonce: u64, partitions: u32, members: u32) -> Vec<u8> {
+    let members = (0..members).map(|n| Member {
+        instance: u128::from(n) + 100,
+        address: format!("127.0.{}.{}:1", n / 250 + 1, n % 250 + 1).into(),
+    });
+    let mut writer = Writer::new();
+    FromAggregator::Welcome {
+        nonce,
+        instance: 7,
+        partitions,
+        feeds: vec!["tcp://127.0.0.1:1".into()],
+        clock: Span::ZERO,
+        members: members.collect(),
+    }
+    .encode(&mut writer);
+    writer.as_slice().to_vec()
+}
+
+#[test]
+fn frames_of_terabytes_do_nothing_to_the_host() {
+    let _alone = alone();
+    let hostile = Hostile::start(|number, mut stream| {
+        let opened = opening(SocketType::Router);
+        let length = [1 << 34, 1 << 40, 1 << 46, 1 << 62][(number / 3 % 4) as usize];
+        let bytes = match number % 3 {
+            0 => [&opened[..64], &header(2, length)].concat(),
+            1 => [&opened[..64], &header(6, length)].concat(),
+            _ => [&opened[..], &header(2, length)].concat(),
+        };
+        let _ = stream.write_all(&bytes);
+        let _ = stream.read(&mut [0; 4_096]);
+    });
+    // Several, since each waits longer and longer.
+    let agents: Vec<Agent> = (0..4).map(|_| hostile.agent()).collect();
+    let before = resident();
+    hostile.meets(&agents[0], 24);
+    assert!(resident() < before + (32 << 20));
+    let ended = || {
+        let each = agents.iter().map(|agent| agent.stats().connections_ended);
+        each.sum::<u64>()
+    };
+    // Of some a reset is seen before their bytes are.
+    let begun = Instant::now();
+    while ended() < 8 {
+        assert!(begun.elapsed() < SOON, "{}", ended());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_welcome_with_every_bit_flipped_and_every_byte_cut_harms_nobody() {
+    let _alone = alone();
+    // One connection each: the next begins while the one before still is.
+    let whole = welcome(0, 4, 2).len();
+    let hostile = Hostile::start(move |number, mut stream| {
+        let mut nonce = hello(&mut stream);
+        // As many variants as the connection carries: a frame that cannot be read is counted, not fatal.
+        for turn in 0..40 {
+            let Some(asked) = nonce else {
+                return;
+            };
+            let mut bytes = welcome(asked, 4, 2);
+            let at = (number as usize * 40 + turn) % (whole * 9);
+            if at < whole {
+                bytes.truncate(at);
+            } else {
+                let bit = at - whole;
+                bytes[bit / 8 % whole] ^= 1 << (bit % 8);
+            }
+            if stream.write_all(&message(&[&bytes])).is_err() {
+                return;
+            }
+            nonce = Some(asked);
+        }
+    });
+    let agents: Vec<Agent> = (0..4).map(|_| hostile.agent()).collect();
+    let before = resident();
+    hostile.meets(&agents[0], 30);
+    assert!(resident() < before + (48 << 20));
+    let refused: u64 = agents
+        .iter()
+        .map(|agent| agent.stats().frames_refused)
+        .sum();
+    assert!(100 < refused, "{refused}");
+}
+
+#[test]
+fn four_hundred_members_cost_the_host_a_bounded_number_of_connections() {
+    let _alone = alone();
+    // Members that accept and say nothing, all at one port of many addresses.
+    let quiet = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = quiet.local_addr().unwrap().port();
+    let accepted = Arc::<AtomicU64>::default();
+    std::thread::spawn({
+        let accepted = Arc::clone(&accepted);
+        move || {
+            let mut held = Vec::new();
+            for stream in quiet.incoming().map_while(Result::ok) {
+                accepted.fetch_add(1, Ordering::Relaxed);
+                let mut stream = stream;
+                // They are READY, so that the agent keeps them.
+                let _ = stream.write_all(&opening(SocketType::Router));
+                held.push(stream);
+            }
+        }
+    });
+    let hostile = Hostile::start(move |_, mut stream| {
+        let Some(nonce) = hello(&mut stream) else {
+            return;
+        };
+        let members = (0..400u32).map(|n| Member {
+            instance: u128::from(n) + 100,
+            address: format!("127.0.{}.{}:{port}", n / 250 + 1, n % 250 + 1).into(),
+        });
+        let mut writer = Writer::new();
+        FromAggregator::Welcome {
+            nonce,
+            instance: 7,
+            partitions: 4,
+            feeds: Vec::new(),
+            clock: Span::ZERO,
+            members: members.collect(),
+        }
+        .encode(&mut writer);
+        let _ = stream.write_all(&message(&[writer.as_slice()]));
+        while matches!(stream.read(&mut [0; 4_096]), Ok(1..)) {}
+    });
+    let agent = hostile.agent();
+    let before = resident();
+    let search = agent.rate("api.search");
+    let begun = Instant::now();
+    while accepted.load(Ordering::Relaxed) < 64 {
+        assert!(begun.elapsed() < SOON, "members are met");
+        assert!(search.hit("acme").is_ok());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // No more than these at a time; the READY are given up only for their silence, after seconds.
+    assert!(accepted.load(Ordering::Relaxed) <= 64 + 8);
+    assert!(resident() < before + (32 << 20));
+}
+
+#[test]
+fn a_log_of_four_billion_partitions_is_not_believed() {
+    let _alone = alone();
+    let hostile = Hostile::start(|_, mut stream| {
+        if let Some(nonce) = hello(&mut stream) {
+            let mut bytes = welcome(nonce, 1_024, 0);
+            // 1,024 as it stands there, and the greatest number of the same width.
+            let at = bytes
+                .windows(3)
+                .position(|three| three == [0xcd, 4, 0])
+                .unwrap();
+            bytes.splice(at..at + 3, [0xce, 0xff, 0xff, 0xff, 0xff]);
+            let _ = stream.write_all(&message(&[&bytes]));
+        }
+        let _ = stream.read(&mut [0; 4_096]);
+    });
+    let agent = hostile.agent();
+    let before = resident();
+    let begun = Instant::now();
+    while agent.stats().frames_refused == 0 {
+        assert!(begun.elapsed() < SOON, "it is refused");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(resident() < before + (16 << 20));
+}
+
+#[test]
+fn a_flood_of_what_is_no_answer_neither_grows_the_host_nor_slows_its_calls() {
+    let _alone = alone();
+    let hostile = Hostile::start(|_, mut stream| {
+        if hello(&mut stream).is_none() {
+            return;
+        }
+        let frame = message(&[&vec![7; 1 << 20]]);
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(3) && stream.write_all(&frame).is_ok() {}
+    });
+    let agent = hostile.agent();
+    let before = resident();
+    let search = agent.rate("api.search");
+    let begun = Instant::now();
+    while agent.stats().frames_refused < 200 {
+        assert!(begun.elapsed() < SOON, "{:?}", agent.stats());
+        assert!(search.hit("acme").is_ok());
+        std::thread::sleep(Duration::from_millis(1));
+        // What may wait, in flight and in the allocator.
+        assert!(resident() < before + (64 << 20));
+    }
+}
+
+/// What is said over a feed once somebody has subscribed.
+fn feed(frames: Vec<Vec<u8>>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let frames = frames.clone();
+            std::thread::spawn(move || {
+                let _ = stream.write_all(&opening(SocketType::Pub));
+                let _ = stream.read(&mut [0; 4_096]);
+                for frame in frames {
+                    if stream.write_all(&frame).is_err() {
+                        return;
+                    }
+                }
+                while matches!(stream.read(&mut [0; 4_096]), Ok(1..)) {}
+            });
+        }
+    });
+    format!("tcp://{address}")
+}
+
+/// A statement that a domain is denied for a minute.
+fn denied(domain: &str, offset: u64) -> Told {
+    Told {
+        partition: 1,
+        remaining: Span::from_secs(60),
+        statement: Statement {
+            scope: Scope::Pair(domain.into()),
+            place: Place::of_record(LogId::default(), offset),
+            says: Says::Denied(Denial {
+                end: Timestamp::MAX,
+                cause: Cause::Hard,
+                version: 0,
+                limit: 1,
+                window: Span::from_secs(1),
+                most: 1,
+            }),
+        },
+    }
+}
+
+/// One part of an answer about `api.search`.
+fn part(nonce: u64, number: u32, more: bool, told: Vec<Told>) -> Vec<u8> {
+    let mut writer = Writer::new();
+    FromAggregator::Snapshot(Snapshot {
+        nonce,
+        part: number,
+        more,
+        instance: 7,
+        clock: Span::ZERO,
+        evidence: Vec::new(),
+        control_sequence: 0,
+        topics: vec![TopicSnapshot {
+            resource: "api.search".into(),
+            sequence: 0,
+            public: Public::default(),
+            told,
+        }],
+    })
+    .encode(&mut writer);
+    message(&[writer.as_slice()]).to_vec()
+}
+
+/// Says hello back, and answers asks by `answer`, which is given the stream and the ask's nonce.
+fn aggregator(
+    feed: String,
+    answer: impl Fn(&mut TcpStream, u64) + Send + Sync + 'static,
+) -> Hostile {
+    Hostile::start(move |_, mut stream| {
+        let _ = stream.write_all(&opening(SocketType::Router));
+        let mut decoder = Decoder::new(SocketType::Router, Limits::default());
+        let mut bytes = [0; 4_096];
+        while let Ok(read @ 1..) = stream.read(&mut bytes) {
+            let mut input = &bytes[..read];
+            while let Ok(Some(event)) = decoder.next(&mut input) {
+                let Event::Message(parts) = event else {
+                    continue;
+                };
+                match FromAgent::decode(parts.last().unwrap()) {
+                    Ok(FromAgent::Hello { nonce, .. }) => {
+                        let mut writer = Writer::new();
+                        FromAggregator::Welcome {
+                            nonce,
+                            instance: 7,
+                            partitions: 4,
+                            feeds: vec![feed.as_str().into()],
+                            clock: Span::ZERO,
+                            members: Vec::new(),
+                        }
+                        .encode(&mut writer);
+                        let _ = stream.write_all(&message(&[writer.as_slice()]));
+                    }
+                    Ok(FromAgent::Ask { nonce, .. }) => answer(&mut stream, nonce),
+                    _ => {}
+                }
+            }
+        }
+    })
+}
+
+#[test]
+fn an_answer_that_never_ends_is_kept_within_a_bound() {
+    let _alone = alone();
+    let hostile = aggregator(feed(Vec::new()), |stream, nonce| {
+        let begun = Instant::now();
+        for number in 0.. {
+            let told = (0..2_000u64).map(|n| {
+                let offset = u64::from(number) * 2_000 + n;
+                denied(&format!("{offset:0>200}"), offset + 1)
+            });
+            let bytes = part(nonce, number, true, told.collect());
+            if Duration::from_secs(4) < begun.elapsed() || stream.write_all(&bytes).is_err() {
+                return;
+            }
+        }
+    });
+    let agent = Agent::builder().name("a").denials_max(1_000);
+    let agent = agent.aggregator(hostile.address.clone()).build().unwrap();
+    let search = agent.rate("api.search");
+    let before = resident();
+    let begun = Instant::now();
+    while agent.stats().denials_without_room < 20_000 {
+        assert!(begun.elapsed() < SOON, "{:?}", agent.stats());
+        assert!(search.hit("acme").is_ok());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(agent.stats().denials_live <= 1_000);
+    assert!(resident() < before + (64 << 20));
+}
+
+#[test]
+fn frames_and_answers_with_every_bit_flipped_deny_nobody_else() {
+    let _alone = alone();
+    let topic = Topic::of_resource(&[0; 16], "api.search");
+    let frame = Frame {
+        instance: 7,
+        sequence: 1,
+        sent: Span::from_secs(1),
+        resource: "api.search".into(),
+        evidence: vec![Evidence {
+            partition: 1,
+            log: LogId::default(),
+            ruled: 9,
+            appended: Timestamp::from_millis(5),
+            current: true,
+        }],
+        told: vec![denied("victim", 7)],
+    };
+    let mut writer = Writer::new();
+    frame.encode(&mut writer);
+    let whole = writer.as_slice().to_vec();
+    let variants = variants(&whole);
+    let count = variants.len() as u64;
+    let frames = variants
+        .iter()
+        .map(|bytes| message(&[topic.as_bytes(), bytes]).to_vec());
+    let hostile = aggregator(feed(frames.collect()), move |stream, nonce| {
+        // The answer itself, cut and flipped in all its bytes, and at last as it should be.
+        let answer = part(nonce, 0, false, vec![denied("victim", 8)]);
+        let header = if answer[0] & 2 == 0 { 2 } else { 9 };
+        for bytes in self::variants(&answer[header..]) {
+            if stream.write_all(&message(&[&bytes])).is_err() {
+                return;
+            }
+        }
+        let _ = stream.write_all(&answer);
+    });
+    let agent = hostile.agent();
+    let search = agent.rate("api.search");
+    let begun = Instant::now();
+    while agent.stats().frames < count {
+        assert!(begun.elapsed() < SOON, "{:?}", agent.stats());
+        assert!(search.hit("acme").is_ok(), "no statement is about it");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(count / 2 < agent.stats().frames_refused);
+    assert_eq!(agent.stats().connections_ended, 0);
+}
+
+/// These bytes cut at each place, and with each bit of them flipped.
+fn variants(whole: &[u8]) -> Vec<Vec<u8>> {
+    let cut = (0..whole.len()).map(|at| whole[..at].to_vec());
+    let flipped = (0..whole.len() * 8).map(|bit| {
+        let mut bytes = whole.to_vec();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        bytes
+    });
+    cut.chain(flipped).collect()
+}
