@@ -14,7 +14,7 @@ use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::FromAgent;
 use tollgate_tests::serving::Serving;
 
-const LIMITS: &str = "version = 1\nrules = 1\n[rate.\"api.search\"]\nrate = \"5/m\"\n";
+const LIMITS: &str = "version = 1\nrules = 2\n[rate.\"api.search\"]\nrate = \"5/m\"\n";
 
 fn main() -> ExitCode {
     let found = Command::new("python3")

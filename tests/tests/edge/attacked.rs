@@ -12,7 +12,7 @@ pub const SOON: Duration = Duration::from_secs(60);
 
 const LIMITS: &str = r#"
 version = 1
-rules = 1
+rules = 2
 [rate."api.search"]
 rate = "2/m"
 [rate."api.day"]
