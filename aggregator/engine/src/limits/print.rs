@@ -224,10 +224,13 @@ mod tests {
     fn what_is_unstated_is_printed_where_nothing_replaces_it() {
         let text = printed(
             r#"
-            rate.x = { rate = "5/s", hard = "9/s", domains.a = { bucket = "none", hard = "none" } }
-            rate.x.domains.b = { rate = "7/s", bucket = "none" }
-            rate.x.domains.c = { rate = "none" }
-            rate.x.domains.d = {}
+            [rate.x]
+            rate = "5/s"
+            hard = "9/s"
+            domains.a = { bucket = "none", hard = "none" }
+            domains.b = { rate = "7/s", bucket = "none" }
+            domains.c = { rate = "none" }
+            domains.d = {}
             "#,
         );
         let domains = text.split("[rate.x.domains]\n").nth(1).expect("domains");

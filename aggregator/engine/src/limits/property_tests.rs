@@ -31,7 +31,7 @@ fn rate_resource() -> impl Strategy<Value = String> {
         .prop_map(
             |(usual, hard, overrides, blind, global, shadow, candidate)| {
                 let usual = usual.replace("], bucket", "]\nbucket");
-                let mut text = format!("{usual}\n{hard}\n{blind}\n{shadow}\n");
+                let mut text = format!("{usual}\n{hard}\n{blind}\n{shadow}\nlarge_state = true\n");
                 if let Some(global) = global {
                     let _ = writeln!(text, "global = \"{global}/s\"");
                 }
