@@ -3,6 +3,7 @@
 //! ```text
 //! acme                      no key: limited, recorded and denied as "acme"
 //! acme ── domain key ──>    h~5f2c1e~0c41…, everywhere behind the call
+//! 2001:DB8::7               2001:db8::/64, where the resource limits addresses by their networks
 //! ```
 //!
 //! Knows nothing of limits. What stays true: with a key no name of a caller gets past this gate, one that
@@ -13,6 +14,7 @@ use std::ops::Deref;
 
 use tollgate_shared::domain_key::HashedDomain;
 use tollgate_shared::names::{NAME_BYTES_MAX, admit_domain};
+use tollgate_shared::networks::{AddressPrefixes, NetworkText};
 
 use crate::shared::Shared;
 
@@ -20,6 +22,8 @@ use crate::shared::Shared;
 pub(crate) enum Admitted<'d> {
     /// By its name, or what stands for a name that none can be.
     Named(Cow<'d, str>),
+    /// By the network of the address that it is.
+    Network(NetworkText),
     /// By its hash.
     Hashed(HashedDomain),
 }
@@ -31,6 +35,24 @@ impl Shared {
         match &self.domain_key {
             None => Admitted::Named(named),
             Some(key) => Admitted::Hashed(key.hash(&named)),
+        }
+    }
+
+    /// The same of a resource that limits addresses by their networks. What is hashed is the network, so that
+    /// all addresses of one have one hash.
+    pub(crate) fn admit_address<'d>(
+        &self,
+        addresses: AddressPrefixes,
+        domain: &'d str,
+    ) -> Admitted<'d> {
+        let mut text = NetworkText::default();
+        let named = addresses.domain_of(domain, &mut text);
+        if std::ptr::eq(named, domain) {
+            return self.admit(domain);
+        }
+        match &self.domain_key {
+            None => Admitted::Network(text),
+            Some(key) => Admitted::Hashed(key.hash(named)),
         }
     }
 
@@ -53,6 +75,7 @@ impl Deref for Admitted<'_> {
     fn deref(&self) -> &str {
         match self {
             Self::Named(name) => name,
+            Self::Network(text) => text.as_str(),
             Self::Hashed(hash) => hash.as_str(),
         }
     }

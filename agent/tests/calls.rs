@@ -372,3 +372,26 @@ fn who_waits_in_vain_is_told_in_the_end() {
     }
     assert!(matches!(poll(&mut waiting), Poll::Ready(Err(_))));
 }
+
+#[test]
+fn an_address_is_limited_as_its_network() {
+    let kit = TestAgent::new();
+    let rate = kit.agent().rate("web.login");
+    let _ = rate.hit("2001:DB8:1:2::9");
+    kit.addresses("web.login", 32, 64);
+    let _ = rate.hit("2001:DB8:1:2::9");
+    let _ = rate.hit_n("::ffff:203.0.113.7", 2);
+    let _ = rate.hit("acme");
+    let recorded = kit.recorded();
+    let domains: Vec<&str> = recorded.iter().map(|one| one.domain.as_str()).collect();
+    let expected = [
+        "2001:DB8:1:2::9",
+        "2001:db8:1:2::/64",
+        "203.0.113.7",
+        "acme",
+    ];
+    assert_eq!(domains, expected);
+    kit.deny("web.login", "2001:db8:1:2::/64", SECOND);
+    assert!(rate.hit("2001:db8:1:2:3:4:5:6").is_err());
+    assert!(rate.hit("2001:db8:1:3::1").is_ok());
+}

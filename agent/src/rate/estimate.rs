@@ -100,7 +100,7 @@ impl Rate {
             return Err(Misuse::NoCopies.into());
         }
         let want = self.within_most(domain, Want::all_of(copies))?;
-        let domain = self.shared.admit(domain);
+        let domain = self.admit(domain);
         let fingerprint = self.resource.fingerprint(&domain);
         let reading = Reading::of(&self.shared.clock);
         match self.ask(fingerprint, &domain, want, Asking::Take, &reading) {

@@ -19,11 +19,14 @@ use std::time::Duration;
 
 use tollgate_shared::time::{Span, Timestamp};
 
+use crate::admitted::Admitted;
 use crate::answer::{Allowed, Cause, Denied, HitError};
 use crate::clock::Reading;
 use crate::copies::Misuse;
 use crate::recorder::{Event, Happened};
-use crate::resource::{Asking, IGNORED, NOT_OPEN, NOT_RATE, OF_RATE, REFUSED, Resource, WHOLE};
+use crate::resource::{
+    ADDRESSES, Asking, IGNORED, NOT_OPEN, NOT_RATE, OF_RATE, REFUSED, Resource, WHOLE,
+};
 use crate::shared::Shared;
 use crate::sight;
 use crate::stats::Counters;
@@ -165,7 +168,7 @@ impl Rate {
     ///
     /// As [`Rate::hit`].
     pub fn peek(&self, domain: &str) -> Result<Allowed, Denied> {
-        let domain = self.shared.admit(domain);
+        let domain = self.admit(domain);
         self.ask(
             self.resource.fingerprint(&domain),
             &domain,
@@ -192,7 +195,7 @@ impl Rate {
         if copies != 0 {
             let happened = Happened::Charge { copies };
             let at = self.shared.clock.cached_wall();
-            self.record_happened(&self.shared.admit(domain), happened, at);
+            self.record_happened(&self.admit(domain), happened, at);
         }
     }
 
@@ -206,7 +209,7 @@ impl Rate {
     ///
     /// The last [`Denied`].
     pub async fn until_ready(&self, domain: &str, max_wait: Duration) -> Result<Allowed, Denied> {
-        let domain = self.shared.admit(domain);
+        let domain = self.admit(domain);
         let fingerprint = self.resource.fingerprint(&domain);
         let clock = &self.shared.clock;
         let until = clock.read().plus(Span::from_std(max_wait));
@@ -243,26 +246,48 @@ impl Rate {
 
     #[inline]
     fn ask_and_record(&self, domain: &str, want: Want) -> Result<Allowed, Denied> {
-        if self.shared.is_itself(domain) {
-            self.ask_and_record_admitted(domain, want)
+        let flags = self.resource.flags();
+        if flags & ADDRESSES == 0 && self.shared.is_itself(domain) {
+            self.ask_and_record_admitted(domain, want, flags)
         } else {
-            self.ask_and_record_renamed(domain, want)
+            self.ask_and_record_renamed(domain, want, flags)
         }
     }
 
     #[cold]
-    fn ask_and_record_renamed(&self, domain: &str, want: Want) -> Result<Allowed, Denied> {
-        self.ask_and_record_admitted(&self.shared.admit(domain), want)
+    fn ask_and_record_renamed(
+        &self,
+        domain: &str,
+        want: Want,
+        flags: u32,
+    ) -> Result<Allowed, Denied> {
+        self.ask_and_record_admitted(&self.admit(domain), want, flags)
+    }
+
+    /// What a caller's domain is limited as.
+    fn admit<'d>(&self, domain: &'d str) -> Admitted<'d> {
+        match self.resource.flags() & ADDRESSES {
+            0 => self.shared.admit(domain),
+            _ => {
+                let addresses = self.resource.addresses();
+                self.shared.admit_address(addresses, domain)
+            }
+        }
     }
 
     #[inline]
-    fn ask_and_record_admitted(&self, domain: &str, want: Want) -> Result<Allowed, Denied> {
+    fn ask_and_record_admitted(
+        &self,
+        domain: &str,
+        want: Want,
+        flags: u32,
+    ) -> Result<Allowed, Denied> {
         let fingerprint = self.resource.fingerprint(domain);
         // Almost every call ends here: nobody denied the pair or the resource. What a blind agent lets
         // through costs the same, unless only some partitions are heard.
         let sight = self.shared.sight.state();
         let is_denied = self.shared.view.maybe(fingerprint);
-        if is_denied || self.resource.flags() & ATTENTION != 0 || sight == sight::SOME {
+        if is_denied || flags & ATTENTION != 0 || sight == sight::SOME {
             return self.ask_and_record_attentively(fingerprint, domain, want);
         }
         let blind = sight != sight::ALL;
@@ -306,7 +331,7 @@ impl Rate {
     /// [`Rate::peek`] for a call that wants more than this hit, and that a refusal of it ends: that is
     /// recorded.
     pub(crate) fn look(&self, domain: &str) -> Result<Allowed, Denied> {
-        let domain = self.shared.admit(domain);
+        let domain = self.admit(domain);
         let fingerprint = self.resource.fingerprint(&domain);
         let reading = Reading::of(&self.shared.clock);
         let looked = self.ask(fingerprint, &domain, ONE, Asking::Look, &reading);

@@ -31,7 +31,7 @@ pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
         take_all(pairs)?;
     }
     for (rate, domain) in pairs {
-        let domain = rate.shared.admit(domain);
+        let domain = rate.admit(domain);
         let clock = &rate.shared.clock;
         // Each was asked by the real clock, and is stamped by it.
         let unguarded = rate.is_blind(&domain);
@@ -51,7 +51,7 @@ pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
 fn take_all(pairs: &[(&Rate, &str)]) -> Result<(), Denied> {
     let mut taken = Vec::with_capacity(pairs.len());
     for (rate, domain) in pairs {
-        let domain = rate.shared.admit(domain);
+        let domain = rate.admit(domain);
         let fingerprint = rate.resource.fingerprint(&domain);
         if !rate.is_blind(&domain) {
             continue;

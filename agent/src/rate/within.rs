@@ -17,7 +17,7 @@ impl Rate {
         if u64::from(want.max) <= self.resource.most_of_any() {
             return Ok(want);
         }
-        self.within_most_attentively(&self.shared.admit(domain), want)
+        self.within_most_attentively(&self.admit(domain), want)
     }
 
     #[cold]

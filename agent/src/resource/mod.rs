@@ -12,6 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
+use tollgate_shared::networks::AddressPrefixes;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::public::{BlindPolicy, Kind, Public, Reserving};
 
@@ -45,6 +46,8 @@ pub(crate) const STRICT: u32 = 64;
 pub(crate) const OF_COPIES: u32 = 128;
 /// It is limited by copies, by the aggregators' word: hits of it are a mistake.
 pub(crate) const NOT_RATE: u32 = 256;
+/// Domains that are addresses are limited as their networks.
+pub(crate) const ADDRESSES: u32 = 512;
 
 /// Whether what a local blind rate lets through is taken of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +73,8 @@ pub(crate) struct Resource {
     most_of_any: AtomicU64,
     /// The newest limits of which a denial has lowered it.
     most_version: AtomicU64,
+    /// How many bits of an address make its domain: of IPv4 in the lowest byte, of IPv6 in the next.
+    address_bits: AtomicU32,
     joined: AtomicBool,
     /// A call was refused by what is known of the limits, and nobody has asked for them since.
     limits_doubted: AtomicBool,
@@ -102,6 +107,7 @@ impl Resource {
             most: AtomicU64::new(u64::MAX),
             most_of_any: AtomicU64::new(u64::MAX),
             most_version: AtomicU64::new(0),
+            address_bits: AtomicU32::new(0),
             joined: AtomicBool::new(false),
             limits_doubted: AtomicBool::new(false),
             public: RwLock::default(),
@@ -175,6 +181,20 @@ impl Resource {
         }
     }
 
+    /// What makes the domain of an address, where [`ADDRESSES`] is set.
+    pub(crate) fn addresses(&self) -> AddressPrefixes {
+        let [v4, v6, ..] = self.address_bits.load(Ordering::Relaxed).to_le_bytes();
+        AddressPrefixes { v4, v6 }
+    }
+
+    fn learn_addresses(&self, public: &Public) {
+        if let Some(AddressPrefixes { v4, v6 }) = public.addresses {
+            let bits = u32::from_le_bytes([v4, v6, 0, 0]);
+            self.address_bits.store(bits, Ordering::Relaxed);
+        }
+        self.set_flag(ADDRESSES, public.addresses.is_some());
+    }
+
     /// The most copies that any domain can be granted at once.
     pub(crate) fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
@@ -242,6 +262,7 @@ impl Resource {
         self.set_flag(NOT_OPEN, public.blind != BlindPolicy::Open);
         self.policy.store(Policy::of(public).0, Ordering::Relaxed);
         self.learn_most(public);
+        self.learn_addresses(public);
         let copies = public.copies.as_ref();
         let strict = copies.is_some_and(|copies| copies.reserve == Reserving::Strict);
         self.set_flag(STRICT, strict);

@@ -2,6 +2,7 @@
 //!
 //! What stays true: the agent takes it as it takes public limits and denials from aggregators.
 
+use tollgate_shared::networks::AddressPrefixes;
 use tollgate_shared::wire::public::Kind;
 
 use super::TestAgent;
@@ -29,6 +30,13 @@ impl TestAgent {
     /// Tells the agent that a resource's limits take nothing back of an estimate that was too high.
     pub fn keeps_estimates(&self, resource: &str) {
         self.learn(resource, |public| public.keeps_estimates = true);
+    }
+
+    /// Tells the agent that a resource limits addresses by their networks, of so many bits.
+    pub fn addresses(&self, resource: &str, v4: u8, v6: u8) {
+        self.learn(resource, |public| {
+            public.addresses = Some(AddressPrefixes { v4, v6 });
+        });
     }
 
     /// Tells the agent that a resource is limited by copies.
