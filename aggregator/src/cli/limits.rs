@@ -162,7 +162,7 @@ mod kafka {
     use serde::Serialize;
     use similar::TextDiff;
     use tokio::sync::mpsc;
-    use tollgate_engine::limits::Limits;
+    use tollgate_engine::limits::{Limits, with_zone_tables};
     use tollgate_shared::mac::MacKey;
     use tollgate_shared::names::NAME_BYTES_MAX;
     use tollgate_shared::place::LogId;
@@ -217,7 +217,7 @@ mod kafka {
             Some(Verb::Diff { from, to }) => diff(global, &read(&kafka)?, *from, *to),
             Some(Verb::Push { file, act }) => {
                 let name = input_name(file);
-                let text = global.document(read_input(file)?, &name)?;
+                let text = with_zone_tables(global.document(read_input(file)?, &name)?);
                 if let Err(faults) = Limits::parse(&text) {
                     return Err(Failure::Data(faults.in_file(&name).to_string()));
                 }

@@ -195,7 +195,7 @@ impl LimitsBook {
                 self.prepared += 1;
                 outcome
             }
-            None => Limits::parse(text).map(Arc::new),
+            None => Limits::parse_logged(text).map(Arc::new),
         }
     }
 
@@ -419,7 +419,8 @@ impl Document {
         // What a domain has left when its own is taken away, a plan may say; and only the document knows.
         if rows.iter().any(|row| own_of(row).is_none()) && text.may_have_plans() {
             let whole = text.read().map_err(|why| Void::Change(why.to_string()))?;
-            let limits = Limits::parse(&whole).map_err(|why| Void::Change(why.to_string()))?;
+            let limits =
+                Limits::parse_logged(&whole).map_err(|why| Void::Change(why.to_string()))?;
             let limits = Arc::new(limits);
             return Ok(Self { text, limits });
         }

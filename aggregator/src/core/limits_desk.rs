@@ -240,7 +240,10 @@ impl Core {
             return;
         };
         let in_force = self.limits.book.latest();
-        let differs = in_force.is_none_or(|version| !version.text.is_cheaply(&file.digest));
+        let differs = in_force.is_none_or(|version| {
+            let text = &version.text;
+            !text.is_cheaply(&file.digest) && !text.differs_in_zones_alone(&file.text)
+        });
         self.limits.file_due &= differs;
         let is_followed = self.settings.follow_file || in_force.is_none();
         let is_left = differs && !(is_followed && self.limits.file_due);

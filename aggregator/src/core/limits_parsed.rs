@@ -32,7 +32,7 @@ pub struct Parsed(Arc<Mutex<Kept>>);
 impl Parsed {
     /// Parses a text, and keeps that until it is taken or two newer ones have come.
     pub fn prepare(&self, text: &str) {
-        let outcome = Limits::parse(text).map(Arc::new);
+        let outcome = Limits::parse_logged(text).map(Arc::new);
         let digest = digest(text.as_bytes());
         let mut kept = self.lock();
         kept.retain(|(of, _)| *of != digest);

@@ -12,6 +12,7 @@
 use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc;
+use tollgate_engine::limits::with_zone_tables;
 use tollgate_shared::wire::limits_chunk::{self, LimitsChunk};
 
 use crate::core::event::{Event, LimitsFile};
@@ -107,7 +108,8 @@ impl Preparer {
     }
 }
 
-/// Reads the limits file. With a domain key its domains are hashed: their names do not go to the log.
+/// Reads the limits file, with the tables of its time zones behind it. With a domain key its domains are hashed:
+/// their names do not go to the log.
 pub fn read_file(path: &Path, key: Option<&Path>) -> LimitsFile {
     let domains = key.map_or_else(|| Ok(Domains::default()), Domains::read);
     let text = std::fs::read(path)
@@ -115,7 +117,9 @@ pub fn read_file(path: &Path, key: Option<&Path>) -> LimitsFile {
         .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned()))
         .and_then(|text| {
             let document = domains.map_err(|fault| fault.to_string())?.document(text);
-            document.map_err(|mixture| mixture.to_string())
+            document
+                .map(with_zone_tables)
+                .map_err(|mixture| mixture.to_string())
         });
     LimitsFile {
         name: path.display().to_string(),
@@ -310,5 +314,27 @@ mod tests {
         let entered = book.read(&honest[honest.len() - 1]).expect("readable");
         assert!(matches!(entered, Some(Entered::Version { .. })));
         assert_eq!(book.prepared(), 0);
+    }
+
+    #[test]
+    fn a_file_goes_to_the_log_with_the_tables_of_its_zones() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("limits.toml");
+        let text =
+            "version = 1\nrules = 2\n[rate.a]\nquota = [\"5/day\"]\nzone = \"Europe/Berlin\"\n";
+        std::fs::write(&path, text).expect("written");
+        let read = read_file(&path, None).text.expect("a document");
+        assert!(read.starts_with(text) && read.contains("[zones.\"Europe/Berlin\"]"));
+        assert_eq!(Limits::parse_logged(&read), Limits::parse(text));
+        assert!(
+            Limits::parse_logged(text).is_err(),
+            "the log would lack the table"
+        );
+        // Another build's table is no difference.
+        let in_force = read.replace("+02:00", "+03:00");
+        let digest = crate::core::limits_book::digest(in_force.as_bytes());
+        let in_force = crate::core::limits_text::Text::whole(in_force.into(), digest);
+        assert!(in_force.differs_in_zones_alone(&read));
+        assert!(!in_force.differs_in_zones_alone(&read.replace("5/day", "6/day")));
     }
 }
