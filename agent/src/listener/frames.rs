@@ -24,10 +24,6 @@ use crate::stats::Counters;
 /// Limits of a resource are asked for at most this often because a statement names a newer version.
 const REFRESH_EVERY: Span = Span::from_secs(1);
 
-/// By how much an owner may take a denial's end for earlier than it is: the log's millisecond, and what a
-/// tick is on its way, which through Kafka may be some milliseconds.
-const END_ERROR: Span = Span::from_millis(5);
-
 impl Listener {
     /// A frame was heard on the feed of an aggregator.
     pub(crate) fn feed_said(&mut self, index: usize, topic: Topic, bytes: &[u8], now: Mono) {
@@ -276,7 +272,7 @@ impl Listener {
                     let said = (denial.version, denial.most);
                     self.around.mosts.remember(resource, domain, said, now);
                 }
-                Said::Denied(self.until(told.remaining, late, &denial, now), denial)
+                Said::Denied(Self::until(told.remaining, late, now), denial)
             }
             Says::Near(_) => {
                 Counters::add(&self.around.counters.near_notices, 1);
@@ -321,26 +317,14 @@ impl Listener {
 
     /// When a denial ends, on the agent's own monotonic clock.
     ///
-    /// The owner reckons what is left from the log's time, of which it knows the millisecond; so it errs
-    /// to the early side, by up to that and what its tick was on its way. Calls in between would bear stamps
-    /// of before the denial's end, and be too many, each of them: whoever waits for a place to free, and then
-    /// calls at once. So where the agent's wall clock, by which calls are stamped, says that the end is a
-    /// little later, it is. If it says more than that error, the clock is wrong, and says nothing.
-    pub(super) fn until(&self, remaining: Span, late: Span, denial: &Denial, now: Mono) -> Mono {
-        if remaining == Span::MAX {
-            return Mono::MAX;
-        }
-        let until = now.plus(remaining.saturating_sub(late));
-        if remaining == Span::ZERO {
-            return until;
-        }
-        let clock = &self.around.clock;
-        let left = denial.end.since(clock.read_wall());
-        // One more, for what both clocks leave of a microsecond.
-        let by_stamps = clock.read().plus(left).plus(Span::from_micros(1));
-        match by_stamps.since(until) <= END_ERROR {
-            true => until.max(by_stamps),
-            false => until,
+    /// The owner reckons what is left from the log's time, of which it knows the millisecond; so it errs to
+    /// the early side, by up to that and what its tick was on its way. Calls of that moment bear stamps from
+    /// before the end, and each is excess. No wall clock mends that: one that is a little behind would
+    /// refuse what is open.
+    fn until(remaining: Span, late: Span, now: Mono) -> Mono {
+        match remaining {
+            Span::MAX => Mono::MAX,
+            _ => now.plus(remaining.saturating_sub(late)),
         }
     }
 

@@ -6,7 +6,7 @@ use tollgate_shared::place::LogId;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::Frame;
 use tollgate_shared::wire::link::FromAgent;
-use tollgate_shared::wire::statement::{Cause, Denial, Near, Says};
+use tollgate_shared::wire::statement::{Near, Says};
 
 use super::Act;
 use super::bench::{Bench, LOG, denied, evidence, second, told, told_in};
@@ -394,38 +394,4 @@ fn an_ask_that_is_not_answered_is_asked_again() {
     bench.heartbeat(0, 15);
     bench.advance(Span::from_millis(700));
     assert!(bench.asked(0).is_some_and(|again| again != first));
-}
-
-#[test]
-fn a_denial_does_not_end_before_calls_are_stamped_behind_its_end() {
-    let bench = Bench::joined(1);
-    let clock = &bench.listener.around.clock;
-    let (now, wall) = (clock.read(), clock.read_wall());
-    let ten = Span::from_millis(10);
-    let until = |remaining, after| {
-        let denial = Denial {
-            end: wall.saturating_add(after),
-            cause: Cause::Hard,
-            version: 1,
-            limit: 1,
-            window: Span::from_secs(1),
-            most: u64::MAX,
-        };
-        let until = bench.listener.until(remaining, Span::ZERO, &denial, now);
-        until.since(now).as_micros()
-    };
-    // The owner is at most as far ahead of the log's time as its millisecond and a tick's way.
-    assert_eq!(until(ten, Span::from_micros(10_700)), 10_701);
-    assert_eq!(
-        until(ten, Span::from_millis(15)),
-        10_000,
-        "a clock that is behind"
-    );
-    assert_eq!(
-        until(ten, Span::from_millis(9)),
-        10_000,
-        "a clock that is ahead"
-    );
-    // What is told for the end of what was told before ends it now.
-    assert_eq!(until(Span::ZERO, Span::from_millis(1)), 0);
 }

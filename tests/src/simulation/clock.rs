@@ -66,6 +66,11 @@ impl Clock {
         self.stops -= 1;
     }
 
+    /// Whether the wall clock stands still: stamps tell no instants apart then.
+    pub fn stands_still(&self) -> bool {
+        0 < self.stops
+    }
+
     fn wall_since(&self, now_us: u64) -> u64 {
         match self.stops {
             0 => self.since(now_us),
