@@ -152,7 +152,7 @@ async fn a_denial_is_lifted_and_its_pair_pardoned_and_an_audit_says_who_did_it()
             1,
             "nothing is remembered",
         ),
-        (&["reset", "api.search", "a*"], 64, "a*"),
+        (&["reset", "api.search", "a*"], 1, "nothing is remembered"),
         (&["unban", "api.search", "acme"], 1, "not banned"),
     ];
     for (args, code, text) in refused {

@@ -235,7 +235,7 @@ fn hits_of(record: &Record<'_>) -> Value {
         json!({
             "resource": batch.resource(hit.resource), "domain": hit.domain,
             "at_us": hit.at.as_micros(), "copies": hit.copies, "min": hit.min,
-            "calls": hit.calls, "unguarded": hit.unguarded,
+            "calls": hit.calls, "unguarded": hit.unguarded, "kind": "hit",
         })
     });
     hits.collect()

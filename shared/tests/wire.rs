@@ -469,7 +469,7 @@ proptest! {
         let reason = if never { Refusal::Never } else { Refusal::NotNow };
         for message in [
             FromAggregator::Welcome {
-                nonce, instance: epoch, partitions: partition,
+                nonce, instance: epoch, partitions: partition % 1_025,
                 feeds: resources.iter().map(|r| r.as_str().into()).collect(), clock: Span::from_micros(nonce),
                 members: resources.iter().map(|r| Member { instance: epoch, address: r.as_str().into() }).collect(),
             },

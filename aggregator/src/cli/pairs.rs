@@ -73,6 +73,22 @@ struct State {
     remaining: u64,
     last_second: u64,
     hard: Option<u64>,
+    #[serde(default)]
+    constraints: Vec<Constraint>,
+    bucket: Option<Bucket>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Constraint {
+    name: String,
+    limit: u64,
+    counted: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Bucket {
+    level: i64,
+    burst: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -135,7 +151,15 @@ fn lines(pair: &Pair) -> Vec<(String, String)> {
         None => line("state", "not hit lately: nothing is known of it".to_owned()),
         Some(state) => {
             let (hits, limit) = (state.tier_hits, state.tier_limit);
+            for of in &state.constraints {
+                line(&of.name, format!("{} of {} counted", of.counted, of.limit));
+            }
+            if let Some(bucket) = &state.bucket {
+                let level = format!("{} of {} left", bucket.level, bucket.burst);
+                line("bucket", level);
+            }
             match state.tier {
+                0 if limit == 0 && !state.constraints.is_empty() => {}
                 0 => line("tier", "none is active".to_owned()),
                 tier => line(
                     &format!("tier {tier}"),

@@ -23,7 +23,7 @@ use super::following::mark_of;
 use super::limits_book::LimitsBook;
 use super::snapshots::{Chunks, Moment};
 use super::totals::{ChainKey, Due};
-use super::view::PairState;
+use super::view::{BucketState, ConstraintState, PairState};
 use crate::log::Delivered;
 
 /// What follows from a record.
@@ -325,6 +325,8 @@ impl Ruler {
             remaining: view.remaining,
             last_second: view.last_second,
             hard: view.hard,
+            constraints: view.counts.iter().map(ConstraintState::of).collect(),
+            bucket: view.bucket.as_ref().map(BucketState::of),
         })
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
-use tollgate_engine::engine::CandidateCounts;
+use tollgate_engine::engine::{BucketView, CandidateCounts, Count};
 use tollgate_engine::limits::Limits;
 use tollgate_shared::place::{Code, LogId};
 use tollgate_shared::time::Timestamp;
@@ -267,6 +267,55 @@ pub struct PairState {
     pub last_second: u64,
     /// The hard limit, hits a second; null: none.
     pub hard: Option<u64>,
+    /// The hard limit, each window and each quota, in the order of asking.
+    pub constraints: Vec<ConstraintState>,
+    /// Its token bucket; null: none.
+    pub bucket: Option<BucketState>,
+}
+
+/// What counts in a window or a quota.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ConstraintState {
+    /// Which one.
+    pub name: String,
+    /// Its limit.
+    pub limit: u64,
+    /// Over how long it counts.
+    pub span_us: u64,
+    /// What counts, debt included.
+    pub counted: u64,
+}
+
+impl ConstraintState {
+    /// As the engine counts it.
+    pub fn of(count: &Count) -> Self {
+        Self {
+            name: crate::picture::name_of(count.of).into_owned(),
+            limit: count.limit,
+            span_us: count.span.as_micros(),
+            counted: count.counted,
+        }
+    }
+}
+
+impl BucketState {
+    /// As the engine has it; parts of a copy are left out.
+    pub fn of(view: &BucketView) -> Self {
+        let units = i64::try_from(view.bucket.copy_units()).unwrap_or(i64::MAX);
+        Self {
+            level: view.level.div_euclid(units.max(1)),
+            burst: view.bucket.burst,
+        }
+    }
+}
+
+/// What is left in a token bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BucketState {
+    /// Whole copies in it; below zero: debt.
+    pub level: i64,
+    /// Copies that it holds when it is full.
+    pub burst: u64,
 }
 
 /// The state of every partition.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use tollgate_engine::limits::Limits;
+use tollgate_shared::time::Span;
 
 use super::plan::{AttachedLog, Log};
 use crate::cli::exit::Failure;
@@ -59,6 +60,7 @@ pub fn attach(url: &str) -> Result<Attached, Failure> {
         .map_err(|faults| Failure::Data(faults.in_file(url).to_string()))?;
     let resources: Vec<(String, f64)> = limits
         .rates()
+        .filter(|rate| !rate.name().ends_with('*'))
         .filter_map(|rate| Some((rate.name().to_owned(), offered_to(&limits, rate.name())?)))
         .take(RESOURCES_MAX)
         .collect();
@@ -94,9 +96,16 @@ pub fn attach(url: &str) -> Result<Attached, Failure> {
 fn offered_to(limits: &Limits, resource: &str) -> Option<f64> {
     let rate = limits.rate(resource)?;
     let class = limits.class(rate.default_class());
-    let lowest = class.tiers().first()?;
-    let tier = lowest.limit as f64 * 1e6 / lowest.window.as_micros() as f64;
-    let rate = class.hard.map_or(tier, |hard| tier.min(hard as f64));
+    let a_second = |limit: u64, span: Span| limit as f64 * 1e6 / span.as_micros() as f64;
+    let tier = class.tiers().first();
+    let tier = tier.map(|tier| a_second(tier.limit, tier.window));
+    let windows = class.windows.iter();
+    let windows = windows.map(|window| a_second(window.limit, window.window));
+    let bucket = class.bucket.as_ref();
+    let bucket = bucket.map(|bucket| a_second(bucket.tokens, bucket.period));
+    let hard = class.hard.map(|hard| hard as f64);
+    let rates = windows.chain(tier).chain(bucket).chain(hard);
+    let rate = rates.min_by(f64::total_cmp)?;
     Some((rate * TIMES_THE_LIMIT).clamp(1.0, RATE_MAX))
 }
 

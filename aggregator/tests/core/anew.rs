@@ -82,7 +82,10 @@ fn nothing_is_appended_before_the_identity_of_a_generation() {
     );
     again.hit("search", "acme", 1);
     again.settle();
-    assert_eq!(again.pair("search", "acme").state.unwrap().tier_limit, 4);
+    assert_eq!(
+        again.pair("search", "acme").state.unwrap().constraints[0].limit,
+        4
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tollgate::log::Stream;
 use tollgate_engine::engine::DIGEST_FORM;
+use tollgate_engine::limits::RULES;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::{OwnersPen, Record, kind};
@@ -97,7 +98,7 @@ fn a_state_that_differs_is_counted_and_one_that_cannot_be_compared_is_not() {
     let (at, digest, _) = said(&first.log, 0).pop().expect("one");
     let truth = Testimony {
         offset: at,
-        rules: 1,
+        rules: RULES,
         form: DIGEST_FORM,
         digest,
         group: "b",
@@ -125,7 +126,16 @@ fn a_state_that_differs_is_counted_and_one_that_cannot_be_compared_is_not() {
     assert_eq!(of(&truth, &ours), (1, 0));
     assert_eq!(of(&lie, &ours), (1, 1));
     assert_eq!(of(&lie, &MacKey::derive(b"forger")), (0, 0));
-    assert_eq!(of(&Testimony { rules: 2, ..lie }, &ours), (0, 0));
+    assert_eq!(
+        of(
+            &Testimony {
+                rules: RULES + 1,
+                ..lie
+            },
+            &ours
+        ),
+        (0, 0)
+    );
     let form = DIGEST_FORM + 1;
     assert_eq!(of(&Testimony { form, ..lie }, &ours), (0, 0));
     let offset = at + 1;
@@ -138,7 +148,7 @@ fn a_restored_state_that_somebody_doubts_is_given_up_and_none_is_saved_meanwhile
     let (at, digest, _) = said(&first.log, 0).pop().expect("one");
     let lie = Testimony {
         offset: at,
-        rules: 1,
+        rules: RULES,
         form: DIGEST_FORM,
         digest: digest ^ 1,
         group: "b",

@@ -67,13 +67,19 @@ fn a_file_is_pushed_once_and_what_others_push_later_stays() {
     assert_eq!(world.counters().pushes, pushes, "it was not read again");
     world.hit("search", "acme", 3);
     world.settle();
-    assert_eq!(world.pair("search", "acme").state.unwrap().tier_limit, 3);
+    assert_eq!(
+        world.pair("search", "acme").state.unwrap().constraints[0].limit,
+        3
+    );
     // As SIGHUP does it.
     world.push(LIMITS);
     assert_eq!(world.counters().pushes, pushes + 1);
     world.hit("search", "acme", 5);
     world.settle();
-    assert_eq!(world.pair("search", "acme").state.unwrap().tier_limit, 5);
+    assert_eq!(
+        world.pair("search", "acme").state.unwrap().constraints[0].limit,
+        5
+    );
 }
 
 #[test]
@@ -91,7 +97,7 @@ fn a_file_that_is_read_again_while_it_is_pushed_is_pushed_again() {
         world.hit("search", "acme", 4);
         world.settle();
         let state = world.pair("search", "acme").state.unwrap();
-        assert_eq!(state.tier_limit, limit);
+        assert_eq!(state.constraints[0].limit, limit);
     }
 }
 
@@ -109,7 +115,10 @@ fn limits_that_lose_a_race_are_pushed_again() {
     assert_eq!(world.counters().pushes_void, 1);
     world.hit("search", "acme", 4);
     world.settle();
-    assert_eq!(world.pair("search", "acme").state.unwrap().tier_limit, 4);
+    assert_eq!(
+        world.pair("search", "acme").state.unwrap().constraints[0].limit,
+        4
+    );
 }
 
 #[test]

@@ -438,7 +438,7 @@ fn chunk(writer: &mut Writer) {
         who: "ops",
         why: "first",
         at: Timestamp::from_micros(6),
-        bytes: b"version = 1\nrules = 2\n",
+        bytes: b"version = 1\nrules = 1\n",
     }
     .encode(writer);
 }

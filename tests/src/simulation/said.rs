@@ -121,7 +121,8 @@ impl Watch {
         versions.any(|limits| {
             limits.resources.get(resource).is_some_and(|of| {
                 let mut pair = model::StreamPair::new(&of.of(domain));
-                pair.entry(1, u64::from(copies), false).granted <= most
+                let granted = pair.entry(1, u64::from(copies), false).granted;
+                granted.min(of.global.unwrap_or(u64::MAX)) <= most
             })
         })
     }
