@@ -111,7 +111,7 @@ fn every_end_has_its_exit_code_and_says_why() {
         ),
         (&["check", "limits.toml", "-o", "none/out"], 73, "none/out"),
         (&["swerve"], 64, "serve"),
-        (&["--version"], 0, "rules: 1"),
+        (&["--version"], 0, "rules: 2"),
         (&["completions", "bash"], 0, "_tollgate"),
         (&wrong_key, 78, "did you mean `listen.http`"),
         (&no_config, 66, "none.toml"),
@@ -272,7 +272,7 @@ fn a_simulation_is_a_picture_for_people_and_an_object_for_programs() {
         "{picture}"
     );
     assert!(
-        picture.contains("5s  refused, no tier has room; closed until 60.000001s"),
+        picture.contains("5s  refused, window:0 limit reached; closed until 60.000001s"),
         "{picture}"
     );
     assert!(!picture.contains('\x1b'), "no colours into a pipe");

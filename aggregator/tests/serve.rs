@@ -50,7 +50,7 @@ async fn hits_of_one_process_become_a_denial_that_another_one_hears() {
     let Says::Denied(denial) = statement.says else {
         panic!("{statement:?}");
     };
-    assert_eq!(denial.cause, Cause::Tier(1));
+    assert_eq!(denial.cause, Cause::Window(0));
     let remaining = told.told[0].remaining.to_std();
     assert!(
         Duration::from_secs(50) < remaining && remaining <= Duration::from_secs(61),
@@ -66,9 +66,9 @@ async fn hits_of_one_process_become_a_denial_that_another_one_hears() {
     let shown = served.json("/v1/denials?resource=api.search&domain=acme");
     assert_eq!(shown["schema"], "tollgate.denials/1");
     assert_eq!(shown["denials"][0]["domain"], "acme");
-    assert_eq!(shown["denials"][0]["cause"], "tier 1");
+    assert_eq!(shown["denials"][0]["cause"], "window 0");
     let pair = served.json("/v1/pairs/api.search/acme");
-    assert_eq!(pair["state"]["tier_hits"], 5);
+    assert_eq!(pair["state"]["remaining"], 0);
     assert_eq!(pair["denial"]["code"], shown["denials"][0]["code"]);
     for wrong in [
         "/v1/denials?limit=many",
@@ -147,7 +147,7 @@ async fn an_agent_that_joins_is_given_what_is_in_force() {
         (&*topic.resource, topic.public.kind),
         (RESOURCE, Kind::Rate)
     );
-    assert_eq!(topic.public.tiers[0].limit, 5);
+    assert_eq!(topic.public.windows[0].limit, 5);
     assert!(1 <= topic.sequence);
     let last = parts.last().unwrap().topics.last().unwrap();
     assert_eq!(

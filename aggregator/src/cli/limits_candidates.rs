@@ -337,7 +337,7 @@ candidate = { tiers = [{ limit = 9, window = "1s", active = "3s" }], hard = "7/s
         let class = limits.class_of("export", "anybody").expect("limits");
         assert_eq!((class.hard, class.tiers()[0].limit), (Some(7), 9));
         let class = limits.class_of("api.search", "anybody").expect("limits");
-        assert_eq!((class.hard, class.tiers()[0].limit), (Some(200), 80));
+        assert_eq!((class.hard, class.windows[0].limit), (Some(200), 80));
         assert!(limits.rates().all(|rate| rate.candidate().is_none()));
     }
 

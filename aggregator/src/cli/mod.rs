@@ -360,6 +360,6 @@ mod tests {
         let version = version();
         assert!(version.contains("commit "), "{version}");
         assert!(version.contains("features: "), "{version}");
-        assert!(version.contains("rules: 1"), "{version}");
+        assert!(version.contains("rules: 2"), "{version}");
     }
 }

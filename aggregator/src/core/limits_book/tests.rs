@@ -116,7 +116,7 @@ fn versions_are_found_in_order_and_forgotten_below() {
 #[test]
 fn a_document_of_a_later_build_is_a_version_that_this_one_cannot_follow() {
     let mut book = LimitsBook::default();
-    let later = "version = 1\nrules = 2\n";
+    let later = "version = 1\nrules = 3\n";
     let entered = book.enter(1, &chunk(1, (0, 1), 0, later, later));
     assert!(matches!(entered, Entered::Newer { number: 1, .. }));
     assert_eq!(book.newer_between(0, 5), Some(1));
@@ -245,7 +245,7 @@ fn set(domain: &str, rate: Option<&str>) -> Act {
 
 fn limit_of(book: &LimitsBook, domain: &str) -> u64 {
     let latest = book.latest().unwrap();
-    latest.limits.class_of("a", domain).unwrap().tiers()[0].limit
+    latest.limits.class_of("a", domain).unwrap().windows[0].limit
 }
 
 #[test]
