@@ -41,7 +41,7 @@ fn hit_is_let_through_until_the_denial_comes_and_then_refused() {
     let (code, stdout, _) = hit("acme", &[]);
     assert_eq!(code, 1);
     assert!(
-        stdout.contains("refused: tier 1, open again in 5"),
+        stdout.contains("refused: window 0, open again in 5"),
         "{stdout}"
     );
     let (code, stdout, _) = hit("globex", &[]);

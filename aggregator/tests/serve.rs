@@ -66,9 +66,9 @@ async fn hits_of_one_process_become_a_denial_that_another_one_hears() {
     let shown = served.json("/v1/denials?resource=api.search&domain=acme");
     assert_eq!(shown["schema"], "tollgate.denials/1");
     assert_eq!(shown["denials"][0]["domain"], "acme");
-    assert_eq!(shown["denials"][0]["cause"], "tier 1");
+    assert_eq!(shown["denials"][0]["cause"], "window 0");
     let pair = served.json("/v1/pairs/api.search/acme");
-    assert_eq!(pair["state"]["tier_hits"], 5);
+    assert_eq!(pair["state"]["remaining"], 0);
     assert_eq!(pair["denial"]["code"], shown["denials"][0]["code"]);
     for wrong in [
         "/v1/denials?limit=many",
