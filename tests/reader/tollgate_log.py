@@ -195,8 +195,7 @@ def totals(values):
     fields = ["resource", "source_partition", "source_offset", "previous_offset", "first_ms", "counted"]
     record = named(fields, values, "totals")
     first = record.pop("first_ms")
-    # A total of guarded copies has no mark.
-    record["counted"] = [named(["ms", "copies", "unguarded"], (*total, False)[:3], "total") for total in record["counted"]]
+    record["counted"] = [named(["ms", "copies", "unguarded"], total, "total") for total in record["counted"]]
     for total in record["counted"]:
         total["ms"] += first
     return record

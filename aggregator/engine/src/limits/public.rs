@@ -92,9 +92,9 @@ impl Limits {
     fn most_of_any(&self, rate: &RateResource) -> Option<u64> {
         let most = |class| self.class(class).most_at_once();
         let of_overrides = rate.override_classes().map(most);
-        let of_all = std::iter::once(most(rate.default_class())).chain(of_overrides);
+        let mut of_all = std::iter::once(most(rate.default_class())).chain(of_overrides);
         // `None` is the greatest.
-        let greatest = of_all.fold(Some(0), |so_far, most| Some(so_far?.max(most?)));
+        let greatest = of_all.try_fold(0, |so_far: u64, most| Some(so_far.max(most?)));
         greatest
             .map(|most| rate.global().map_or(most, |global| most.min(global)))
             .or(rate.global())

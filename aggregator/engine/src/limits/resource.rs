@@ -28,6 +28,8 @@ pub enum Mode {
 }
 
 /// A resource that a document configures.
+// Nearly all resources are limited in hits, so that a box would cost more than it saves.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// Limited in hits over time.

@@ -95,7 +95,7 @@ fn read_window(item: &Item<'_, '_>) -> Option<Window> {
 
 /// A rate with a window and a limit that rules can count in.
 fn read_rate(item: &Item<'_, '_>) -> Option<Rate> {
-    if item.text().is_some_and(|text| is_of_calendar(text)) {
+    if item.text().is_some_and(is_of_calendar) {
         item.expected(
             "a rate with a unit up to weeks, as \"100/s\"; of a month or a year expected quota = [\"1_000_000/month\"]",
         );
