@@ -1,6 +1,13 @@
 //! Promises of calls that cost more than one copy: too many at once, estimates, settling; and of calls
 //! that are mistakes.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
 use std::time::Duration;
 
 use tollgate_agent::testing::{Outcome, TestAgent};

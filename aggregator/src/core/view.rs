@@ -301,9 +301,8 @@ impl ConstraintState {
 impl BucketState {
     /// As the engine has it; parts of a copy are left out.
     pub fn of(view: &BucketView) -> Self {
-        let units = i64::try_from(view.bucket.copy_units()).unwrap_or(i64::MAX);
         Self {
-            level: view.level.div_euclid(units.max(1)),
+            level: view.level.div_euclid(view.bucket.copy_units().max(1)),
             burst: view.bucket.burst,
         }
     }
