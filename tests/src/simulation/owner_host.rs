@@ -12,13 +12,14 @@ use bytes::Bytes;
 use tollgate::core::event::{Event as CoreEvent, LimitsFile, Now, Peer};
 use tollgate::core::snapshots::{Chunks, Policy};
 use tollgate::core::{Core, Settings, Start};
-use tollgate::link::{Admitted, Session as LinkSession};
+use tollgate::link::{Admitted, BatchFault, Session as LinkSession};
 use tollgate::log::journal::core::Command;
 use tollgate::log::journal::snapshots::Snapshots;
 use tollgate::log::{LogEvent, Stream, Ticket};
 use tollgate_agent::simulation::Happening;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Span;
+use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Topic;
 
 use super::clock::Clock;
@@ -487,6 +488,15 @@ impl World {
         let peer = Peer(Bytes::copy_from_slice(&connection.to_be_bytes()));
         match admitted {
             Admitted::Request(request) => self.step(owner, CoreEvent::Agent { peer, request }),
+            // A hello may be lost here, and what follows it not; the agent is told to send again.
+            Admitted::Refused {
+                answer,
+                fault: BatchFault::NoHello,
+            } => {
+                let mut writer = Writer::new();
+                answer.encode(&mut writer);
+                self.answer(owner, &peer, writer.as_slice().to_vec());
+            }
             other => {
                 let what = format!("agent {agent} sent what is not admitted: {other:?}");
                 self.violated(5, "agents send what is admitted", what);
