@@ -27,7 +27,7 @@ pub struct Report {
     pub excess: u64,
     /// What an ideal in-line limiter would have let through of the calls offered.
     pub ideal_let_through: u64,
-    /// (let through − ideal) ÷ ideal, the median of pairs and windows.
+    /// (let through − ideal) ÷ ideal, the median of pairs and windows; of pairs whose calls ask for one copy.
     pub overshoot_percent_median: Option<f64>,
     /// The worst of them.
     pub overshoot_percent_worst: Option<f64>,
@@ -35,6 +35,9 @@ pub struct Report {
     pub overshoot_percent_least: Option<f64>,
     /// The same of all these windows together.
     pub overshoot_percent_whole: Option<f64>,
+    /// The same of pairs whose calls ask for several copies each, of which the ideal limiter lets nothing
+    /// through where not all have room, and Tollgate all where one has.
+    pub overshoot_percent_weighted: Option<f64>,
     /// How many windows were compared.
     pub overshoot_windows: usize,
     /// Refusals, outage included, that the independent model does not justify.
@@ -149,6 +152,7 @@ impl Report {
             overshoot_percent_worst: overshoot.map(|o| percent(o.worst)),
             overshoot_percent_least: overshoot.map(|o| percent(o.least)),
             overshoot_percent_whole: overshoot.map(|o| percent(o.whole)),
+            overshoot_percent_weighted: verdict.overshoot_weighted.map(|o| percent(o.whole)),
             overshoot_windows: overshoot.map_or(0, |o| o.windows),
             unjustified_refusals: verdict.unjustified,
             denial_delay_us_p50: delay.map(|(p50, _)| p50),
@@ -226,6 +230,11 @@ impl Report {
             "overshoot, whole run",
             percent(self.overshoot_percent_whole),
             "of pairs at a limit",
+        );
+        row(
+            "overshoot, weighted",
+            percent(self.overshoot_percent_weighted),
+            "of pairs at a limit whose calls ask for several copies",
         );
         row(
             "overshoot, median",

@@ -170,7 +170,7 @@ const TENANTS: [Tenant; 23] = [
     pulsing("demo.export", "east", 60.0, (1.0, 2.0)),
     steady("demo.export", "west", 20.0),
     even("demo.jobs", "worker", 99.0),
-    pulsing("demo.jobs", "worker", 300.0, (0.5, 5.0)),
+    pulsing("demo.jobs", "worker", 1_000.0, (2.0, 5.0)),
     weighted("demo.batch", "small", 1_000.0 / 7.0, 7),
     weighted("demo.batch", "middle", 1_000.0 / 33.0, 33),
     weighted("demo.batch", "large", 1_000.0 / 60.0, 60),

@@ -5,7 +5,7 @@
 //! taken of the part before the outage, since during it letting everything through is the promise;
 //! refusals are checked over all of it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use tollgate_engine::limits::Limits;
 use tollgate_model::InlineLimiter;
@@ -61,8 +61,12 @@ pub struct Verdict {
     pub ideal_let_through: u64,
     /// Hits before the outage that were let through and that an ideal limiter over the log refuses.
     pub excess: u64,
-    /// Overshoot by pair and window; none where nobody reached a limit.
+    /// Overshoot by pair and window, of pairs whose calls ask for one copy each; none where none of them
+    /// reached a limit.
     pub overshoot: Option<Overshoot>,
+    /// The same of pairs whose calls ask for several copies. A call is let through whole as long as one of
+    /// its copies has room, so that one call a window may bring more than the limit: law 8 allows it.
+    pub overshoot_weighted: Option<Overshoot>,
     /// Refusals that the model does not justify, in all of the demonstration.
     pub unjustified: u64,
     /// The first of them, for people.
@@ -286,8 +290,9 @@ impl<'a> Bench<'a> {
                     self.verdict.unjustified += 1;
                     if self.verdict.unjustified_shown.len() < SHOWN_MAX {
                         let name = &self.evidence.names[agent];
+                        let ends = self.judge.ends(*code, resource, domain);
                         self.verdict.unjustified_shown.push(format!(
-                            "{name} refused {resource} {domain} at {wall_us} under {code}"
+                            "{name} refused {resource} {domain} at {wall_us} under {code}, {ends}"
                         ));
                     }
                 }
@@ -320,6 +325,7 @@ impl<'a> Bench<'a> {
             .collect();
         let mut windows = Windows::default();
         let mut lengths: HashMap<(u32, u32), u64> = HashMap::new();
+        let mut weighted: HashSet<(u32, u32)> = HashSet::new();
         for (at_us, agent, index, let_through) in calls {
             let schedule = &evidence.schedules[agent];
             let Some(call) = schedule.calls.get(index) else {
@@ -342,6 +348,9 @@ impl<'a> Bench<'a> {
                     window_us(evidence.limits, resource, domain)
                 }
             });
+            if 1 < copies {
+                weighted.insert(unit);
+            }
             let window = at_us.saturating_sub(evidence.start_us) / length;
             let count = windows.of(unit.0, unit.1, window);
             count.let_through += if let_through { copies } else { 0 };
@@ -350,17 +359,20 @@ impl<'a> Bench<'a> {
         let names = &evidence.schedules[0];
         let reached = &self.reached;
         let whole_us = evidence.outage_us.saturating_sub(evidence.start_us);
-        let selected = windows.select(|resource, domain, window| {
-            let resource_name = names.resources[resource as usize].clone();
-            let domain_name = names.domains.get(domain as usize).cloned();
-            let length = lengths
-                .get(&(resource, domain))
-                .copied()
-                .unwrap_or(SECOND_US);
-            reached.contains(&(resource_name, domain_name))
-                && (window + 1).saturating_mul(length) <= whole_us
-        });
-        self.verdict.overshoot = overshoot(selected);
+        let select = |of_weighted: bool| {
+            let (lengths, weighted) = (&lengths, &weighted);
+            windows.select(move |resource, domain, window| {
+                let unit = (resource, domain);
+                let resource_name = names.resources[resource as usize].clone();
+                let domain_name = names.domains.get(domain as usize).cloned();
+                let length = lengths.get(&unit).copied().unwrap_or(SECOND_US);
+                weighted.contains(&unit) == of_weighted
+                    && reached.contains(&(resource_name, domain_name))
+                    && (window + 1).saturating_mul(length) <= whole_us
+            })
+        };
+        self.verdict.overshoot = overshoot(select(false));
+        self.verdict.overshoot_weighted = overshoot(select(true));
     }
 }
 

@@ -331,6 +331,30 @@ impl Judge {
             .is_some()
     }
 
+    /// In words, when what the model says of the pair and of its resource at a code's place ends: what to look
+    /// at where a refusal is not justified.
+    pub fn ends(&self, code: Code, resource: &str, domain: &str) -> String {
+        let place = Place {
+            offset: code.place.offset,
+            entry: code.place.entry,
+        };
+        let Some(model) = self.partitions.get(code.partition as usize) else {
+            return format!("and there is no partition {}", code.partition);
+        };
+        let of = |domain: Option<&str>| {
+            let scope = Scope::new(resource, domain);
+            let said = model.statements(&scope).iter();
+            match said.take_while(|one| one.place <= place).last() {
+                None => "nothing said".to_owned(),
+                Some(one) => match &one.denied {
+                    None => "open".to_owned(),
+                    Some(denial) => format!("closed until {:?}", denial.end),
+                },
+            }
+        };
+        format!("the pair {}, all {}", of(Some(domain)), of(None))
+    }
+
     /// What the model could not be fed.
     pub const fn unseen(&self) -> Unseen {
         self.unseen
