@@ -264,14 +264,19 @@ impl Pair {
     }
 
     /// The last instant at which something of the pair still matters, its denials excepted.
-    pub fn stays_until(&self, class: &RateClass) -> Timestamp {
-        let matters = self.state.matters_until(class);
+    pub fn matters_until(&self, class: &RateClass) -> Timestamp {
+        self.state.matters_until(class)
+    }
+
+    /// The last instant of the ten minutes that the pair stays whatever it remembers.
+    #[inline]
+    pub fn stays_until(&self) -> Timestamp {
         let stays = if planted(Bug::PairLeavesEarly) {
             Span::ZERO
         } else {
             STAYS
         };
-        matters.max(self.now().saturating_add(stays))
+        self.now().saturating_add(stays)
     }
 
     /// Moves the pair's time to an entry's instant, unless that is late, and the state with it.

@@ -125,18 +125,59 @@ fn only_pairs_of_the_partition_are_ruled() {
 }
 
 #[test]
-fn at_the_cap_a_new_pair_is_only_counted_and_nobody_is_evicted() {
+fn at_the_cap_a_new_pair_is_only_counted_and_no_live_one_leaves() {
     let capped = format!("[engine]\npairs_per_partition_max = 2\n{TWO}");
     let mut play = Play::of(&capped);
     play.hits("api.search", &["a", "b", "c", "a"]);
     let counts = play.counts();
     assert_eq!((counts.granted, counts.at_cap), (3, 1));
-    play.tick(300_000);
-    play.hits("api.search", &["a"]);
-    play.tick(301_000);
-    assert_eq!(play.engine.pairs(), 1, "b has left, a has not");
+    // Active for 20 s: whoever was hit before is not over within a minute of its time.
+    play.tick(59_000);
+    play.hits("api.search", &["a", "c"]);
+    assert_eq!(play.counts().at_cap, 1, "b stays");
+    play.tick(2_000);
     play.hits("api.search", &["c"]);
-    assert_eq!(play.counts().granted, 1);
+    assert_eq!((play.counts().granted, play.rulings.evicted), (1, 1));
+    assert_eq!(play.engine.pairs(), 2, "b has left, a has not");
+}
+
+#[test]
+fn at_the_cap_pairs_that_remember_nothing_leave_first() {
+    let capped = "[engine]\npairs_per_partition_max = 2\n[rate.\"api.search\"]\nrate = \"2/s\"\n";
+    let mut play = Play::of(capped);
+    play.hits("api.search", &["a", "b", "c"]);
+    assert_eq!(play.counts().at_cap, 1);
+    play.tick(1_000);
+    play.hits("api.search", &["b", "b", "c"]);
+    assert_eq!(
+        play.counts().at_cap,
+        1,
+        "a's second is over, its slot is not"
+    );
+    play.tick(1_000);
+    play.hits("api.search", &["c", "d"]);
+    let counts = play.counts();
+    assert_eq!(
+        (counts.granted, counts.at_cap, play.rulings.evicted),
+        (1, 1, 1)
+    );
+    // What is left is what a snapshot of it restores, and what it let go stays gone.
+    let chunks = play.engine.snapshot();
+    let restored = Engine::restore(0, 1, &chunks, &play.versions).expect("a snapshot");
+    assert_eq!(restored.digest(), play.engine.digest());
+    assert_eq!(restored.pairs(), 2);
+}
+
+#[test]
+fn a_resource_s_own_pair_is_ruled_at_the_cap_as_well() {
+    let global = "[rate.\"api.search\"]\nrate = \"9/s\"\nglobal = \"1/s\"\n";
+    let mut play = Play::of(&format!("[engine]\npairs_per_partition_max = 1\n{global}"));
+    play.hits("api.search", &["a"]);
+    let due = play.rulings.totals_due[0].clone();
+    let from = (due.source_partition, due.source_offset);
+    let total = pen().totals(&due.resource, from, due.previous_offset, &due.counted);
+    assert_eq!(play.apply(&total), Fate::Applied);
+    assert_eq!(play.said(), ["api.search *: 1000001, global"]);
 }
 
 #[test]

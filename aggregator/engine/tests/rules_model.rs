@@ -202,7 +202,12 @@ fn check_stream(unit_us: u64, odd_us: u64, limits: &model::DomainLimits, ops: &[
                 let stays = slow.stays_until_us();
                 let denied = denied_us(&expected).map_or(Timestamp::ZERO, at);
                 if let Some(stays_us) = stays {
-                    assert_eq!(fast.stays_until(&class).max(denied), at(stays_us));
+                    let stays = fast.stays_until().max(fast.matters_until(&class));
+                    assert_eq!(stays.max(denied), at(stays_us));
+                }
+                if let Some(matters_us) = slow.matters_until_us() {
+                    let matters = fast.matters_until(&class).max(denied).max(now);
+                    assert_eq!(matters, at(matters_us).max(now));
                 }
                 let closure = fast.closure(&class, now);
                 denied_until = expected.denied_until().map(end_us);

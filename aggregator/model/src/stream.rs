@@ -20,6 +20,20 @@ use crate::verdict::{Cause, End, Standing, Until};
 /// by then, so none can find its pair gone and its time forgotten.
 pub(crate) const STAYS_US: u64 = 600_000_000;
 
+/// A tick's slot is its append time by this, in microseconds.
+pub(crate) const SLOT_US: u64 = 500_000;
+
+/// Where room is made, a pair leaves so long after its time, if it remembers nothing for longer: a second,
+/// ten or a minute, and a slot, since a full window denies a microsecond longer than it is.
+const RESTS_US: [u64; 3] = [1_500_000, 10_500_000, 60_500_000];
+
+/// The least of these lengths that is not less.
+pub(crate) fn rest_us(remembers_us: u64) -> Option<u64> {
+    RESTS_US
+        .into_iter()
+        .find(|rest_us| remembers_us <= *rest_us)
+}
+
 /// "This pair is refused until then."
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denial {
@@ -102,6 +116,9 @@ pub struct StreamPair {
     /// When a denial ended that was over at a version, and nothing has been ruled since.
     was_denied_us: u64,
     over: Over,
+    /// How long after its time it remembers anything, of the lengths in [`RESTS_US`]. None: longer, or the
+    /// denial was ruled again at another instant than the pair's time.
+    rests_us: Option<u64>,
 }
 
 impl StreamPair {
@@ -115,6 +132,7 @@ impl StreamPair {
             denied: None,
             was_denied_us: 0,
             over: Over::default(),
+            rests_us: None,
         }
     }
 
@@ -255,14 +273,39 @@ impl StreamPair {
     /// by a ban.
     pub(crate) fn rule_again(&mut self, at_us: u64) {
         let now_us = self.time_us.unwrap_or(0).max(at_us);
-        let own = self.in_force(at_us).and_then(|_| self.rule_denial(now_us));
+        let before = self.in_force(at_us);
+        let own = before.and_then(|_| self.rule_denial(now_us));
         (self.denied, self.was_denied_us) = (self.over.stated(own, now_us), 0);
+        self.rests_no_more(before);
     }
 
     /// The same where nothing limits the resource: only a ban denies.
     pub(crate) fn free(&mut self, at_us: u64) {
         let now_us = self.time_us.unwrap_or(0).max(at_us);
+        let before = self.in_force(at_us);
         (self.denied, self.was_denied_us) = (self.over.stated(None, now_us), 0);
+        self.rests_no_more(before);
+    }
+
+    fn rests_no_more(&mut self, before: Option<Denial>) {
+        if before.or(self.denied).is_some() {
+            self.rests_us = None;
+        }
+    }
+
+    /// After an entry, which rules at the pair's own time: how long the pair remembers anything.
+    pub(crate) fn rest(&mut self) {
+        let time_us = self.time_us.unwrap_or(0);
+        self.rests_us = self
+            .matters_until_us()
+            .and_then(|until_us| rest_us(until_us.saturating_sub(time_us)));
+    }
+
+    /// Whether what it remembers was over by a slot's begin, as of its last entry.
+    pub(crate) fn rested_by(&self, slot: u64) -> bool {
+        let time_us = self.time_us.unwrap_or(0);
+        self.rests_us
+            .is_some_and(|rests_us| (time_us + rests_us) / SLOT_US < slot)
     }
 
     /// What operators say of it from now on.
@@ -310,6 +353,12 @@ impl StreamPair {
     /// minutes later than its own time. None: never.
     pub fn stays_until_us(&self) -> Option<u64> {
         let stays_us = self.time_us.unwrap_or(0).saturating_add(STAYS_US);
+        self.matters_until_us()
+            .map(|matters_us| matters_us.max(stays_us))
+    }
+
+    /// The same without the 10 minutes: until when anything that it remembers matters.
+    pub fn matters_until_us(&self) -> Option<u64> {
         let time_us = self.time_us.unwrap_or(0);
         let matters_us = self.state.last_matter_us(&self.limits, time_us);
         let denied_us = match self.denied.map(|denial| denial.end) {
@@ -317,7 +366,7 @@ impl StreamPair {
             Some(End::At(end_us)) => end_us,
             None => self.was_denied_us,
         };
-        Some(stays_us.max(matters_us).max(denied_us))
+        Some(matters_us.max(denied_us))
     }
 
     /// The denial, unless it has ended at the greater of the pair's time and `at_us`.

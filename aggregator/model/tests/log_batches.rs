@@ -306,10 +306,10 @@ fn a_pair_that_is_denied_for_ever_stays_until_a_version_opens_it() {
 }
 
 #[test]
-fn at_the_cap_a_new_pair_is_only_counted_and_nothing_is_evicted() {
+fn at_the_cap_who_remembers_nothing_leaves_and_others_are_not_evicted() {
     let mut log = Log::new(Limits {
         pairs_per_partition_max: 2,
-        ..per_second(1)
+        ..of_resource(limits(&[tier(1, SECOND, SECOND, 0)]), None)
     });
     let entries = [
         hit("a", START),
@@ -321,12 +321,11 @@ fn at_the_cap_a_new_pair_is_only_counted_and_nothing_is_evicted() {
     assert_eq!(outcome.entries[2], EntryRuling::NotRuled(NotRuled::AtCap));
     assert_eq!(ruled(&outcome.entries[3]).1.excess, 1);
     assert_eq!(log.model.counters().entries_at_cap, 1);
-    log.tick(START + 61 * MINUTE);
-    let later = START + 61 * MINUTE;
-    assert_eq!(
-        ruled(&log.hits(later, &[hit("c", later)]).entries[0])
-            .1
-            .granted,
-        1
-    );
+    let later = START + 10 * SECOND;
+    log.hits(later, &[hit("a", later)]);
+    log.tick(later);
+    let outcome = log.hits(later, &[hit("c", later), hit("b", later)]);
+    assert_eq!(ruled(&outcome.entries[0]).1.granted, 1, "instead of b");
+    assert_eq!(outcome.entries[1], EntryRuling::NotRuled(NotRuled::AtCap));
+    assert_eq!(log.model.pairs_count(), 2);
 }

@@ -41,6 +41,10 @@ struct PlainLog {
     /// A pair, and until when its windows, active times and cooldowns matter.
     pairs: BTreeMap<usize, Plain>,
     cap: usize,
+    /// The slot of the last tick when who remembered nothing left, since there were `cap` pairs.
+    room_made: u64,
+    /// How long after its time a pair remembered something, as of its last entry; no more than a minute.
+    rests: BTreeMap<usize, u64>,
     log_us: u64,
     seen: BTreeSet<u64>,
     seen_us: u64,
@@ -52,15 +56,36 @@ impl PlainLog {
         if 600 * SECOND < back {
             return None;
         }
-        if !self.pairs.contains_key(&domain) && self.pairs.len() == self.cap {
-            return None;
+        let slot = self.log_us / 500_000;
+        if !self.pairs.contains_key(&domain) && self.cap <= self.pairs.len() {
+            self.room_made = slot;
+            self.leave_if_rested();
+            if self.cap <= self.pairs.len() {
+                return None;
+            }
         }
         let limits = &self.limits;
         let pair = self
             .pairs
             .entry(domain)
             .or_insert_with(|| Plain::new(limits));
-        Some(pair.entry(append - back, n, unguarded))
+        let outcome = pair.entry(append - back, n, unguarded);
+        let remembers = pair.matters_until().saturating_sub(pair.time);
+        let rests = [1_500_000, 10_500_000, 60_500_000].into_iter();
+        match rests.into_iter().find(|rest| remembers <= *rest) {
+            Some(rest) => self.rests.insert(domain, rest),
+            None => self.rests.remove(&domain),
+        };
+        self.leave_if_rested();
+        Some(outcome)
+    }
+
+    fn leave_if_rested(&mut self) {
+        let (rests, room_made) = (&self.rests, self.room_made);
+        self.pairs.retain(|domain, pair| {
+            let rest = rests.get(domain);
+            rest.is_none_or(|rest| room_made <= (pair.time + rest) / 500_000)
+        });
     }
 
     fn is_new(&mut self, seq: u64) -> bool {
@@ -104,6 +129,8 @@ proptest! {
             limits: versions[0].clone(),
             pairs: BTreeMap::new(),
             cap,
+            room_made: 0,
+            rests: BTreeMap::new(),
             log_us: START,
             seen: BTreeSet::new(),
             seen_us: START,
@@ -154,7 +181,11 @@ proptest! {
                 Record::Limits(which) => {
                     version += 1;
                     plain.limits = versions[which].clone();
-                    for pair in plain.pairs.values_mut() {
+                    for (domain, pair) in &mut plain.pairs {
+                        let denied_upto = pair.time.max(now);
+                        if pair.denied.is_some_and(|end| end.is_after(denied_upto)) {
+                            plain.rests.remove(domain);
+                        }
                         pair.new_limits(now, &versions[which]);
                     }
                     log.version(now, version, capped(&versions[which]))

@@ -348,14 +348,16 @@ fn a_global_denial_is_ruled_again_by_a_version() {
 }
 
 #[test]
-fn whole_resources_count_towards_the_cap() {
+fn a_whole_resource_is_ruled_at_the_cap_as_well() {
     let mut log = Log::new(Limits {
         pairs_per_partition_max: 1,
         ..global(1)
     });
     log.hits(START, &[hit("d", START)]);
-    assert_eq!(
-        log.total(1, None, &[(START / MS, 1)]).totals,
-        [TotalRuling::AtCap]
-    );
+    let ruled = log.total(1, None, &[(START / MS, 1)]);
+    assert!(matches!(
+        ruled.totals[..],
+        [TotalRuling::Ruled { granted: 1, .. }]
+    ));
+    assert_eq!(log.model.pairs_count(), 2);
 }

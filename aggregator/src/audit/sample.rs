@@ -201,7 +201,9 @@ impl Sample {
         part: &mut Part,
     ) {
         let rulings = replay.rulings();
-        if self.at_cap || rulings.counts.iter().any(|of| 0 < of.counts.at_cap) {
+        // Of a sample the model cannot say when there was no room, nor who left to make it.
+        let counted = rulings.counts.iter().any(|of| 0 < of.counts.at_cap);
+        if self.at_cap || counted || 0 < rulings.evicted {
             self.at_cap = true;
             let text =
                 "records that the model was not asked about: the log was at the cap on pairs";

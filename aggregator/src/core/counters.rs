@@ -89,6 +89,8 @@ pub struct Counters {
     pub totals_forged: u64,
     /// Agents' processes that were given up for others, at the bound on how many are remembered.
     pub epochs_given_up: u64,
+    /// Pairs that left early at the bound on pairs, because they remembered nothing any more.
+    pub pairs_evicted: u64,
     /// Entries of new pairs that were only counted, at the bound on pairs.
     pub pairs_at_cap: u64,
     /// Records of a skippable kind that this build does not know.

@@ -437,6 +437,7 @@ fn count(rulings: &Rulings, counters: &mut Counters) {
         counters.global_excess += of.counts.excess;
     }
     counters.epochs_given_up += rulings.epochs_given_up;
+    counters.pairs_evicted += rulings.evicted;
     counters.corrections += rulings.corrections.len() as u64;
     for fate in &rulings.fates {
         match fate {

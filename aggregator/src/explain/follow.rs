@@ -4,7 +4,8 @@
 //! small and every other rule (doubles, clocks, limits) is as it was. Beside the engine a state of the
 //! same pair is kept that can be looked into; it is the engine's own kind, fed with the engine's own
 //! instants. Knows nothing of what is asked. What stays true: at most [`ENTRIES_MAX`] entries are
-//! remembered; where the log is at the cap on pairs, the pair is ruled as if there were room.
+//! remembered; where the log is at the cap on pairs, the pair is ruled as if there were room, and no pair
+//! leaves to make it: what that changes is what late hits find.
 
 use std::collections::VecDeque;
 

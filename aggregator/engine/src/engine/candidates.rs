@@ -19,7 +19,7 @@ use super::Engine;
 use super::pointers::Touch;
 use super::rulings::{CandidateClosed, CandidateCounts, add};
 use crate::limits::RateClass;
-use crate::pairs::{Identity, Opened, slot_of};
+use crate::pairs::{Identity, Opened, Rest};
 use crate::stream::{PairEvent, Ruled};
 
 /// An entry as its real pair was ruled.
@@ -56,7 +56,7 @@ impl Engine {
                 self.steps
                     .migrate_candidate(working, entry.resource, entry.domain);
             }
-        } else if cap <= self.candidates.alive().count() {
+        } else if self.candidates.is_full(cap) {
             self.candidates.abandon();
             add(&mut counts.at_cap, event.copies());
             return None;
@@ -74,8 +74,7 @@ impl Engine {
         };
         let end = closure.map(|closure| closure.end);
         working.stated = end;
-        let stays = working.pair.stays_until(class);
-        working.leaves = slot_of(stays.max(end.unwrap_or_default()));
+        working.stays(working.pair.matters_until(class));
         if !self.candidates.close() {
             add(&mut counts.at_cap, event.copies());
             return None;
@@ -118,8 +117,12 @@ impl Engine {
         touch.apply(&mut working.pair, class, (now, denied));
         let closure = working.pair.closure(class, now);
         working.stated = closure.map(|closure| closure.end).filter(|_| denied);
-        let stays = working.pair.stays_until(class);
-        working.leaves = slot_of(stays.max(working.stated.unwrap_or_default()));
+        let until = working.stated.unwrap_or_default();
+        if denied || working.stated.is_some() {
+            working.rest = Rest::LONG;
+        }
+        let matters = working.pair.matters_until(class);
+        working.stays_at_least(matters.max(until));
         self.candidates.close();
     }
 

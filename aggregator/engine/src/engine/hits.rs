@@ -139,6 +139,7 @@ impl Engine {
         for context in contexts {
             self.conclude(offset, context, rulings);
         }
+        rulings.evicted += self.table.take_evicted();
         // A record that brings in as much as fits takes back no more than a part of that at once.
         let entries = entries.min(SWEEP_ENTRIES_MAX);
         self.table.sweep(
@@ -237,9 +238,9 @@ impl Engine {
             add(&mut context.counts.too_old, copies);
             return;
         }
-        if !self.open_pair(limits, class, context, ahead) {
+        let Some(opened) = self.open_pair(limits, class, context, ahead) else {
             return;
-        }
+        };
         let working = self.table.working();
         let before = working.stated;
         let how = How {
@@ -254,6 +255,10 @@ impl Engine {
         if !self.table.close() {
             add(&mut context.counts.at_cap, copies);
             return;
+        }
+        if opened == Opened::New && self.table.is_crowded(cap_of(limits)) {
+            self.table
+                .sweep(SWEEP_BLOCKS_PER_ENTRY, SWEEP_PAIRS_PER_ENTRY);
         }
         context.count(ruled, hit, at);
         if 0 < ruled.excess {
@@ -315,7 +320,7 @@ impl Engine {
         rulings.candidates.extend(closed);
     }
 
-    /// Opens the pair of an entry; false, and the entry is counted, if it is not ruled here.
+    /// Opens the pair of an entry; `None`, and the entry is counted, if it is not ruled here.
     #[inline]
     fn open_pair(
         &mut self,
@@ -323,7 +328,7 @@ impl Engine {
         class: &RateClass,
         context: &mut Context<'_, '_>,
         ahead: &Ahead<'_>,
-    ) -> bool {
+    ) -> Option<Opened> {
         let (resource, domain) = (context.name, ahead.hit.domain);
         let ordinal = self.steps.newest().ordinal;
         if self.table.open_near(ahead.identity, ahead.hint) == Opened::Known {
@@ -331,20 +336,20 @@ impl Engine {
             if working.ordinal != ordinal {
                 self.steps.migrate(working, resource, domain);
             }
-            return true;
+            return Some(Opened::Known);
         }
         let copies = copies_of(&ahead.hit);
         let uncounted = if self.is_misrouted(resource, domain) {
             &mut context.counts.misrouted
-        } else if limits.engine().pairs_per_partition_max <= self.table.alive().count() {
+        } else if self.table.is_full(cap_of(limits)) {
             &mut context.counts.at_cap
         } else {
             self.table.working().begin(class, ordinal);
-            return true;
+            return Some(Opened::New);
         };
         add(uncounted, copies);
         self.table.abandon();
-        false
+        None
     }
 
     /// Whether a pair belongs to another partition. Asked of new pairs alone: whoever is known
@@ -374,6 +379,11 @@ impl Engine {
             counted: by_millisecond(context.told),
         });
     }
+}
+
+/// Pairs that are ruled at once.
+fn cap_of(limits: &Limits) -> u64 {
+    limits.engine().pairs_per_partition_max
 }
 
 /// Sums up copies by millisecond and guard, ascending. A sum that does not fit is the greatest that does:

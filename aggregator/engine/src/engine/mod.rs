@@ -254,8 +254,10 @@ impl Engine {
         digest = wide(digest, self.amended.digest());
         digest = mix(digest, self.table.alive().count());
         digest = wide(digest, self.table.alive().digest());
+        digest = mix(digest, self.table.alive().room_made());
         digest = mix(digest, self.candidates.alive().count());
         digest = wide(digest, self.candidates.alive().digest());
+        digest = mix(digest, self.candidates.alive().room_made());
         digest = wide(digest, self.epochs.digest());
         digest = wide(digest, self.holders.digest(&self.identities));
         wide(digest, self.chains.digest())

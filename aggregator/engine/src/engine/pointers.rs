@@ -32,7 +32,7 @@ use super::rulings::{Fate, Rulings, Stop};
 use super::totals::{class_of_everybody, global_denial};
 use super::versions::Versions;
 use crate::limits::{Limits, RULES, RateClass};
-use crate::pairs::{Identity, Opened, slot_of};
+use crate::pairs::{Identity, Opened, Rest};
 use crate::stream::Pair;
 
 /// How many denials a slice looks at: less than a millisecond's worth.
@@ -269,8 +269,12 @@ impl Engine {
         let denial = amended.denial(own, now);
         let end = denial.map(|denial| denial.end);
         working.stated = end;
-        let stays = working.pair.stays_until(class).max(end.unwrap_or_default());
-        working.leaves = slot_of(stays);
+        // Instants other than the pair's time were asked: it keeps its ten minutes.
+        if denied || end.is_some() {
+            working.rest = Rest::LONG;
+        }
+        let matters = working.pair.matters_until(class);
+        working.stays_at_least(matters.max(end.unwrap_or_default()));
         self.table.close();
         if end == before {
             if end.is_none() {

@@ -15,7 +15,7 @@ use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::amended::OfPair;
 use crate::limits::{Limits, Mode, RateClass, RateResource};
-use crate::pairs::{Stored, slot_of};
+use crate::pairs::Stored;
 use crate::rules::refund::Settlement;
 use crate::stream::{Closed, Closure, Entry, PairEvent, Ruled};
 
@@ -133,8 +133,7 @@ pub(super) fn rule(
     let own = own.map(|closure| how.rule.denial(class, closure, (now, how.version)));
     let denial = how.amended.denial(own, now);
     working.stated = denial.map(|denial| denial.end);
-    let stays = working.pair.stays_until(class);
-    working.leaves = slot_of(stays.max(working.stated.unwrap_or_default()));
+    working.stays(working.pair.matters_until(class));
     (ruled, denial)
 }
 

@@ -48,6 +48,8 @@ pub struct Rulings {
     pub fates: Vec<Fate>,
     /// Agents' processes that were given up for others, at the bound on how many are remembered.
     pub epochs_given_up: u64,
+    /// Pairs that left before their ten minutes, at the cap, because they remembered nothing any more.
+    pub evicted: u64,
     /// Entries of hits with excess: the number of each in its record, ascending, and how much.
     pub excess: Vec<(u32, u64)>,
 }
@@ -321,7 +323,7 @@ pub enum Fate {
     TotalOutOfOrder,
     /// A total of a resource that has no global limit here.
     TotalUnlimited,
-    /// A total of a new resource at the cap on pairs.
+    /// A total of a new resource for which no block of memory can be numbered any more.
     TotalAtCap,
     /// A pointer to a version that is known.
     PointerKnown,
@@ -386,7 +388,7 @@ impl Rulings {
         self.copies = CopiesCounts::default();
         self.agents.clear();
         self.fates.clear();
-        self.epochs_given_up = 0;
+        (self.epochs_given_up, self.evicted) = (0, 0);
         self.excess.clear();
     }
 

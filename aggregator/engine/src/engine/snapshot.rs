@@ -34,9 +34,9 @@ pub const CHUNK_BYTES_MAX: usize = 512 * 1024;
 
 const MAGIC: [u8; 4] = *b"TGSN";
 /// Format 1 knew no copies, format 2 no amendments, format 3 no candidates, format 4 no excess of holds, format
-/// 5 no windows, quotas and buckets, and excess that used nothing.
+/// 5 no windows, quotas and buckets, and excess that used nothing, format 6 no pairs that leave to make room.
 /// They are refused, and the log is read from its beginning.
-const FORMAT: u8 = 6;
+const FORMAT: u8 = 7;
 
 mod kind {
     pub const HEAD: u8 = 1;
@@ -136,6 +136,8 @@ pub struct Frozen {
     steps: Vec<(u64, u32, Timestamp)>,
     /// The version that was brought in last.
     version: u64,
+    /// The slots in which room was made last, of pairs and of candidates' pairs.
+    room_made: [u64; 2],
     table: FrozenTable,
     candidates: FrozenTable,
     denials: FrozenDenials,
@@ -201,6 +203,7 @@ impl Engine {
             log_time: self.log_time,
             steps: self.steps.iter().map(step).collect(),
             version: self.steps.version().unwrap_or(0),
+            room_made: [&self.table, &self.candidates].map(|table| table.alive().room_made()),
             amended: self.amended.clone(),
             denials: self.denials.freeze(self.now()),
             epochs: self.epochs.iter().collect(),

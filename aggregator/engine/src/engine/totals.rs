@@ -20,7 +20,7 @@ use super::denials::Standing;
 use super::rule::Rule;
 use super::rulings::{Counts, Fate, ResourceCounts, Rulings, add};
 use crate::limits::RateClass;
-use crate::pairs::{Opened, Stored, slot_of};
+use crate::pairs::{Opened, Stored};
 use crate::rules::window::SECOND;
 use crate::rules::{Until, whole};
 
@@ -86,10 +86,9 @@ impl Engine {
         let identity = self.identities.of_resource(resource).of(EVERYBODY);
         if self.table.open(identity) == Opened::Known {
             self.steps.migrate_whole(self.table.working(), resource);
-        } else if limits.engine().pairs_per_partition_max <= self.table.alive().count() {
-            self.table.abandon();
-            return Fate::TotalAtCap;
         } else {
+            // No flood of domains may keep out the pair that limits them all: there is one for each
+            // resource that the limits name, so the cap is not asked.
             let ordinal = self.steps.newest().ordinal;
             self.table.working().begin_whole(ordinal);
         }
@@ -103,8 +102,7 @@ impl Engine {
             false => None,
         };
         working.stated = denial.map(|denial| denial.end);
-        let stays = working.pair.stays_until(&class_of_everybody(Some(limit)));
-        working.leaves = slot_of(stays.max(working.stated.unwrap_or_default()));
+        working.stays(working.pair.matters_until(&class_of_everybody(Some(limit))));
         if !self.table.close() {
             return Fate::TotalAtCap;
         }

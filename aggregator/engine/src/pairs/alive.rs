@@ -3,16 +3,20 @@
 //! ```text
 //! log slot 100    pairs that leave after slot 1300: 5, after slot 1301: 2      7 are alive
 //! log slot 1301   the five of 1300 have left, all at once; their memory is taken back later
+//! room is made    whoever remembers nothing any more leaves now, and not ten minutes after its time
 //! ```
 //!
 //! A tick may let half a million pairs go; to visit them all would be a pause. So each pair's part
-//! stands under the slot up to which it stays, and a tick takes out whole slots. Knows nothing of
-//! where pairs lie. What stays true: count and digest are those of the pairs that have not left,
-//! whatever memory has been taken back.
+//! stands under the slot up to which it stays, and a tick takes out whole slots. There is such a list for
+//! each [`Rest`], so that whole slots leave as well where room is made. Knows nothing of where pairs lie.
+//! What stays true: count and digest are those of the pairs that have not left, whatever memory has been
+//! taken back; and whether a pair has left follows from its [`Stay`], log time and when room was made last.
 
 use std::collections::BTreeMap;
 
 use tollgate_shared::time::{Span, Timestamp};
+
+use crate::stream::STAYS;
 
 /// Log time is counted in slots of this length.
 pub(crate) const SLOT: Span = Span::from_millis(500);
@@ -21,9 +25,68 @@ pub(crate) const SLOT: Span = Span::from_millis(500);
 /// around them. Others, of longer windows and cooldowns, are in a map.
 const RING_SLOTS: u64 = 2048;
 
+/// Slots that every pair stays after its time, if no room is made.
+const STAYS_SLOTS: u64 = STAYS.as_micros() / SLOT.as_micros();
+
 /// The slot that an instant lies in.
 pub(crate) fn slot_of(at: Timestamp) -> u64 {
     at.as_micros() / SLOT.as_micros()
+}
+
+/// How long after its time a pair remembers what may close it (windows, debt, denials), rounded up to one
+/// of few lengths: after that it leaves where room is made.
+///
+/// Few, because pairs are counted by it: three more lists of slots (64 KiB each, if there is such a pair)
+/// find them all at once, where one sorted by the exact instant would cost more than the pairs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rest(u8);
+
+impl Rest {
+    /// Longer than any of [`Self::SPANS`]: making room does not shorten its stay. Also whoever is denied
+    /// when an operator or a version came by, as those rule by other instants than the pair's time.
+    pub const LONG: Self = Self(3);
+    /// A second, ten, a minute, and a slot more: a full window denies for a microsecond longer than it is.
+    const SPANS: [Span; 3] = [
+        Span::from_millis(1_500),
+        Span::from_millis(10_500),
+        Span::from_millis(60_500),
+    ];
+    const COUNT: usize = Self::SPANS.len() + 1;
+
+    /// Of a pair that remembers something until an instant.
+    #[inline]
+    pub fn of(time: Timestamp, until: Timestamp) -> Self {
+        let remembers = until.since(time);
+        let shorter = Self::SPANS.iter().take_while(|span| **span < remembers);
+        Self(shorter.count() as u8)
+    }
+
+    /// Two bits that it is written as.
+    pub fn bits(self) -> u64 {
+        u64::from(self.0)
+    }
+
+    /// The rest that two bits say.
+    pub fn of_bits(bits: u64) -> Self {
+        Self((bits & 3) as u8)
+    }
+
+    /// The slot up to which a pair of this rest, on the same time, stays without making room, if `slot`
+    /// is the one up to which it stays where room is made: pairs are listed by the former.
+    fn listed(self, slot: u64) -> Option<u64> {
+        let rest = Self::SPANS.get(usize::from(self.0))?;
+        let sooner = STAYS_SLOTS.saturating_sub(rest.as_micros() / SLOT.as_micros());
+        Some(slot.saturating_add(sooner))
+    }
+}
+
+/// How long a pair stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stay {
+    /// The slot up to which it does if no room is made.
+    pub leaves: u64,
+    /// How much sooner it goes otherwise.
+    pub rest: Rest,
 }
 
 /// Some pairs: how many, and the sum of their digests.
@@ -36,27 +99,27 @@ struct Sum {
 /// All pairs that are alive.
 #[derive(Clone, Debug)]
 pub(crate) struct Alive {
-    /// The slot of the last counted tick: who stays up to an earlier one has left.
+    /// The slot of the last counted tick.
     now: u64,
-    /// The first slot that the ring covers.
-    first: u64,
-    ring: Vec<Sum>,
-    beyond: BTreeMap<u64, Sum>,
+    /// The slot of that tick when room was made last.
+    room_made: u64,
     total: Sum,
+    /// By [`Rest`].
+    slots: [Slots; Rest::COUNT],
 }
 
 impl Alive {
     pub fn new() -> Self {
         Self {
             now: 0,
-            first: 0,
-            ring: Vec::new(),
-            beyond: BTreeMap::new(),
+            room_made: 0,
             total: Sum::default(),
+            slots: std::array::from_fn(|_| Slots::new()),
         }
     }
 
     /// Pairs alive.
+    #[inline]
     pub fn count(&self) -> u64 {
         self.total.count
     }
@@ -71,28 +134,39 @@ impl Alive {
         self.now
     }
 
-    /// Whether a pair that stays up to `slot` is still there.
-    pub fn is(&self, slot: u64) -> bool {
-        self.now <= slot
+    /// The slot in which room was made last.
+    pub fn room_made(&self) -> u64 {
+        self.room_made
     }
 
-    /// A pair that stays up to `slot` came in.
+    /// Whether a pair that stays so is still there.
     #[inline]
-    pub fn enter(&mut self, slot: u64, digest: u128) {
-        self.add(slot, digest, 1);
+    pub fn is(&self, stay: Stay) -> bool {
+        self.of(stay.rest).now <= stay.leaves
     }
 
-    /// A pair that would have stayed up to `slot`, and is alive, is taken out.
+    /// A pair came in.
     #[inline]
-    pub fn take_out(&mut self, slot: u64, digest: u128) {
-        self.add(slot, digest.wrapping_neg(), u64::MAX);
+    pub fn enter(&mut self, stay: Stay, digest: u128) {
+        self.total.add(digest, 1);
+        self.of_mut(stay.rest).add(stay.leaves, digest, 1);
     }
 
-    /// A pair that is alive changes: from a slot and digest to others.
+    /// A pair that would have stayed, and is alive, is taken out.
     #[inline]
-    pub fn change(&mut self, before: (u64, u128), after: (u64, u128)) {
+    pub fn take_out(&mut self, stay: Stay, digest: u128) {
+        let (digest, count) = (digest.wrapping_neg(), u64::MAX);
+        self.total.add(digest, count);
+        self.of_mut(stay.rest).add(stay.leaves, digest, count);
+    }
+
+    /// A pair that is alive changes: from a stay and digest to others.
+    #[inline]
+    pub fn change(&mut self, before: (Stay, u128), after: (Stay, u128)) {
         if before.0 == after.0 {
-            self.add(after.0, after.1.wrapping_sub(before.1), 0);
+            let digest = after.1.wrapping_sub(before.1);
+            self.total.add(digest, 0);
+            self.of_mut(after.0.rest).add(after.0.leaves, digest, 0);
         } else {
             self.take_out(before.0, before.1);
             self.enter(after.0, after.1);
@@ -102,22 +176,83 @@ impl Alive {
     /// A tick of this slot was counted. Slots only rise.
     pub fn advance(&mut self, now: u64) {
         self.now = self.now.max(now);
+        for slots in &mut self.slots {
+            self.total.sub(slots.advance(now));
+        }
+    }
+
+    /// Lets go whoever remembers nothing any more, as of the slot of the last counted tick.
+    pub fn make_room(&mut self) {
+        self.make_room_of(self.now);
+    }
+
+    /// The same as of an earlier slot, for a table that is restored.
+    pub fn make_room_of(&mut self, slot: u64) {
+        self.room_made = slot;
+        for (rest, slots) in (0..).map(Rest).zip(&mut self.slots) {
+            if let Some(listed) = rest.listed(slot) {
+                self.total.sub(slots.advance(listed));
+            }
+        }
+    }
+
+    fn of(&self, rest: Rest) -> &Slots {
+        &self.slots[usize::from(rest.0 & 3)]
+    }
+
+    fn of_mut(&mut self, rest: Rest) -> &mut Slots {
+        &mut self.slots[usize::from(rest.0 & 3)]
+    }
+}
+
+/// Pairs of one rest, by the slot up to which they stay.
+#[derive(Clone, Debug)]
+struct Slots {
+    /// Who stays up to an earlier one has left.
+    now: u64,
+    /// The first slot that the ring covers.
+    first: u64,
+    ring: Vec<Sum>,
+    beyond: BTreeMap<u64, Sum>,
+    count: u64,
+}
+
+impl Slots {
+    fn new() -> Self {
+        Self {
+            now: 0,
+            first: 0,
+            ring: Vec::new(),
+            beyond: BTreeMap::new(),
+            count: 0,
+        }
+    }
+
+    /// Lets go who stays up to an earlier slot: gives their sum.
+    fn advance(&mut self, now: u64) -> Sum {
+        let mut left = Sum::default();
+        if now <= self.now {
+            return left;
+        }
+        self.now = now;
         let past: Vec<u64> = self.beyond.range(..now).map(|(slot, _)| *slot).collect();
         for slot in past {
-            let left = self.beyond.remove(&slot).unwrap_or_default();
-            self.total.sub(left);
+            let sum = self.beyond.remove(&slot).unwrap_or_default();
+            left.add(sum.digest, sum.count);
         }
         let ring_end = self.first.saturating_add(RING_SLOTS);
         for slot in self.first..now.min(ring_end) {
             if let Some(sum) = self.ring.get_mut((slot % RING_SLOTS) as usize) {
-                let left = std::mem::take(sum);
-                self.total.sub(left);
+                let sum = std::mem::take(sum);
+                left.add(sum.digest, sum.count);
             }
         }
         if self.first < now {
             self.first = now;
             self.fill_ring();
         }
+        self.count = self.count.wrapping_sub(left.count);
+        left
     }
 
     /// Moves into the ring what it has come to cover.
@@ -136,13 +271,13 @@ impl Alive {
 
     #[inline]
     fn add(&mut self, slot: u64, digest: u128, count: u64) {
-        self.total.add(digest, count);
+        self.count = self.count.wrapping_add(count);
         let end = self.first.saturating_add(RING_SLOTS);
         if self.first <= slot && slot < end {
             self.ring_slot(slot).add(digest, count);
             return;
         }
-        if count == 1 && self.total.count == 1 && self.beyond.is_empty() && self.first < slot {
+        if count == 1 && self.count == 1 && self.beyond.is_empty() && self.first < slot {
             // The very first pair of a log: the ring begins near it, not at the epoch.
             self.first = slot.saturating_sub(RING_SLOTS / 2).max(self.now);
             return self.put_first(slot, digest, count);
@@ -190,37 +325,52 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_ring_is_a_plain_list_of_pairs(
+        fn the_rings_are_a_plain_list_of_pairs(
             start in prop_oneof![Just(0u64), Just(3_500_000_000u64)],
-            steps in prop::collection::vec((0u8..4, 0u64..6_000, any::<u128>()), 1..80),
+            steps in prop::collection::vec((0u8..6, 0u64..6_000, any::<u128>()), 1..80),
         ) {
             let mut alive = Alive::new();
-            let mut plain: Vec<(u64, u128)> = Vec::new();
+            let mut plain: Vec<(Stay, u128)> = Vec::new();
             let mut now = 0;
             for (kind, distance, digest) in steps {
                 match kind {
                     0 => {
                         now = now.max(start) + distance / 4;
                         alive.advance(now);
-                        plain.retain(|(slot, _)| now <= *slot);
+                        plain.retain(|(stay, _)| now <= stay.leaves);
                     }
-                    1 if !plain.is_empty() => {
+                    1 => {
+                        alive.make_room();
+                        // Ten minutes are 1,200 slots, a second and a half is three of them.
+                        plain.retain(|(stay, _)| match stay.rest.0 {
+                            0 => now + 1_200 <= stay.leaves.saturating_add(3),
+                            1 => now + 1_200 <= stay.leaves.saturating_add(21),
+                            2 => now + 1_200 <= stay.leaves.saturating_add(121),
+                            _ => true,
+                        });
+                    }
+                    2 if !plain.is_empty() => {
                         let index = distance as usize % plain.len();
-                        let (slot, digest) = plain.swap_remove(index);
-                        alive.take_out(slot, digest);
+                        let (stay, digest) = plain.swap_remove(index);
+                        alive.take_out(stay, digest);
                     }
                     _ => {
-                        let slot = match distance % 50 {
+                        let leaves = match distance % 50 {
                             0 => u64::MAX,
-                            _ => start.max(now) + distance,
+                            _ => start.max(now) + distance / (1 + distance % 5),
                         };
-                        alive.enter(slot, digest);
-                        plain.push((slot, digest));
+                        let stay = Stay { leaves, rest: Rest(distance as u8 % 4) };
+                        if !alive.is(stay) {
+                            continue;
+                        }
+                        alive.enter(stay, digest);
+                        plain.push((stay, digest));
                     }
                 }
                 let sum = plain.iter().fold(0u128, |sum, (_, digest)| sum.wrapping_add(*digest));
                 prop_assert_eq!(alive.count(), plain.len() as u64);
                 prop_assert_eq!(alive.digest(), sum);
+                prop_assert!(plain.iter().all(|(stay, _)| alive.is(*stay)));
             }
         }
     }

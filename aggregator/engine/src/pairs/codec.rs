@@ -1,7 +1,7 @@
 //! A pair's state as bytes: what lies in a block.
 //!
 //! ```text
-//! [flags][time, 7 bytes][slots beyond the ten minutes][version][print][tiers if many][stated denial]
+//! [flags][time, 7 bytes][slots beyond the ten minutes, and its rest][version][print][tiers if many][stated denial]
 //! [shape: how many windows and quotas, whether a bucket]          where there is any of them
 //! for each window [stamps]
 //! for each quota  [kind][how long its period lasts][count][estimates]
@@ -17,7 +17,7 @@ mod shaped;
 
 use tollgate_shared::time::Timestamp;
 
-use super::alive::slot_of;
+use super::alive::{Rest, Stay, slot_of};
 use super::identity::{Identity, Words, pad};
 use crate::limits::RateClass;
 use crate::rules::Stamps;
@@ -37,8 +37,10 @@ pub(crate) struct Stored {
     pub print: u16,
     /// The end of the denial that was stated, if that has not passed at the pair's time.
     pub stated: Option<Timestamp>,
-    /// The slot up to which it stays.
+    /// The slot up to which it stays, if no room is made.
     pub leaves: u64,
+    /// How soon after its time it leaves otherwise.
+    pub rest: Rest,
 }
 
 /// Flags in the first byte. Where [`LARGE`] is set only [`LONG`] may be set beside it, so no state
@@ -50,6 +52,9 @@ const STATED: u8 = 0x20;
 const LARGE: u8 = 0x40;
 /// The time needs its eighth byte: not before the year 4253.
 const LONG: u8 = 0x80;
+
+/// Bits of a rest.
+const REST_BITS: u32 = 2;
 
 /// The most bytes of a state that a block holds.
 pub(super) const BLOCK_BYTES_MAX: usize = super::arena::STATE_BYTES_MAX;
@@ -65,8 +70,8 @@ const TIERS_MAX: u64 = 1 << 16;
 pub(super) struct Head {
     flags: u8,
     time: Timestamp,
-    /// The slot up to which the pair stays.
-    pub leaves: u64,
+    /// How long the pair stays.
+    pub stay: Stay,
     /// Which version it was ruled by last.
     pub ordinal: u32,
     /// Where the state is, if it outgrew blocks.
@@ -96,7 +101,20 @@ impl Stored {
         self.pair.time = None;
         self.ordinal = ordinal;
         self.stated = None;
-        self.leaves = 0;
+        (self.leaves, self.rest) = (0, Rest::LONG);
+    }
+
+    /// The pair was ruled at its own time, and remembers something until an instant.
+    #[inline]
+    pub fn stays(&mut self, matters: Timestamp) {
+        let until = matters.max(self.stated.unwrap_or_default());
+        self.rest = Rest::of(self.pair.now(), until);
+        self.stays_at_least(until);
+    }
+
+    /// The pair stays until an instant and its ten minutes, whatever its rest.
+    pub fn stays_at_least(&mut self, until: Timestamp) {
+        self.leaves = slot_of(until.max(self.pair.stays_until()));
     }
 
     /// Bytes of the windows' runs alone: how long writing will take.
@@ -159,7 +177,8 @@ impl Stored {
                 bytes.extend_from_slice(&time_bytes);
             }
         }
-        varint::write(bytes, self.leaves.saturating_sub(leaves_at_least(time)));
+        let beyond = self.leaves.saturating_sub(leaves_at_least(time));
+        varint::write(bytes, beyond << REST_BITS | self.rest.bits());
         varint::write(bytes, u64::from(self.ordinal));
     }
 
@@ -186,7 +205,8 @@ impl Stored {
         read: impl Fn(&mut Stamps, Timestamp, &[u8], &mut usize) -> Option<()>,
     ) -> Option<()> {
         let Head { flags, time, .. } = *head;
-        (self.leaves, self.ordinal) = (head.leaves, head.ordinal);
+        (self.leaves, self.rest) = (head.stay.leaves, head.stay.rest);
+        self.ordinal = head.ordinal;
         self.print = u16::from_le_bytes(*bytes.get(*at..)?.first_chunk()?);
         *at += 2;
         self.pair.time = Some(time);
@@ -237,7 +257,8 @@ impl Stored {
         let state = &mut self.pair.state;
         let mut words = Words::new();
         let ordinal = u64::from(self.ordinal) << 40 | u64::from(self.print) << 24;
-        words.add(now.as_micros(), self.leaves ^ ordinal);
+        let rest = self.rest.bits().rotate_right(REST_BITS);
+        words.add(now.as_micros(), self.leaves ^ ordinal ^ rest);
         for stamps in state.windows.iter_mut() {
             words.add(stamps.hits(), stamps.sum());
         }
@@ -298,7 +319,8 @@ impl Head {
             }
         };
         let time = Timestamp::from_micros(time);
-        let beyond = varint::read(bytes, at)?;
+        let both = varint::read(bytes, at)?;
+        let (beyond, rest) = (both >> REST_BITS, Rest::of_bits(both));
         let ordinal = u32::try_from(varint::read(bytes, at)?).ok()?;
         let large = match flags & LARGE {
             0 => None,
@@ -307,7 +329,10 @@ impl Head {
         Some(Self {
             flags,
             time,
-            leaves: leaves_at_least(time).checked_add(beyond)?,
+            stay: Stay {
+                leaves: leaves_at_least(time).checked_add(beyond)?,
+                rest,
+            },
             ordinal,
             large,
         })

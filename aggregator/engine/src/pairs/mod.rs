@@ -19,7 +19,7 @@ mod index;
 mod large;
 mod table;
 
-pub(crate) use alive::slot_of;
+pub(crate) use alive::{Rest, slot_of};
 pub(crate) use codec::Stored;
 pub(crate) use identity::{Identities, Identity, Prefix, mix};
 pub(crate) use table::{FrozenTable, Hint, Opened, Table};

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use super::alive::Alive;
+use super::alive::{Alive, Stay};
 use super::arena::Arena;
 use super::codec::{BLOCK_BYTES_MAX, Head, Stored, digest_of_bytes};
 use super::identity::{Identity, pad, padded};
@@ -48,8 +48,8 @@ struct Open {
     place: Option<Handle>,
     /// Where its state lies, if apart.
     large: Option<u32>,
-    /// What it stands for among those alive: its slot and digest; none if it is new or has left.
-    alive: Option<(u64, u128)>,
+    /// What it stands for among those alive: its stay and digest; none if it is new or has left.
+    alive: Option<(Stay, u128)>,
     /// The version by which it was ruled last, if it was in memory.
     ordinal: Option<u32>,
 }
@@ -65,6 +65,7 @@ pub(crate) struct Table {
     working: Stored,
     open: Option<Open>,
     bytes: Vec<u8>,
+    evicted: u64,
     /// Where the sweep goes on.
     hand: Handle,
 }
@@ -80,6 +81,7 @@ impl Table {
             working: Stored::default(),
             open: None,
             bytes: Vec::new(),
+            evicted: 0,
             hand: Handle(0),
         }
     }
@@ -102,6 +104,32 @@ impl Table {
     /// A tick of this slot was counted: pairs that stay up to an earlier one have left.
     pub fn advance(&mut self, slot: u64) {
         self.alive.advance(slot);
+    }
+
+    /// Whether `cap` pairs are there that all still remember something: those that do not any more, at
+    /// the slot of the last counted tick, are let go first, once a slot.
+    pub fn is_full(&mut self, cap: u64) -> bool {
+        let before = self.alive.count();
+        if cap <= before && self.alive.room_made() < self.alive.now() {
+            self.alive.make_room();
+            self.evicted += before - self.alive.count();
+        }
+        cap <= self.alive.count()
+    }
+
+    /// How many pairs were let go to make room since this was asked last.
+    pub fn take_evicted(&mut self) -> u64 {
+        std::mem::take(&mut self.evicted)
+    }
+
+    /// In a table that is restored, room was made last in this slot.
+    pub fn restore_room_made(&mut self, slot: u64) {
+        self.alive.make_room_of(slot);
+    }
+
+    /// Whether those in memory that have left take more than a quarter of what `cap` pairs do.
+    pub fn is_crowded(&self, cap: u64) -> bool {
+        cap.saturating_add(cap / 4) < self.index.len() as u64
     }
 
     /// Opens a pair. What was open before is forgotten unless it was closed.
@@ -147,7 +175,7 @@ impl Table {
             return;
         };
         (open.ordinal, open.large) = (Some(head.ordinal), head.large);
-        if !self.alive.is(head.leaves) {
+        if !self.alive.is(head.stay) {
             return;
         }
         let digest = match head.large {
@@ -157,7 +185,7 @@ impl Table {
                 digest_of_bytes(open.identity, &bytes[..padded(at)])
             }
         };
-        open.alive = Some((head.leaves, digest));
+        open.alive = Some((head.stay, digest));
     }
 
     /// The state of what is open. Of a new pair it is anything.
@@ -165,13 +193,15 @@ impl Table {
         &mut self.working
     }
 
-    /// Puts back what is open, as it is now. False, and it is not there, if there is no room for it.
+    /// Puts back what is open, as it is now; it has left at once if what it remembers was over when room
+    /// was made last. False, and it is not there, if there is no room for it.
     pub fn close(&mut self) -> bool {
         let Some(open) = self.open.take() else {
             return false;
         };
         self.working.leaves = self.working.leaves.max(self.alive.now());
-        let (leaves, ordinal) = (self.working.leaves, self.working.ordinal);
+        let (leaves, rest) = (self.working.leaves, self.working.rest);
+        let (stay, ordinal) = (Stay { leaves, rest }, self.working.ordinal);
         let bound = match open.large {
             Some(_) => SMALL_AGAIN_BYTES,
             None => LARGE_BYTES,
@@ -189,9 +219,11 @@ impl Table {
         if let (None, Some(number)) = (apart, open.large) {
             self.large.remove(number);
         }
-        match open.alive {
-            Some(before) => self.alive.change(before, (leaves, digest)),
-            None => self.alive.enter(leaves, digest),
+        match (open.alive, self.alive.is(stay)) {
+            (Some(before), true) => self.alive.change(before, (stay, digest)),
+            (Some((before, digest)), false) => self.alive.take_out(before, digest),
+            (None, true) => self.alive.enter(stay, digest),
+            (None, false) => {}
         }
         self.count_ordinal(open.ordinal, Some(ordinal));
         true
@@ -260,7 +292,7 @@ impl Table {
         let Some(head) = Head::read(self.arena.state(handle), &mut 0) else {
             return false;
         };
-        if self.alive.is(head.leaves) {
+        if self.alive.is(head.stay) {
             return false;
         }
         let identity = self.arena.identity(handle);
@@ -386,7 +418,7 @@ impl FrozenTable {
 }
 
 fn read_at(arena: &Arena, large: &Large, alive: &Alive, handle: Handle) -> Option<Stored> {
-    let head = Head::read(arena.state(handle), &mut 0).filter(|head| alive.is(head.leaves))?;
+    let head = Head::read(arena.state(handle), &mut 0).filter(|head| alive.is(head.stay))?;
     match head.large {
         Some(number) => large.get(number).cloned(),
         None => {

@@ -261,8 +261,6 @@ pub enum TotalRuling {
     },
     /// It follows the last applied one, but its resource has no global limit here.
     Unlimited,
-    /// It would have been a new pair at the cap.
-    AtCap,
     /// It does not follow the last applied one.
     OutOfOrder,
 }

@@ -25,7 +25,7 @@ mod whole;
 
 use crate::effect::{EffectRecords, EffectViolation};
 use crate::limits::{DomainLimits, Limits};
-use crate::stream::{Denial, EntryOutcome, StreamPair};
+use crate::stream::{Denial, EntryOutcome, SLOT_US, StreamPair};
 use crate::verdict::End;
 use agents::{Agents, Freshness};
 use amendments::Amendments;
@@ -38,8 +38,6 @@ pub use input::{
 use table::Table;
 pub use whole::{TotalCount, WholeResource};
 
-/// A tick's slot is its append time by this, in microseconds.
-const SLOT_US: u64 = 500_000;
 /// A hit stamped longer than this before its append is only counted, in microseconds.
 const TOO_OLD_US: u64 = 600_000_000;
 /// What an append time is known to, in microseconds.
@@ -291,11 +289,12 @@ impl PartitionModel {
         }
         let (resource, domain) = (entry.resource, entry.domain);
         let (before, now_us, ruled);
+        let (cap, slot) = (self.limits.pairs_per_partition_max, self.slot());
         if let Some(pair) = self.table.pair_mut(resource, domain) {
             before = pair.denied();
             ruled = rule(pair, limits.is_some(), at_us, entry);
             now_us = pair.time_us().unwrap_or(at_us);
-        } else if self.table.count() < self.limits.pairs_per_partition_max {
+        } else if !self.table.is_full(cap, slot) {
             let own = limits.map_or_else(DomainLimits::default, |limits| limits.of(domain));
             let mut pair = StreamPair::new(&own);
             pair.set_over(over);
@@ -306,6 +305,8 @@ impl PartitionModel {
         } else {
             return self.not_ruled(NotRuled::AtCap);
         }
+        self.table
+            .leave_if_rested(&Scope::new(resource, Some(domain)));
         // What had ended by itself at the pair's time needs no lift.
         let before = before.filter(|denial| denial.end.is_after(now_us));
         let is_over = before.is_some_and(|denial| !denial.end.is_after(self.over_us));
@@ -346,6 +347,11 @@ impl PartitionModel {
             at_us,
             outcome: ruled,
         }
+    }
+
+    /// The slot of the last counted tick.
+    fn slot(&self) -> u64 {
+        self.log_us.map_or(0, |log_us| log_us / SLOT_US)
     }
 
     fn not_ruled(&mut self, why: NotRuled) -> EntryRuling {
@@ -441,5 +447,6 @@ fn rule(pair: &mut StreamPair, is_limited: bool, at_us: u64, entry: &HitEntry<'_
         pair.free(at_us);
         ruled.denied = pair.denied();
     }
+    pair.rest();
     ruled
 }

@@ -22,6 +22,8 @@ pub(super) struct Table {
     /// A pair is looked at again only at its instant here, since looking at all pairs at each tick
     /// takes hours on a long log.
     leaving: BTreeSet<(u64, Scope)>,
+    /// The slot of the last counted tick when room was made last.
+    room_made: u64,
 }
 
 impl Table {
@@ -63,6 +65,37 @@ impl Table {
         }
         self.wholes.insert(resource.to_owned(), whole);
         self.count += 1;
+    }
+
+    /// Whether `cap` pairs are there that all still remember something by a slot's begin: those that do
+    /// not are let go first.
+    pub fn is_full(&mut self, cap: u64, slot: u64) -> bool {
+        if cap <= self.count && self.room_made < slot {
+            self.room_made = slot;
+            for scope in self.scopes() {
+                if self.has_rested(&scope) {
+                    self.remove(&scope);
+                }
+            }
+            // Nobody stands there who is gone.
+            self.look_again();
+        }
+        cap <= self.count
+    }
+
+    /// After its entry, a pair leaves at once if all that it remembers was over when room was made last.
+    pub fn leave_if_rested(&mut self, scope: &Scope) {
+        if self.has_rested(scope) {
+            self.remove(scope);
+            self.leaving.retain(|(_, leaving)| leaving != scope);
+        }
+    }
+
+    fn has_rested(&self, scope: &Scope) -> bool {
+        match &scope.domain {
+            Some(domain) => self.pairs[&scope.resource][domain].rested_by(self.room_made),
+            None => self.wholes[&scope.resource].rested_by(self.room_made),
+        }
     }
 
     /// Lets go every pair whose time to stay is before `now_us`.

@@ -49,9 +49,6 @@ impl PartitionModel {
             };
         }
         let is_new = self.table.whole(total.resource).is_none();
-        if is_new && self.limits.pairs_per_partition_max <= self.table.count() {
-            return TotalRuling::AtCap;
-        }
         let mut fresh = WholeResource::default();
         let whole = self.table.whole_mut(total.resource).unwrap_or(&mut fresh);
         let before = whole.denied();
@@ -78,6 +75,8 @@ impl PartitionModel {
         if is_new {
             self.table.add_whole(total.resource, fresh);
         }
+        self.table
+            .leave_if_rested(&Scope::new(total.resource, None));
         TotalRuling::Ruled {
             granted,
             excess,

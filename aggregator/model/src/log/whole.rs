@@ -13,7 +13,7 @@
 use crate::hits::has_left;
 use crate::limits::Window;
 use crate::rules::{FOR_EVER_US, SECOND_US, first_instant};
-use crate::stream::{Denial, STAYS_US};
+use crate::stream::{Denial, SLOT_US, STAYS_US, rest_us};
 use crate::verdict::{Cause, End};
 use crate::window::WindowState;
 
@@ -34,6 +34,8 @@ pub struct WholeResource {
     second: WindowState,
     time_us: u64,
     denied: Option<Denial>,
+    /// As a pair's: see [`crate::StreamPair`].
+    rests_us: Option<u64>,
 }
 
 impl WholeResource {
@@ -70,6 +72,15 @@ impl WholeResource {
     /// Rules the denial at the pair's time.
     pub fn rule_denial(&mut self, limit: u64) {
         self.denied = self.denial_at(limit, self.time_us);
+        let until_us = self.matters_until_us();
+        self.rests_us =
+            until_us.and_then(|until_us| rest_us(until_us.saturating_sub(self.time_us)));
+    }
+
+    /// Whether what it remembers was over by a slot's begin, as of its last total.
+    pub fn rested_by(&self, slot: u64) -> bool {
+        self.rests_us
+            .is_some_and(|rests_us| (self.time_us + rests_us) / SLOT_US < slot)
     }
 
     /// A new version whose record stands at `at_us`: a denial that is still in force is ruled
@@ -79,6 +90,9 @@ impl WholeResource {
         let in_force = self
             .denied
             .is_some_and(|denial| denial.end.is_after(now_us));
+        if in_force {
+            self.rests_us = None;
+        }
         self.denied = match limit {
             Some(limit) if in_force => self.denial_at(limit, now_us),
             _ => None,
@@ -102,18 +116,19 @@ impl WholeResource {
 
     /// The instant after which the pair may leave. None: never.
     pub fn stays_until_us(&self) -> Option<u64> {
+        let stays_us = self.time_us.saturating_add(STAYS_US);
+        self.matters_until_us()
+            .map(|until_us| until_us.max(stays_us))
+    }
+
+    fn matters_until_us(&self) -> Option<u64> {
         let denied_us = match self.denied.map(|denial| denial.end) {
             Some(End::Never) => return None,
             Some(End::At(end_us)) => end_us,
             None => 0,
         };
         let newest_us = self.second.newest_us().unwrap_or(0);
-        let stays_us = self.time_us.saturating_add(STAYS_US);
-        Some(
-            stays_us
-                .max(newest_us.saturating_add(SECOND_US))
-                .max(denied_us),
-        )
+        Some(newest_us.saturating_add(SECOND_US).max(denied_us))
     }
 
     fn denial_at(&self, limit: u64, now_us: u64) -> Option<Denial> {

@@ -330,7 +330,12 @@ impl Plain {
 
     /// The last instant at which the pair may not leave yet.
     pub fn stays_until(&self) -> u64 {
-        let mut last = self.time + 600 * SECOND;
+        self.matters_until().max(self.time + 600 * SECOND)
+    }
+
+    /// The last instant at which anything that it remembers matters.
+    pub fn matters_until(&self) -> u64 {
+        let mut last = self.time;
         for (i, tier) in self.limits.tiers().iter().enumerate() {
             last = ends(&self.in_tiers[i], tier.window_us).fold(last, u64::max);
             if let Some(entered) = self.entered[i] {

@@ -7,7 +7,7 @@ use crate::core::view::Gauges;
 
 pub(super) type Row = (&'static str, &'static str, u64);
 
-pub(super) fn counted(c: &Counters) -> [Row; 44] {
+pub(super) fn counted(c: &Counters) -> [Row; 45] {
     [
         (
             "tollgate_records_unknown_total",
@@ -23,6 +23,11 @@ pub(super) fn counted(c: &Counters) -> [Row; 44] {
             "tollgate_epochs_given_up_total",
             "Agents' processes given up for others, at engine.epochs_per_partition_max.",
             c.epochs_given_up,
+        ),
+        (
+            "tollgate_pairs_evicted_total",
+            "Pairs that left early at engine.pairs_per_partition_max: they remembered nothing any more.",
+            c.pairs_evicted,
         ),
         (
             "tollgate_hits_at_cap_total",

@@ -125,6 +125,9 @@ impl Cursor<'_> {
             engine.table.advance(slot_of(log));
             engine.candidates.advance(slot_of(log));
         }
+        for table in [&mut engine.table, &mut engine.candidates] {
+            table.restore_room_made(self.number("slot in which room was made")?);
+        }
         let mut steps: VecDeque<Step> = VecDeque::new();
         for _ in 0..self.number("versions")? {
             let step = Step {

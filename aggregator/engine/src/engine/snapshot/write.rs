@@ -162,6 +162,9 @@ fn write_head(frozen: &Frozen, bytes: &mut Vec<u8>) {
     bytes.push(u8::from(frozen.began));
     write_optional(frozen.applied_upto, bytes);
     write_optional(frozen.log_time.map(Timestamp::as_micros), bytes);
+    for slot in frozen.room_made {
+        varint::write(bytes, slot);
+    }
     varint::write(bytes, frozen.steps.len() as u64);
     for (version, ordinal, at) in &frozen.steps {
         varint::write(bytes, *version);

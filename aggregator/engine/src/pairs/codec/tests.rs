@@ -57,6 +57,7 @@ fn stored() -> impl Strategy<Value = Stored> {
                 print: (ordinal * 160) as u16,
                 stated,
                 leaves,
+                rest: Rest::of_bits(u64::from(ordinal)),
             }
         },
     )
@@ -77,7 +78,8 @@ proptest! {
         read.write(&mut again);
         prop_assert_eq!(&again, &bytes);
         let head = Head::read(&bytes, &mut 0).expect("a head");
-        prop_assert_eq!((head.leaves, head.ordinal), (stored.leaves, stored.ordinal));
+        let stay = (head.stay.leaves, head.stay.rest);
+        prop_assert_eq!((stay, head.ordinal), ((stored.leaves, stored.rest), stored.ordinal));
         for cut in 0..bytes.len() {
             prop_assert!(Stored::default().read(&bytes[..cut], &mut 0).is_none());
         }
@@ -112,7 +114,8 @@ fn bytes_of(limits: &str) -> usize {
     };
     pair.entry(&class, now, entry);
     let stored = Stored {
-        leaves: slot_of(pair.stays_until(&class)),
+        leaves: slot_of(pair.stays_until()),
+        rest: Rest::LONG,
         pair,
         ordinal: 3,
         print: u16::MAX,
