@@ -247,7 +247,15 @@ fn the_same_calls_in_any_form_come_to_the_same() {
     let of = |file: &str| {
         let report = report(
             dir.path(),
-            &["--limits", "limits.toml", "--resource", "api", file],
+            &[
+                "--limits",
+                "limits.toml",
+                "--resource",
+                "api",
+                "--stamps",
+                "as-written",
+                file,
+            ],
         );
         assert_eq!(report["inputs"]["rows"], 40, "{file}");
         assert_eq!(report["inputs"]["skipped"], 0, "{file}");

@@ -202,3 +202,166 @@ fn the_page_stands_alone_and_has_a_mark_for_what_the_report_says() {
         std::fs::read_to_string(dir.path().join("page.html")).unwrap()
     );
 }
+
+fn files(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (name, text) in files {
+        std::fs::write(dir.path().join(name), text).expect("written");
+    }
+    dir
+}
+
+/// Two minutes of a client that calls three times a second, as a server logs it: with whole seconds.
+fn steady_log(line: impl Fn(u64, usize) -> String) -> String {
+    (0..360u64)
+        .map(|call| line(1_455_944_400 + call / 3, (call % 7) as usize) + "\n")
+        .collect()
+}
+
+#[test]
+fn a_steady_client_is_not_refused_for_stamps_of_whole_seconds() {
+    let five = "version = 1\nrules = 2\n[rate.\"http.requests\"]\nwindows = [\"5/s\"]\n";
+    let log = steady_log(|second, _| {
+        let at = second % 3_600;
+        let (minute, second) = (at / 60, at % 60);
+        format!(
+            "203.0.113.7 - - [20/Feb/2016:05:{minute:02}:{second:02} +0000] \"GET / HTTP/1.1\" 200 5"
+        )
+    });
+    let csv = steady_log(|second, _| format!("{second},http.requests,acme"));
+    let dir = files(&[
+        ("five.toml", five),
+        ("access.log", &log),
+        ("calls.csv", &format!("t,resource,domain\n{csv}")),
+    ]);
+    for file in ["access.log", "calls.csv"] {
+        let spread = report(dir.path(), &["--limits", "five.toml", file]);
+        assert_eq!(spread["results"][0]["refused"], 0, "{file}");
+        assert_eq!(
+            (
+                &spread["inputs"]["spread_files"],
+                &spread["inputs"]["spread_us"]
+            ),
+            (&1.into(), &1_000_000.into())
+        );
+        let written = report(
+            dir.path(),
+            &["--limits", "five.toml", "--stamps", "as-written", file],
+        );
+        // A closed window of a second has two of the log's seconds in it.
+        assert_eq!(written["results"][0]["refused"], 60, "{file}");
+        assert_eq!(written["inputs"]["spread_files"], 0);
+        let (_, text, _) = run(dir.path(), &["backtest", "--limits", "five.toml", file]);
+        assert!(
+            text.contains("stamps are whole seconds: the calls of one are spread evenly over it"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn the_client_is_found_or_named_and_what_was_guessed_is_told() {
+    let date = "[20/Feb/2016:05:00:45 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"curl\"";
+    let limits = "version = 1\nrules = 2\n[rate.\"http.requests\"]\nrate = \"1/s\"\n";
+    let of = |line: &dyn Fn(u64, usize) -> String| steady_log(line);
+    let dir = files(&[
+        ("limits.toml", limits),
+        (
+            "vhost.log",
+            &of(&|_, n| format!("www.example.com:443 203.0.113.{n} - - {date}")),
+        ),
+        (
+            "proxy.log",
+            &of(&|_, n| format!("10.0.0.5 - - {date} \"203.0.113.{n}, 10.0.0.9\"")),
+        ),
+        (
+            "v6.log",
+            &of(&|_, n| {
+                format!(
+                    "{} - - {date}",
+                    [
+                        "::ffff:203.0.113.1",
+                        "203.0.113.1",
+                        "2001:DB8::1",
+                        "2001:db8:0::1",
+                        "[2001:db8::2]:80",
+                        "2001:db8::1",
+                        "203.0.113.1"
+                    ][n]
+                )
+            }),
+        ),
+        (
+            "caddy.log",
+            &of(&|at, n| {
+                format!(
+                    "{{\"ts\":{at}.5,\"request\":{{\"remote_ip\":\"10.0.0.5\",\"client_ip\":\"203.0.113.{n}\"}}}}"
+                )
+            }),
+        ),
+    ]);
+    let domains = |args: &[&str]| {
+        let report = report(dir.path(), &[&["--limits", "limits.toml"], args].concat());
+        let read = report["inputs"]["read_as"][0].clone();
+        (
+            report["inputs"]["domains"].as_u64().unwrap_or_default(),
+            read["form"].clone(),
+            read["client"].clone(),
+        )
+    };
+    let expected = |domains, form: &str, client: &str| (domains, form.into(), client.into());
+    assert_eq!(
+        domains(&["vhost.log"]),
+        expected(7, "vhost_combined", "remote_addr")
+    );
+    assert_eq!(
+        domains(&["proxy.log"]),
+        expected(7, "combined_forwarded", "http_x_forwarded_for")
+    );
+    assert_eq!(domains(&["proxy.log", "--client", "remote_addr"]).0, 1);
+    assert_eq!(domains(&["v6.log"]), expected(3, "combined", "remote_addr"));
+    assert_eq!(domains(&["v6.log", "--addresses", "v4=24,v6=64"]).0, 2);
+    assert_eq!(
+        domains(&["caddy.log"]),
+        expected(7, "jsonl", "request.client_ip")
+    );
+    assert_eq!(
+        domains(&["caddy.log", "--column", "domain=request.remote_ip"]).0,
+        1
+    );
+    let pattern = "%v:%p %h %l %u %t \"%r\" %>s %b";
+    assert_eq!(
+        domains(&["vhost.log", "--log-format", pattern, "--client", "%v"]),
+        expected(1, "pattern", "%v")
+    );
+    let args = [
+        "backtest",
+        "--limits",
+        "limits.toml",
+        "vhost.log",
+        "--client",
+        "%v",
+        "--log-format",
+    ];
+    let (_, text, _) = run(dir.path(), &[&args[..], &[pattern]].concat());
+    assert!(text.contains("WARNING: all rows name one client"), "{text}");
+    for (args, said) in [
+        (
+            ["--column", "domain=request.ip", "caddy.log"],
+            "--column domain=request.ip: none of the first",
+        ),
+        (
+            ["--client", "nobody", "caddy.log"],
+            "--client nobody: none of the first",
+        ),
+        (
+            ["--log-format", "combind", "vhost.log"],
+            "--log-format \"combind\": expected combined",
+        ),
+    ] {
+        let args = [&["backtest", "--limits", "limits.toml"], &args[..]].concat();
+        let (code, _, stderr) = run(dir.path(), &args);
+        assert_eq!(code, 65, "{stderr}");
+        assert!(stderr.contains(said), "{stderr}");
+    }
+}

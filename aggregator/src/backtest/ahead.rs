@@ -110,7 +110,7 @@ fn read<R: BufRead>(
 mod tests {
     use super::*;
     use crate::traffic::rows::Opened;
-    use crate::traffic::{Columns, Kind, TimeUnit};
+    use crate::traffic::{Kind, Wanted};
 
     /// An access log of several batches, every thousandth line of which is none.
     fn text() -> String {
@@ -129,8 +129,11 @@ mod tests {
     }
 
     fn rows(text: &str) -> Rows<&[u8]> {
-        let (columns, kind) = (Columns::default(), Some(Kind::AccessLog));
-        match Rows::open(text.as_bytes(), kind, &columns, TimeUnit::Auto) {
+        let wanted = Wanted {
+            kind: Some(Kind::AccessLog),
+            ..Wanted::default()
+        };
+        match Rows::open(text.as_bytes(), &wanted) {
             Ok(Opened::Rows(rows)) => rows,
             _ => panic!("it has rows"),
         }

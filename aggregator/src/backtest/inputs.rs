@@ -8,6 +8,7 @@ use super::log::Seen;
 use super::read::{Recording, Skipped};
 use super::table::{count, span};
 use super::tape::Order;
+use crate::traffic::Told;
 
 /// What was read.
 #[derive(Debug, Serialize)]
@@ -16,6 +17,12 @@ pub struct Inputs {
     pub names: Vec<String>,
     /// Their forms.
     pub kinds: Vec<&'static str>,
+    /// How each file is read; none of a log.
+    pub read_as: Vec<Told>,
+    /// Files of which the calls of each whole second (or minute) were spread evenly over it.
+    pub spread_files: u64,
+    /// Over how long at most.
+    pub spread_us: u64,
     /// Rows, skipped ones included.
     pub rows: u64,
     /// Rows that could not be used.
@@ -56,7 +63,12 @@ impl Inputs {
     ) -> Self {
         let (counts, pairs) = (&recording.counts, &recording.pairs);
         let extent = recording.tape.extent();
+        let spread = recording.tape.spread_over();
+        let spread = || spread.iter().flatten();
         Self {
+            read_as: counts.told.clone(),
+            spread_files: spread().count() as u64,
+            spread_us: spread().map(|span| span.as_micros()).max().unwrap_or(0),
             names,
             kinds: match seen {
                 Some(_) => vec!["log"],
@@ -85,6 +97,22 @@ impl Inputs {
     /// What a reader has to know before he reads on.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        notes.extend(self.note_of_forms());
+        if 0 < self.spread_files {
+            let unit = if self.spread_us == 60_000_000 {
+                "minute"
+            } else {
+                "second"
+            };
+            notes.push(format!(
+                "stamps are whole {unit}s{}: the calls of one are spread evenly over it, in file order (--stamps as-written for the other way)",
+                match self.names.len() as u64 {
+                    1 => String::new(),
+                    files => format!(" in {} of {files} files", self.spread_files),
+                }
+            ));
+        }
+        notes.extend(self.note_of_clients());
         if 0 < self.passed_over {
             notes.push(format!(
                 "{} rows of other resources or domains were passed over",
@@ -112,5 +140,48 @@ impl Inputs {
             notes.push(seen.to_string());
         }
         notes
+    }
+
+    /// What was guessed of the files.
+    fn note_of_forms(&self) -> Option<String> {
+        let mut forms: Vec<String> = Vec::new();
+        for told in self.read_as.iter().filter(|told| told.guessed) {
+            let form = match &told.client {
+                Some(client) => format!("{} with {client} as the client", told.form),
+                None => told.form.clone(),
+            };
+            if !forms.contains(&form) {
+                forms.push(form);
+            }
+        }
+        let is_ours = |form: &String| form == "csv" || form.ends_with("with domain as the client");
+        if forms.iter().all(is_ours) {
+            return None;
+        }
+        Some(format!(
+            "read as {}, as the first lines tell (--log-format, --client for another way)",
+            forms.join("; ")
+        ))
+    }
+
+    /// Whether the client may be another field.
+    fn note_of_clients(&self) -> Option<String> {
+        const ROWS_MIN: u64 = 100;
+        let read = self
+            .rows
+            .saturating_sub(self.skipped + self.passed_over + self.out_of_range);
+        if read < ROWS_MIN || self.read_as.is_empty() {
+            return None;
+        }
+        let what = match self.domains {
+            1 if self.pairs == 1 && self.passed_over == 0 => "all rows name one client",
+            domains if read.saturating_mul(9) <= domains.saturating_mul(10) => {
+                "nearly every row names another client"
+            }
+            _ => return None,
+        };
+        Some(format!(
+            "WARNING: {what}: is it another field? (--client FIELD)"
+        ))
     }
 }

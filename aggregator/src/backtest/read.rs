@@ -16,7 +16,7 @@ use super::ahead;
 use super::pairs::Pairs;
 use super::tape::{Call, Order, Recorder, Tape};
 use crate::traffic::rows::Opened;
-use crate::traffic::{self, Columns, Kind, Row, Rows, TimeUnit, Unreadable};
+use crate::traffic::{self, Kind, Row, Rows, Told, Unreadable, Wanted};
 
 /// How rows are read.
 #[derive(Clone, Debug)]
@@ -27,10 +27,10 @@ pub struct Reading {
     pub only_resource: Option<String>,
     /// The only domain to read, and that of rows that name none; none: all, and such rows are skipped.
     pub only_domain: Option<String>,
-    /// What the columns of a CSV are called.
-    pub columns: Columns,
-    /// What numbers count where an instant stands.
-    pub unit: TimeUnit,
+    /// What is said of the files' form; each file's kind is its own.
+    pub wanted: Wanted,
+    /// Calls of whole seconds are spread over them.
+    pub spread: bool,
     /// The min of rows that state none; none: all their copies.
     pub min: Option<NonZeroU32>,
     /// The order of calls.
@@ -87,8 +87,10 @@ pub struct Counts {
     pub out_of_range: u64,
     /// The first that were skipped.
     pub shown: Vec<Skipped>,
-    /// The forms of the files.
+    /// The kinds of the files.
     pub kinds: Vec<Kind>,
+    /// How each is read.
+    pub told: Vec<Told>,
 }
 
 /// A recording, ready to be played.
@@ -147,6 +149,14 @@ pub enum ReadFault {
         /// The first of them.
         first: Skipped,
     },
+    /// What was said of a file does not fit it.
+    #[error("{name}: {what}")]
+    Misfit {
+        /// The file.
+        name: String,
+        /// What does not fit, and what would.
+        what: String,
+    },
     /// There is not one row.
     #[error("{name}: no rows, expected an access log, CSV or JSON Lines")]
     Empty {
@@ -168,7 +178,7 @@ pub fn read(
     let mut reader = Reader {
         reading,
         pairs: Pairs::default(),
-        recorder: Recorder::new(reading.order),
+        recorder: Recorder::new(reading.order).spread(reading.spread),
         counts: Counts::default(),
     };
     for input in inputs {
@@ -197,9 +207,14 @@ impl Reader<'_> {
         let reading = self.reading;
         let reader =
             traffic::open(&input.path).map_err(|source| opening(&input.path, name(), source))?;
-        let opened = Rows::open(reader, input.kind, &reading.columns, reading.unit)
-            .map_err(|source| under_way(name(), 1, source))?;
+        let wanted = Wanted {
+            kind: input.kind,
+            ..reading.wanted.clone()
+        };
+        let opened = Rows::open(reader, &wanted).map_err(|source| under_way(name(), 1, source))?;
+        self.recorder.begin_file().map_err(ReadFault::Temporary)?;
         let mut rows = match opened {
+            Opened::Misfit(what) => return Err(ReadFault::Misfit { name: name(), what }),
             Opened::Rows(rows) => rows,
             Opened::Empty => return Err(ReadFault::Empty { name: name() }),
             Opened::NoColumns(first) => return Err(ReadFault::Row(skipped(input, first))),
@@ -235,6 +250,7 @@ impl Reader<'_> {
         let room = SHOWN_MAX - self.counts.shown.len();
         self.counts.shown.extend(shown.take(room));
         self.counts.kinds.push(rows.kind());
+        self.counts.told.push(rows.told().clone());
         Ok(())
     }
 

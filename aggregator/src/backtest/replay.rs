@@ -97,9 +97,8 @@ fn play_shard(
     shard: Shard,
     progress: &(dyn Fn(u64) + Sync),
 ) -> io::Result<Played> {
-    let extent = tape.extent();
     let mut player = Player::new(pairs, limits);
-    let mut timeline = Timeline::new(extent.first, extent.last);
+    let mut timeline = Timeline::new(tape.extent().first, tape.played_until());
     let mut calls = 0u64;
     tape.play(&mut |call| {
         calls += 1;

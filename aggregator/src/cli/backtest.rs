@@ -18,6 +18,7 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::backtest_follow as follow;
 use super::exit::{Exit, Failure};
+use super::form_args::{FormArgs, Stamps};
 use super::logs::{self, LogArgs, RangeArgs};
 use super::output::{Format, Output};
 use super::{Global, input_name, read_input};
@@ -34,7 +35,7 @@ use crate::backtest::suggest::{ShareE9, Suggestion, suggest};
 use crate::backtest::table;
 use crate::backtest::tape::Order;
 use crate::backtest::trace::{Trace, trace};
-use crate::traffic::{Columns, Kind, TimeUnit};
+use crate::traffic::Kind;
 
 /// The resource of requests that name none.
 const RESOURCE: &str = "http.requests";
@@ -42,19 +43,22 @@ const RESOURCE: &str = "http.requests";
 /// What `backtest` takes.
 #[derive(Debug, clap::Args)]
 pub struct BacktestArgs {
-    /// Recorded traffic: access logs, CSV, JSON Lines, told by their first line; also .gz and .xz; `-`
-    /// is stdin
+    /// Recorded traffic: access logs of most servers, CSV, JSON, told by their first lines; also packed by gzip,
+    /// xz, zstd or bzip2; `-` is stdin
     #[arg(value_name = "FILE", conflicts_with = "log")]
     pub files: Vec<PathBuf>,
-    /// Access logs (combined or common format)
+    /// Access logs
     #[arg(long, value_name = "FILE", conflicts_with = "log")]
     pub access_log: Vec<PathBuf>,
     /// CSV with the columns t, resource, domain, copies, min
     #[arg(long, value_name = "FILE", conflicts_with = "log")]
     pub csv: Vec<PathBuf>,
-    /// JSON Lines with the members t, resource, domain, copies, min
+    /// JSON, one object a line or an array of them, with the members t, resource, domain, copies, min
     #[arg(long, value_name = "FILE", conflicts_with = "log")]
     pub jsonl: Vec<PathBuf>,
+    /// How the files are read
+    #[command(flatten)]
+    pub form: FormArgs,
     /// A limits document; more of them are compared with the first
     #[arg(
         id = "limits",
@@ -70,12 +74,6 @@ pub struct BacktestArgs {
     /// The domain of rows that name none; of those that do, only this one
     #[arg(long)]
     pub domain: Option<String>,
-    /// What a column of a CSV is called, as in t=TIMESTAMP or copies=tokens
-    #[arg(long = "column", value_name = "FIELD=NAME")]
-    pub columns: Vec<String>,
-    /// What a number counts where an instant stands; `auto` tells by its size
-    #[arg(long, value_enum, default_value_t)]
-    pub time_unit: TimeUnit,
     /// The least number of copies that is of use to rows that do not say so [default: all]
     #[arg(long, value_name = "COPIES")]
     pub min: Option<NonZeroU32>,
@@ -200,28 +198,6 @@ fn reading(global: &Global, args: &BacktestArgs, range: &Range) -> Result<Readin
             check_name(name).map_err(|fault| usage(format_args!("{flag} {name:?} {fault}")))?;
         }
     }
-    let mut columns = Columns::default();
-    for stated in &args.columns {
-        let (field, name) = stated.split_once('=').unwrap_or((stated, ""));
-        let column = match field {
-            "t" => &mut columns.t,
-            "resource" => &mut columns.resource,
-            "domain" => &mut columns.domain,
-            "copies" => &mut columns.copies,
-            "min" => &mut columns.min,
-            _ => {
-                return Err(usage(format_args!(
-                    "--column {stated:?}: expected t, resource, domain, copies or min before the `=`"
-                )));
-            }
-        };
-        if name.is_empty() {
-            return Err(usage(format_args!(
-                "--column {stated:?}: expected FIELD=NAME"
-            )));
-        }
-        name.clone_into(column);
-    }
     Ok(Reading {
         resource: args.resource.clone().unwrap_or_else(|| RESOURCE.to_owned()),
         only_resource: args.resource.clone(),
@@ -229,8 +205,8 @@ fn reading(global: &Global, args: &BacktestArgs, range: &Range) -> Result<Readin
             true => global.domain(args.domain.as_ref())?,
             false => args.domain.clone(),
         },
-        columns,
-        unit: args.time_unit,
+        wanted: args.form.wanted().map_err(usage)?,
+        spread: args.form.stamps == Stamps::Spread,
         min: args.min,
         order: match args.as_recorded {
             true => Order::Recorded,

@@ -14,6 +14,7 @@ pub mod denials;
 pub mod exit;
 pub mod explain;
 pub mod feed;
+mod form_args;
 pub mod hit;
 pub mod holds;
 pub mod kafka_args;

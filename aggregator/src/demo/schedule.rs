@@ -5,13 +5,15 @@
 //! processes. What stays true: calls are in order of time, and one seed gives one schedule.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-use crate::traffic::{self, AccessLog};
+use crate::traffic::rows::Opened;
+use crate::traffic::{self, Kind, Row, Rows, Unreadable, Wanted};
 
 /// One call: when, by which agent, on what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -266,33 +268,45 @@ impl Schedule {
             path: shown.clone(),
             source,
         };
-        let mut log = AccessLog::new(traffic::open(path).map_err(read)?);
+        let wanted = Wanted {
+            kind: Some(Kind::AccessLog),
+            ..Wanted::default()
+        };
+        let empty = |first: Option<&Unreadable>| LogFault::Empty {
+            path: shown.clone(),
+            line: first.map_or(0, |unreadable| unreadable.line),
+            expected: first.map_or("at least one line", |unreadable| unreadable.expected),
+            found: first.map_or_else(String::new, |unreadable| unreadable.found.clone()),
+        };
+        let opened = Rows::open(traffic::open(path).map_err(read)?, &wanted).map_err(read)?;
+        let Opened::Rows(mut log) = opened else {
+            return Err(empty(None));
+        };
         let mut schedule = Self {
             resources: vec![resource.to_owned()],
             ..Self::default()
         };
         let mut numbers: HashMap<String, u32> = HashMap::new();
         let mut requests: Vec<(u64, u32)> = Vec::new();
-        while let Some(request) = log.next_request().map_err(read)? {
-            let domain = match numbers.get(request.client) {
+        let mut each = |row: Row<'_>| {
+            let client = row.domain.unwrap_or_default();
+            let domain = match numbers.get(&*client) {
                 Some(number) => *number,
                 None => {
                     let number = schedule.domains.len() as u32;
-                    schedule.domains.push(request.client.to_owned());
-                    numbers.insert(request.client.to_owned(), number);
+                    schedule.domains.push(client.clone().into_owned());
+                    numbers.insert(client.into_owned(), number);
                     number
                 }
             };
-            requests.push((request.at.as_micros() / 1_000_000, domain));
-        }
+            requests.push((row.at.as_micros() / 1_000_000, domain));
+            Ok(())
+        };
+        log.for_each(&mut each, &mut |_| ControlFlow::Continue(()))
+            .map_err(read)?;
+        let log = log.lines();
         if requests.is_empty() {
-            let first = log.unreadable().first();
-            return Err(LogFault::Empty {
-                path: shown.clone(),
-                line: first.map_or(0, |unreadable| unreadable.line),
-                expected: first.map_or("at least one line", |unreadable| unreadable.expected),
-                found: first.map_or_else(String::new, |unreadable| unreadable.found.clone()),
-            });
+            return Err(empty(log.unreadable().first()));
         }
         // A stable sort: lines of one second keep the order of the file.
         requests.sort_by_key(|(second, _)| *second);
@@ -302,7 +316,7 @@ impl Schedule {
         let covered_s = dense[dense.len() - 1].0 - from_s + 1;
         schedule.calls = spread(dense, from_s, speed, agents);
         let stretch = Stretch {
-            lines: log.lines(),
+            lines: log.number(),
             skipped: log.skipped(),
             from_s,
             covered_s,

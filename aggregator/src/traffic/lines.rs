@@ -1,4 +1,5 @@
-//! Lines of a text, with their numbers, and those that could not be read.
+//! Rows of a text, with the numbers of their lines, and those that could not be read. A row is a line; of JSON
+//! it may be an object, over however many lines.
 //!
 //! Knows nothing of what a line means. What stays true: however long a line is, memory stays bounded;
 //! an unreadable line is counted and, for the first of them, kept to be shown; it never ends the reading.
@@ -26,10 +27,23 @@ pub struct Unreadable {
     pub found: String,
 }
 
-/// The lines of a text, one at a time. Blank ones are passed over.
+/// How a text is split into rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Split {
+    /// Each line is one.
+    #[default]
+    Lines,
+    /// Each object of JSON is one: of an array, or one behind another.
+    Objects,
+}
+
+/// The rows of a text, one at a time. Blank lines are passed over.
 #[derive(Debug)]
 pub struct Lines<R> {
     reader: R,
+    split: Split,
+    /// Lines that end within the row.
+    inside: u64,
     buffer: Vec<u8>,
     number: u64,
     /// Lines that are not blank.
@@ -43,6 +57,8 @@ impl<R: BufRead> Lines<R> {
     pub fn new(reader: R) -> Self {
         Self {
             reader,
+            split: Split::Lines,
+            inside: 0,
             buffer: Vec::new(),
             number: 0,
             rows: 0,
@@ -51,12 +67,79 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Goes to the next line that is not blank; false at the end.
+    /// Splits what comes from now on in another way.
+    pub(super) fn split_by(&mut self, split: Split) {
+        self.split = split;
+        if split == Split::Objects {
+            self.number = 1;
+        }
+    }
+
+    /// Goes to the next row; false at the end.
     ///
     /// # Errors
     ///
     /// What reading says, faults of the compression included.
     pub fn advance(&mut self) -> io::Result<bool> {
+        match self.split {
+            Split::Lines => self.advance_line(),
+            Split::Objects => self.advance_object(),
+        }
+    }
+
+    /// To the next object: from its first brace to the one that closes it, wherever lines end.
+    fn advance_object(&mut self) -> io::Result<bool> {
+        self.number += std::mem::take(&mut self.inside);
+        self.buffer.clear();
+        let mut object = Object::default();
+        loop {
+            let bytes = self.reader.fill_buf()?;
+            if bytes.is_empty() {
+                if self.buffer.is_empty() {
+                    return Ok(false);
+                }
+                self.rows += 1;
+                self.refuse("an object that ends");
+                self.buffer.clear();
+                return Ok(false);
+            }
+            let mut consumed = 0;
+            let mut ended = false;
+            for byte in bytes {
+                consumed += 1;
+                let within = object.takes(*byte);
+                if *byte == b'\n' {
+                    match self.buffer.is_empty() {
+                        true => self.number += 1,
+                        false => self.inside += 1,
+                    }
+                }
+                if within {
+                    self.buffer.push(*byte);
+                    ended = object.depth == 0;
+                    if ended || LINE_BYTES_MAX as usize <= self.buffer.len() {
+                        break;
+                    }
+                }
+            }
+            self.reader.consume(consumed);
+            if ended {
+                self.rows += 1;
+                return Ok(true);
+            }
+            if LINE_BYTES_MAX as usize <= self.buffer.len() {
+                self.rows += 1;
+                self.refuse("an object of at most 64 KiB");
+                self.number += std::mem::take(&mut self.inside);
+                self.buffer.clear();
+                object = Object::default();
+                self.pass_rest()?;
+                self.number += 1;
+            }
+        }
+    }
+
+    fn advance_line(&mut self) -> io::Result<bool> {
         loop {
             self.buffer.clear();
             let mut bounded = self.reader.by_ref().take(LINE_BYTES_MAX);
@@ -78,9 +161,12 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The line, without white space at its end.
+    /// The row, without white space at its end, and without zeros before it: a log that was cut while it was
+    /// written begins with them.
     pub fn line(&self) -> &[u8] {
-        self.buffer.trim_ascii_end()
+        let line = self.buffer.trim_ascii_end();
+        let zeros = line.iter().take_while(|byte| **byte == 0).count();
+        &line[zeros..]
     }
 
     /// Counts the line as unreadable.
@@ -138,9 +224,60 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
+/// Where in an object of JSON one is.
+#[derive(Debug, Default)]
+struct Object {
+    depth: u32,
+    in_text: bool,
+    escaped: bool,
+}
+
+impl Object {
+    /// Goes on by a byte; whether it is the object's.
+    fn takes(&mut self, byte: u8) -> bool {
+        if self.depth == 0 && byte != b'{' {
+            return false;
+        }
+        match byte {
+            _ if self.escaped => self.escaped = false,
+            b'\\' if self.in_text => self.escaped = true,
+            b'"' => self.in_text = !self.in_text,
+            b'{' if !self.in_text => self.depth += 1,
+            b'}' if !self.in_text => self.depth -= 1,
+            _ => {}
+        }
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn objects_are_rows_wherever_lines_end_and_are_called_by_the_line_they_begin_in() {
+        let text = "[\n{\"a\": \"}{\\\"\"},\n  {\n\"b\": {}\n}\n,{\"c\":1} {\"d\":2}]\n{\"cut\":";
+        let mut lines = Lines::new(text.as_bytes());
+        lines.split_by(Split::Objects);
+        let mut read = Vec::new();
+        while lines.advance().expect("memory") {
+            read.push((
+                lines.number(),
+                String::from_utf8_lossy(lines.line()).replace('\n', " "),
+            ));
+        }
+        let read: Vec<(u64, &str)> = read.iter().map(|(line, text)| (*line, &**text)).collect();
+        assert_eq!(
+            read,
+            [
+                (2, "{\"a\": \"}{\\\"\"}"),
+                (3, "{ \"b\": {} }"),
+                (6, "{\"c\":1}"),
+                (6, "{\"d\":2}")
+            ]
+        );
+        assert_eq!((lines.rows(), lines.skipped()), (5, 1));
+    }
 
     #[test]
     fn a_line_without_end_is_one_unreadable_row_and_takes_no_more_memory() {

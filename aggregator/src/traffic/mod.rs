@@ -1,26 +1,32 @@
-//! Recorded traffic from elsewhere: access logs, CSV and JSON Lines, plain or compressed.
+//! Recorded traffic from elsewhere: access logs of many servers, CSV and JSON, plain or compressed.
 //!
-//! Knows nothing of limits. What stays true: a line that cannot be read is counted and, for the
+//! Knows nothing of limits. What stays true: a row that cannot be read is counted and, for the
 //! first of them, shown; it never ends the reading and never counts as a request.
 
-pub mod access_log;
+pub mod clients;
 pub(crate) mod csv;
+mod dates;
+mod forms;
 pub mod instant;
-mod json_lines;
+mod json;
 mod lines;
 pub mod open;
+pub mod pattern;
+mod peek;
+mod plan;
 pub mod rows;
+mod w3c;
 
 use std::borrow::Cow;
 use std::num::NonZeroU32;
 
 use tollgate_shared::time::Timestamp;
 
-pub use access_log::{AccessLog, Request};
+pub use clients::Clients;
 pub use instant::TimeUnit;
 pub use lines::Unreadable;
 pub use open::open;
-pub use rows::{Kind, Rows};
+pub use rows::{Kind, Rows, Told, Wanted};
 
 /// One recorded request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,35 +43,37 @@ pub struct Row<'a> {
     pub min: Option<NonZeroU32>,
 }
 
-/// What the columns of a CSV are called.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What columns of a CSV and members of JSON are called, where somebody said so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
     /// The instant.
-    pub t: String,
+    pub t: Option<String>,
     /// The resource.
-    pub resource: String,
+    pub resource: Option<String>,
     /// The domain.
-    pub domain: String,
+    pub domain: Option<String>,
     /// Hits that were asked for.
-    pub copies: String,
+    pub copies: Option<String>,
     /// The least number of them that was of use.
-    pub min: String,
-}
-
-impl Default for Columns {
-    fn default() -> Self {
-        Self {
-            t: "t".to_owned(),
-            resource: "resource".to_owned(),
-            domain: "domain".to_owned(),
-            copies: "copies".to_owned(),
-            min: "min".to_owned(),
-        }
-    }
+    pub min: Option<String>,
 }
 
 /// What is expected of copies and of min.
 const COPIES: &str = "whole numbers from 1 to 4294967295 for copies and min, min not above copies";
+
+/// A whole number as programs write it: `3`, `3.0`, `3e2`.
+fn whole(text: &str) -> Result<u64, &'static str> {
+    let text = text.trim_ascii();
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    match text.parse::<f64>() {
+        Ok(number) if number.fract() == 0.0 && (0.0..4_294_967_296.0).contains(&number) => {
+            Ok(number as u64)
+        }
+        _ => Err(COPIES),
+    }
+}
 
 /// Copies and min as a row states them.
 #[derive(Clone, Copy, Debug, Default)]

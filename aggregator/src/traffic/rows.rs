@@ -1,26 +1,29 @@
 //! Rows of recorded traffic, whichever form a file has.
 //!
-//! The form is told by the first line that is not blank: an object is JSON Lines; a heading with a
-//! column `t`, or an instant before a comma, is CSV; everything else is an access log.
+//! The form is told by the first lines (`plan`): an object or an array of them is JSON; a heading with a column of
+//! instants, or an instant before a comma, is CSV; `#Fields:` is a log of the W3C; everything else is an access log,
+//! whose form `forms` tells.
 
-use std::borrow::Cow;
 use std::io::{self, BufRead};
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 
-use super::access_log::{self, LastDate};
-use super::csv::{Csv, First};
-use super::lines::{Lines, Unreadable};
-use super::{Columns, Row, TimeUnit, json_lines};
+use super::clients::Clients;
+use super::dates::LastDate;
+use super::forms::{self, Read};
+use super::lines::{Lines, Split, Unreadable};
+use super::peek::Peeked;
+use super::plan::{Before, Parser, Plan, plan, told_of};
+use super::{Columns, Row, TimeUnit, w3c};
 
 /// The form of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
-    /// Apache combined or common.
+    /// A line a request, in one of many forms.
     AccessLog,
-    /// Comma-separated, mostly with a heading.
+    /// Separated by commas, semicolons or tabs, mostly with a heading.
     Csv,
-    /// One JSON object a line.
+    /// Objects of JSON, one a line or in an array.
     #[value(name = "jsonl")]
     JsonLines,
 }
@@ -36,22 +39,47 @@ impl Kind {
     }
 }
 
-enum Parser {
-    AccessLog(LastDate),
-    Csv(Csv),
-    JsonLines,
+/// What is said of how to read; what is not said is told by the first lines.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The kind of file.
+    pub kind: Option<Kind>,
+    /// The form of an access log: its name, or a pattern.
+    pub form: Option<String>,
+    /// The field that is the client.
+    pub client: Option<String>,
+    /// What columns and members are called.
+    pub columns: Columns,
+    /// What numbers count where an instant stands.
+    pub unit: TimeUnit,
+    /// How clients are told and spelled.
+    pub clients: Clients,
+}
+
+/// How a file is read, for a report.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Told {
+    /// The form: `combined`, `csv`, `jsonl`, …
+    pub form: String,
+    /// The field that is the client or domain, where it has a name.
+    pub client: Option<String>,
+    /// Nobody said so.
+    pub guessed: bool,
 }
 
 /// The rows of one file.
 pub struct Rows<R> {
-    lines: Lines<R>,
+    lines: Lines<Peeked<R>>,
     parser: Parser,
-    unit: TimeUnit,
-    /// The first line was looked at, and is a row.
-    pending: bool,
+    clients: Clients,
+    client: Option<String>,
+    told: Told,
+    /// Lines that are passed over before rows begin: remarks and a heading, and bytes before it.
+    before: Before,
 }
 
 /// What there was to read.
+#[expect(clippy::large_enum_variant, reason = "there is one for a file")]
 pub enum Opened<R> {
     /// Rows.
     Rows(Rows<R>),
@@ -59,71 +87,71 @@ pub enum Opened<R> {
     Empty,
     /// It should have been CSV and cannot be.
     NoColumns(Unreadable),
+    /// What was said of it does not fit it.
+    Misfit(String),
 }
 
 impl<R: BufRead> Rows<R> {
-    /// Looks at the first line and makes a reader of the form that was stated, or else of the form
-    /// that it has.
+    /// Looks at the first lines and makes a reader of the form that was stated, or else of the form
+    /// that they have.
     ///
     /// # Errors
     ///
     /// What reading says.
-    pub fn open(
-        reader: R,
-        stated: Option<Kind>,
-        columns: &Columns,
-        unit: TimeUnit,
-    ) -> io::Result<Opened<R>> {
-        let mut lines = Lines::new(reader);
-        if !lines.advance()? {
-            return Ok(match lines.unreadable().first() {
-                // One endless line: the access log's reader has counted it as what it is.
-                Some(_) => Opened::Rows(Self {
-                    lines,
-                    parser: Parser::AccessLog(LastDate::default()),
-                    unit,
-                    pending: false,
-                }),
-                None => Opened::Empty,
-            });
-        }
-        let line = lines.line();
-        let is_object = line.trim_ascii_start().starts_with(b"{");
-        let of_csv = match stated {
-            Some(Kind::Csv) => Csv::of_first_line(line, columns, unit),
-            None if !is_object => Csv::of_first_line(line, columns, unit),
-            _ => None,
-        };
-        let (parser, pending) = match (stated, of_csv) {
-            (_, Some(First::Heading(csv))) => (Parser::Csv(csv), false),
-            (_, Some(First::Row(csv))) => (Parser::Csv(csv), true),
-            (Some(Kind::Csv), None) => {
+    pub fn open(reader: R, wanted: &Wanted) -> io::Result<Opened<R>> {
+        let peeked = Peeked::new(reader);
+        let plan = plan(peeked.head(), wanted);
+        let mut lines = Lines::new(peeked);
+        let (parser, told, before) = match plan {
+            Plan::Parser(parser, told, before) => (parser, told, before),
+            Plan::Objects(parser, told) => {
+                lines.split_by(Split::Objects);
+                (parser, told, Before::default())
+            }
+            Plan::Misfit(what) => return Ok(Opened::Misfit(what)),
+            Plan::Empty => {
+                let is_empty = !lines.advance()? && lines.unreadable().is_empty();
+                if is_empty {
+                    return Ok(Opened::Empty);
+                }
+                // One endless line is no row, and is told as what it is.
+                let read = forms::stated("combined", None).map_err(io::Error::other)?;
+                let told = told_of(&read);
+                (
+                    Parser::Text(Box::new(read), LastDate::default()),
+                    told,
+                    Before::default(),
+                )
+            }
+            Plan::NoColumns => {
+                lines.advance()?;
                 lines.refuse("a heading with a column t, or a row of t,resource,domain,copies");
                 let first = lines.unreadable().first().cloned();
                 return Ok(first.map_or(Opened::Empty, Opened::NoColumns));
             }
-            (Some(Kind::JsonLines), None) => (Parser::JsonLines, true),
-            (None, None) if is_object => (Parser::JsonLines, true),
-            (_, None) => (Parser::AccessLog(LastDate::default()), true),
         };
-        if !pending {
-            lines.is_heading();
-        }
         Ok(Opened::Rows(Self {
             lines,
             parser,
-            unit,
-            pending,
+            clients: wanted.clients.clone(),
+            client: wanted.client.clone(),
+            told,
+            before,
         }))
     }
 
-    /// The form that it has.
+    /// The kind that it has.
     pub const fn kind(&self) -> Kind {
         match self.parser {
-            Parser::AccessLog(_) => Kind::AccessLog,
+            Parser::Text(..) | Parser::Columns(..) => Kind::AccessLog,
             Parser::Csv(_) => Kind::Csv,
-            Parser::JsonLines => Kind::JsonLines,
+            Parser::Json(_) => Kind::JsonLines,
         }
+    }
+
+    /// How it is read.
+    pub fn told(&self) -> &Told {
+        &self.told
     }
 
     /// Gives the rows to `each`, which may end the reading; or refuse a row by saying what was
@@ -135,22 +163,28 @@ impl<R: BufRead> Rows<R> {
     pub fn for_each(
         &mut self,
         each: &mut dyn FnMut(Row<'_>) -> Result<(), &'static str>,
-        until: &mut dyn FnMut(&Lines<R>) -> ControlFlow<()>,
+        until: &mut dyn FnMut(&Lines<Peeked<R>>) -> ControlFlow<()>,
     ) -> io::Result<()> {
-        while std::mem::take(&mut self.pending) || self.lines.advance()? {
+        self.pass_before()?;
+        while self.lines.advance()? {
             let line = self.lines.line();
             let row = match &mut self.parser {
-                Parser::AccessLog(last) => access_log::parse(line, last).map(|request| Row {
-                    at: request.at,
-                    resource: None,
-                    domain: Some(Cow::Borrowed(request.client)),
-                    copies: NonZeroU32::MIN,
-                    min: None,
-                }),
+                Parser::Text(read, last) => of_text(read, last, &self.clients, line).map(Some),
+                Parser::Columns(read) => {
+                    of_columns(read, self.client.as_deref(), &self.clients, line)
+                }
                 Parser::Csv(csv) => csv.parse(line),
-                Parser::JsonLines => json_lines::parse(line, self.unit),
+                Parser::Json(json) => json.parse(line).map(Some),
             };
-            if let Err(expected) = row.and_then(&mut *each) {
+            let taken = match row {
+                Ok(Some(row)) => each(row),
+                Ok(None) => {
+                    self.lines.is_heading();
+                    continue;
+                }
+                Err(expected) => Err(expected),
+            };
+            if let Err(expected) = taken {
                 self.lines.refuse(expected);
             }
             if until(&self.lines).is_break() {
@@ -160,10 +194,70 @@ impl<R: BufRead> Rows<R> {
         Ok(())
     }
 
+    /// Passes over what stands before the rows.
+    fn pass_before(&mut self) -> io::Result<()> {
+        let Before { junk, heading } = std::mem::take(&mut self.before);
+        for left in (0..junk + usize::from(heading)).rev() {
+            if !self.lines.advance()? {
+                break;
+            }
+            let is_heading = heading && left == 0;
+            if is_heading || self.lines.line().starts_with(b"#") {
+                self.lines.is_heading();
+            } else {
+                self.lines.refuse("a heading");
+            }
+        }
+        Ok(())
+    }
+
     /// What was counted.
-    pub const fn lines(&self) -> &Lines<R> {
+    pub const fn lines(&self) -> &Lines<Peeked<R>> {
         &self.lines
     }
+}
+
+/// The row of a line of an access log; or what was expected.
+fn of_text<'a>(
+    read: &Read,
+    last: &mut LastDate,
+    clients: &Clients,
+    line: &'a [u8],
+) -> Result<Row<'a>, &'static str> {
+    let found = read.pattern.find(line)?;
+    let at = read.pattern.at(&found, last)?;
+    let (forwarded, peer) = read.pattern.clients(&found);
+    let client = clients
+        .of(forwarded, peer)
+        .ok_or("a client in UTF-8 that is not -")?;
+    Ok(Row {
+        at,
+        resource: None,
+        domain: Some(client),
+        copies: NonZeroU32::MIN,
+        min: None,
+    })
+}
+
+/// The same of a log of the W3C; none where the line says something of the others.
+fn of_columns<'a>(
+    read: &mut Option<Box<Read>>,
+    client: Option<&str>,
+    clients: &Clients,
+    line: &'a [u8],
+) -> Result<Option<Row<'a>>, &'static str> {
+    if line.starts_with(b"#") {
+        return match w3c::directive(line, client) {
+            None => Ok(None),
+            Some(named) => {
+                *read = named.ok().map(Box::new);
+                let known = read.as_ref().map(|_| None);
+                known.ok_or("#Fields: with date, time and c-ip")
+            }
+        };
+    }
+    let read = read.as_ref().ok_or("#Fields: before the first row")?;
+    of_text(read, &mut LastDate::default(), clients, line).map(Some)
 }
 
 #[cfg(test)]
@@ -172,7 +266,7 @@ mod tests {
 
     /// Every row as text, and the lines that were refused.
     fn read(text: &str) -> (Kind, Vec<String>, Vec<u64>) {
-        let opened = Rows::open(text.as_bytes(), None, &Columns::default(), TimeUnit::Auto);
+        let opened = Rows::open(text.as_bytes(), &Wanted::default());
         let Ok(Opened::Rows(mut rows)) = opened else {
             panic!("no rows in {text:?}")
         };
@@ -226,9 +320,71 @@ mod tests {
         assert_eq!(kind, Kind::JsonLines);
         assert_eq!(
             rows,
-            ["1455944445123456 api a\"b 1 0", "1455944445000000 - c 3 1"]
+            [
+                "1455944445123456 api a\"b 1 0",
+                "1455944445000000 - c 3 1",
+                "1000000 - 7 1 0"
+            ]
         );
-        assert_eq!(refused, [3, 4, 5]);
+        assert_eq!(refused, [4, 5]);
+    }
+
+    #[test]
+    fn separators_remarks_blanks_and_numbers_are_read_as_they_are_meant() {
+        let expected = ["1000000 api acme 3 0", "2000000 api 7 1 0"];
+        for text in [
+            "t;resource;domain;copies\n1;api;acme;3.0\n2;api;7;\n",
+            "# t\tresource\tdomain\tcopies\n1\tapi\tacme\t3\n# a remark\n2\tapi\t7\t1\n",
+            "junk before it\n t , resource , domain , copies\n 1 , api , acme , 3\n2, api, 7, 1\n",
+            "[{\"t\":1,\"resource\":\"api\",\"domain\":\"acme\",\"copies\":\"3\"},\n {\"t\":2.0,\"resource\":\"api\",\"domain\":7,\"copies\":1.0}]",
+            "\0\0{\"time\":1,\"resource\":\"api\",\"domain\":\"acme\",\"copies\":3}\n{\"time\":2,\"resource\":\"api\",\"domain\":\"7\"}",
+        ] {
+            assert_eq!(read(text).1, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_log_of_the_w3c_names_its_columns_and_may_name_them_anew() {
+        let (kind, rows, refused) = read(
+            "#Software: IIS\n#Fields: date time cs-method c-ip\n2016-02-20 05:00:45 GET 203.0.113.7\n#Fields: c-ip date time\n::1 2016-02-20 05:00:46\nx\n",
+        );
+        assert_eq!(kind, Kind::AccessLog);
+        assert_eq!(
+            rows,
+            [
+                "1455944445000000 - 203.0.113.7 1 0",
+                "1455944446000000 - ::1 1 0"
+            ]
+        );
+        assert_eq!(refused, [6]);
+        let cloudfront = "#Version: 1.0\n#Fields: date time x-edge-location c-ip\n2016-02-20\t05:00:45\tLAX 1\t203.0.113.7\n";
+        assert_eq!(read(cloudfront).1, ["1455944445000000 - 203.0.113.7 1 0"]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told() {
+        let misfit = |text: &str, wanted: &Wanted| match Rows::open(text.as_bytes(), wanted) {
+            Ok(Opened::Misfit(what)) => what,
+            _ => panic!("it fits: {text}"),
+        };
+        let columns = Columns {
+            domain: Some("tenant".to_owned()),
+            ..Columns::default()
+        };
+        let wanted = Wanted {
+            columns,
+            ..Wanted::default()
+        };
+        let what = misfit("t,domain\n1,acme\n", &wanted);
+        assert_eq!(
+            what,
+            "--column domain=tenant: no such column, expected one of t, domain"
+        );
+        let wanted = Wanted {
+            form: Some("nonsense".to_owned()),
+            ..Wanted::default()
+        };
+        assert!(misfit("x\n", &wanted).starts_with("--log-format \"nonsense\": expected combined"));
     }
 
     #[test]

@@ -6,17 +6,22 @@
 //! play               the runs are merged
 //! ```
 //!
-//! Memory is that of one run, however long the recording is. Knows nothing of limits. What stays true:
+//! A file whose stamps are all whole seconds (or minutes) says of a call only in which one it was made, and servers
+//! write such stamps. Where that is asked for, the calls of one are spread evenly over it as they are played, in the
+//! order of the file: at the stamps as written, every window shorter than a second would be full at its start.
+//!
+//! Memory is that of one run, and of the calls of one second that are spread. Knows nothing of limits. What stays true:
 //! every player sees the same calls in the same order: by stamp, and calls of one stamp as they were
 //! recorded; or all as they were recorded, where that was asked for.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+mod stream;
+
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::unix::fs::FileExt as _;
 
 use tollgate_shared::time::{Span, Timestamp};
+
+use stream::{Cursor, Stream};
 
 /// How many calls of a run are kept in memory: 24 MiB of them.
 const RUN_CALLS_MAX: usize = 1 << 20;
@@ -71,22 +76,50 @@ pub struct Extent {
 #[derive(Debug)]
 pub struct Recorder {
     order: Order,
+    /// Whole seconds are spread.
+    spread: bool,
     run_calls_max: usize,
     run: Vec<Call>,
-    written: Vec<Run>,
+    parts: Vec<Part>,
     file: Option<File>,
+    /// Where the written ones end.
+    end_byte: u64,
     extent: Extent,
     /// The stamp recorded last.
     before: Timestamp,
 }
 
+/// The calls of one file.
+#[derive(Clone, Debug)]
+struct Part {
+    written: Vec<Run>,
+    /// What all its stamps are whole numbers of: a minute, a second, or a microsecond.
+    grain: Span,
+    calls: u64,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self {
+            written: Vec::new(),
+            grain: MINUTE,
+            calls: 0,
+        }
+    }
+}
+
+const MINUTE: Span = Span::from_secs(60);
+const SECOND: Span = Span::from_secs(1);
+const MICROSECOND: Span = Span::from_micros(1);
+
 /// A wound tape.
 #[derive(Debug)]
 pub struct Tape {
     order: Order,
-    /// The last run, or the only one.
+    spread: bool,
+    /// The last run of the last part, or the only one.
     run: Vec<Call>,
-    written: Vec<Run>,
+    parts: Vec<Part>,
     file: Option<File>,
     extent: Extent,
 }
@@ -107,13 +140,37 @@ impl Recorder {
     fn with_runs_of(order: Order, run_calls_max: usize) -> Self {
         Self {
             order,
+            spread: false,
             run_calls_max,
             run: Vec::new(),
-            written: Vec::new(),
+            parts: vec![Part::default()],
             file: None,
+            end_byte: 0,
             extent: Extent::default(),
             before: Timestamp::ZERO,
         }
+    }
+
+    /// With the calls of whole seconds or minutes spread over them, in files of which all stamps are such. Not of
+    /// calls that are played as recorded.
+    pub fn spread(mut self, spread: bool) -> Self {
+        self.spread = spread && self.order == Order::Stamps;
+        self
+    }
+
+    /// What is recorded from now on is of another file.
+    ///
+    /// # Errors
+    ///
+    /// Where the temporary file cannot be made or written.
+    pub fn begin_file(&mut self) -> io::Result<()> {
+        if self.parts.last().is_some_and(|part| 0 < part.calls) {
+            if !self.run.is_empty() {
+                self.write()?;
+            }
+            self.parts.push(Part::default());
+        }
+        Ok(())
     }
 
     /// Records a call.
@@ -137,6 +194,10 @@ impl Recorder {
         extent.entries += 1;
         extent.first = extent.first.min(call.at);
         extent.last = extent.last.max(call.at);
+        if let Some(part) = self.parts.last_mut() {
+            part.calls += 1;
+            part.grain = grain(part.grain, call.at);
+        }
         self.run.push(call);
         Ok(())
     }
@@ -146,8 +207,9 @@ impl Recorder {
         self.sort();
         Tape {
             order: self.order,
+            spread: self.spread,
             run: self.run,
-            written: self.written,
+            parts: self.parts,
             file: self.file,
             extent: self.extent,
         }
@@ -166,16 +228,17 @@ impl Recorder {
             Some(file) => file,
             none => none.insert(tempfile::tempfile()?),
         };
-        let at_byte = self.written.last().map_or(0, |run| run.end_byte());
+        let at_byte = self.end_byte;
         let mut writer = io::BufWriter::with_capacity(1 << 18, file);
         for call in &self.run {
             writer.write_all(&call.to_bytes())?;
         }
         writer.flush()?;
-        self.written.push(Run {
-            at_byte,
-            calls: self.run.len() as u64,
-        });
+        let calls = self.run.len() as u64;
+        self.end_byte = at_byte + calls * CALL_BYTES as u64;
+        if let Some(part) = self.parts.last_mut() {
+            part.written.push(Run { at_byte, calls });
+        }
         self.run.clear();
         Ok(())
     }
@@ -192,117 +255,61 @@ impl Tape {
         self.order
     }
 
+    /// Up to when calls are played: those of the greatest stamp may be spread behind it.
+    pub fn played_until(&self) -> Timestamp {
+        let spread = self.spread_over().into_iter().flatten().max();
+        let last = self.extent.last;
+        spread.map_or(last, |grain| last.saturating_add(grain))
+    }
+
+    /// Over what the calls of each file are spread; none: they are played at their stamps as written.
+    pub fn spread_over(&self) -> Vec<Option<Span>> {
+        let parts = self.parts.iter().filter(|part| 0 < part.calls);
+        parts.map(|part| self.spread_of(part)).collect()
+    }
+
+    fn spread_of(&self, part: &Part) -> Option<Span> {
+        (self.spread && MICROSECOND < part.grain).then_some(part.grain)
+    }
+
     /// Plays all calls in order.
     ///
     /// # Errors
     ///
     /// Where the temporary file cannot be read.
     pub fn play(&self, each: &mut dyn FnMut(&Call)) -> io::Result<()> {
-        let mut cursors: Vec<Cursor<'_>> = Vec::with_capacity(self.written.len() + 1);
-        if let Some(file) = &self.file {
-            for run in &self.written {
-                cursors.push(Cursor::over_file(file, *run)?);
+        let mut streams = Vec::with_capacity(self.parts.len());
+        for (number, part) in self.parts.iter().enumerate() {
+            let mut cursors: Vec<Cursor<'_>> = Vec::with_capacity(part.written.len() + 1);
+            if let Some(file) = &self.file {
+                for run in &part.written {
+                    cursors.push(Cursor::over_file(file, *run)?);
+                }
             }
-        }
-        cursors.push(Cursor::over_memory(&self.run));
-        match self.order {
-            Order::Recorded => {
+            if number + 1 == self.parts.len() {
+                cursors.push(Cursor::over_memory(&self.run));
+            }
+            if self.order == Order::Recorded {
                 for mut cursor in cursors {
                     while let Some(call) = cursor.next()? {
                         each(&call);
                     }
                 }
-                Ok(())
+                continue;
             }
-            Order::Stamps => merge(&mut cursors, each),
+            streams.push(Stream::new(cursors, self.spread_of(part))?);
         }
+        stream::merge(&mut streams, each)
     }
 }
 
-/// Takes from whichever run has the least stamp; of equal ones from the first.
-fn merge(cursors: &mut [Cursor<'_>], each: &mut dyn FnMut(&Call)) -> io::Result<()> {
-    let mut heads: BinaryHeap<Reverse<(Timestamp, usize)>> = cursors
-        .iter()
-        .enumerate()
-        .filter_map(|(number, cursor)| Some(Reverse((cursor.peek()?.at, number))))
-        .collect();
-    while let Some(Reverse((_, number))) = heads.pop() {
-        // Recordings are nearly in order, so that one run mostly goes on for long.
-        let next = heads.peek().map(|Reverse(head)| *head);
-        let cursor = &mut cursors[number];
-        while let Some(call) = cursor.peek().copied() {
-            if next.is_some_and(|next| next < (call.at, number)) {
-                heads.push(Reverse((call.at, number)));
-                break;
-            }
-            each(&call);
-            cursor.next()?;
-        }
-    }
-    Ok(())
-}
-
-/// Where one run is being read.
-struct Cursor<'a> {
-    file: Option<(&'a File, Run)>,
-    buffer: std::borrow::Cow<'a, [Call]>,
-    at: usize,
-}
-
-impl<'a> Cursor<'a> {
-    fn over_memory(run: &'a [Call]) -> Self {
-        Self {
-            file: None,
-            buffer: run.into(),
-            at: 0,
-        }
-    }
-
-    fn over_file(file: &'a File, run: Run) -> io::Result<Self> {
-        let mut cursor = Self {
-            file: Some((file, run)),
-            buffer: Vec::with_capacity(READ_CALLS).into(),
-            at: 0,
-        };
-        cursor.fill()?;
-        Ok(cursor)
-    }
-
-    fn peek(&self) -> Option<&Call> {
-        self.buffer.get(self.at)
-    }
-
-    fn next(&mut self) -> io::Result<Option<Call>> {
-        let call = self.peek().copied();
-        self.at += 1;
-        if self.at == self.buffer.len() {
-            self.fill()?;
-        }
-        Ok(call)
-    }
-
-    fn fill(&mut self) -> io::Result<()> {
-        let Some((file, left)) = &mut self.file else {
-            return Ok(());
-        };
-        let calls = left.calls.min(READ_CALLS as u64);
-        let mut bytes = vec![0; calls as usize * CALL_BYTES];
-        file.read_exact_at(&mut bytes, left.at_byte)?;
-        left.at_byte += bytes.len() as u64;
-        left.calls -= calls;
-        let buffer = self.buffer.to_mut();
-        buffer.clear();
-        let (calls, _) = bytes.as_chunks::<CALL_BYTES>();
-        buffer.extend(calls.iter().map(Call::from_bytes));
-        self.at = 0;
-        Ok(())
-    }
-}
-
-impl Run {
-    fn end_byte(self) -> u64 {
-        self.at_byte + self.calls * CALL_BYTES as u64
-    }
+/// What stamps are whole numbers of, with one more.
+fn grain(grain: Span, at: Timestamp) -> Span {
+    let is_whole = |grain: Span| at.as_micros().is_multiple_of(grain.as_micros());
+    [MINUTE, SECOND]
+        .into_iter()
+        .find(|coarse| *coarse <= grain && is_whole(*coarse))
+        .unwrap_or(MICROSECOND)
 }
 
 impl Call {
@@ -400,6 +407,61 @@ mod tests {
             }
         }
         assert_eq!(played(&[], Order::Stamps, 10), []);
+    }
+
+    /// Stamps as played, in milliseconds, of files with these stamps.
+    fn spread(files: &[&[u64]], spread: bool) -> Vec<(u64, u32)> {
+        let mut recorder = Recorder::with_runs_of(Order::Stamps, 3).spread(spread);
+        for (pair, file) in files.iter().enumerate() {
+            recorder.begin_file().expect("written");
+            for ms in *file {
+                let call = Call {
+                    at: Timestamp::from_millis(*ms),
+                    pair: pair as u32,
+                    copies: 1,
+                    min: 1,
+                    was_refused: false,
+                };
+                recorder.push(call).expect("written");
+            }
+        }
+        let mut played = Vec::new();
+        let tape = recorder.wind();
+        tape.play(&mut |call| played.push((call.at.as_micros() / 1_000, call.pair)))
+            .expect("read");
+        played
+    }
+
+    #[test]
+    fn calls_of_a_whole_second_are_spread_over_it_in_files_that_know_no_better() {
+        let whole: &[u64] = &[61_000, 62_000, 61_000, 61_000, 61_000, 63_000, 62_000];
+        let fine: &[u64] = &[61_000, 61_300, 61_300];
+        let stamps =
+            |played: Vec<(u64, u32)>| played.into_iter().map(|(ms, _)| ms).collect::<Vec<_>>();
+        assert_eq!(
+            stamps(spread(&[whole], true)),
+            [61_000, 61_250, 61_500, 61_750, 62_000, 62_500, 63_000]
+        );
+        assert_eq!(
+            stamps(spread(&[whole], false)),
+            [61_000, 61_000, 61_000, 61_000, 62_000, 62_000, 63_000]
+        );
+        assert_eq!(
+            spread(&[whole, fine], true)[..7],
+            [
+                (61_000, 0),
+                (61_000, 1),
+                (61_250, 0),
+                (61_300, 1),
+                (61_300, 1),
+                (61_500, 0),
+                (61_750, 0)
+            ]
+        );
+        assert_eq!(
+            stamps(spread(&[&[60_000, 60_000, 120_000]], true)),
+            [60_000, 90_000, 120_000]
+        );
     }
 
     #[test]

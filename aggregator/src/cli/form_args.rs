@@ -1,0 +1,114 @@
+//! How files of recorded traffic are read: their form, their client, their stamps.
+
+use ipnet::IpNet;
+use tollgate_shared::networks::AddressPrefixes;
+
+use crate::traffic::{Clients, Columns, TimeUnit, Wanted};
+
+/// What is done with stamps of whole seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Stamps {
+    /// In a file whose stamps are all whole seconds (or minutes), the calls of one are spread evenly over it
+    #[default]
+    Spread,
+    /// All calls are made at the instant that is written
+    AsWritten,
+}
+
+/// What is said of the files.
+#[derive(Clone, Debug, clap::Args)]
+pub struct FormArgs {
+    /// The form of access logs: combined, common, vhost_combined, forwarded_first, combined_forwarded, alb, elb,
+    /// haproxy, nginx_proxy_manager, envoy, s3, w3c (IIS, CloudFront), or a pattern in the words of nginx's
+    /// log_format or Apache's LogFormat [default: told by the first lines]
+    #[arg(long, value_name = "NAME|PATTERN", conflicts_with = "log")]
+    pub log_format: Option<String>,
+    /// The field that is the client: a word of the pattern, a column, or a path into JSON as request.client_ip
+    #[arg(long, value_name = "FIELD", conflicts_with = "log")]
+    pub client: Option<String>,
+    /// Networks of proxies that are trusted to say whom they forward for; the client is the last of their list that is
+    /// none of them [default: private networks]
+    #[arg(
+        long,
+        value_name = "NETWORK,…",
+        value_delimiter = ',',
+        conflicts_with = "log"
+    )]
+    pub trusted_proxies: Option<Vec<IpNet>>,
+    /// Makes one client of all addresses of a network, as in v4=32,v6=64 [default: v4=32,v6=128]
+    #[arg(long, value_name = "v4=BITS,v6=BITS", value_parser = prefixes, conflicts_with = "log")]
+    pub addresses: Option<AddressPrefixes>,
+    /// What a column of a CSV is called, or the path of a member of JSON, as in t=TIMESTAMP or
+    /// domain=request.client_ip
+    #[arg(long = "column", value_name = "FIELD=NAME")]
+    pub columns: Vec<String>,
+    /// What a number counts where an instant stands; `auto` tells by its size
+    #[arg(long, value_enum, default_value_t)]
+    pub time_unit: TimeUnit,
+    /// What is done with stamps of whole seconds
+    #[arg(long, value_enum, default_value_t, conflicts_with_all = ["log", "as_recorded"])]
+    pub stamps: Stamps,
+}
+
+fn prefixes(text: &str) -> Result<AddressPrefixes, String> {
+    const EXPECTED: &str = "expected v4=BITS,v6=BITS, as in v4=32,v6=64";
+    let mut prefixes = AddressPrefixes { v4: 32, v6: 128 };
+    for part in text.split(',') {
+        let (family, bits) = part.split_once('=').ok_or(EXPECTED)?;
+        let bits: u8 = bits.trim().parse().map_err(|_| EXPECTED)?;
+        match (family.trim(), bits) {
+            ("v4", 1..=32) => prefixes.v4 = bits,
+            ("v6", 1..=128) => prefixes.v6 = bits,
+            _ => {
+                return Err(format!(
+                    "{part:?}: {EXPECTED}, with 1 to 32 and 1 to 128 bits"
+                ));
+            }
+        }
+    }
+    Ok(prefixes)
+}
+
+impl FormArgs {
+    /// What readers are told.
+    ///
+    /// # Errors
+    ///
+    /// A column that is none.
+    pub fn wanted(&self) -> Result<Wanted, String> {
+        let prefixes = AddressPrefixes { v4: 32, v6: 128 };
+        let prefixes = self.addresses.unwrap_or(prefixes);
+        Ok(Wanted {
+            kind: None,
+            form: self.log_format.clone(),
+            client: self.client.clone(),
+            columns: self.named_columns()?,
+            unit: self.time_unit,
+            clients: Clients::new(self.trusted_proxies.clone(), prefixes),
+        })
+    }
+
+    fn named_columns(&self) -> Result<Columns, String> {
+        let mut columns = Columns::default();
+        for stated in &self.columns {
+            let (field, name) = stated.split_once('=').unwrap_or((stated, ""));
+            let column = match field {
+                "t" => &mut columns.t,
+                "resource" => &mut columns.resource,
+                "domain" => &mut columns.domain,
+                "copies" => &mut columns.copies,
+                "min" => &mut columns.min,
+                _ => {
+                    return Err(format!(
+                        "--column {stated:?}: expected t, resource, domain, copies or min before the `=`"
+                    ));
+                }
+            };
+            if name.is_empty() {
+                return Err(format!("--column {stated:?}: expected FIELD=NAME"));
+            }
+            *column = Some(name.to_owned());
+        }
+        Ok(columns)
+    }
+}

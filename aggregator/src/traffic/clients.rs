@@ -1,0 +1,208 @@
+//! Which text of a row is the client, and how it is spelled.
+//!
+//! ```text
+//! 203.0.113.7:51034                   203.0.113.7             a port is none of its name
+//! [2001:DB8::1]:443                   2001:db8::1             one spelling for one address
+//! ::ffff:203.0.113.7                  203.0.113.7
+//! 203.0.113.7, 10.1.2.3               203.0.113.7             the last that is no trusted proxy's
+//! 6.6.6.6, 203.0.113.7, 10.1.2.3      203.0.113.7             what stands before it anybody can write
+//! ```
+//!
+//! Knows nothing of files. What stays true: what is no address stays as it is written.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use tollgate_shared::networks::{AddressPrefixes, NetworkText, address};
+
+/// Proxies that are trusted where none are stated: those of private networks.
+const PRIVATE: [&str; 7] = [
+    "10.0.0.0/8",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "127.0.0.0/8",
+    "::1/128",
+    "fc00::/7",
+    "fe80::/10",
+];
+
+/// How clients are told.
+#[derive(Clone, Debug)]
+pub struct Clients {
+    trusted: Vec<IpNet>,
+    stated: bool,
+    prefixes: AddressPrefixes,
+}
+
+impl Default for Clients {
+    fn default() -> Self {
+        Self::new(None, AddressPrefixes { v4: 32, v6: 128 })
+    }
+}
+
+impl Clients {
+    /// With these proxies trusted to say whom they forward for, or those of private networks; addresses are
+    /// clients together by these prefixes.
+    pub fn new(trusted: Option<Vec<IpNet>>, prefixes: AddressPrefixes) -> Self {
+        let private = PRIVATE.iter().filter_map(|network| network.parse().ok());
+        Self {
+            stated: trusted.is_some(),
+            trusted: trusted.unwrap_or_else(|| private.collect()),
+            prefixes,
+        }
+    }
+
+    /// The client of a row: `forwarded` is what proxies said, `peer` who had the connection.
+    pub fn of<'a>(
+        &self,
+        forwarded: Option<&'a str>,
+        peer: Option<&'a str>,
+    ) -> Option<Cow<'a, str>> {
+        let peer = peer.filter(|text| !is_absent(text));
+        let forwarded = forwarded.filter(|text| !is_absent(text));
+        if let (true, Some(peer)) = (self.stated, peer)
+            && forwarded.is_some()
+            && address(without_port(peer)).is_none_or(|address| !self.trusts(address))
+        {
+            // Nobody whom we trust has written that header.
+            return Some(self.spelled(peer));
+        }
+        match forwarded {
+            Some(list) => Some(self.last_untrusted(list)),
+            None => peer.map(|peer| self.spelled(peer)),
+        }
+    }
+
+    /// The client that one text names, which may be a list of forwarders.
+    pub fn named<'a>(&self, text: &'a str) -> Option<Cow<'a, str>> {
+        self.of(Some(text), None)
+    }
+
+    fn last_untrusted<'a>(&self, list: &'a str) -> Cow<'a, str> {
+        if !list.contains(',') {
+            return self.spelled(list);
+        }
+        let is_foreign =
+            |text: &&str| address(without_port(text)).is_some_and(|address| !self.trusts(address));
+        let mut texts = list.split(',').map(str::trim_ascii);
+        let first = texts.clone().find(|text| !is_absent(text));
+        // A list of names, not addresses, is one name.
+        if first.is_none_or(|first| address(without_port(first)).is_none()) {
+            return self.spelled(list);
+        }
+        self.spelled(texts.rfind(is_foreign).or(first).unwrap_or(list))
+    }
+
+    /// Whether a client is one of the trusted proxies.
+    pub(super) fn is_proxy(&self, client: &str) -> bool {
+        address(client).is_some_and(|address| self.trusts(address))
+    }
+
+    fn trusts(&self, address: IpAddr) -> bool {
+        self.trusted
+            .iter()
+            .any(|network| network.contains(&address))
+    }
+
+    fn spelled<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let text = text.trim_ascii();
+        let bare = without_port(text);
+        match address(bare) {
+            None => Cow::Borrowed(text),
+            // There is one spelling of an IPv4 address only.
+            Some(IpAddr::V4(_)) if !bare.contains(':') && 32 <= self.prefixes.v4 => {
+                Cow::Borrowed(bare)
+            }
+            Some(address) => {
+                let network = self.prefixes.network_of(address);
+                Cow::Owned(NetworkText::default().write(network).to_owned())
+            }
+        }
+    }
+}
+
+/// Whether a field says that there is nothing.
+fn is_absent(text: &str) -> bool {
+    matches!(text.trim_ascii(), "" | "-")
+}
+
+/// Whether a client is an address or the network of one.
+pub(super) fn is_address(client: &str) -> bool {
+    let (first, _) = client.split_once('/').unwrap_or((client, ""));
+    address(first).is_some()
+}
+
+/// An address without its port, its brackets and its zone.
+fn without_port(text: &str) -> &str {
+    if let Some(rest) = text.strip_prefix('[')
+        && let Some((inside, _)) = rest.split_once(']')
+    {
+        return inside;
+    }
+    let text = text.split('%').next().unwrap_or(text);
+    match text.split_once(':') {
+        // Two colons are of an IPv6 address.
+        Some((host, port))
+            if !port.is_empty()
+                && port.bytes().all(|byte| byte.is_ascii_digit())
+                && host.contains('.') =>
+        {
+            host
+        }
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(text: &str) -> Option<String> {
+        Clients::default().named(text).map(Cow::into_owned)
+    }
+
+    #[test]
+    fn one_address_has_one_name_however_it_is_written() {
+        for (written, client) in [
+            ("203.0.113.7", "203.0.113.7"),
+            ("203.0.113.7:51034", "203.0.113.7"),
+            ("::ffff:203.0.113.7", "203.0.113.7"),
+            ("[::FFFF:203.0.113.7]:80", "203.0.113.7"),
+            ("[2001:DB8::1]:443", "2001:db8::1"),
+            ("2001:0DB8:0000::0001", "2001:db8::1"),
+            ("fe80::1%eth0", "fe80::1"),
+            ("host.example.com", "host.example.com"),
+            ("acme:7", "acme:7"),
+            ("acme, inc", "acme, inc"),
+        ] {
+            assert_eq!(named(written).as_deref(), Some(client), "{written}");
+        }
+        assert_eq!(named("-"), None);
+        assert_eq!(named(" "), None);
+    }
+
+    #[test]
+    fn of_a_list_the_last_is_taken_that_no_trusted_proxy_has() {
+        for (list, client) in [
+            ("203.0.113.7, 10.1.2.3", "203.0.113.7"),
+            ("6.6.6.6,203.0.113.7,10.1.2.3", "203.0.113.7"),
+            ("10.0.0.9, 10.1.2.3", "10.0.0.9"),
+            ("203.0.113.7:55, [2001:DB8::1]:2", "2001:db8::1"),
+        ] {
+            assert_eq!(named(list).as_deref(), Some(client), "{list}");
+        }
+    }
+
+    #[test]
+    fn a_header_counts_only_where_a_trusted_peer_wrote_it() {
+        let stated = vec!["198.51.100.0/24".parse().expect("a network")];
+        let clients = Clients::new(Some(stated), AddressPrefixes { v4: 32, v6: 64 });
+        let of = |forwarded, peer| clients.of(Some(forwarded), Some(peer)).map(Cow::into_owned);
+        assert_eq!(of("6.6.6.6", "203.0.113.7").as_deref(), Some("203.0.113.7"));
+        assert_eq!(of("6.6.6.6", "198.51.100.3").as_deref(), Some("6.6.6.6"));
+        assert_eq!(of("-", "198.51.100.3").as_deref(), Some("198.51.100.3"));
+        let v6 = clients.named("2001:db8:1:2:3::9").map(Cow::into_owned);
+        assert_eq!(v6.as_deref(), Some("2001:db8:1:2::/64"));
+    }
+}

@@ -1,0 +1,197 @@
+//! How a text is to be read: what was said of it, or what its first lines tell.
+//!
+//! Knows nothing of reading. What stays true: the same head and words give the same plan.
+
+use serde_json::Value;
+
+use super::csv::{Csv, First};
+use super::dates::LastDate;
+use super::forms::{self, Read};
+use super::json::{self, Json};
+use super::lines::{Lines, Split};
+use super::rows::{Kind, Told, Wanted};
+use super::w3c;
+
+/// What reads a row.
+pub(super) enum Parser {
+    Text(Box<Read>, LastDate),
+    /// A log of the W3C, whose columns it names itself.
+    Columns(Option<Box<Read>>),
+    Csv(Box<Csv>),
+    Json(Box<Json>),
+}
+
+/// What stands before the rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Before {
+    /// So many lines that are no rows and no remarks: each is unreadable.
+    pub junk: usize,
+    /// Behind them there is a heading.
+    pub heading: bool,
+}
+
+/// Lines before a heading that may be something else.
+const BEFORE_HEADING_MAX: usize = 20;
+
+/// How the first lines are to be read.
+pub(super) enum Plan {
+    Parser(Parser, Told, Before),
+    /// JSON whose objects are not one a line.
+    Objects(Parser, Told),
+    Empty,
+    NoColumns,
+    Misfit(String),
+}
+
+/// What a report says of a form.
+pub(super) fn told_of(read: &Read) -> Told {
+    Told {
+        form: read.name.clone(),
+        client: Some(read.pattern.client().to_owned()),
+        guessed: read.guessed,
+    }
+}
+
+/// The first lines that are not blank, without zeros before them; of a text that goes on, the last one is left out,
+/// since it may be cut.
+fn first_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+    let trimmed = |line| {
+        let line = <[u8]>::trim_ascii_end(line);
+        &line[line.iter().take_while(|byte| **byte == 0).count()..]
+    };
+    let lines = head.split(|byte| *byte == b'\n').map(trimmed);
+    lines.filter(|line: &&[u8]| !line.is_empty())
+}
+
+/// How a text is read, by its head and by what was said.
+pub(super) fn plan(head: &[u8], wanted: &Wanted) -> Plan {
+    let lines = first_lines(head);
+    let Some(first) = lines.clone().next() else {
+        return Plan::Empty;
+    };
+    let start = first.trim_ascii_start();
+    let is_json = start.starts_with(b"{") || is_array(head);
+    let kind = match (&wanted.form, wanted.kind) {
+        (Some(_), None) => Some(Kind::AccessLog),
+        (_, kind) => kind.or(is_json.then_some(Kind::JsonLines)),
+    };
+    match kind {
+        Some(Kind::JsonLines) => plan_json(head, wanted),
+        Some(Kind::AccessLog) => plan_text(lines, wanted),
+        Some(Kind::Csv) => plan_csv(lines, wanted).unwrap_or(Plan::NoColumns),
+        None if lines.clone().any(|line| line.starts_with(b"#Fields:")) => plan_text(lines, wanted),
+        None => plan_csv(lines.clone(), wanted).unwrap_or_else(|| plan_text(lines, wanted)),
+    }
+}
+
+/// Whether a text begins as an array of objects does.
+fn is_array(head: &[u8]) -> bool {
+    let inside = head.trim_ascii_start().strip_prefix(b"[");
+    inside.is_some_and(|inside| inside.trim_ascii_start().starts_with(b"{"))
+}
+
+fn plan_text<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, wanted: &Wanted) -> Plan {
+    let client = wanted.client.as_deref();
+    let is_w3c = match wanted.form.as_deref() {
+        Some(form) => form == "w3c",
+        None => lines.clone().any(|line| line.starts_with(b"#Fields:")),
+    };
+    if is_w3c {
+        let named = lines.clone().find_map(|line| w3c::directive(line, client));
+        return match named {
+            Some(Err(fault)) => Plan::Misfit(format!("#Fields: {fault}")),
+            Some(Ok(read)) => {
+                Plan::Parser(Parser::Columns(None), told_of(&read), Before::default())
+            }
+            None => Plan::Misfit("no line #Fields: among the first".to_owned()),
+        };
+    }
+    let read = match wanted.form.as_deref() {
+        Some(form) => forms::stated(form, client).map_err(|fault| format!("--log-format {fault}")),
+        None => forms::guess(lines, client, &wanted.clients)
+            .map_err(|fault| format!("--client {fault}")),
+    };
+    match read {
+        Ok(read) => {
+            let told = told_of(&read);
+            Plan::Parser(
+                Parser::Text(Box::new(read), LastDate::default()),
+                told,
+                Before::default(),
+            )
+        }
+        Err(fault) => Plan::Misfit(fault),
+    }
+}
+
+fn plan_csv<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, wanted: &Wanted) -> Option<Plan> {
+    let client = wanted.client.as_deref();
+    let told = |csv: &Csv| Told {
+        form: Kind::Csv.name().to_owned(),
+        client: csv.client().map(str::to_owned),
+        guessed: wanted.kind.is_none(),
+    };
+    let first = lines.clone().next().unwrap_or_default();
+    for (number, line) in lines.take(BEFORE_HEADING_MAX).enumerate() {
+        match Csv::of_first_line(line, &wanted.columns, client, wanted.unit, &wanted.clients) {
+            First::Heading(csv) => {
+                let before = Before {
+                    junk: number,
+                    heading: true,
+                };
+                let told = told(&csv);
+                return Some(Plan::Parser(Parser::Csv(Box::new(csv)), told, before));
+            }
+            First::Lacks(what) => return Some(Plan::Misfit(what)),
+            First::Row(csv) if 0 < number && csv.is_as_wide(first, line) => {
+                return Some(Plan::Misfit(format!(
+                    "line 1: expected a heading with a column t (or --column t=NAME), found {:?}",
+                    String::from_utf8_lossy(first)
+                )));
+            }
+            // Without a heading all lines are rows.
+            First::Row(csv) => {
+                let told = told(&csv);
+                let parser = Parser::Csv(Box::new(csv));
+                return Some(Plan::Parser(parser, told, Before::default()));
+            }
+            First::Neither => {}
+        }
+    }
+    None
+}
+
+fn plan_json(head: &[u8], wanted: &Wanted) -> Plan {
+    let of_lines: Vec<Value> = first_lines(head).filter_map(json::object).collect();
+    let in_lines = !of_lines.is_empty() && !is_array(head);
+    let objects = match in_lines {
+        true => of_lines,
+        false => objects(head),
+    };
+    let (columns, client) = (&wanted.columns, wanted.client.as_deref());
+    let json = match Json::of_first(&objects, columns, client, wanted.unit, &wanted.clients) {
+        Ok(json) => json,
+        Err(fault) => return Plan::Misfit(fault),
+    };
+    let told = Told {
+        form: Kind::JsonLines.name().to_owned(),
+        client: json.client().map(str::to_owned),
+        guessed: wanted.kind.is_none(),
+    };
+    let parser = Parser::Json(Box::new(json));
+    match in_lines || objects.is_empty() {
+        true => Plan::Parser(parser, told, Before::default()),
+        false => Plan::Objects(parser, told),
+    }
+}
+
+/// The objects of a text, wherever its lines end.
+fn objects(head: &[u8]) -> Vec<Value> {
+    let mut lines = Lines::new(head);
+    lines.split_by(Split::Objects);
+    let mut objects = Vec::new();
+    while let Ok(true) = lines.advance() {
+        objects.extend(json::object(lines.line()));
+    }
+    objects
+}

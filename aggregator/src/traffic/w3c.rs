@@ -1,0 +1,28 @@
+//! Logs in the extended format of the W3C, as IIS and CloudFront write them: columns that the file names itself.
+//!
+//! ```text
+//! #Version: 1.0
+//! #Fields: date time x-edge-location sc-bytes c-ip cs-method …
+//! 2019-12-04 21:02:31 LAX1 392 192.0.2.100 GET …
+//! ```
+//!
+//! Instants are in UTC. Columns may be named anew anywhere, as IIS does when it starts. What stays true: a line before
+//! the first naming is refused.
+
+use super::forms::Read;
+use super::pattern::Pattern;
+
+/// What a line that begins with `#` is.
+pub(super) fn directive(line: &[u8], client: Option<&str>) -> Option<Result<Read, String>> {
+    let names = str::from_utf8(line).ok()?.strip_prefix("#Fields:")?.trim();
+    let names: Vec<&str> = names.split_ascii_whitespace().collect();
+    // The names stand behind blanks, the values behind tabs in CloudFront's.
+    let is_cloudfront = names.iter().any(|name| name.starts_with("x-edge"));
+    let separator = if is_cloudfront { b'\t' } else { b' ' };
+    let pattern = Pattern::of_columns(&names, separator, client);
+    Some(pattern.map(|pattern| Read {
+        name: "w3c".to_owned(),
+        pattern,
+        guessed: true,
+    }))
+}
