@@ -68,6 +68,8 @@ pub(crate) fn tell(agent: &str, stats: &Stats) {
         ("tollgate_agent_silent_topics_total", stats.silent_topics),
         ("tollgate_agent_snapshots_total", stats.snapshots),
         ("tollgate_agent_snapshots_torn_total", stats.snapshots_torn),
+        ("tollgate_agent_welcomes_total", stats.welcomes),
+        ("tollgate_agent_feeds_opened_total", stats.feeds_opened),
         ("tollgate_agent_links_lost_total", stats.links_lost),
         (
             "tollgate_agent_connections_ended_total",

@@ -34,6 +34,8 @@ pub(crate) struct Counters {
     pub(crate) snapshots: AtomicU64,
     pub(crate) snapshots_torn: AtomicU64,
     pub(crate) foreign_logs: AtomicU64,
+    pub(crate) welcomes: AtomicU64,
+    pub(crate) feeds_opened: AtomicU64,
     pub(crate) links_lost: AtomicU64,
     pub(crate) connections_ended: AtomicU64,
     pub(crate) resources_without_room: AtomicU64,
@@ -127,6 +129,11 @@ pub struct Stats {
     pub snapshots_torn: u64,
     /// Evidence about logs that are not the ones followed.
     pub foreign_logs: u64,
+    /// Answers of aggregators to a hello.
+    pub welcomes: u64,
+    /// Connections to feeds that were made. None of them, with a welcome heard: the feed that an aggregator
+    /// advertises cannot be reached from here.
+    pub feeds_opened: u64,
     /// Connections to aggregators that were lost.
     pub links_lost: u64,
     /// Connections to aggregators that this agent ended for what came over them: not ZeroMQ's protocol,
@@ -203,6 +210,8 @@ impl From<&Counters> for Stats {
             snapshots: of(&counters.snapshots),
             snapshots_torn: of(&counters.snapshots_torn),
             foreign_logs: of(&counters.foreign_logs),
+            welcomes: of(&counters.welcomes),
+            feeds_opened: of(&counters.feeds_opened),
             links_lost: of(&counters.links_lost),
             connections_ended: of(&counters.connections_ended),
             resources_without_room: of(&counters.resources_without_room),

@@ -73,3 +73,47 @@ fn hit_without_an_aggregator_says_so_and_goes_on_blind_only_when_told() {
     let (code, _, stderr) = support::run(dir.path(), &["hit", "api.*", "acme"]);
     assert_eq!(code, 64, "{stderr}");
 }
+
+#[test]
+fn hit_holds_copies_for_so_long_and_is_refused_while_all_are_held() {
+    let dir = directory("version = 1\nrules = 2\n[copies.\"api.render\"]\nlimit = 2\n");
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let address = served.agents.to_string();
+    let args = ["hit", "api.render", "acme", "--aggregator", &address];
+    let hit = |more: &[&str]| support::run(dir.path(), &[&args[..], more].concat());
+    let (code, stdout, stderr) = hit(&["--hold", "500ms", "-n", "4", "--rate", "20/s"]);
+    assert_eq!(code, 1, "{stdout}{stderr}");
+    assert!(stdout.contains("2 allowed, 2 refused"), "{stdout}");
+    assert!(stdout.contains("refused: full"), "{stdout}");
+    // Given back with their time.
+    let (code, stdout, stderr) = hit(&["--hold", "10ms"]);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    // A hit is none of a resource that is limited by copies, and says so.
+    let (code, stdout, _) = hit(&[]);
+    assert_eq!(code, 1, "{stdout}");
+    assert!(
+        stdout.contains("not a rate; it is limited by copies, which --hold takes"),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn hit_says_that_it_is_the_feed_that_cannot_be_reached() {
+    let dir = directory(LIMITS);
+    // Nobody listens at the advertised address's port.
+    let served = serve(dir.path(), &["--advertise", "127.0.0.9"]);
+    let address = served.agents.to_string();
+    let args = [
+        "hit",
+        "api.search",
+        "acme",
+        "--wait",
+        "700ms",
+        "--aggregator",
+        &address,
+    ];
+    let (code, _, stderr) = support::run(dir.path(), &args);
+    assert_eq!(code, 69, "{stderr}");
+    assert!(stderr.contains("its feed cannot be reached"), "{stderr}");
+}

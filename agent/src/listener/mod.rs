@@ -269,6 +269,7 @@ impl Listener {
     /// A feed's socket is there, and has its subscriptions.
     pub(crate) fn feed_up(&mut self, index: usize, subscribed: Vec<ResourceId>, now: Mono) {
         if let Some(peer) = self.peers.get_mut(index) {
+            Counters::add(&self.around.counters.feeds_opened, 1);
             peer.interrupt();
             peer.feed = Feed::Open;
             peer.feed_heard = now;

@@ -73,6 +73,7 @@ impl Listener {
         let Some(asked) = peer.hello.filter(|hello| hello.nonce == nonce) else {
             return;
         };
+        Counters::add(&self.around.counters.welcomes, 1);
         peer.hello = None;
         peer.next_hello = asked.at.plus(super::HELLO_EVERY);
         let is_new = peer.instance != Some(instance);

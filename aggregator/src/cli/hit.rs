@@ -2,15 +2,18 @@
 //!
 //! It is the agent that services link, with all that follows: it decides by its deny list, so what it
 //! lets through before a denial has come is excess. Hits therefore come one after the other, and not all
-//! at once.
+//! at once. With `--hold` each takes a copy of a resource that is limited by copies, and keeps it for so long.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
-use tollgate_agent::{Agent, Allowed, BuildError, Denied, Scope};
-use tollgate_engine::limits::{Rate, print_span};
+use tollgate_agent::{
+    Agent, BuildError, Cause, Copies, Denied, Hold, Misuse, Rate, ReserveError, Scope, Stats,
+};
+use tollgate_engine::limits::{self, print_span};
 use tollgate_shared::kafka_properties::is_of_connection;
 use tollgate_shared::names::check_name;
 use tollgate_shared::time::Span;
@@ -23,6 +26,9 @@ use crate::telemetry;
 
 /// Time between hits where no rate is given: far more than a denial takes to come on one machine.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long a copy of a strict resource is waited for.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long an agent may take at the end to send what it recorded.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
@@ -42,10 +48,13 @@ pub struct HitArgs {
     pub count: u64,
     /// How many hits a time, as in 20/s
     #[arg(long, value_parser = values::rate)]
-    pub rate: Option<Rate>,
+    pub rate: Option<limits::Rate>,
     /// For how long (in place of -n), as in 10s
     #[arg(long = "for", value_name = "SPAN", value_parser = values::span, requires = "rate", conflicts_with = "count")]
     pub lasting: Option<Span>,
+    /// Takes a copy each time, in place of a hit, and holds it for so long, as in 5s
+    #[arg(long, value_name = "SPAN", value_parser = values::span)]
+    pub hold: Option<Span>,
     /// An aggregator's address for agents; may be repeated [default: TOLLGATE_AGGREGATORS, or
     /// 127.0.0.1:7401]
     #[arg(long, value_name = "HOST:PORT")]
@@ -161,7 +170,7 @@ async fn hits(
     };
     let mut interrupt = catch(SignalKind::interrupt())?;
     let mut terminate = catch(SignalKind::terminate())?;
-    let rate = agent.rate(&args.resource);
+    let mut door = Door::new(agent, args);
     let ready = tokio::select! {
         ready = agent.ready(args.wait.to_std()) => ready,
         _ = interrupt.recv() => return Ok(Exit::Interrupted),
@@ -169,7 +178,8 @@ async fn hits(
     };
     if !ready && !args.blind {
         return Err(Failure::Unavailable(format!(
-            "hit: no aggregator answers for all partitions within {}; --blind goes on without",
+            "hit: {} within {}; --blind goes on without",
+            unreachable(&agent.stats()),
             print_span(args.wait)
         )));
     }
@@ -184,7 +194,7 @@ async fn hits(
             _ = interrupt.recv() => return Ok(Exit::Interrupted),
             _ = terminate.recv() => return Ok(Exit::Terminated),
         }
-        let answer = rate.hit(&args.domain);
+        let answer = door.call().await?;
         sum.count(&answer);
         let shown = Answer::new(n + 1, began.elapsed(), args, &answer);
         match format {
@@ -192,6 +202,11 @@ async fn hits(
             Format::Text => output.line(shown.sentence())?,
         }
         output.flush()?;
+    }
+    tokio::select! {
+        () = door.close() => {}
+        _ = interrupt.recv() => return Ok(Exit::Interrupted),
+        _ = terminate.recv() => return Ok(Exit::Terminated),
     }
     if format == Format::Text && 1 < count {
         output.line(format!("{} allowed, {} refused", sum.allowed, sum.refused))?;
@@ -201,6 +216,91 @@ async fn hits(
     } else {
         Exit::No
     })
+}
+
+/// What keeps an agent from hearing of its partitions.
+fn unreachable(stats: &Stats) -> &'static str {
+    match (stats.welcomes, stats.feeds_opened) {
+        (0, _) => "no aggregator answers for all partitions",
+        (_, 0) => {
+            "an aggregator answers, but its feed cannot be reached (does listen.advertise name an address that can be reached from here, and is listen.feed open?)"
+        }
+        _ => "aggregators answer, but not for all partitions",
+    }
+}
+
+/// Let through, and whether that was blind; or refused.
+type Called = Result<bool, Denied>;
+
+/// What is called: hits, or copies that are held for a while.
+enum Door<'a> {
+    Rate(Rate, &'a str),
+    Copies {
+        copies: Copies,
+        domain: &'a str,
+        hold_for: Duration,
+        held: VecDeque<(Instant, Hold)>,
+    },
+}
+
+impl<'a> Door<'a> {
+    fn new(agent: &Agent, args: &'a HitArgs) -> Self {
+        match args.hold {
+            None => Self::Rate(agent.rate(&args.resource), &args.domain),
+            Some(span) => Self::Copies {
+                copies: agent.copies(&args.resource),
+                domain: &args.domain,
+                hold_for: span.to_std(),
+                held: VecDeque::new(),
+            },
+        }
+    }
+
+    /// The next call. What was held for long enough is given back before it.
+    async fn call(&mut self) -> Result<Called, Failure> {
+        let (copies, domain, hold_for, held) = match self {
+            Self::Rate(rate, domain) => return Ok(rate.hit(domain).map(|allowed| allowed.blind())),
+            Self::Copies {
+                copies,
+                domain,
+                hold_for,
+                held,
+            } => (copies, domain, *hold_for, held),
+        };
+        while held
+            .front()
+            .is_some_and(|(until, _)| *until <= Instant::now())
+        {
+            held.pop_front();
+        }
+        let taken = match copies.reserve(domain, 1) {
+            Err(ReserveError::Misuse(Misuse::Strict)) => {
+                copies.reserve_confirmed(domain, 1, CONFIRMED_WITHIN).await
+            }
+            taken => taken,
+        };
+        match taken {
+            Ok(hold) => {
+                held.push_back((Instant::now() + hold_for, hold));
+                Ok(Ok(false))
+            }
+            Err(ReserveError::Denied(denied)) => Ok(Err(denied)),
+            Err(fault) => Err(Failure::Usage(format!(
+                "hit: --hold: {}: {fault}",
+                copies.resource()
+            ))),
+        }
+    }
+
+    /// Waits until the last copy was held for long enough.
+    async fn close(&mut self) {
+        if let Self::Copies { held, .. } = self {
+            while let Some((until, hold)) = held.pop_front() {
+                tokio::time::sleep_until(until).await;
+                drop(hold);
+            }
+        }
+    }
 }
 
 /// How many hits, and the time between two.
@@ -226,7 +326,7 @@ struct Sum {
 }
 
 impl Sum {
-    fn count(&mut self, answer: &Result<Allowed, Denied>) {
+    fn count(&mut self, answer: &Called) {
         match answer {
             Ok(_) => self.allowed += 1,
             Err(_) => self.refused += 1,
@@ -251,12 +351,7 @@ struct Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
-    fn new(
-        number: u64,
-        since_start: Duration,
-        args: &'a HitArgs,
-        answer: &Result<Allowed, Denied>,
-    ) -> Self {
+    fn new(number: u64, since_start: Duration, args: &'a HitArgs, answer: &Called) -> Self {
         let denied = answer.as_ref().err();
         Self {
             schema: "tollgate.hit/1",
@@ -265,7 +360,7 @@ impl<'a> Answer<'a> {
             resource: &args.resource,
             domain: &args.domain,
             allowed: answer.is_ok(),
-            blind: answer.as_ref().is_ok_and(Allowed::blind),
+            blind: answer.is_ok_and(|blind| blind),
             scope: denied.map(|denied| match denied.scope() {
                 Scope::Pair => "pair",
                 Scope::Resource => "resource",
@@ -289,6 +384,9 @@ impl<'a> Answer<'a> {
             "{at}  refused: {}",
             self.cause.as_deref().unwrap_or("unknown")
         );
+        if self.cause == Some(Cause::NotRate.to_string()) {
+            return line + "; it is limited by copies, which --hold takes";
+        }
         match self.retry_after_us {
             Some(wait) => line += &format!(", open again in {:.3}s", wait as f64 / 1e6),
             None => line += ", nobody knows until when",

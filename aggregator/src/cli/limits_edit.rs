@@ -9,6 +9,8 @@
 //! Knows nothing of documents. What stays true: a row that is not understood is refused with its place, all
 //! of them together.
 
+use std::collections::HashMap;
+
 use tollgate_engine::limits::Own;
 
 use super::exit::Failure;
@@ -73,6 +75,7 @@ pub fn rows(name: &str, text: &str) -> Result<Vec<(String, Change)>, Failure> {
         )));
     };
     let (mut rows, mut faults) = (Vec::new(), Vec::new());
+    let mut stands: HashMap<(String, String), u64> = HashMap::new();
     for (number, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
         let place = format!("{name}:{number}");
         let Some(fields) = csv_fields(line) else {
@@ -101,6 +104,15 @@ pub fn rows(name: &str, text: &str) -> Result<Vec<(String, Change)>, Failure> {
             ));
             continue;
         }
+        let pair = (field(resource), field(domain));
+        if let Some(first) = stands.get(&pair) {
+            faults.push(format!(
+                "{place}: {} of {} stands in line {first} already, expected each pair once",
+                pair.1, pair.0
+            ));
+            continue;
+        }
+        stands.insert(pair, number);
         let change = Change {
             resource: field(resource),
             domain: Some(field(domain)),
@@ -140,6 +152,12 @@ mod tests {
             places,
             ["f.csv:2", "f.csv:3", "f.csv:4", "f.csv:5"],
             "{error}"
+        );
+        let twice = "resource,domain,limit\nsandbox,acme,1\nsandbox,b,1\nsandbox,acme,2\n";
+        let error = super::rows("f.csv", twice).expect_err("twice").to_string();
+        assert_eq!(
+            error,
+            "f.csv:4: acme of sandbox stands in line 2 already, expected each pair once"
         );
         assert!(super::rows("f.csv", "a,b\n").is_err());
     }

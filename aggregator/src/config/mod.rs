@@ -16,7 +16,7 @@ mod source;
 mod units;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -351,9 +351,9 @@ impl Listen {
             let default = SocketAddr::from(([127, 0, 0, 1], port));
             let address = source.text(
                 path,
-                "an address such as \"127.0.0.1:7400\"",
+                "an address such as \"127.0.0.1:7400\", or the name of one and a port, such as \"localhost:7400\"",
                 default,
-                |text| text.parse::<SocketAddr>().ok(),
+                address_of,
             );
             if !address.ip().is_loopback() && !insecure {
                 source.not_yet(
@@ -374,9 +374,25 @@ impl Listen {
                 "listen.advertise",
                 "a host's name or address, without a port",
                 "127.0.0.1".to_owned(),
-                |text| is_host(text).then(|| text.to_owned()),
+                host_of,
             ),
         }
+    }
+}
+
+/// The address that a text is or names; of a name that has several, the first.
+fn address_of(text: &str) -> Option<SocketAddr> {
+    match text.parse() {
+        Ok(address) => Some(address),
+        Err(_) => text.to_socket_addrs().ok()?.next(),
+    }
+}
+
+/// A host as it stands before a port: an IPv6 address in brackets.
+fn host_of(text: &str) -> Option<String> {
+    match text.parse::<Ipv6Addr>() {
+        Ok(address) => Some(format!("[{address}]")),
+        Err(_) => is_host(text).then(|| text.to_owned()),
     }
 }
 

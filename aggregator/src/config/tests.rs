@@ -30,6 +30,18 @@ fn the_shipped_file_has_every_option() {
 }
 
 #[test]
+fn names_of_this_host_are_listened_at_and_an_ipv6_address_is_advertised_in_brackets() {
+    let text = "[listen]\nhttp = \"localhost:7400\"\nagents = \"[::1]:7401\"\nadvertise = \"::1\"";
+    let listen = read(text).expect("addresses").listen;
+    assert!(listen.http.ip().is_loopback() && listen.http.port() == 7400);
+    assert_eq!(listen.advertise, "[::1]");
+    let bracketed = read("listen.advertise = \"[::1]\"").expect("an address");
+    assert_eq!(bracketed.listen.advertise, "[::1]");
+    assert_eq!(faults("listen.http = \"no such host:7400\"").len(), 1);
+    assert_eq!(faults("listen.advertise = \"::1:7402:x\"").len(), 1);
+}
+
+#[test]
 fn all_faults_are_reported_together_by_path() {
     let text = r#"
         nmae = "agg-1"
@@ -55,7 +67,7 @@ fn all_faults_are_reported_together_by_path() {
             "tollgate.toml: journal.partitions = 0: expected a whole number from 1 to 1024",
             "tollgate.toml: journal.ack = \"maybe\": expected \"written\" or \"synced\"",
             "tollgate.toml: journal.retention = \"1 day\": expected a duration of at least 1s, such as \"24h\"",
-            "tollgate.toml: listen.http = \"7400\": expected an address such as \"127.0.0.1:7400\"",
+            "tollgate.toml: listen.http = \"7400\": expected an address such as \"127.0.0.1:7400\", or the name of one and a port, such as \"localhost:7400\"",
             "tollgate.toml: listen.agents = \"0.0.0.0:7401\": not supported by this build yet; nothing is sealed, so only loopback addresses are served, unless security.insecure_listen = true says that the network is trusted",
             "tollgate.toml: security.key_file = \"fleet.key\": not supported by this build yet; expected \"\", which serves loopback addresses only",
         ]

@@ -111,7 +111,8 @@ fn open_kafka(log: &LogView) -> Result<Box<dyn Source>, SourceError> {
     use crate::audit::source::kafka::KafkaSource;
 
     let prefix = log.topic_prefix.as_deref().unwrap_or("tollgate");
-    let source = KafkaSource::open(&log.bootstrap.join(","), prefix, Default::default())?;
+    let bootstrap = log.bootstrap.join(",");
+    let source = KafkaSource::open(&bootstrap, prefix, log.properties.clone())?;
     Ok(Box::new(source))
 }
 

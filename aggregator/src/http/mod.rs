@@ -127,6 +127,9 @@ pub struct LogView {
     /// What the names of Kafka's topics begin with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic_prefix: Option<String>,
+    /// What Kafka's client is told of the connection: secrets may be among it, which are not shown.
+    #[serde(skip)]
+    pub properties: std::collections::BTreeMap<String, String>,
     /// Partitions of the log.
     pub partitions: u32,
     /// The address that agents need.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tollgate_shared::kafka_properties::is_of_connection;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::{Span, Timestamp};
 
@@ -301,6 +302,13 @@ fn log_view(config: &Config, partitions: u32, bound: Bound) -> http::LogView {
             Vec::new()
         },
         topic_prefix: kafka.then(|| config.kafka.topic_prefix.clone()),
+        properties: {
+            let properties = config.kafka.properties.iter();
+            let of_connection = properties.filter(|(name, _)| is_of_connection(name));
+            of_connection
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect()
+        },
         partitions,
         agents: format!("{}:{}", config.listen.advertise, bound.agents.port()),
     }
