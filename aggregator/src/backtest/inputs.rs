@@ -170,7 +170,8 @@ impl Inputs {
         let read = self
             .rows
             .saturating_sub(self.skipped + self.passed_over + self.out_of_range);
-        if read < ROWS_MIN || self.read_as.is_empty() {
+        let named = self.read_as.iter().any(|told| told.client.is_some());
+        if read < ROWS_MIN || !named {
             return None;
         }
         let what = match self.domains {
