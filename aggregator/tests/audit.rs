@@ -34,7 +34,23 @@ tiers = [
 [rate."api.wide"]
 rate = "1000000/s"
 global = "3/s"
+[rate."web.*"]
+rate = "2/m"
+[rate."web.net"]
+rate = "7/m"
+addresses = { v4 = 24, v6 = 64 }
+domains = { "10.0.0.0/8" = { rate = "1/m" }, "10.1.0.0/16" = { rate = "4/m" }, "203.0.113.7" = { rate = "2/m" } }
 "#;
+
+/// Hits beyond what a pattern, networks and an address's network allow, and how many of each are allowed.
+const BY_PATTERN_AND_NETWORK: [(&str, &str, u64); 6] = [
+    ("web.other", "acme", 2),
+    ("web.net", "acme", 7),
+    ("web.net", "10.9.9.0/24", 1),
+    ("web.net", "10.1.9.0/24", 4),
+    ("web.net", "203.0.113.0/24", 2),
+    ("web.net", "2001:db8:1:2::/64", 7),
+];
 
 const PARTITIONS: u32 = 4;
 
@@ -55,6 +71,11 @@ async fn written() -> tempfile::TempDir {
             agent.hit("api.wide", &domain, 1, PARTITIONS).await;
         }
         agent.hit("api.search", "tenant-0", 9, PARTITIONS).await;
+        for (resource, domain, allowed) in BY_PATTERN_AND_NETWORK {
+            agent
+                .hit(resource, domain, allowed as usize, PARTITIONS)
+                .await;
+        }
         // Two more ticks in every partition, so that everything is known to be recorded.
         let shown = served.json("/v1/digests");
         let past = |value: &Value| {

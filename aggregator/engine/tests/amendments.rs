@@ -187,6 +187,54 @@ fn a_domain_banned_everywhere_is_denied_where_it_is_configured_and_elsewhere_fro
 }
 
 #[test]
+fn a_banned_network_denies_each_of_its_addresses_from_its_next_hit() {
+    let ban = |resource: Option<&str>| Act::Ban {
+        resource: resource.map(Into::into),
+        domain: "10.1.0.0/16".into(),
+        until: Timestamp::MAX,
+    };
+    let mut play = Play::of("[rate.search]\nrate = \"2/m\"\n[rate.\"api.*\"]\nrate = \"2/m\"\n");
+    play.tick(500);
+    play.hits("search", &["10.1.2.3", "10.1.2.3", "10.1.9.9", "10.2.2.3"]);
+    assert_eq!(play.said(), ["search 10.1.2.3: 60500001, window 0"]);
+    // Of those that are denied a name is known: they are denied for longer at once.
+    play.amend(ban(Some("search")));
+    assert_eq!(play.said(), ["search 10.1.2.3: never, banned"]);
+    let digest = play.engine.digest();
+    let chunks = play.engine.snapshot();
+    let restored = Engine::restore(0, 1, &chunks, &play.versions);
+    play.engine = restored.unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(play.engine.digest(), digest);
+    play.hits("search", &["10.1.9.9", "10.2.2.3", "::ffff:10.1.7.7"]);
+    assert_eq!(
+        play.said(),
+        [
+            "search 10.1.9.9: never, banned",
+            "search 10.2.2.3: 60500001, window 0",
+            "search ::ffff:10.1.7.7: never, banned"
+        ]
+    );
+    assert_eq!((play.counts().granted, play.counts().excess), (1, 2));
+    play.hits("api.export", &["10.1.9.9"]);
+    assert!(play.said().is_empty(), "banned on the other resource alone");
+    let unban = Act::Unban {
+        resource: Some("search".into()),
+        domain: "10.1.0.0/16".into(),
+    };
+    play.amend(unban);
+    let said = play.said();
+    assert!(
+        said.contains(&"search ::ffff:10.1.7.7: open".to_owned()),
+        "{said:?}"
+    );
+    // Everywhere: also where a resource is configured by pattern, and never by the pattern's own name.
+    play.amend(ban(None));
+    assert_eq!(play.said().len(), 2, "those that are denied still");
+    play.hits("api.export", &["10.1.9.9"]);
+    assert_eq!(play.said(), ["api.export 10.1.9.9: never, banned"]);
+}
+
+#[test]
 fn no_number_of_amendments_makes_a_pair_forget_its_tiers() {
     let mut play = denied();
     for number in 0..300 {

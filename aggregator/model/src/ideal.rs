@@ -37,13 +37,14 @@ pub fn ideal<'a>(
     limits: &Limits,
     calls: impl IntoIterator<Item = Call<'a>>,
 ) -> BTreeMap<(String, String), IdealCount> {
-    let mut limiters: BTreeMap<&str, InlineLimiter> = BTreeMap::new();
-    for (resource, resource_limits) in &limits.resources {
-        limiters.insert(resource, InlineLimiter::new(resource_limits.clone()));
-    }
+    let mut limiters: BTreeMap<&str, Option<InlineLimiter>> = BTreeMap::new();
     let mut counts: BTreeMap<&str, BTreeMap<&str, IdealCount>> = BTreeMap::new();
     for call in calls {
-        let let_through = match limiters.get_mut(call.resource) {
+        let limiter = limiters.entry(call.resource).or_insert_with(|| {
+            let own = limits.of(call.resource)?;
+            Some(InlineLimiter::new(own.clone()))
+        });
+        let let_through = match limiter {
             Some(limiter) => limiter.grant(call.at_us, call.domain, call.copies, call.min),
             None => call.copies,
         };

@@ -25,6 +25,7 @@
 mod bucket;
 mod calendar;
 mod hits;
+mod names;
 mod quota;
 mod rules;
 mod tiers;

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::calendar::{Calendar, Zone};
+use crate::names::{networks_of, patterns_of};
 
 /// One burst tier as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,20 +163,21 @@ pub struct DomainOverride {
 pub struct ResourceLimits {
     /// What holds for a domain that states nothing.
     pub default: DomainLimits,
-    /// What domains state for themselves.
+    /// What domains and networks of them state for themselves.
     pub domains: BTreeMap<String, DomainOverride>,
     /// Copies a second of all domains, if limited.
     pub global: Option<u64>,
 }
 
 impl ResourceLimits {
-    /// The normalised limits of `domain`.
+    /// The normalised limits of `domain`: what it states itself rules it, else what the longest network states
+    /// that it lies in.
     ///
     /// Windows, bucket and tiers go together: stating any of them replaces what was inherited of all
     /// three. `hard` and quotas stand each for itself, and "none" un-states its own field alone.
     pub fn of(&self, domain: &str) -> DomainLimits {
         let inherited = &self.default;
-        let Some(own) = self.domains.get(domain) else {
+        let Some(own) = self.stated_by(domain) else {
             return inherited.normalized();
         };
         let replaces = own.windows.is_own() || own.bucket.is_own() || own.tiers.is_own();
@@ -195,15 +197,38 @@ impl ResourceLimits {
         }
         .normalized()
     }
+
+    fn stated_by(&self, domain: &str) -> Option<&DomainOverride> {
+        if self.domains.is_empty() {
+            return None;
+        }
+        let own = self.domains.get(domain);
+        own.or_else(|| {
+            let mut networks = networks_of(domain).into_iter();
+            networks.find_map(|name| self.domains.get(&name))
+        })
+    }
 }
 
 /// One version of the limits document: everything that can change a ruling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The rate-limited resources by name. A resource that is not here is not ruled.
+    /// The rate-limited resources by name or pattern (`api.*`).
     pub resources: BTreeMap<String, ResourceLimits>,
     /// Pairs that a partition rules at most, whole-resource pairs included.
     pub pairs_per_partition_max: u64,
+}
+
+impl Limits {
+    /// The limits of a resource: those under its own name, else those of the longest pattern that it matches. One
+    /// that has neither is not ruled.
+    pub fn of(&self, resource: &str) -> Option<&ResourceLimits> {
+        let own = self.resources.get(resource);
+        own.or_else(|| {
+            let mut patterns = patterns_of(resource);
+            patterns.find_map(|name| self.resources.get(&name))
+        })
+    }
 }
 
 impl Default for Limits {

@@ -10,6 +10,7 @@ use tollgate_model::{
     Calendar as ModelCalendar, DomainLimits, DomainOverride, End, Limits as ModelLimits,
     Quota as ModelQuota, ResourceLimits, Stated as ModelStated, Zone as ModelZone,
 };
+use tollgate_shared::networks::{NetworkName, network};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 
@@ -149,16 +150,19 @@ pub fn act_to_model(
     let here = |domain: &str| {
         let rates = limits.into_iter().flat_map(|limits| limits.rates());
         let names = rates.map(|rate| rate.name());
+        let names = names.filter(|name| !name.ends_with('*'));
         let here = names.filter(|resource| wanted(resource, domain));
         here.map(str::to_owned).collect::<Vec<_>>()
     };
     let pair = |resource: &str, domain: &str| {
         wanted(resource, domain).then(|| (resource.to_owned(), domain.to_owned()))
     };
+    // A network has pairs in every partition, which are asked about one by one.
     let is_here = |resource: &Option<Box<str>>, domain: &str| {
+        let is_network = matches!(network(domain), NetworkName::Network(_));
         resource
             .as_ref()
-            .is_none_or(|resource| wanted(resource, domain))
+            .is_none_or(|resource| is_network || wanted(resource, domain))
     };
     let nobody = || ModelAct::Unban {
         resource: Some(String::new()),

@@ -119,7 +119,7 @@ impl Watch {
     ) -> bool {
         let mut versions = self.limits.values();
         versions.any(|limits| {
-            limits.resources.get(resource).is_some_and(|of| {
+            limits.of(resource).is_some_and(|of| {
                 let mut pair = model::StreamPair::new(&of.of(domain));
                 let granted = pair.entry(1, u64::from(copies), false).granted;
                 granted.min(of.global.unwrap_or(u64::MAX)) <= most
@@ -263,7 +263,7 @@ impl Watch {
 
 /// Whether limits grant a pair nothing at all, by the model.
 fn grants_nothing(limits: &model::Limits, resource: &str, domain: &str) -> bool {
-    limits.resources.get(resource).is_some_and(|of| {
+    limits.of(resource).is_some_and(|of| {
         let mut pair = model::StreamPair::new(&of.of(domain));
         pair.entry(1, 1, false).granted == 0
     })

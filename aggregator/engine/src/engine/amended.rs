@@ -14,9 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher as _;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
+use tollgate_shared::networks::NetworkText;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Cause, Denial};
 
+use super::network_bans::{NetworkBans, banned_network};
 use crate::pairs::Identity;
 
 /// A ban.
@@ -44,6 +46,8 @@ pub(super) enum Whom {
     Pair(Identity),
     /// A domain on every resource.
     Domain(Box<str>),
+    /// A network on a resource, or on every one.
+    Network(Option<Box<str>>, Box<str>),
 }
 
 /// All entries of a partition.
@@ -51,6 +55,7 @@ pub(super) enum Whom {
 pub(super) struct Amended {
     pairs: BTreeMap<Identity, OfPair>,
     domains: BTreeMap<Box<str>, Ban>,
+    networks: NetworkBans,
     /// Ends that come, some of them of entries that have changed meanwhile.
     ends: BTreeSet<(Timestamp, Whom)>,
     digest: u128,
@@ -95,17 +100,19 @@ impl Ban {
 }
 
 impl Amended {
-    /// What is said of a pair: of two bans the one that lasts longer.
+    /// What is said of a pair: of several bans the one that lasts longest.
     #[inline]
-    pub fn of(&self, identity: Identity, domain: &str) -> OfPair {
-        if self.pairs.is_empty() && self.domains.is_empty() {
+    pub fn of(&self, identity: Identity, resource: &str, domain: &str) -> OfPair {
+        if self.pairs.is_empty() && self.domains.is_empty() && self.networks.len() == 0 {
             return OfPair::default();
         }
         let mut found = self.pair(identity);
-        if let Some(everywhere) = self.domains.get(domain)
-            && found.ban.is_none_or(|ban| ban.until < everywhere.until)
-        {
-            found.ban = Some(*everywhere);
+        let everywhere = self.domains.get(domain).copied();
+        let others = [everywhere, self.networks.of(resource, domain)];
+        for other in others.into_iter().flatten() {
+            if found.ban.is_none_or(|ban| ban.until < other.until) {
+                found.ban = Some(other);
+            }
         }
         found
     }
@@ -148,6 +155,27 @@ impl Amended {
         }
     }
 
+    /// The ban of a network, on a resource or everywhere; `None` for what is not a network, too.
+    pub fn network(&self, resource: Option<&str>, domain: &str) -> Option<Ban> {
+        let mut text = NetworkText::default();
+        let network = banned_network(domain, &mut text).ok()?;
+        self.networks.get(resource, network)
+    }
+
+    /// Bans a network, in its one spelling, or does not any more.
+    pub fn set_network(&mut self, resource: Option<&str>, network: &str, ban: Option<Ban>) {
+        if let Some(before) = self.networks.set(resource, network, ban) {
+            let mark = network_mark(resource, network, before);
+            self.digest = self.digest.wrapping_sub(mark);
+        }
+        if let Some(ban) = ban {
+            let mark = network_mark(resource, network, ban);
+            self.digest = self.digest.wrapping_add(mark);
+            let whom = || Whom::Network(resource.map(Into::into), network.into());
+            self.will_end(Some(ban.until), whom);
+        }
+    }
+
     /// A counted tick: lets go of what has ended.
     pub fn end_by(&mut self, now: Timestamp) {
         while let Some((end, _)) = self.ends.first()
@@ -176,6 +204,12 @@ impl Amended {
                         self.set_domain(&domain, None);
                     }
                 }
+                Whom::Network(resource, network) => {
+                    let resource = resource.as_deref();
+                    if self.networks.has_ended(resource, &network, now) {
+                        self.set_network(resource, &network, None);
+                    }
+                }
             }
         }
     }
@@ -190,9 +224,14 @@ impl Amended {
         self.domains.iter().map(|(domain, ban)| (&**domain, *ban))
     }
 
+    /// The networks that are banned, on a resource or everywhere, ascending.
+    pub fn networks(&self) -> impl Iterator<Item = (&str, Option<&str>, Ban)> {
+        self.networks.iter()
+    }
+
     /// How many entries there are.
     pub fn len(&self) -> usize {
-        self.pairs.len() + self.domains.len()
+        self.pairs.len() + self.domains.len() + self.networks.len()
     }
 
     /// A number that depends on what is here alone.
@@ -223,6 +262,19 @@ fn domain_mark(domain: &str, ban: Ban) -> u128 {
     hasher.write_u64(ban.until.as_micros());
     hasher.write_u64(ban.version);
     hasher.write(domain.as_bytes());
+    hasher.finish128().as_u128()
+}
+
+fn network_mark(resource: Option<&str>, network: &str, ban: Ban) -> u128 {
+    let mut hasher = SipHasher13::new();
+    hasher.write_u64(ban.until.as_micros());
+    hasher.write_u64(ban.version);
+    hasher.write(network.as_bytes());
+    hasher.write_u8(0xff);
+    if let Some(resource) = resource {
+        hasher.write(resource.as_bytes());
+        hasher.write_u8(0xff);
+    }
     hasher.finish128().as_u128()
 }
 
@@ -268,7 +320,10 @@ mod tests {
                 version: 9,
             }),
         );
-        assert!(amended.of(a, "x").is_pardoned(at(19)) && amended.of(b, "d").is_banned(at(29)));
+        assert!(
+            amended.of(a, "r", "x").is_pardoned(at(19))
+                && amended.of(b, "r", "d").is_banned(at(29))
+        );
         amended.end_by(at(29));
         assert_eq!(
             amended.pair(a),

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tollgate_shared::names;
+use tollgate_shared::networks::{NetworkText, network_of_domain};
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
@@ -23,6 +24,7 @@ use tollgate_shared::wire::verdict::{EndedBy, VerdictSays};
 
 use super::Engine;
 use super::amended::{Ban, OfPair};
+use super::network_bans::banned_network;
 use super::pointers::{Again, Touch};
 use super::rulings::Rulings;
 use crate::copies::{Copies, HoldId, TransferId};
@@ -119,7 +121,7 @@ impl Engine {
         self.rule_one_again(again, touch, place, rulings);
     }
 
-    /// Bans a domain or takes its ban back, and rules again whatever that may close or open.
+    /// Bans a domain or a network or takes its ban back, and rules again whatever that may close or open.
     fn set_ban(
         &mut self,
         when: When,
@@ -128,6 +130,17 @@ impl Engine {
         place: &mut Place,
         rulings: &mut Rulings,
     ) {
+        let mut text = NetworkText::default();
+        let domain = match banned_network(domain, &mut text) {
+            Ok(network) => {
+                self.amended.set_network(resource, network, ban);
+                for again in self.denied_within(resource, network, when.at) {
+                    self.rule_banned_again(again, place, rulings);
+                }
+                return;
+            }
+            Err(domain) => domain,
+        };
         let scopes = match resource {
             Some(resource) => {
                 let of_copies = self.counts_holds_of(resource);
@@ -156,11 +169,43 @@ impl Engine {
                 domain: Some(domain.clone()),
                 at: when.at,
             };
-            match self.counts_holds_of(&again.resource) {
-                true => self.rule_copies_again(again, place, rulings),
-                false => self.rule_one_again(again, Touch::Nothing, place, rulings),
-            }
+            self.rule_banned_again(again, place, rulings);
         }
+    }
+
+    fn rule_banned_again(&mut self, again: Again, place: &mut Place, rulings: &mut Rulings) {
+        match self.counts_holds_of(&again.resource) {
+            true => self.rule_copies_again(again, place, rulings),
+            false => self.rule_one_again(again, Touch::Nothing, place, rulings),
+        }
+    }
+
+    /// The pairs in a network that are denied, ascending. Of others no name is known here: they are denied from
+    /// their next entry.
+    fn denied_within(&self, resource: Option<&str>, network: &str, at: Timestamp) -> Vec<Again> {
+        let network = network_of_domain(network);
+        let is_within = |domain: &str| {
+            let of = network_of_domain(domain);
+            network.is_some_and(|network| of.is_some_and(|of| network.contains(&of)))
+        };
+        let denied = self.denials.after(at);
+        let within = denied.filter(|(_, live)| {
+            resource.is_none_or(|resource| resource == &*live.resource)
+                && live.domain.as_deref().is_some_and(is_within)
+        });
+        let within: BTreeMap<Identity, Again> = within
+            .map(|(identity, live)| {
+                let (resource, domain) = (live.resource.clone(), live.domain.clone());
+                let again = Again {
+                    identity,
+                    resource,
+                    domain,
+                    at,
+                };
+                (identity, again)
+            })
+            .collect();
+        within.into_values().collect()
     }
 
     /// The pairs of a domain that have a name here: those of configured resources that are ruled or
@@ -170,6 +215,8 @@ impl Engine {
         let configured = limits
             .resources()
             .iter()
+            // A pattern has no pairs: those of its resources are denied from their next entry.
+            .filter(|resource| !resource.name().ends_with('*'))
             .filter(|resource| match resource {
                 Resource::Rate(rate) => self.rules_pair(rate.name(), domain),
                 Resource::Copies(copies) => self.counts_holds_of(copies.name()),

@@ -56,7 +56,9 @@ impl Engine {
         };
         let domain = admit_domain(domain);
         let identity = self.identities.of_resource(&held.name).of(&domain);
-        self.amended.of(identity, &domain).is_banned(self.now())
+        self.amended
+            .of(identity, &held.name, &domain)
+            .is_banned(self.now())
     }
 
     /// Rules the ban of a domain's copies: it is denied if it is banned, and said again to be full if it is.

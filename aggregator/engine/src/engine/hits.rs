@@ -224,7 +224,7 @@ impl Engine {
         context.counts.entries += 1;
         let (limits, nothing) = (common.limits, &common.nothing);
         let at = common.clock.instant(hit.at);
-        let amended = self.amended.of(ahead.identity, hit.domain);
+        let amended = self.amended.of(ahead.identity, context.name, hit.domain);
         let amended = rule_of_amended(limits, context.name, amended);
         let (class, stated) = match context.rule.class_of(limits, nothing, hit.domain) {
             Some(ruled) => ruled,

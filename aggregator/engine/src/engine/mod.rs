@@ -36,6 +36,7 @@ mod epochs;
 mod hits;
 mod holders;
 mod holds;
+mod network_bans;
 mod pointers;
 mod query;
 mod rule;

@@ -227,7 +227,8 @@ impl Engine {
             None => (&whole, false),
         };
         let mut amended = domain.map_or_else(OfPair::default, |domain| {
-            rule_of_amended(&limits, &again.resource, self.amended.of(identity, domain))
+            let said = self.amended.of(identity, &again.resource, domain);
+            rule_of_amended(&limits, &again.resource, said)
         });
         if self.table.open(identity) == Opened::New {
             if touch != Touch::Nothing || !amended.is_banned(again.at) {

@@ -299,6 +299,9 @@ impl Engine {
 
     /// Until when a domain is banned by name: on a resource, or everywhere.
     pub fn ban(&self, resource: Option<&str>, domain: &str) -> Option<Timestamp> {
+        if let Some(ban) = self.amended.network(resource, domain) {
+            return Some(ban.until);
+        }
         let ban = match resource {
             Some(resource) => {
                 let identity = self.identities.of_resource(resource).of(domain);

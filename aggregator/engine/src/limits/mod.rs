@@ -55,9 +55,10 @@ pub use amend::{NotChanged, Own, Revision};
 pub use fault::{FAULTS_MAX, Fault, FaultKind, Faults};
 pub use judge::{STATE_BYTES_WARN, hits_max_in, state_bytes_at_limit};
 pub use names::{NameTable, TABLE_BYTES_MAX};
+pub(crate) use networks::Networks;
 pub use normal::{Change, normalise};
 pub use rate::{Bucket, Calendar, Quota, RateClass, Tier, Window};
-pub use read::DOCUMENT_BYTES_MAX;
+pub use read::{DOCUMENT_BYTES_MAX, spelt_domain};
 pub use report::{CheckReport, ResourceReport, SizeReport, check};
 pub use resource::{
     CopiesResource, Excess, Group, Mode, NEAR_DEFAULT, RateOverride, RateResource, Reserve,

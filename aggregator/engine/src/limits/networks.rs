@@ -15,7 +15,7 @@ use tollgate_shared::networks::{NetworkName, NetworkText, network, network_of_do
 
 /// Networks, and which lengths they have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Networks {
+pub(crate) struct Networks {
     all: Arc<BTreeSet<IpNet>>,
     /// Lengths that occur, longest first; of IPv4 and of IPv6.
     lengths: [Box<[u8]>; 2],
@@ -39,15 +39,21 @@ impl Networks {
         }
     }
 
-    /// These and one more domain, if it is a network; those that this was cloned from stay as they are.
+    /// These and one more domain, if it is a network; those that this was cloned from stay as they are, and are
+    /// copied at the first one alone.
     pub fn add(&mut self, domain: &str) {
         let Some(network) = named(domain) else {
             return;
         };
         if !self.all.contains(&network) {
-            let mut all = (*self.all).clone();
-            all.insert(network);
-            *self = Self::of(all);
+            Arc::make_mut(&mut self.all).insert(network);
+            let lengths = &mut self.lengths[usize::from(network.addr().is_ipv6())];
+            let bits = network.prefix_len();
+            if let Err(at) = lengths.binary_search_by(|other| bits.cmp(other)) {
+                let mut more = lengths.to_vec();
+                more.insert(at, bits);
+                *lengths = more.into();
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //! written down again and a changed default reaches those who did not speak against it. Domains
 //! that state the same share one [`RateOverride`]; a domain costs its name and four bytes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,8 +12,10 @@ use tollgate_shared::networks::AddressPrefixes;
 use tollgate_shared::time::Span;
 
 use super::changed::Changed;
+use super::fault::FaultKind;
 use super::names::NameTable;
 use super::networks::Networks;
+use super::read::overrides::domain_of;
 use super::settings::BlindPolicy;
 use super::stated::Stated;
 use super::version::{ClassId, ResourceIx};
@@ -204,6 +207,16 @@ impl RateResource {
         self.addresses
     }
 
+    /// The domain that a name of an operator's is limited as: an address as its network, a network in its one
+    /// spelling, else the name itself.
+    ///
+    /// # Errors
+    ///
+    /// Where a network cannot be, or is narrower than what this resource limits.
+    pub fn limited_as<'n>(&self, name: &'n str) -> Result<Cow<'n, str>, FaultKind> {
+        domain_of(name, self.addresses)
+    }
+
     /// Whether its pairs may take more memory than others.
     pub fn large_state(&self) -> bool {
         self.large_state
@@ -266,7 +279,7 @@ impl RateResource {
 
     /// What rules a domain: its own override, else that of the longest network it is in, else the default.
     #[inline]
-    fn override_for(&self, domain: &str) -> &RateOverride {
+    pub(super) fn override_for(&self, domain: &str) -> &RateOverride {
         let own = self.override_of(domain);
         let of_network = || self.networks.find(domain, |name| self.override_of(name));
         own.or_else(of_network).unwrap_or(&self.default)

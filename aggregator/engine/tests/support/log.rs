@@ -19,7 +19,7 @@ use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
 use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick, Total};
 
-use super::{DOMAINS, RESOURCES, Written, any_resource, at};
+use super::{CONFIGURED, DOMAINS, NETWORKS, RESOURCES, Written, any_resource, at};
 
 pub const LOG: LogId = LogId {
     generation: 1,
@@ -249,7 +249,7 @@ const LONG_UNITS: [u64; 2] = [5_000_000, 40_000_000];
 
 fn any_version(units: &'static [u64]) -> impl Strategy<Value = Written> {
     let resources = prop::collection::btree_map(
-        prop::sample::select(&RESOURCES[..]),
+        prop::sample::select(&CONFIGURED[..]),
         prop::sample::select(units).prop_flat_map(any_resource),
         1..3,
     );
@@ -505,6 +505,12 @@ impl OneAct {
             .for_us
             .map_or(Timestamp::MAX, |us| now.saturating_offset(us as i64));
         let of = Some(resource.clone()).filter(|_| !self.everywhere);
+        let network = NETWORKS.get(self.hits as usize);
+        let is_address = domain.starts_with(|first: char| first.is_ascii_digit());
+        let banned = network
+            .filter(|_| is_address)
+            .map(|&network| network.into());
+        let banned = banned.unwrap_or_else(|| domain.clone());
         match self.what {
             0 | 1 => Act::Pardon { resource, domain },
             2 | 3 => Act::Reset { resource, domain },
@@ -515,12 +521,12 @@ impl OneAct {
             },
             6 => Act::Ban {
                 resource: of,
-                domain,
+                domain: banned,
                 until,
             },
             _ => Act::Unban {
                 resource: of,
-                domain,
+                domain: banned,
             },
         }
     }

@@ -28,7 +28,20 @@ pub struct Written {
 }
 
 pub const RESOURCES: [&str; 2] = ["api.search", "export"];
-pub const DOMAINS: [&str; 5] = ["acme", "globex", "initech", "hooli", "umbrella"];
+/// How resources are configured: by name, or by a pattern that the first of them matches.
+pub const CONFIGURED: [&str; 3] = ["api.search", "export", "api.*"];
+pub const DOMAINS: [&str; 5] = ["acme", "globex", "initech", "10.1.2.3", "10.1.9.0/24"];
+/// Who may state something: domains, and networks of some.
+const STATING: [&str; 6] = [
+    "acme",
+    "globex",
+    "initech",
+    "10.1.2.3",
+    "10.1.0.0/16",
+    "10.0.0.0/8",
+];
+/// What may be banned in place of an address.
+pub const NETWORKS: [&str; 2] = ["10.1.0.0/16", "10.0.0.0/8"];
 
 /// So many cases, or as many as `PROPTEST_CASES` asks for.
 pub fn cases(cases: u32) -> ProptestConfig {
@@ -144,7 +157,7 @@ pub fn any_resource(unit_us: u64) -> impl Strategy<Value = model::ResourceLimits
             hard: own(hard),
             ..model::DomainOverride::default()
         });
-    let domains = prop::collection::btree_map(prop::sample::select(&DOMAINS[..]), own, 0..3);
+    let domains = prop::collection::btree_map(prop::sample::select(&STATING[..]), own, 0..3);
     let global = prop::option::of(prop_oneof![1 => Just(0u64), 9 => 1u64..20]);
     (any_domain_limits(unit_us), domains, global).prop_map(|(default, domains, global)| {
         model::ResourceLimits {
@@ -259,7 +272,16 @@ impl Written {
         let resources = self.resources.iter();
         model::Limits {
             resources: resources
-                .map(|(name, limits)| ((*name).to_owned(), limits.clone()))
+                .map(|(name, limits)| {
+                    let global = global_of(name, limits);
+                    (
+                        (*name).to_owned(),
+                        model::ResourceLimits {
+                            global,
+                            ..limits.clone()
+                        },
+                    )
+                })
                 .collect(),
             pairs_per_partition_max: self.pairs_max,
         }
@@ -282,7 +304,10 @@ impl Written {
                 tiers_text(limits.default.tiers())
             )
             .unwrap();
-            for (key, value) in [("hard", limits.default.hard), ("global", limits.global)] {
+            for (key, value) in [
+                ("hard", limits.default.hard),
+                ("global", global_of(name, limits)),
+            ] {
                 if let Some(value) = value {
                     writeln!(text, "{key} = \"{value}/s\"").unwrap();
                 }
@@ -299,6 +324,11 @@ impl Written {
         }
         text
     }
+}
+
+/// All together is one resource's, so a pattern has no such limit.
+fn global_of(name: &str, limits: &model::ResourceLimits) -> Option<u64> {
+    limits.global.filter(|_| !name.ends_with('*'))
 }
 
 fn tiers_text(tiers: &[model::Tier]) -> String {

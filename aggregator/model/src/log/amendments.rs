@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use super::input::{Act, Change, Place, RecordOutcome, Scope};
 use super::{PartitionModel, ends_differ};
+use crate::names::{is_network, is_within, networks_of, spelt};
 use crate::stream::{Over, StreamPair};
 use crate::verdict::End;
 
@@ -29,13 +30,20 @@ pub(super) struct Amendments {
 impl Amendments {
     /// What is said of a pair.
     pub fn over(&self, resource: &str, domain: &str) -> Over {
-        let ban = |of: Option<&str>| {
-            let key = (of.map(str::to_owned), domain.to_owned());
+        let ban = |of: Option<&str>, name: &str| {
+            let key = (of.map(str::to_owned), name.to_owned());
             self.bans.get(&key).copied()
         };
+        // An address has so many networks that they are not asked about where nothing is banned.
+        let mut names = vec![domain.to_owned()];
+        if !self.bans.is_empty() {
+            names.extend(networks_of(domain));
+        }
+        let bans = names.iter();
+        let bans = bans.map(|name| ban(Some(resource), name).max(ban(None, name)));
         let pardon = (resource.to_owned(), domain.to_owned());
         Over {
-            ban: ban(Some(resource)).max(ban(None)),
+            ban: bans.max().flatten(),
             pardon_us: self.pardons.get(&pardon).copied(),
         }
     }
@@ -114,6 +122,7 @@ impl PartitionModel {
                 here,
                 end,
             } => {
+                let domain = &spelt(domain);
                 let key = (resource.clone(), domain.clone());
                 self.amendments.bans.remove(&key);
                 if end.is_after(at_us) {
@@ -126,6 +135,7 @@ impl PartitionModel {
                 domain,
                 here,
             } => {
+                let domain = &spelt(domain);
                 let key = (resource.clone(), domain.clone());
                 self.amendments.bans.remove(&key);
                 self.banned(resource.as_deref(), domain, here, at_us)
@@ -142,6 +152,16 @@ impl PartitionModel {
         at_us: u64,
     ) -> Vec<(String, String)> {
         let pair = |resource: &str| (resource.to_owned(), domain.to_owned());
+        if is_network(domain) {
+            // Of other pairs in it nothing is said before their next entry.
+            self.say_over();
+            let denied = self.table.denied_pairs(at_us);
+            let meant = denied.filter(|(of, within)| {
+                resource.is_none_or(|resource| resource == *of) && is_within(within, domain)
+            });
+            let meant = meant.map(|(of, within)| (of.to_owned(), within.to_owned()));
+            return meant.collect();
+        }
         if let Some(resource) = resource {
             return vec![pair(resource)];
         }
@@ -164,7 +184,7 @@ impl PartitionModel {
         if self.table.pair(resource, domain).is_none() {
             let is_ban = matches!(act, Act::Ban { .. } | Act::Unban { .. });
             if is_ban && over.bans(at_us) {
-                let limits = self.limits.resources.get(resource);
+                let limits = self.limits.of(resource);
                 let limits = limits.map(|limits| limits.of(domain)).unwrap_or_default();
                 let mut pair = StreamPair::new(&limits);
                 pair.set_over(over);
@@ -173,7 +193,7 @@ impl PartitionModel {
             }
             return;
         }
-        let configured = self.limits.resources.contains_key(resource);
+        let configured = self.limits.of(resource).is_some();
         let Some(pair) = self.table.pair_mut(resource, domain) else {
             return;
         };

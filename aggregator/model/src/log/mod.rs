@@ -273,7 +273,7 @@ impl PartitionModel {
         outcome: &mut RecordOutcome,
     ) -> EntryRuling {
         let over = self.amendments.over(entry.resource, entry.domain);
-        let limits = self.limits.resources.get(entry.resource);
+        let limits = self.limits.of(entry.resource);
         if limits.is_none() && !over.bans(at_us) {
             return self.not_ruled(NotRuled::Unconfigured);
         }
@@ -318,7 +318,7 @@ impl PartitionModel {
             });
         }
         if let Some(effect) = &mut self.effect {
-            let limits = self.limits.resources.get(resource);
+            let limits = self.limits.of(resource);
             let limits = limits.map(|limits| limits.of(domain)).unwrap_or_default();
             let scope = Scope::new(resource, Some(domain));
             effect.entry(scope, &limits, at_us, &ruled, entry.unguarded);

@@ -119,7 +119,7 @@ impl Table {
     /// pair's time and `at_us`.
     pub fn new_limits(&mut self, at_us: u64, limits: &Limits) {
         for (resource, domains) in &mut self.pairs {
-            let limits = limits.resources.get(resource);
+            let limits = limits.of(resource);
             for (domain, pair) in domains {
                 match limits {
                     Some(limits) => {
@@ -133,7 +133,7 @@ impl Table {
             }
         }
         for (resource, whole) in &mut self.wholes {
-            let limits = limits.resources.get(resource);
+            let limits = limits.of(resource);
             whole.new_limit(at_us, limits.and_then(|limits| limits.global));
         }
         self.look_again();
@@ -168,6 +168,16 @@ impl Table {
             denied.is_some_and(|denial| denial.end.is_after(at_us))
         })
         .map(|(resource, _)| resource.as_str())
+    }
+
+    /// The pairs that are denied at `at_us`.
+    pub fn denied_pairs(&self, at_us: u64) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.pairs.iter().flat_map(|(resource, domains)| {
+            let pairs = domains.iter();
+            pairs.map(move |(domain, pair)| (resource.as_str(), domain.as_str(), pair.denied()))
+        });
+        all.filter(move |(_, _, denied)| denied.is_some_and(|denial| denial.end.is_after(at_us)))
+            .map(|(resource, domain, _)| (resource, domain))
     }
 
     /// The denials in force at the greater of their pair's time and `at_us`, by scope.

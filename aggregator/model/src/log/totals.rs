@@ -36,7 +36,7 @@ impl PartitionModel {
             return TotalRuling::OutOfOrder;
         }
         self.last_totals.insert(chain, total.source_offset);
-        let limits = self.limits.resources.get(total.resource);
+        let limits = self.limits.of(total.resource);
         let Some(limit) = limits.and_then(|limits| limits.global) else {
             return TotalRuling::Unlimited;
         };
@@ -87,7 +87,7 @@ impl PartitionModel {
 
 /// What limits a scope: a global limit is one of a second.
 pub(super) fn limits_of(limits: &Limits, scope: &Scope) -> Option<DomainLimits> {
-    let resource = limits.resources.get(&scope.resource)?;
+    let resource = limits.of(&scope.resource)?;
     match &scope.domain {
         Some(domain) => Some(resource.of(domain)),
         None => resource.global.map(|limit| DomainLimits {

@@ -3,7 +3,7 @@
 //! Knows nothing of appending. What stays true: a look changes nothing, and what cannot be known here, because
 //! another one rules it, is not refused here.
 
-use tollgate_engine::limits::{Limits, NotChanged, Revision};
+use tollgate_engine::limits::{Limits, NotChanged, Revision, spelt_domain};
 use tollgate_shared::names::{check_domain, check_name, partition_of_pair, partition_of_resource};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
@@ -17,7 +17,7 @@ use super::{PROPOSALS_MAX, Proposal, Refused};
 
 impl Core {
     /// Whether it can be done at all, as far as this process sees.
-    pub(super) fn look_at(&self, proposal: &Proposal) -> Result<(), Refused> {
+    pub(super) fn look_at(&self, proposal: &Proposal, act: &Act) -> Result<(), Refused> {
         let not_now = |why: &str| Refused::NotNow { why: why.into() };
         if let Some(down) = &self.log_down {
             return Err(not_now(down));
@@ -40,7 +40,48 @@ impl Core {
             });
         }
         check("who", &proposal.who)?;
-        self.look_at_act(&proposal.act)
+        self.look_at_act(act)
+    }
+
+    /// The act about the domain as it is limited, where that is not what was written: an address of a resource
+    /// that limits addresses by their networks, or a network in another spelling.
+    pub(super) fn spelt(&self, act: &Act) -> Result<Option<Act>, Refused> {
+        if matches!(act, Act::Set(_) | Act::SetMany(_)) {
+            return Ok(None);
+        }
+        let mut spelt = act.clone();
+        let (resource, domain) = match &mut spelt {
+            Act::Reset { resource, domain }
+            | Act::Pardon { resource, domain }
+            | Act::Refund {
+                resource, domain, ..
+            } => (Some(&**resource), domain),
+            Act::Ban {
+                resource, domain, ..
+            }
+            | Act::Unban { resource, domain } => (resource.as_deref(), domain),
+            _ => return Ok(None),
+        };
+        let limits = self.limits.book.latest().map(|version| &version.limits);
+        let rate = resource.and_then(|resource| limits?.rate(resource));
+        let limited = match rate {
+            Some(rate) => rate.limited_as(domain),
+            None => spelt_domain(domain),
+        };
+        match limited {
+            Ok(limited) if *limited == **domain => Ok(None),
+            Ok(limited) => {
+                *domain = limited.into();
+                Ok(Some(spelt))
+            }
+            Err(fault) if matches!(act, Act::Ban { .. }) => Err(Refused::Name {
+                field: "domain",
+                name: domain.to_string(),
+                fault: fault.to_string(),
+            }),
+            // Whatever callers are limited under can be opened again.
+            Err(_) => Ok(None),
+        }
     }
 
     fn look_at_act(&self, act: &Act) -> Result<(), Refused> {

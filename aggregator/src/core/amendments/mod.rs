@@ -139,11 +139,18 @@ struct Waiting {
 impl Core {
     /// Takes an operator's word, and answers now or later.
     pub(super) fn propose(&mut self, now: Now, id: QueryId, proposal: &Proposal) {
-        if let Err(refused) = self.look_at(proposal) {
-            return self.answer_proposal(id, Err(refused));
-        }
+        let spelt = self.spelt(&proposal.act);
+        let looked = spelt.and_then(|spelt| {
+            let act = spelt.unwrap_or_else(|| proposal.act.clone());
+            self.look_at(proposal, &act)?;
+            Ok(act)
+        });
+        let act = match looked {
+            Ok(act) => act,
+            Err(refused) => return self.answer_proposal(id, Err(refused)),
+        };
         let expected = self.limits.book.latest_number();
-        let what = told(&proposal.act);
+        let what = told(&act);
         if proposal.dry_run {
             let view = view(what, expected, expected, false, false);
             return self.answer_proposal(id, Ok(view));
@@ -155,7 +162,7 @@ impl Core {
             expected,
             who: &proposal.who,
             why: &proposal.why,
-            act: proposal.act.clone(),
+            act,
         }
         .encode(&mut writer);
         tracing::info!(

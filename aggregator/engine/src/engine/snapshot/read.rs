@@ -235,14 +235,25 @@ impl Cursor<'_> {
 
     fn amended(&mut self, engine: &mut Engine) -> Result<(), SnapshotFault> {
         while self.at < self.bytes.len() {
-            if self.flag("banned domain")? {
-                let domain = self.text("domain")?;
-                let ban = Ban {
-                    until: Timestamp::from_micros(self.number("ban's end")?),
-                    version: self.number("ban's version")?,
-                };
-                engine.amended.set_domain(domain, Some(ban));
-                continue;
+            match self.byte("whom")? {
+                0 => {}
+                1 => {
+                    let domain = self.text("domain")?;
+                    let ban = self.ban()?;
+                    engine.amended.set_domain(domain, Some(ban));
+                    continue;
+                }
+                2 => {
+                    let network = self.text("network")?;
+                    let resource = match self.flag("resource of a ban")? {
+                        true => Some(self.text("resource")?),
+                        false => None,
+                    };
+                    let ban = self.ban()?;
+                    engine.amended.set_network(resource, network, Some(ban));
+                    continue;
+                }
+                _ => return Err(self.broken("whom")),
             }
             let identity = self.identity()?;
             let until = self.optional("ban's end")?.map(Timestamp::from_micros);
@@ -252,6 +263,13 @@ impl Cursor<'_> {
             engine.amended.set_pair(identity, OfPair { ban, pardon });
         }
         Ok(())
+    }
+
+    fn ban(&mut self) -> Result<Ban, SnapshotFault> {
+        Ok(Ban {
+            until: Timestamp::from_micros(self.number("ban's end")?),
+            version: self.number("ban's version")?,
+        })
     }
 
     fn chains(&mut self, engine: &mut Engine) -> Result<(), SnapshotFault> {

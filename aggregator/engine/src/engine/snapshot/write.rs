@@ -149,6 +149,18 @@ fn write_amended(amended: &Amended, chunks: &mut Chunks<'_>) {
             varint::write(bytes, ban.version);
         });
     }
+    for (network, resource, ban) in amended.networks() {
+        chunks.item(|bytes| {
+            bytes.push(2);
+            write_text(network, bytes);
+            bytes.push(u8::from(resource.is_some()));
+            if let Some(resource) = resource {
+                write_text(resource, bytes);
+            }
+            varint::write(bytes, ban.until.as_micros());
+            varint::write(bytes, ban.version);
+        });
+    }
 }
 
 fn write_head(frozen: &Frozen, bytes: &mut Vec<u8>) {

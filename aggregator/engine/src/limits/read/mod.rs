@@ -30,6 +30,8 @@ use crate::limits::version::{Limits, RULES};
 use crate::limits::warning::{Collector, Warnings};
 use crate::limits::zone::Zone;
 
+pub use self::overrides::spelt_domain;
+
 use self::overrides::domain_of;
 use self::zones::ZoneReader;
 

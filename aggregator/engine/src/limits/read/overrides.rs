@@ -119,6 +119,15 @@ fn note_narrow(
     }
 }
 
+/// The one spelling of a domain that may be a network, of no resource in particular.
+///
+/// # Errors
+///
+/// Where it is meant as a network, and is not one.
+pub fn spelt_domain(name: &str) -> Result<Cow<'_, str>, FaultKind> {
+    domain_of(name, None)
+}
+
 /// The domain that a name in a document stands for: a network in its one spelling, an address as the resource
 /// limits it, else the name itself.
 pub(in crate::limits) fn domain_of(
