@@ -4,20 +4,26 @@
 //! explain api.search acme          ── key ──> asks for h~5f2c1e~0c41…
 //! [rate.x.domains.acme]            ── key ──> [rate.x.domains."h~5f2c1e~0c41…"], and that goes to the log
 //! h~5f2c1e~0c41… copied from a list           stays, if it is of this key
+//! [rate.x] addresses = { v4 = 24 }
+//! [rate.x.domains."203.0.113.7"]   ── key ──> the hash of 203.0.113.0/24, as agents hash it
+//! [rate.y.domains."10.0.0.0/8"]               a fault: an address that is hashed lies in no network
 //! ```
 //!
 //! Nobody else in this program knows the key: logs, engines, views and HTTP have hashes alone. What stays
 //! true: a name that is typed with a key does not leave this room; and hashes of two keys, or names beside
 //! hashes, are not taken for one fleet's.
 
-use std::collections::HashSet;
-use std::mem::{replace, take};
+mod document;
+
 use std::path::Path;
 use std::str::FromStr as _;
 
 use tollgate_shared::domain_key::{DomainKey, DomainKeyFault, HASHED_PREFIX, hashed_under};
 use tollgate_shared::names::admit_domain;
-use toml_edit::{Array, DocumentMut, Item, Key, TableLike, Value};
+use tollgate_shared::networks::{AddressPrefixes, NetworkName, NetworkText, network};
+use toml_edit::DocumentMut;
+
+use document::each_domain;
 
 /// What domains are called in the log.
 #[derive(Clone, Debug, Default)]
@@ -81,10 +87,21 @@ pub enum Mixture {
         /// The id of the others' key.
         key: String,
     },
-    /// A domain by its name and by its hash.
-    #[error("\"{domain}\" stands there by its name and by its hash")]
+    /// Two keys of one table that are one domain.
+    #[error(
+        "\"{domain}\" stands there twice: by its name and by its hash, or by two addresses of one network"
+    )]
     Twice {
         /// The domain.
+        domain: String,
+    },
+    /// A network, where the log has hashes of addresses.
+    #[error(
+        "\"{domain}\" is a network, and with a domain key addresses are hashed one by one, so that none is found \
+         in it: expected addresses, or a resource with `addresses` of that length, which are hashed as networks"
+    )]
+    Network {
+        /// As it was written.
         domain: String,
     },
 }
@@ -112,8 +129,21 @@ impl Domains {
     ///
     /// # Errors
     ///
-    /// Where it is a hash under another key.
+    /// Where it is a hash under another key, or a network, which no hash lies in.
     pub fn of(&self, domain: &str) -> Result<String, Mixture> {
+        self.of_resource(None, domain)
+    }
+
+    /// The same on a resource that limits addresses by their networks: agents hash the network.
+    ///
+    /// # Errors
+    ///
+    /// As [`Domains::of`].
+    pub fn of_resource(
+        &self,
+        addresses: Option<AddressPrefixes>,
+        domain: &str,
+    ) -> Result<String, Mixture> {
         let Some(key) = &self.key else {
             return Ok(domain.to_owned());
         };
@@ -124,7 +154,11 @@ impl Domains {
                 found: id.to_owned(),
                 expected: key.id().to_owned(),
             }),
-            None => Ok(key.hash(&admit_domain(domain)).as_str().to_owned()),
+            None => {
+                let mut text = NetworkText::default();
+                let limited = limited_as(addresses, domain, &mut text)?;
+                Ok(key.hash(&admit_domain(limited)).as_str().to_owned())
+            }
         }
     }
 
@@ -145,8 +179,8 @@ impl Domains {
         };
         let mut found = Found::default();
         let mut changed = false;
-        each_domain(&mut document, &mut |domain| {
-            let called = self.of(domain)?;
+        each_domain(&mut document, &mut |domain, addresses| {
+            let called = self.of_resource(addresses, domain)?;
             found.take(&called)?;
             changed |= called != domain;
             Ok(called)
@@ -193,110 +227,29 @@ impl Found {
     }
 }
 
-type Calling<'c> = &'c mut dyn FnMut(&str) -> Result<String, Mixture>;
-
-/// Calls every domain of a document what `call` says. What is not where documents have it is passed over.
-fn each_domain(document: &mut DocumentMut, call: Calling<'_>) -> Result<(), Mixture> {
-    if let Some(plans) = document.get_mut("plans").and_then(Item::as_table_like_mut) {
-        for (_, plan) in plans.iter_mut() {
-            each_of_list(plan, call)?;
+/// What a domain of a document is limited as, by agents that hash it.
+fn limited_as<'t>(
+    addresses: Option<AddressPrefixes>,
+    domain: &'t str,
+    text: &'t mut NetworkText,
+) -> Result<&'t str, Mixture> {
+    let of_addresses = match network(domain) {
+        NetworkName::Other => match addresses {
+            Some(addresses) => return Ok(addresses.domain_of(domain, text)),
+            None => return Ok(domain),
+        },
+        NetworkName::Network(network) => {
+            let limited = addresses.map(|addresses| addresses.network_of(network.addr()));
+            limited.filter(|limited| *limited == network)
         }
-    }
-    for kind in ["rate", "copies"] {
-        let resources = document.get_mut(kind).and_then(Item::as_table_like_mut);
-        for (_, resource) in resources.into_iter().flat_map(|table| table.iter_mut()) {
-            let Some(resource) = resource.as_table_like_mut() else {
-                continue;
-            };
-            each_key(resource, call)?;
-            let candidate = resource.get_mut("candidate");
-            if let Some(candidate) = candidate.and_then(Item::as_table_like_mut) {
-                each_key(candidate, call)?;
-            }
-            let groups = resource.get_mut("groups").and_then(Item::as_table_like_mut);
-            for (_, group) in groups.into_iter().flat_map(|table| table.iter_mut()) {
-                let group = group.as_table_like_mut();
-                if let Some(members) = group.and_then(|group| group.get_mut("members")) {
-                    each_of_list(members, call)?;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn each_of_list(list: &mut Item, call: Calling<'_>) -> Result<(), Mixture> {
-    let values = list.as_array_mut().into_iter().flat_map(Array::iter_mut);
-    for value in values {
-        if let Some(domain) = value.as_str() {
-            let mut called = Value::from(call(domain)?);
-            *called.decor_mut() = value.decor().clone();
-            *value = called;
-        }
-    }
-    Ok(())
-}
-
-/// The keys of the table `domains` in a resource, in their order.
-///
-/// All keys are found, then all values are taken out, then all are put in again: taking one key after the other
-/// from the front would move those behind it each time, which took minutes where there were 100,000.
-fn each_key(resource: &mut dyn TableLike, call: Calling<'_>) -> Result<(), Mixture> {
-    let Some(domains) = resource.get_mut("domains") else {
-        return Ok(());
+        NetworkName::HostBits(_) | NetworkName::Length => None,
     };
-    let Some(table) = domains.as_table_like() else {
-        return Ok(());
-    };
-    let mut seen = HashSet::new();
-    let mut keys = Vec::new();
-    let mut changed = false;
-    for (domain, _) in table.iter() {
-        let called = call(domain)?;
-        changed |= called != domain;
-        let key = match table.key(domain) {
-            Some(key) => as_called(key, &called),
-            None => Key::new(&called),
-        };
-        if !seen.insert(called) {
-            let domain = domain.to_owned();
-            return Err(Mixture::Twice { domain });
-        }
-        keys.push(key);
+    match of_addresses {
+        Some(network) => Ok(text.write(network)),
+        None => Err(Mixture::Network {
+            domain: domain.to_owned(),
+        }),
     }
-    if !changed {
-        return Ok(());
-    }
-    match domains {
-        Item::Table(table) => {
-            let items: Vec<Item> = table.iter_mut().map(|(_, item)| take(item)).collect();
-            table.clear();
-            for (key, item) in keys.iter().zip(items) {
-                table.insert_formatted(key, item);
-            }
-        }
-        Item::Value(Value::InlineTable(table)) => {
-            let none = || Value::from(false);
-            let values = table.iter_mut().map(|(_, value)| replace(value, none()));
-            let values: Vec<Value> = values.collect();
-            table.clear();
-            for (key, value) in keys.iter().zip(values) {
-                table.insert_formatted(key, value);
-            }
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
-/// Another key, with what stood around it.
-fn as_called(key: &Key, called: &str) -> Key {
-    if key.get() == called {
-        return key.clone();
-    }
-    Key::new(called)
-        .with_leaf_decor(key.leaf_decor().clone())
-        .with_dotted_decor(key.dotted_decor().clone())
 }
 
 #[cfg(test)]
@@ -356,6 +309,55 @@ groups.probation = { limit = 4, members = ["new-1", "new-2"] }
         // Again it is itself, with the key and without.
         assert_eq!(domains.document(hashed.clone()).as_ref(), Ok(&hashed));
         assert_eq!(Domains::default().document(hashed.clone()), Ok(hashed));
+    }
+
+    #[test]
+    fn an_address_is_hashed_as_each_resource_limits_it() {
+        let domains = domains(KEY);
+        let document = r#"[plans]
+near = ["203.0.113.7", "203.0.113.9", "acme"]
+[rate.login]
+rate = "1/s"
+addresses = { v4 = 24 }
+domains = { "198.51.100.7" = { rate = "2/s" }, "192.0.2.0/24" = { rate = "3/s" } }
+plans.near = { rate = "4/s" }
+[rate.search]
+rate = "1/s"
+plans.near = { rate = "5/s" }
+"#;
+        let text = domains.document(document.to_owned()).expect("one fleet's");
+        let limits = Limits::parse(&text).unwrap_or_else(|faults| panic!("{text}{faults}"));
+        let rate = |resource: &str, name: &str| {
+            let hashed = domains.of_resource(None, name).expect("a name");
+            let class = limits.class_of(resource, &hashed).expect("limited");
+            class.windows[0].limit
+        };
+        // As agents do: the network of the address is hashed.
+        let mut named = [0; 3];
+        for (name, limit) in ["198.51.100.0", "192.0.2.0", "203.0.113.0"]
+            .iter()
+            .zip(&mut named)
+        {
+            let prefixes = AddressPrefixes { v4: 24, v6: 64 };
+            let hashed = domains.of_resource(Some(prefixes), &format!("{name}/24"));
+            let class = limits.class_of("login", &hashed.expect("a network"));
+            *limit = class.expect("limited").windows[0].limit;
+        }
+        assert_eq!(named, [2, 3, 4]);
+        assert_eq!(
+            (rate("search", "203.0.113.7"), rate("search", "acme")),
+            (5, 5)
+        );
+        assert_eq!(
+            (rate("search", "203.0.113.8"), rate("login", "acme")),
+            (1, 4)
+        );
+        for wrong in ["10.0.0.0/8", "203.0.113.0/25", "203.0.113.7/24"] {
+            let one = document.replace("192.0.2.0/24", wrong);
+            let refused = domains.document(one);
+            assert!(matches!(refused, Err(Mixture::Network { .. })), "{wrong}");
+            assert!(matches!(domains.of(wrong), Err(Mixture::Network { .. })));
+        }
     }
 
     #[test]

@@ -73,6 +73,14 @@ pub struct AddressPrefixes {
     pub v6: u8,
 }
 
+impl Default for AddressPrefixes {
+    /// What a resource that limits addresses states of neither family: an IPv4 address by itself, an IPv6 address
+    /// as the network that a caller has to itself.
+    fn default() -> Self {
+        Self { v4: 32, v6: 64 }
+    }
+}
+
 impl AddressPrefixes {
     /// The domain that a caller's domain is limited as: for an address its network, else the domain itself.
     ///

@@ -84,13 +84,14 @@ fn check_pattern(name: &str, item: &Item<'_, '_>) -> bool {
 
 fn read_rate(name: &str, section: &Section<'_, '_>, reading: &Reading<'_, '_>) -> RateDraft {
     let mut own_words = halves_of_names(name, section);
-    own_words.push("algorithm");
+    own_words.extend(["algorithm", "burst"]);
     section.only_beside(RESOURCE_FIELDS, &own_words);
     if let Some(algorithm) = section.get("algorithm") {
         algorithm.fault(FaultKind::OutOfPlace {
             reason: "what is stated says it: `rate`, `windows`, `bucket`, `quota` or `tiers`",
         });
     }
+    refuse_burst(section);
     let default = read_stated(section, reading.zones, reading.warnings);
     let global = section.get("global");
     if let (Some(global), true) = (&global, name.ends_with('*')) {
@@ -183,8 +184,10 @@ fn read_stated_only(
     reading: &Reading<'_, '_>,
     global: Option<&'static str>,
 ) -> Stated {
-    let elsewhere = OF_RESOURCES.map(|(field, _)| field);
+    let mut elsewhere = OF_RESOURCES.map(|(field, _)| field).to_vec();
+    elsewhere.push("burst");
     section.only_beside(STATED_FIELDS, &elsewhere);
+    refuse_burst(section);
     for (field, reason) in OF_RESOURCES {
         if let Some(item) = section.get(field) {
             let reason = match field {
@@ -195,6 +198,15 @@ fn read_stated_only(
         }
     }
     read_stated(section, reading.zones, reading.warnings)
+}
+
+/// A burst beside a rate is what a bucket has.
+fn refuse_burst(section: &Section<'_, '_>) {
+    if let Some(burst) = section.get("burst") {
+        burst.fault(FaultKind::OutOfPlace {
+            reason: "a bucket has a burst: expected bucket = { rate = \"100/s\", burst = 500 } in place of `rate`",
+        });
+    }
 }
 
 /// `"20%"`.
@@ -220,7 +232,8 @@ fn read_addresses(item: &Item<'_, '_>) -> Option<AddressPrefixes> {
             .number(1..=u64::from(most), expected)
             .map(|bits| bits as u8),
     };
-    let v4 = bits("v4", 32, 32, "a number of leading bits, from 1 to 32");
-    let v6 = bits("v6", 128, 64, "a number of leading bits, from 1 to 128");
+    let AddressPrefixes { v4, v6 } = AddressPrefixes::default();
+    let v4 = bits("v4", 32, v4, "a number of leading bits, from 1 to 32");
+    let v6 = bits("v6", 128, v6, "a number of leading bits, from 1 to 128");
     Some(AddressPrefixes { v4: v4?, v6: v6? })
 }
