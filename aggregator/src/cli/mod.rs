@@ -9,6 +9,7 @@ pub mod audit;
 pub mod backtest;
 mod backtest_follow;
 pub mod check;
+pub mod check_domain;
 pub mod demo;
 pub mod denials;
 pub mod exit;

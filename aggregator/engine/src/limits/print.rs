@@ -25,6 +25,23 @@ impl Limits {
     }
 }
 
+impl RateResource {
+    /// The limits of a domain with what it inherits, as fields of a document.
+    pub fn limits_text_of(&self, domain: &str) -> String {
+        let mut stated = self.override_for(domain).stated.clone().or(self.stated());
+        // Nothing is left to inherit, so what is un-stated needs no word.
+        stated.windows.unstated_is_silent();
+        stated.bucket.unstated_is_silent();
+        stated.tiers.unstated_is_silent();
+        stated.hard.unstated_is_silent();
+        stated.quotas.unstated_is_silent();
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = write_stated(&mut text, &stated, "\n");
+        text
+    }
+}
+
 fn write_limits(out: &mut String, limits: &Limits) -> fmt::Result {
     writeln!(out, "version = 1\nrules = {}\n", limits.rules())?;
     let EngineSettings {

@@ -40,6 +40,13 @@ impl<T> Setting<T> {
         }
     }
 
+    /// Says nothing in place of "none", where there is nothing to be inherited.
+    pub(super) fn unstated_is_silent(&mut self) {
+        if matches!(self, Self::Unstated) {
+            *self = Self::Inherited;
+        }
+    }
+
     /// The same, to be changed.
     pub fn value_mut(&mut self) -> Option<&mut T> {
         match self {

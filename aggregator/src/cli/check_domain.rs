@@ -1,0 +1,284 @@
+//! `tollgate check --resource R --domain D`: which entry of a document rules one domain, and what it says.
+//!
+//! ```text
+//! api.search, 10.1.2.3     ruled by resource "api.*": domain "10.1.0.0/16", of plan "gold"
+//! web.login, 203.0.113.7   limited as 203.0.113.0/24, ruled by resource "web.login": its default
+//! ```
+//!
+//! Knows no aggregator: the document alone is asked. What stays true: the answer is what an aggregator rules by
+//! that has this document.
+
+use std::fmt;
+use std::str::FromStr as _;
+
+use serde::Serialize;
+use tollgate_engine::limits::{Limits, RateResource, Resource};
+use tollgate_shared::escape::escaped;
+use toml_edit::{DocumentMut, Item};
+
+/// One domain, asked about.
+pub struct Question<'a> {
+    /// What the document is called.
+    pub file: &'a str,
+    /// The document as it may stand in the log.
+    pub text: &'a str,
+    /// The resource.
+    pub resource: &'a str,
+    /// The domain as it was typed.
+    pub domain: &'a str,
+    /// The domain as it is called in the log, before the resource's `addresses`.
+    pub limited_as: &'a str,
+}
+
+/// Which entry rules a domain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RulingEntry {
+    /// Name and number of this object's form.
+    pub schema: &'static str,
+    /// What the document is called.
+    pub file: String,
+    /// The resource that was asked about.
+    pub resource: String,
+    /// The domain that was asked about.
+    pub domain: String,
+    /// The domain that it is limited as.
+    pub limited_as: String,
+    /// `rate` or `copies`; none: the resource is not configured.
+    pub kind: Option<&'static str>,
+    /// Whether hits pass where the resource is not configured.
+    pub allow_unconfigured: bool,
+    /// The name or pattern under which the resource is configured.
+    pub entry_resource: Option<String>,
+    /// The domain or network whose entry rules; none: the resource's default does.
+    pub entry_domain: Option<String>,
+    /// The plan that states something of that domain or network.
+    pub entry_plan: Option<String>,
+    /// Whether the domain or network states something of its own, beside a plan.
+    pub entry_is_own: bool,
+    /// The groups that the domain is a member of, of a copy-limited resource.
+    pub groups: Vec<String>,
+    /// Its limits with what it inherits, as they would stand in a document.
+    pub limits: Option<String>,
+}
+
+/// Finds the entry that rules.
+pub fn ruling_entry(limits: &Limits, question: &Question<'_>) -> RulingEntry {
+    let Question {
+        file,
+        text,
+        resource,
+        domain,
+        limited_as,
+    } = *question;
+    let mut entry = RulingEntry {
+        schema: "tollgate.check_domain/1",
+        file: file.to_owned(),
+        resource: resource.to_owned(),
+        domain: domain.to_owned(),
+        limited_as: limited_as.to_owned(),
+        kind: None,
+        allow_unconfigured: limits.namespace_of(resource).allow_unconfigured,
+        entry_resource: None,
+        entry_domain: None,
+        entry_plan: None,
+        entry_is_own: false,
+        groups: Vec::new(),
+        limits: None,
+    };
+    let Some(found) = limits.resource(resource) else {
+        return entry;
+    };
+    entry.entry_resource = Some(found.name().to_owned());
+    match found {
+        Resource::Rate(rate) => {
+            let limited = limited_as_of(rate, limited_as);
+            entry.kind = Some("rate");
+            entry.entry_domain = rate.ruling_domain(&limited).map(String::from);
+            entry.limits = Some(rate.limits_text_of(&limited));
+            entry.limited_as = limited;
+        }
+        Resource::Copies(copies) => {
+            entry.kind = Some("copies");
+            entry.entry_domain = copies.ruling_domain(limited_as).map(String::from);
+            entry.limits = Some(format!("limit = {}\n", copies.limit_of(limited_as)));
+            let groups = copies.groups_of(limited_as);
+            entry.groups = groups.map(|(name, _)| name.to_owned()).collect();
+        }
+    }
+    if let Some(ruling) = &entry.entry_domain {
+        let is_ruling = |name: &str| match found {
+            Resource::Rate(rate) => limited_as_of(rate, name) == *ruling,
+            Resource::Copies(_) => name == ruling,
+        };
+        let stated = Stated::of(text, found, &is_ruling);
+        entry.entry_plan = stated.plan;
+        entry.entry_is_own = stated.own;
+    }
+    entry
+}
+
+/// The domain that a name is limited as; one that cannot be is what it is.
+fn limited_as_of(rate: &RateResource, name: &str) -> String {
+    rate.limited_as(name)
+        .map_or_else(|_| name.to_owned(), String::from)
+}
+
+/// Where a document states something of a domain.
+#[derive(Default)]
+struct Stated {
+    own: bool,
+    plan: Option<String>,
+}
+
+impl Stated {
+    fn of(text: &str, resource: &Resource, is_ruling: &dyn Fn(&str) -> bool) -> Self {
+        let Ok(document) = DocumentMut::from_str(text) else {
+            return Self::default();
+        };
+        let kind = match resource {
+            Resource::Rate(_) => "rate",
+            Resource::Copies(_) => "copies",
+        };
+        let table = |item: Option<&Item>, key: &str| item?.as_table_like()?.get(key).cloned();
+        let stated = table(document.get(kind), resource.name());
+        let of_resource = |key: &str| table(stated.as_ref(), key);
+        let names = |of: Option<Item>| -> Vec<String> {
+            let of = of.as_ref().and_then(Item::as_table_like);
+            let keys = of.map(|of| of.iter().map(|(key, _)| key.to_owned()).collect());
+            keys.unwrap_or_default()
+        };
+        let has_ruling = |plan: &String| {
+            let members = table(document.get("plans"), plan);
+            let members = members.as_ref().and_then(Item::as_array);
+            let mut names = members
+                .into_iter()
+                .flatten()
+                .filter_map(|name| name.as_str());
+            names.any(is_ruling)
+        };
+        Self {
+            own: names(of_resource("domains"))
+                .iter()
+                .any(|name| is_ruling(name)),
+            plan: names(of_resource("plans")).into_iter().find(has_ruling),
+        }
+    }
+}
+
+impl fmt::Display for RulingEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quoted = |name: &str| format!("\"{}\"", escaped(name));
+        let (resource, domain) = (quoted(&self.resource), quoted(&self.domain));
+        writeln!(f, "# {}: resource {resource}, domain {domain}", self.file)?;
+        if self.limited_as != self.domain {
+            writeln!(f, "# limited as {}", quoted(&self.limited_as))?;
+        }
+        let Some(of) = &self.entry_resource else {
+            let becomes = match self.allow_unconfigured {
+                true => "let through (allow_unconfigured = true)",
+                false => "refused (allow_unconfigured = false)",
+            };
+            return writeln!(f, "# not configured, so hits are {becomes}");
+        };
+        write!(f, "# ruled by resource {}: ", quoted(of))?;
+        match (&self.entry_domain, &self.entry_plan) {
+            (None, _) => writeln!(f, "its default, no entry of the domain's own")?,
+            (Some(of), None) => writeln!(f, "domain {}", quoted(of))?,
+            (Some(of), Some(plan)) if self.entry_is_own => {
+                let (of, plan) = (quoted(of), quoted(plan));
+                writeln!(f, "domain {of}, over what plan {plan} states")?;
+            }
+            (Some(of), Some(plan)) => {
+                writeln!(f, "plan {}, of which {} is", quoted(plan), quoted(of))?;
+            }
+        }
+        for group in &self.groups {
+            writeln!(f, "# member of group {}", quoted(group))?;
+        }
+        match self.limits.as_deref() {
+            None | Some("") => writeln!(f, "# no constraint: all hits are let through"),
+            Some(limits) => f.write_str(limits),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = r#"
+[namespace.jobs]
+allow_unconfigured = false
+[plans]
+gold = ["acme", "globex", "10.2.0.0/16"]
+[rate."api.*"]
+rate = "20/s"
+hard = "50/s"
+[rate."api.*".plans.gold]
+rate = "100/s"
+[rate."api.*".domains]
+globex = { hard = "70/s" }
+"10.0.0.0/8" = { rate = "5/s" }
+[rate."web.login"]
+rate = "10/m"
+addresses = { v4 = 24 }
+domains = { "203.0.113.9" = { rate = "none" } }
+[copies.sandbox]
+limit = 3
+domains = { acme = 9 }
+groups.probation = { limit = 4, members = ["acme"] }
+"#;
+
+    fn told(resource: &str, domain: &str) -> String {
+        let limits = Limits::parse(DOCUMENT).unwrap_or_else(|faults| panic!("{faults}"));
+        let question = Question {
+            file: "limits.toml",
+            text: DOCUMENT,
+            resource,
+            domain,
+            limited_as: domain,
+        };
+        let told = ruling_entry(&limits, &question).to_string();
+        let (first, rest) = told.split_once('\n').expect("two lines");
+        assert_eq!(
+            first,
+            format!("# limits.toml: resource \"{resource}\", domain \"{domain}\"")
+        );
+        rest.to_owned()
+    }
+
+    #[test]
+    fn the_entry_that_rules_is_named_with_its_limits() {
+        let default = "# ruled by resource \"api.*\": its default, no entry of the domain's own\n";
+        let limits = "rate = \"20/s\"\nhard = \"50/s\"\n";
+        assert_eq!(told("api.search", "initech"), format!("{default}{limits}"));
+        assert_eq!(
+            told("api.search", "acme"),
+            "# ruled by resource \"api.*\": plan \"gold\", of which \"acme\" is\nrate = \"100/s\"\nhard = \"50/s\"\n"
+        );
+        assert_eq!(
+            told("api.search", "globex"),
+            "# ruled by resource \"api.*\": domain \"globex\", over what plan \"gold\" states\n\
+             rate = \"100/s\"\nhard = \"70/s\"\n"
+        );
+        assert_eq!(
+            told("api.search", "10.1.2.3"),
+            "# ruled by resource \"api.*\": domain \"10.0.0.0/8\"\nrate = \"5/s\"\nhard = \"50/s\"\n"
+        );
+        assert!(
+            told("api.search", "10.2.2.3").contains("plan \"gold\", of which \"10.2.0.0/16\" is")
+        );
+        assert_eq!(
+            told("web.login", "203.0.113.77"),
+            "# limited as \"203.0.113.0/24\"\n\
+             # ruled by resource \"web.login\": domain \"203.0.113.0/24\"\n\
+             # no constraint: all hits are let through\n"
+        );
+        assert_eq!(
+            told("sandbox", "acme"),
+            "# ruled by resource \"sandbox\": domain \"acme\"\n# member of group \"probation\"\nlimit = 9\n"
+        );
+        assert!(told("jobs.run", "acme").contains("not configured, so hits are refused"));
+        assert!(told("other", "acme").contains("not configured, so hits are let through"));
+    }
+}
