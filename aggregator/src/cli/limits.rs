@@ -162,7 +162,7 @@ mod kafka {
     use serde::Serialize;
     use similar::TextDiff;
     use tokio::sync::mpsc;
-    use tollgate_engine::limits::{Limits, with_zone_tables};
+    use tollgate_engine::limits::{Forgotten, Limits, forgotten, with_zone_tables};
     use tollgate_shared::mac::MacKey;
     use tollgate_shared::names::NAME_BYTES_MAX;
     use tollgate_shared::place::LogId;
@@ -174,6 +174,7 @@ mod kafka {
     use super::{Act, Exit, Failure, Global, Verb};
     use crate::cli::limits_candidates::promoted;
     use crate::cli::limits_edit;
+    use crate::cli::limits_forgets::{Forgets, forgets_of, lines_of};
     use crate::cli::limits_history::{History, list, read, read_if_there};
     use crate::cli::limits_wanted::{Wanted, edited, imported, set};
     use crate::cli::output::Format;
@@ -197,6 +198,10 @@ mod kafka {
         /// The one that was in force before.
         expected: u64,
         pushed: bool,
+        /// Of which resources what was used is forgotten.
+        forgets: Vec<Forgotten>,
+        /// Further lines like those.
+        forgets_omitted: u64,
     }
 
     pub(super) fn run(
@@ -285,6 +290,9 @@ mod kafka {
         if !text.is_empty() {
             output.line(text.trim_end())?;
         }
+        lines_of(&forgotten(&before.limits, &after.limits))
+            .iter()
+            .try_for_each(|line| output.line(line))?;
         output.finish()?;
         Ok(if text.is_empty() {
             Exit::Done
@@ -318,13 +326,17 @@ mod kafka {
             }
             Wanted::Change(_) => false,
         });
+        let forgets = match history.book.latest() {
+            Some(latest) if !same => forgets_of(&latest.limits, &wanted),
+            _ => Forgets::default(),
+        };
         if same || act.dry_run {
             let what = match (same, is_there) {
                 (true, _) => "in force already",
                 (false, true) => "would be pushed",
                 (false, false) => "would be pushed, and the topics made, which are not there",
             };
-            return told(global, in_force, in_force, false, what);
+            return told(global, (in_force, in_force), false, what, forgets);
         }
         check(kafka, Missing::Create)?;
         let (events, mut inbox) = mpsc::channel(EVENTS_MAX);
@@ -380,7 +392,7 @@ mod kafka {
             _ => Ok(None),
         })?;
         log.close();
-        told(global, version, expected, true, "pushed")
+        told(global, (version, expected), true, "pushed", forgets)
     }
 
     fn conflict(expected: u64, found: u64) -> Failure {
@@ -445,11 +457,13 @@ mod kafka {
 
     fn told(
         global: &Global,
-        version: u64,
-        expected: u64,
+        (version, expected): (u64, u64),
         pushed: bool,
         what: &str,
+        forgets: Forgets,
     ) -> Result<Exit, Failure> {
+        let lines = lines_of(&forgets);
+        let (forgets, forgets_omitted) = forgets;
         let mut output = global.open_output()?;
         match global.format {
             Format::Json => output.json(&PushView {
@@ -457,11 +471,16 @@ mod kafka {
                 version,
                 expected,
                 pushed,
+                forgets,
+                forgets_omitted,
             })?,
             Format::Text if pushed => {
                 output.line(format_args!("version {version} ({what} over {expected})"))?;
             }
             Format::Text => output.line(format_args!("version {version}: {what}"))?,
+        }
+        if global.format == Format::Text {
+            lines.iter().try_for_each(|line| output.line(line))?;
         }
         output.finish()?;
         Ok(Exit::Done)

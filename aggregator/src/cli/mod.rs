@@ -23,6 +23,8 @@ pub mod limits;
 pub mod limits_candidates;
 mod limits_edit;
 #[cfg(feature = "kafka")]
+mod limits_forgets;
+#[cfg(feature = "kafka")]
 mod limits_history;
 #[cfg(feature = "kafka")]
 mod limits_wanted;

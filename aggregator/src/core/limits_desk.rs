@@ -3,6 +3,7 @@
 //! Nothing rules because it stands in a file: a file becomes a push, a push that wins becomes a version
 //! in the log, and a version rules a partition from its pointer on.
 
+use tollgate_engine::limits::{Limits, forgotten};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::Pointer;
 
@@ -113,10 +114,16 @@ impl Core {
         }
         for record in records {
             self.limits.next = record.offset + 1;
+            let before = self
+                .limits
+                .book
+                .latest()
+                .map(|latest| latest.limits.clone());
             match self.limits.book.read(record) {
                 Ok(None) => {}
                 Ok(Some(entered)) => {
                     self.amendment_entered(now, &entered);
+                    say_what_is_forgotten(before.as_deref(), &entered);
                     self.chunk_entered(now, entered);
                 }
                 Err(error) => {
@@ -390,5 +397,23 @@ impl Core {
         for index in returning {
             self.follow_again(index);
         }
+    }
+}
+
+/// Says of which resources a document forgets what was used. (An amendment sets limits of a few domains, whoever
+/// writes it knows which.)
+fn say_what_is_forgotten(before: Option<&Limits>, entered: &Entered) {
+    let (Some(before), Entered::Version { version, .. }) = (before, entered) else {
+        return;
+    };
+    if version.made.is_some() {
+        return;
+    }
+    let (lines, omitted) = forgotten(before, &version.limits);
+    for line in lines {
+        tracing::warn!(version = version.number, "{line}");
+    }
+    if 0 < omitted {
+        tracing::warn!(version = version.number, "and {omitted} more of that kind");
     }
 }

@@ -19,6 +19,7 @@ mod amend;
 mod assemble;
 mod changed;
 mod fault;
+mod forgets;
 mod judge;
 mod names;
 mod networks;
@@ -53,6 +54,7 @@ mod zone_tables;
 
 pub use amend::{NotChanged, Own, Revision};
 pub use fault::{FAULTS_MAX, Fault, FaultKind, Faults};
+pub use forgets::{Forgotten, forgets, forgotten};
 pub use judge::{STATE_BYTES_WARN, hits_max_in, state_bytes_at_limit};
 pub use names::{NameTable, TABLE_BYTES_MAX};
 pub(crate) use networks::Networks;
