@@ -121,3 +121,98 @@ fn only_the_greatest_of_many_kinds_of_limits_are_listed() {
     assert_eq!(resource.sizes[1].domain.as_deref(), Some("d101"));
     assert_eq!(resource.sizes[20].domain.as_deref(), Some("d82"));
 }
+
+/// Checks that what `check` prints of a document has a text in it.
+#[track_caller]
+fn says(document: &str, text: &str) {
+    let said = check(document, "f").to_string();
+    assert!(said.contains(text), "{said}\nhas not\n{text}");
+}
+
+#[test]
+fn tiers_that_look_like_windows_are_said_to_add_up() {
+    let tier = |limit: u32, window: &str| {
+        format!("{{ limit = {limit}, window = \"{window}\", active = \"{window}\" }}")
+    };
+    let tiers = |all: &[String]| format!("rate.x.tiers = [{}]", all.join(", "));
+    let three = tiers(&[tier(10, "1s"), tier(100, "1m"), tier(1000, "1h")]);
+    says(
+        &three,
+        "resource \"x\": tiers: tiers add up: one after the other they let 1110 through in the longest window, not \
+         1000; if all of them are to hold at once, expected `windows` with the same numbers",
+    );
+    // A burst as a second tier of the same window is not one: it is there all the time.
+    says(
+        &tiers(&[tier(10, "1s"), tier(50, "1s")]),
+        "resource \"x\": tier[2]: has no cooldown, so it adds to what is below it all the time: 60 in its window; for \
+         a burst expected a cooldown, or `bucket = { rate = \"...\", burst = ... }`",
+    );
+}
+
+#[test]
+fn what_does_not_do_what_it_looks_like_is_explained() {
+    for (document, text) in [
+        (
+            "[rate.api.search]\nrate = \"5/s\"",
+            "resource \"api\": search: unknown field; the name of a resource with a dot needs quotes: expected \
+             [rate.\"api.search\"] (line 1)",
+        ),
+        (
+            "rate.x.windows = [\"100/s\", \"50/m\"]",
+            "warning: resource \"x\": windows[1]: never reached: 50 in \"1m\" lets at most 50 through in it",
+        ),
+        (
+            "rate.x.hard = \"5/s\"\nrate.x.rate = \"900/m\"",
+            "warning: resource \"x\": rate: never reached: 5 in \"1s\" lets at most 300 through in it",
+        ),
+        (
+            "rate.x.bucket = { rate = \"5/s\", burst = 0 }",
+            "resource \"x\": bucket.burst = 0: expected a whole number of copies, from 1",
+        ),
+        (
+            "rate.x = { quota = [\"9/day\"], zone = \"Europe/Berln\" }",
+            "resource \"x\": zone = \"Europe/Berln\": no such time zone, did you mean \"Europe/Berlin\"?",
+        ),
+        (
+            "rate.\"api.*.x\".rate = \"5/s\"",
+            "resource \"api.*.x\": has `*` elsewhere than at its end, expected a pattern as \"api.*\" or \"*\"",
+        ),
+        (
+            "rate.x = { rate = \"5/s\", domains.\"10.1.2.3/8\".rate = \"1/s\" }",
+            "resource \"x\": domain \"10.1.2.3/8\": has bits of an address behind its length, expected \"10.0.0.0/8\"",
+        ),
+        (
+            "rate.x = { rate = \"5/s\", domains.\"10.0.0.0/40\".rate = \"1/s\" }",
+            "domain \"10.0.0.0/40\": expected a length of at most 32 (IPv4) or 128 (IPv6), as \"10.0.0.0/8\"",
+        ),
+        (
+            "[rate.\"api.*\"]\nrate = \"5/s\"\n[rate.\"api.*\"]\nrate = \"6/s\"",
+            "\"api.*\" stands in this document twice, expected once (line 3)",
+        ),
+        (
+            "rate.\"api.*\".rate = \"5/s\"\ncopies.\"api.*\".limit = 4",
+            "resource \"api.*\": contains `*`, which is reserved for patterns",
+        ),
+        (
+            "rate.x = { rate = \"5/s\", domains = { \"10.0.0.0/8\" = { rate = \"1/s\" }, \"::ffff:10.0.0.0/104\" = \
+             { rate = \"2/s\" } } }",
+            "domain \"::ffff:10.0.0.0/104\": stands in this table twice: it is \"10.0.0.0/8\"",
+        ),
+        ("rate.x.rate = \"0.3/s\"", "rate = \"3/10s\""),
+        (
+            "rate.x.rate = \"1/3000000000w\"",
+            "resource \"x\": rate = \"1/3000000000w\": ",
+        ),
+        (
+            "rate.x.bucket = { rate = \"7/11h\", burst = 4294967295 }",
+            "resource \"x\": bucket",
+        ),
+        (
+            "rate.x = { rate = \"5/s\", burst = 10 }",
+            "resource \"x\": burst = 10: not allowed here, a bucket has a burst: expected bucket = { rate = \"100/s\", \
+             burst = 500 } in place of `rate`",
+        ),
+    ] {
+        says(document, text);
+    }
+}

@@ -85,12 +85,13 @@ impl Notes {
             !follows && !broken.contains(&line_of(note.at))
         });
         for error in errors {
+            let mut message = error.message().trim_end_matches('.').replace('\n', " ");
+            let twice = error.span().filter(|_| message == "duplicate key");
+            if let Some(key) = twice.and_then(|span| text.get(span)) {
+                message = format!("{key} stands in this document twice, expected once");
+            }
             let kind = FaultKind::Syntax {
-                message: error
-                    .message()
-                    .trim_end_matches('.')
-                    .replace('\n', " ")
-                    .into(),
+                message: message.into(),
             };
             let at = error.span().map(|span| span.start);
             self.add(&Path::DOCUMENT, at, kind);

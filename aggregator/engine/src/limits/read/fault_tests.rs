@@ -155,7 +155,10 @@ fn what_is_not_toml_is_told_in_the_parsers_words_beside_the_other_faults() {
     let said = faults.in_file("f").to_string();
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.len(), 3, "{said}");
-    assert!(lines[0].ends_with("duplicate key (line 3)"), "{said}");
+    assert!(
+        lines[0].ends_with("rate stands in this document twice, expected once (line 3)"),
+        "{said}"
+    );
     assert!(lines[1].ends_with("(line 5)"), "{said}");
     assert_eq!(
         lines[2],
