@@ -33,6 +33,8 @@ mod property_tests;
 mod public;
 pub mod rate;
 mod read;
+#[cfg(test)]
+mod recipes_tests;
 mod report;
 #[cfg(test)]
 mod report_tests;
