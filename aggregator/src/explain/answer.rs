@@ -164,6 +164,7 @@ fn denied(
     explanation.version = version_view(follow.replay.book(), denial.version, &explanation.resource);
     explanation.window = counts::window(follow, said, &denial);
     explanation.tiers = counts::tiers(follow, said);
+    explanation.constraints = said.constraints.clone();
     explanation.excess = counts::excess(follow, since, until);
     explanation.refused = counts::refused(follow, since, until);
     explanation.picture = counts::picture(follow, said, explanation, until);

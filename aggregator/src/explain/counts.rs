@@ -22,20 +22,24 @@ const STEPS: u64 = 12;
 pub(super) fn window(follow: &Follow, said: &Said, denial: &Denial) -> Option<WindowView> {
     let tier = match denial.cause {
         Cause::Tier(tier) => Some(usize::from(tier).checked_sub(1)?),
-        Cause::Hard => None,
+        Cause::Hard | Cause::Window(_) => None,
         _ => return None,
     };
     let place = key(&said.statement);
     let counted = follow.entries.iter().filter_map(|entry| {
         let EntryFate::Ruled {
-            granted, by_tier, ..
+            granted,
+            excess,
+            by_tier,
+            ..
         } = &entry.fate
         else {
             return None;
         };
         let hits = match tier {
             Some(tier) => by_tier.get(tier).copied().unwrap_or(0),
-            None => *granted,
+            // What was let through counts, excess included.
+            None => granted + excess,
         };
         let inside = said.since <= entry.at.saturating_add(denial.window);
         (0 < hits && inside && entry.place <= place).then_some((&*entry.agent, entry.at, hits))

@@ -19,7 +19,9 @@ use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Says, Statement};
 
 use super::Begun;
+use super::constraints;
 use super::history::{Burst, Entry, EntryFate, RefusedCalls, Said, TierNow, key};
+use super::view::ConstraintView;
 use crate::audit::replay::{Met, Replay, ReplayError};
 use crate::audit::source::{Source, Step};
 use crate::log::{Delivered, Stream};
@@ -357,6 +359,11 @@ impl Follow {
         closure.map(|closure| closure.end)
     }
 
+    /// The constraints at the pair's time, other than tiers.
+    pub fn constraints(&self) -> Vec<ConstraintView> {
+        constraints::of(&self.class, &self.pair.state, self.pair.now())
+    }
+
     /// How the pair stands, with nothing said about it yet.
     fn standing(&self) -> Said {
         let now = self.pair.now();
@@ -380,6 +387,7 @@ impl Follow {
             appended: Timestamp::ZERO,
             class: self.class.clone(),
             tiers: tiers.collect(),
+            constraints: constraints::of(&self.class, &self.pair.state, now),
         }
     }
 

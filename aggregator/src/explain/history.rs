@@ -3,6 +3,7 @@
 //! Plain data. Knows nothing of logs and engines. What stays true: instants of entries are those that were
 //! ruled, after all corrections.
 
+use super::view::ConstraintView;
 use tollgate_engine::limits::RateClass;
 use tollgate_engine::rules::tiers::Phase;
 use tollgate_shared::time::Timestamp;
@@ -90,6 +91,8 @@ pub struct Said {
     pub class: RateClass,
     /// Its tiers.
     pub tiers: Vec<TierNow>,
+    /// Its other constraints.
+    pub constraints: Vec<ConstraintView>,
 }
 
 /// Calls that an agent refused.

@@ -13,6 +13,7 @@
 //! limits; what the log does not say is not guessed.
 
 mod answer;
+mod constraints;
 mod copies;
 mod counts;
 mod everybody;

@@ -8,6 +8,7 @@ use tollgate_shared::escape::escaped;
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::answer::{nearest, version_view};
+use super::constraints;
 use super::follow::{Follow, Until};
 use super::history::{EntryFate, key};
 use super::view::Explanation;
@@ -160,7 +161,7 @@ fn room(follow: &Follow, at: Timestamp) -> (&'static str, String) {
     }
 }
 
-/// How full the tiers were at an instant.
+/// How full the constraints were at an instant.
 fn used(follow: &Follow, at: Timestamp) -> String {
     let class = follow.class();
     let tiers = class.tiers().iter().enumerate().map(|(index, tier)| {
@@ -181,9 +182,11 @@ fn used(follow: &Follow, at: Timestamp) -> String {
             print_span(tier.window)
         )
     });
-    let tiers: Vec<String> = tiers.collect();
-    match tiers.is_empty() {
+    // The others are known as they stood when what was asked about had been read.
+    let others = follow.constraints();
+    let all: Vec<String> = others.iter().map(constraints::told).chain(tiers).collect();
+    match all.is_empty() {
         true => String::new(),
-        false => format!(" ({})", tiers.join("; ")),
+        false => format!(" ({})", all.join("; ")),
     }
 }

@@ -5,6 +5,7 @@ use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
+use super::constraints;
 use super::history::Said;
 use super::view::{Explanation, Tally, TierView, VersionView};
 use crate::audit::range::Utc;
@@ -26,6 +27,9 @@ pub(super) fn tell(explanation: &mut Explanation, said: &Said, denial: &Denial, 
             "the resource is not configured, and its namespace does not allow that".to_owned()
         }
         Cause::Banned => banned(explanation.version.as_ref()),
+        Cause::Window(_) | Cause::Quota(_) | Cause::Bucket => {
+            constraints::closed_by(&explanation.constraints, &denial.cause.to_string())
+        }
         other => other.to_string(),
     };
     all.push(format!(

@@ -6,6 +6,7 @@ use tollgate_engine::limits::print_span;
 use tollgate_shared::escape::escaped;
 use tollgate_shared::time::{Span, Timestamp};
 
+use super::constraints;
 use super::view::{Explanation, TierView};
 use crate::audit::range::Utc;
 
@@ -65,6 +66,12 @@ impl fmt::Display for Explanation {
                 "{:>12}  {agent}, in {} holds, the oldest of {since}",
                 of.copies, of.holds
             )?;
+        }
+        if !self.constraints.is_empty() {
+            writeln!(f, "\nconstraints at that moment")?;
+        }
+        for of in &self.constraints {
+            writeln!(f, "  {}", constraints::told(of))?;
         }
         if !self.tiers.is_empty() {
             writeln!(f, "\ntiers at that moment")?;

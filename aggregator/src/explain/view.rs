@@ -40,6 +40,8 @@ pub struct Explanation {
     pub holders: Vec<HolderView>,
     /// The tiers at that moment, lowest first.
     pub tiers: Vec<TierView>,
+    /// The hard limit, windows, quotas and bucket at that moment, in the order of asking.
+    pub constraints: Vec<ConstraintView>,
     /// The call that was asked about, where the log has it.
     pub call: Option<CallView>,
     /// Hits that were let through while the denial was in force.
@@ -156,6 +158,23 @@ pub struct TimeView {
     pub from_us: u64,
     /// Hits in it.
     pub hits: u64,
+}
+
+/// A constraint other than tiers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ConstraintView {
+    /// Which one, as `window 1m`, `quota of the month`, `bucket`.
+    pub name: String,
+    /// Its limit; of a bucket its burst.
+    pub limit: u64,
+    /// What counts in it, debt included; of a bucket what is used of its burst.
+    pub counted: u64,
+    /// Of a bucket: the whole copies in it, below 0 where it owes some.
+    pub level: Option<i64>,
+    /// Whether it had no room for one more.
+    pub full: bool,
+    /// When it has room for one more, if nothing comes; null: never.
+    pub room_at_us: Option<u64>,
 }
 
 /// A tier.
