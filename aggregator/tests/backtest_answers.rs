@@ -78,6 +78,56 @@ fn the_suggested_limit_is_the_least_that_refuses_no_more_than_was_allowed() {
 }
 
 #[test]
+fn a_bucket_and_a_quota_are_suggested_where_limits_state_them() {
+    let limits = "[rate.api]\nhard = \"3/s\"\nbucket = { rate = \"1/s\", burst = 40 }\nquota = [\"9/day\"]\n";
+    let calls = calls(7, 2_000);
+    let mut csv = "t,resource,domain\n".to_owned();
+    for (at, domain) in &calls {
+        let _ = writeln!(csv, "{at},api,{domain}");
+    }
+    let dir = directory(limits);
+    std::fs::write(dir.path().join("calls.csv"), csv).unwrap();
+    let args = ["--limits", "limits.toml", "calls.csv", "--suggest", "1%"];
+    let report = report(dir.path(), &args);
+    let found = report["suggestions"].as_array().unwrap();
+    let kinds: Vec<_> = found
+        .iter()
+        .map(|of| of["constraint"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["window", "bucket", "quota"]);
+    let allowed = calls.len() as u64 / 100;
+    // As everybody would do it who had the numbers: whole microseconds of a copy are a copy's millionth.
+    let refused_by_bucket = |burst: u64| -> u64 {
+        let full = burst as i64 * 1_000_000;
+        let mut levels: HashMap<u64, (u64, i64)> = HashMap::new();
+        let refused = calls.iter().filter(|(at, domain)| {
+            let (last, level) = levels.entry(*domain).or_insert((*at, full));
+            *level = full.min(*level + (*at - *last) as i64);
+            *last = *at;
+            let is_granted = 1_000_000 <= *level;
+            *level -= if is_granted { 1_000_000 } else { 0 };
+            !is_granted
+        });
+        refused.count() as u64
+    };
+    let least = (1..)
+        .find(|burst| refused_by_bucket(*burst) <= allowed)
+        .unwrap();
+    assert_eq!(
+        (&found[1]["limit"], &found[1]["refused"]),
+        (&least.into(), &refused_by_bucket(least).into())
+    );
+    let written = format!("bucket = {{ rate = \"1/s\", burst = {least} }}");
+    assert_eq!(found[1]["written"], written);
+    let quota = found[2]["limit"].as_u64().unwrap();
+    assert_eq!(
+        found[2]["written"],
+        format!("quota = [\"{quota}/day\"], zone = \"UTC\"")
+    );
+    assert!(found[2]["refused"].as_u64().unwrap() <= allowed);
+}
+
+#[test]
 fn a_journal_that_is_being_written_gives_hits_and_refused_calls() {
     let dir = directory(LIMITS);
     let served = serve(dir.path(), &["--journal", "journal"]);

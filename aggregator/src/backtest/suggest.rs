@@ -4,22 +4,27 @@
 //! window 10s, at most 0.1 % refused     30 refuses 0.036 %, 21 refuses 0.094 %, 20 refuses 0.131 %: 21
 //! ```
 //!
-//! Asked for each window that the limits files use: so many hits in such a window, as the only tier of
-//! every domain, without hard and global limits. Limits are tried by playing the recording again, all
-//! resources and windows at once, doubling until one suffices and halving from there.
+//! Asked for each window, tier, hard limit, bucket and quota that resources in the limits files state: so many
+//! hits in such a window or period, or such a burst at that rate, as the only constraint of every domain. Limits
+//! are tried by playing the recording again, all resources and constraints at once, doubling until one suffices
+//! and halving from there.
 //!
 //! For calls of one hit the answer is exact: whatever a lower limit grants a higher one grants too. (By
 //! induction: a call that L grants and L + 1 refuses would find L + 1 hits in its window, at least two
 //! of them refused under L; the later of those two had L granted hits before it in its own window, and
-//! with the earlier one L + 1 under L + 1, so that it would have been refused there as well.) Calls for
-//! several copies can be unlucky: there it is a limit that suffices, while one less does not.
+//! with the earlier one L + 1 under L + 1, so that it would have been refused there as well.) The greater of two
+//! bursts has granted at least as many calls at every instant: it refuses one that the smaller grants only where
+//! it has granted one more before. Calls for several copies can be unlucky: there it is a limit that suffices, while one less does not.
 
 use std::collections::BTreeSet;
 use std::io;
+use std::sync::Arc;
 
 use serde::Serialize;
 use tollgate_engine::inline::ask;
-use tollgate_engine::limits::{Limits, RateClass, Tier};
+use tollgate_engine::limits::{
+    Bucket, Calendar, Limits, Quota, Rate, RateClass, Window, Zone, print_quota, print_rate,
+};
 use tollgate_engine::rules::Stamps;
 use tollgate_engine::rules::request::Request;
 use tollgate_shared::time::{Span, Timestamp};
@@ -37,10 +42,14 @@ pub struct ShareE9(pub u64);
 pub struct Suggestion {
     /// The resource.
     pub resource: String,
-    /// The window.
+    /// `window`, `bucket` or `quota`.
+    pub constraint: &'static str,
+    /// The window; of a bucket the time in which its rate lets copies flow in; of a quota 0.
     pub window_us: u64,
-    /// The least limit in such a window.
+    /// The least limit in such a window or period, or the least burst.
     pub limit: u64,
+    /// The constraint as a limits document states it.
+    pub written: String,
     /// Calls that it refuses.
     pub refused: u64,
     /// Of so many.
@@ -51,10 +60,88 @@ pub struct Suggestion {
     pub share_max: f64,
 }
 
-/// One resource and window under way.
+/// A constraint whose limit is looked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Constraint {
+    /// A sliding window of this length.
+    Window(Span),
+    /// A bucket into which so many copies flow in such a time.
+    Bucket(u64, Span),
+    /// A calendar's period.
+    Quota(Calendar, Arc<Zone>),
+}
+
+/// The greatest limit that a document may state.
+const LIMIT_MAX: u64 = u32::MAX as u64;
+
+impl Constraint {
+    /// All that a class states, each with its limit.
+    fn of(class: &RateClass) -> Vec<(Self, u64)> {
+        let tiers = class.tiers().iter().map(|tier| (tier.window, tier.limit));
+        let windows = class.sliding().map(|window| (window.window, window.limit));
+        let windows = windows.chain(tiers);
+        let windows = windows.map(|(window, limit)| (Self::Window(window), limit));
+        let quotas = class.quotas.iter();
+        let quotas = quotas.map(|of| (Self::Quota(of.unit, Arc::clone(&of.zone)), of.limit));
+        let bucket = class.bucket.iter();
+        let bucket = bucket.map(|of| (Self::Bucket(of.tokens, of.period), of.burst));
+        windows.chain(quotas).chain(bucket).collect()
+    }
+
+    /// This constraint with a limit, and nothing else.
+    fn class(&self, limit: u64) -> RateClass {
+        let mut class = RateClass::default();
+        match self {
+            &Self::Window(window) => class.windows = [Window { limit, window }].into(),
+            &Self::Bucket(tokens, period) => {
+                let debt = Bucket::default_debt(tokens, period, limit);
+                class.bucket = Some(Bucket::new(tokens, period, limit, debt));
+            }
+            Self::Quota(unit, zone) => {
+                let (unit, zone) = (*unit, Arc::clone(zone));
+                class.quotas = [Quota { limit, unit, zone }].into();
+            }
+        }
+        class
+    }
+
+    fn written(&self, limit: u64) -> String {
+        let rate = |hits, window| print_rate(Rate { hits, window });
+        match self {
+            Self::Window(window) => format!("rate = \"{}\"", rate(limit, *window)),
+            Self::Bucket(tokens, period) => {
+                let rate = rate(*tokens, *period);
+                format!("bucket = {{ rate = \"{rate}\", burst = {limit} }}")
+            }
+            Self::Quota(unit, zone) => {
+                let quota = print_quota(limit, *unit);
+                format!("quota = [\"{quota}\"], zone = \"{}\"", zone.name())
+            }
+        }
+    }
+
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Window(_) => "window",
+            Self::Bucket(..) => "bucket",
+            Self::Quota(..) => "quota",
+        }
+    }
+
+    fn window_us(&self) -> u64 {
+        match self {
+            Self::Window(window) | Self::Bucket(_, window) => window.as_micros(),
+            Self::Quota(..) => 0,
+        }
+    }
+}
+
+/// One resource and constraint under way.
 struct Search {
     resource: u32,
-    window: Span,
+    constraint: Constraint,
+    /// The limit that is tried.
+    limit: u64,
     /// The greatest limit that is known to refuse too much; at first one that nobody tried.
     too_low: u64,
     /// The least limit that is known to suffice, and what it refuses.
@@ -66,7 +153,7 @@ struct Search {
     refused: u64,
 }
 
-/// The least limits for all windows that `limits` use on the recording's resources.
+/// The least limits for all constraints that `limits` state of the recording's resources.
 ///
 /// # Errors
 ///
@@ -97,14 +184,16 @@ pub fn suggest(
             search.clear(pairs.all().len());
         }
     }
-    settled.sort_by_key(|search| (search.resource, search.window));
+    settled.sort_by(|a, b| (a.resource, &a.constraint).cmp(&(b.resource, &b.constraint)));
     let suggestion = |search: &Search| {
         let (limit, refused) = search.suffices?;
         let resource = pairs.resources().nth(search.resource as usize)?;
         let calls = calls[search.resource as usize];
         Some(Suggestion {
             resource: resource.to_owned(),
-            window_us: search.window.as_micros(),
+            constraint: search.constraint.name(),
+            window_us: search.constraint.window_us(),
+            written: search.constraint.written(limit),
             limit,
             refused,
             calls,
@@ -124,23 +213,22 @@ fn calls_of(tape: &Tape, pairs: &Pairs) -> io::Result<Vec<u64>> {
     Ok(calls)
 }
 
-/// A search for every resource and window, beginning at the limit that has this window.
+/// A search for every resource and constraint, beginning at the limit that is stated.
 fn searches(pairs: &Pairs, limits: &[&Limits]) -> Vec<Search> {
     let mut searches: Vec<Search> = Vec::new();
     for (resource, name) in pairs.resources().enumerate() {
         let mut known = BTreeSet::new();
         for rate in limits.iter().filter_map(|limits| limits.rate(name)) {
-            let class = rate.stated().class();
-            let windows = class.windows.iter().map(|of| (of.limit, of.window));
-            let tiers = class.tiers().iter().map(|tier| (tier.limit, tier.window));
-            for (limit, window) in windows.chain(tiers) {
-                if known.insert(window) {
+            for (constraint, limit) in Constraint::of(&rate.stated().class()) {
+                if known.insert(constraint.clone()) {
+                    let limit = limit.max(1);
                     let mut search = Search {
                         resource: resource as u32,
-                        window,
+                        class: constraint.class(limit),
+                        constraint,
+                        limit,
                         too_low: 0,
                         suffices: None,
-                        class: self::class(limit.max(1), window),
                         states: States::new(0),
                         second: Stamps::new(),
                         latest: Timestamp::ZERO,
@@ -153,21 +241,6 @@ fn searches(pairs: &Pairs, limits: &[&Limits]) -> Vec<Search> {
         }
     }
     searches
-}
-
-/// So many hits in a window, and nothing else.
-fn class(limit: u64, window: Span) -> RateClass {
-    let tier = Tier {
-        limit,
-        window,
-        active: window,
-        cooldown: Span::ZERO,
-        skippable: false,
-    };
-    RateClass {
-        tiers: Some([tier].into()),
-        ..RateClass::default()
-    }
 }
 
 fn play(
@@ -194,10 +267,6 @@ fn play(
 }
 
 impl Search {
-    fn limit(&self) -> u64 {
-        self.class.tiers()[0].limit
-    }
-
     fn call(&mut self, call: &Call) {
         let now = self.latest.max(call.at);
         self.latest = now;
@@ -214,19 +283,20 @@ impl Search {
 
     /// What was learnt, and the limit to try next. None where no limit suffices.
     fn judged(mut self, allowed: impl Fn(u32) -> u64) -> Option<Self> {
-        let limit = self.limit();
+        let limit = self.limit;
         if self.refused <= allowed(self.resource) {
             self.suffices = Some((limit, self.refused));
-        } else if limit == u64::MAX {
+        } else if limit == LIMIT_MAX {
             return None;
         } else {
             self.too_low = limit;
         }
         let next = match self.suffices {
             Some((suffices, _)) => self.too_low + (suffices - self.too_low) / 2,
-            None => limit.saturating_mul(2),
+            None => limit.saturating_mul(2).min(LIMIT_MAX),
         };
-        self.class = class(next, self.window);
+        self.limit = next;
+        self.class = self.constraint.class(next);
         Some(self)
     }
 

@@ -123,12 +123,11 @@ fn push_suggestions(text: &mut String, report: &Report) {
     if report.suggestions.is_empty() {
         return;
     }
-    let mut table = Table::new(1, &["least limits", "window", "limit", "refused", "%"]);
+    let mut table = Table::new(1, &["least limits", "limit", "refused", "%"]);
     for of in &report.suggestions {
         table.push(vec![
             of.resource.clone(),
-            span(of.window_us),
-            count(of.limit),
+            of.written.clone(),
             count(of.refused),
             format!("{:.3}", 100.0 * of.refused_share),
         ]);
@@ -138,7 +137,7 @@ fn push_suggestions(text: &mut String, report: &Report) {
     let share = report.suggestions.first().map_or(0.0, |of| of.share_max);
     let _ = writeln!(
         text,
-        "each refuses at most {}% as the only tier of every domain, without hard and global limits",
+        "each refuses at most {}% as the only constraint of every domain",
         100.0 * share
     );
 }

@@ -100,22 +100,17 @@ fn push_suggestions(html: &mut String, report: &Report) {
     if report.suggestions.is_empty() {
         return;
     }
-    html.push_str("<h2>Least limits</h2>\n<p>As the only tier of every domain, without hard and global limits.</p>\n");
+    html.push_str("<h2>Least limits</h2>\n<p>Each as the only constraint of every domain.</p>\n");
     let row = |of: &super::suggest::Suggestion| {
         vec![
             of.resource.clone(),
-            span(of.window_us),
-            count(of.limit),
+            of.written.clone(),
             count(of.refused),
             format!("{:.3}", 100.0 * of.refused_share),
         ]
     };
     let rows: Vec<_> = report.suggestions.iter().map(row).collect();
-    push_table(
-        html,
-        &["resource", "window", "least limit", "refused", "%"],
-        &rows,
-    );
+    push_table(html, &["resource", "least limit", "refused", "%"], &rows);
 }
 
 fn push_result(html: &mut String, result: &ResultReport, trace: Option<&Trace>) {
