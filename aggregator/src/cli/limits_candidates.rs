@@ -23,8 +23,8 @@ use super::operator::{Spoken, ended, get};
 use super::output::{Format, Output};
 use super::{Global, input_name, read_input};
 
-/// What a candidate may state.
-const STATED: [&str; 3] = ["rate", "tiers", "hard"];
+/// What is usual: whoever states one of these takes the place of what was stated of all.
+const USUAL: [&str; 4] = ["rate", "windows", "bucket", "tiers"];
 
 /// Denials that are shown of each candidate.
 const NEWEST_MAX: usize = 20;
@@ -267,10 +267,17 @@ pub fn promoted(text: &str, resource: &str) -> Result<String, Failure> {
     let table = table.ok_or_else(none)?;
     let candidate = table.remove("candidate").ok_or_else(none)?;
     let candidate = candidate.as_table_like().ok_or_else(none)?;
-    for key in STATED {
-        if let Some(value) = candidate.get(key) {
-            replace(table, key, value);
+    let is_stated = |key: &&str| {
+        let value = candidate.get(key);
+        value.is_some_and(|value| value.as_str() != Some("none"))
+    };
+    if USUAL.iter().any(|key| is_stated(key)) {
+        for key in USUAL.iter().filter(|key| !candidate.contains_key(key)) {
+            table.remove(key);
         }
+    }
+    for (key, value) in candidate.iter() {
+        replace(table, key, value);
     }
     let text = document.to_string();
     match Limits::parse(&text) {
@@ -279,14 +286,8 @@ pub fn promoted(text: &str, resource: &str) -> Result<String, Failure> {
     }
 }
 
-/// Puts a value in, where its like stood if there was one, and takes out what it takes the place of.
+/// Puts a value in, where its like stood if there was one.
 fn replace(table: &mut dyn TableLike, key: &str, new: &Item) {
-    let other = match key {
-        "rate" => "tiers",
-        "tiers" => "rate",
-        _ => "",
-    };
-    table.remove(other);
     match (
         table.get_mut(key).and_then(Item::as_value_mut),
         new.as_value(),
@@ -339,6 +340,39 @@ candidate = { tiers = [{ limit = 9, window = "1s", active = "3s" }], hard = "7/s
         let class = limits.class_of("api.search", "anybody").expect("limits");
         assert_eq!((class.hard, class.windows[0].limit), (Some(200), 80));
         assert!(limits.rates().all(|rate| rate.candidate().is_none()));
+    }
+
+    #[test]
+    fn a_candidate_of_any_constraint_takes_its_place_whole() {
+        let promoted = |limits: &str, candidate: &str| {
+            let text = format!("[rate.x]\n{limits}\n[rate.x.candidate]\n{candidate}\n");
+            let text = promoted(&text, "x").unwrap_or_else(|failure| panic!("{failure}"));
+            let limits = Limits::parse(&text).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+            limits.class_of("x", "anybody").expect("limits").clone()
+        };
+        let bucket = promoted(
+            "windows = [\"9/s\", \"99/m\"]",
+            "bucket = { rate = \"5/s\", burst = 7 }\nquota = [\"8/day\"]\nzone = \"+01:00\"\nrefunds = false",
+        );
+        assert_eq!(
+            (bucket.windows.len(), bucket.bucket.map(|of| of.burst)),
+            (0, Some(7))
+        );
+        assert_eq!(
+            (bucket.quotas[0].limit, bucket.quotas[0].zone.name()),
+            (8, "+01:00")
+        );
+        assert!(!bucket.refunds);
+        let windows = promoted(
+            "bucket = { rate = \"5/s\", burst = 7 }",
+            "windows = [\"9/s\", \"99/m\"]",
+        );
+        assert_eq!((windows.windows.len(), windows.bucket), (2, None));
+        let none = promoted(
+            "rate = \"9/s\"\nbucket = { rate = \"5/s\", burst = 7 }",
+            "bucket = \"none\"",
+        );
+        assert_eq!((none.windows[0].limit, none.bucket), (9, None));
     }
 
     #[test]
