@@ -24,6 +24,20 @@ pub fn get_text(http: impl ToSocketAddrs, path: &str) -> Option<String> {
     Some(body.to_owned())
 }
 
+/// The status and the text that answer a whole request, if anybody answers.
+pub fn ask(http: impl ToSocketAddrs, request: &[u8]) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(http).ok()?;
+    stream.set_read_timeout(Some(WITHIN)).ok()?;
+    // Whoever refuses it may have answered before it is whole.
+    let _ = stream.write_all(request);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some((status, body.to_owned()))
+}
+
 /// What is answered, if anybody answers all of it.
 pub fn get(http: impl ToSocketAddrs, path: &str) -> Option<Value> {
     serde_json::from_str(&get_text(http, path)?).ok()

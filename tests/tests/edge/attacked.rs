@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tollgate_agent::{Agent, Rate};
-use tollgate_tests::http::get_text;
+use tollgate_tests::http::{self, get_text};
 use tollgate_tests::serving::{ANY, Serving};
 
 /// Long before this everything is over; the machine may be busy.
@@ -35,8 +35,14 @@ pub struct Attacked {
 impl Attacked {
     /// One with these lines of configuration.
     pub fn start(config: &str) -> Self {
+        Self::under("", config)
+    }
+
+    /// The same with more lines of limits.
+    pub fn under(limits: &str, config: &str) -> Self {
+        let limits = format!("{LIMITS}{limits}");
         Self::start_by(config, |dir, more| {
-            Serving::start_at(dir, LIMITS, ANY, more)
+            Serving::start_at(dir, &limits, ANY, more)
         })
     }
 
@@ -107,6 +113,18 @@ impl Attacked {
         let line = text.lines().find_map(|line| line.strip_prefix(name));
         let value = line.unwrap_or_else(|| panic!("no metric {name} in:\n{text}"));
         value.trim().parse::<f64>().unwrap() as u64
+    }
+
+    /// What a list answers.
+    pub fn page(&self, path: &str) -> serde_json::Value {
+        http::get(&*self.serving.http, path).expect("it answers")
+    }
+
+    /// Batches that were refused before the log for a reason.
+    pub fn refused(&self, reason: &str) -> u64 {
+        self.metric(&format!(
+            "tollgate_link_refused_total{{reason=\"{reason}\"}}"
+        ))
     }
 
     /// Connections to a port that were ended for a reason.

@@ -5,6 +5,8 @@
 //! right reason rose. Attackers are raw sockets that write whatever they like.
 
 mod attacked;
+mod by_http;
+mod by_records;
 mod descriptors;
 mod interop;
 mod lengths;

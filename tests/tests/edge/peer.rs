@@ -124,8 +124,13 @@ pub struct Hitter {
 
 impl Hitter {
     pub fn new(agents: &str) -> Self {
+        Self::of_secret(agents, [7; 32])
+    }
+
+    /// Another process of the same name.
+    pub fn of_secret(agents: &str, secret: [u8; 32]) -> Self {
         let mut peer = Peer::ready(agents, SocketType::Dealer);
-        let secret = EpochSecret::new([7; 32]);
+        let secret = EpochSecret::new(secret);
         peer.say(&FromAgent::Hello {
             nonce: 1,
             agent: "hitter",
@@ -140,18 +145,34 @@ impl Hitter {
         }
     }
 
-    /// A record of two hits of each of these domains that are of one partition.
-    pub fn record(&mut self, resource: &str, domains: &[String]) -> Vec<u8> {
+    /// What the next record says of its sender.
+    pub fn sender(&mut self) -> Sender<'static> {
         let wall = std::time::UNIX_EPOCH.elapsed().unwrap();
-        let sent = Timestamp::from_micros(wall.as_micros() as u64);
         self.sequence += 1;
-        let sender = Sender {
+        Sender {
             agent: "hitter",
             epoch: self.secret.epoch(),
             sequence: self.sequence,
-            sent,
-        };
-        let hits = domains.iter().map(|domain| Hit::one(0, domain, sent, 2));
+            sent: Timestamp::from_micros(wall.as_micros() as u64),
+        }
+    }
+
+    /// Sends a record for a partition, and gives what is answered.
+    pub fn append(&mut self, partition: u32, record: &[u8]) -> FromAggregator {
+        self.peer.say(&FromAgent::Append {
+            id: 1,
+            partition,
+            record,
+        });
+        self.peer.answer()
+    }
+
+    /// A record of two hits of each of these domains that are of one partition.
+    pub fn record(&mut self, resource: &str, domains: &[String]) -> Vec<u8> {
+        let sender = self.sender();
+        let hits = domains
+            .iter()
+            .map(|domain| Hit::one(0, domain, sender.sent, 2));
         let hits: Vec<_> = hits.collect();
         let mut writer = Writer::new();
         write_hits(
@@ -172,15 +193,8 @@ impl Hitter {
             let domains: Vec<String> = all.iter().filter(of).cloned().collect();
             for some in domains.chunks(500) {
                 let record = self.record(resource, some);
-                self.peer.say(&FromAgent::Append {
-                    id: 1,
-                    partition,
-                    record: &record,
-                });
-                assert!(matches!(
-                    self.peer.answer(),
-                    FromAggregator::Appended { .. }
-                ));
+                let answer = self.append(partition, &record);
+                assert!(matches!(answer, FromAggregator::Appended { .. }));
             }
         }
     }
