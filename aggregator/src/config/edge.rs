@@ -28,6 +28,7 @@ pub fn read(source: &mut Source) -> Bounds {
         appends_bytes: size(source, "listen.appends_max", default.appends_bytes),
         ping: time(source, "listen.ping_after", default.ping),
         silence: time(source, "listen.silence_timeout", default.silence),
+        unpinged_silence: default.unpinged_silence,
         stall: time(source, "listen.stall_timeout", default.stall),
         queued_bytes: size(source, "listen.queues_max", default.queued_bytes),
         subscriber_bytes: size(

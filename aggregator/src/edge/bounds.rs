@@ -31,6 +31,9 @@ pub struct Bounds {
     pub ping: Duration,
     /// How long a connection may say nothing before it ends.
     pub silence: Duration,
+    /// The same of a listener that understands no pings (ZMTP 3.0), and takes nothing either. Topics that say
+    /// nothing for minutes are ordinary, so this is long: it is for those that went away unseen.
+    pub unpinged_silence: Duration,
     /// How long a connection to which bytes wait may take none of them before it ends.
     pub stall: Duration,
     /// Bytes that wait for all connections. At the bound the connection with the most ends.
@@ -55,6 +58,7 @@ impl Default for Bounds {
             appends_bytes: 64 << 20,
             ping: SECOND,
             silence: 10 * SECOND,
+            unpinged_silence: 600 * SECOND,
             stall: 10 * SECOND,
             queued_bytes: 256 << 20,
             subscriber_bytes: 1 << 20,

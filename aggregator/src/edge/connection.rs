@@ -382,6 +382,7 @@ impl<C: Conversation, R: FnOnce()> Served<'_, C, R> {
         let bounds = &self.edge.bounds;
         let outbox = self.connection.outbox();
         let (stalled, waiting) = (outbox.stalled(), outbox.waiting());
+        self.patience.took(outbox.took());
         drop(outbox);
         if stalled.is_some_and(|since| since + bounds.stall <= now) {
             return Err(Ended::Stalled {

@@ -24,6 +24,8 @@ pub struct Outbox {
     waiting: usize,
     /// Since when nothing was taken of what waits.
     stalled: Option<Instant>,
+    /// When something was taken last.
+    took: Option<Instant>,
 }
 
 impl Outbox {
@@ -35,6 +37,11 @@ impl Outbox {
     /// Since when the peer has taken nothing of what waits.
     pub fn stalled(&self) -> Option<Instant> {
         self.stalled
+    }
+
+    /// When the peer, or the system for it, took something last.
+    pub fn took(&self) -> Option<Instant> {
+        self.took
     }
 
     /// Puts a frame behind the others; whether none waited.
@@ -72,7 +79,7 @@ impl Outbox {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     self.take_off(written);
-                    self.stalled = None;
+                    (self.stalled, self.took) = (None, Some(now));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.stalled.get_or_insert(now);

@@ -4,6 +4,7 @@
 //! accepted ──10 s──> READY                      else: handshake
 //! a message's first byte ──5 s──> its last      else: slow message
 //! a byte ──1 s──> ping ──9 s──> a byte          else: silent
+//! no pings (ZMTP 3.0), and topics: ──10 min──> a byte from it or to it     else: silent
 //! ```
 //!
 //! Knows instants alone: clock and socket are the caller's. What stays true: nobody is blamed for bytes
@@ -30,6 +31,8 @@ pub enum Due {
 pub struct Patience {
     began: Instant,
     heard: Instant,
+    /// When the peer took something last.
+    took: Instant,
     /// Since the first byte of a message that has not ended.
     unfinished: Option<Instant>,
     is_ready: bool,
@@ -44,6 +47,7 @@ impl Patience {
         Self {
             began: now,
             heard: now,
+            took: now,
             unfinished: None,
             is_ready: false,
             pings: false,
@@ -69,6 +73,11 @@ impl Patience {
         };
     }
 
+    /// The peer took something last at that instant, if ever.
+    pub fn took(&mut self, at: Option<Instant>) {
+        self.took = at.map_or(self.took, |at| at.max(self.took));
+    }
+
     /// The connection is not read now, for reasons of this side.
     pub fn not_read(&mut self, now: Instant) {
         self.heard = now;
@@ -76,7 +85,7 @@ impl Patience {
     }
 
     /// What is due. `held` bytes of a message have come; `may_be_silent`: a peer that understands no
-    /// pings need not say anything.
+    /// pings need not say anything while it takes what is sent.
     pub fn look(&mut self, now: Instant, bounds: &Bounds, held: usize, may_be_silent: bool) -> Due {
         if !self.is_ready {
             let allowed = bounds.handshake;
@@ -95,10 +104,15 @@ impl Patience {
             });
         }
         let silent = now.saturating_duration_since(self.heard);
-        if bounds.silence <= silent && (self.pings || !may_be_silent) {
-            return Due::End(Ended::Silent {
-                allowed: bounds.silence,
-            });
+        let (quiet, allowed) = match self.pings || !may_be_silent {
+            true => (silent, bounds.silence),
+            false => {
+                let took = now.saturating_duration_since(self.took);
+                (silent.min(took), bounds.unpinged_silence)
+            }
+        };
+        if allowed <= quiet {
+            return Due::End(Ended::Silent { allowed });
         }
         if bounds.ping <= silent && self.pings && !self.is_pinged {
             self.is_pinged = true;
@@ -202,13 +216,19 @@ mod tests {
     }
 
     #[test]
-    fn who_understands_no_ping_may_be_silent_where_it_only_listens() {
+    fn who_understands_no_ping_may_be_silent_while_it_takes_what_is_sent() {
         let began = Instant::now();
         let mut patience = Patience::new(began);
         patience.ready(false);
-        let long = at(began, 60_000);
+        let long = at(began, 599_000);
         assert_eq!(patience.look(long, &BOUNDS(), 0, true), Due::Nothing);
         let due = patience.look(long, &BOUNDS(), 0, false);
+        assert!(matches!(due, Due::End(Ended::Silent { .. })));
+        patience.took(Some(long));
+        patience.took(None);
+        let longer = at(long, 599_000);
+        assert_eq!(patience.look(longer, &BOUNDS(), 0, true), Due::Nothing);
+        let due = patience.look(at(longer, 1_000), &BOUNDS(), 0, true);
         assert!(matches!(due, Due::End(Ended::Silent { .. })));
     }
 }

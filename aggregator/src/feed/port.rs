@@ -1,4 +1,10 @@
 //! The connections of subscribers, and what each of them subscribes to.
+//!
+//! A connection here shows nobody's identity, so it may subscribe to any whole topic, not only to those
+//! that an agent's link asked for. To tie the two together there has to be something that the feed's peer
+//! can show and others cannot: a ticket, which comes with tokens. The peer's address is none, for agents
+//! behind one address are many. Until then whoever can connect can hear who is denied, which the
+//! network has to prevent, and costs no more than its bounds: topics, changes a second, and its queue.
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -196,6 +196,7 @@ async fn start(
         .map(|listener| tokio::spawn(http::serve(listener, routes, hosts(config), http_counters)))
         .map_err(socket("http"))?;
     let settings = settings(config, partitions, opened.start, bound);
+    warn_of_public_key(config, &settings.key);
     let (core, effects, keeper, asides);
     let prepared = events.clone();
     match config.log {
@@ -276,6 +277,17 @@ fn settings(config: &Config, partitions: u32, start: Start, bound: Bound) -> Set
             every: Span::from_std(config.snapshot.every),
             entries_max: config.snapshot.entries_max,
         }),
+    }
+}
+
+/// Says that what aggregators write to Kafka can be written by others as well. A journal is nobody else's.
+fn warn_of_public_key(config: &Config, key: &MacKey) {
+    if config.log == LogKind::Kafka && *key == MacKey::UNPROTECTED {
+        tracing::warn!(
+            "aggregators' records (ticks, totals, pointers) are tagged under the public key of zero bytes: the tag is a \
+             checksum, and whoever may write to the topic of hits can forge them; give that right to agents that are \
+             trusted alone (deploy/kafka/ACLS.md), and watch tollgate_totals_forged_total"
+        );
     }
 }
 
