@@ -83,7 +83,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         // The hub sees the end of its orders, the flusher this.
-        self.ending.now.store(true, Ordering::Release);
+        self.ending.ask_to_end();
         self.shared.ended.store(true, Ordering::Release);
     }
 }
@@ -216,7 +216,7 @@ impl Agent {
     /// runtime of any kind. Handles go on letting through, and what they record is dropped and counted.
     pub async fn shutdown(&self, deadline: Duration) -> Flushed {
         if let Some(orders) = &self.inner.orders {
-            self.inner.ending.flush.store(true, Ordering::Release);
+            self.inner.ending.ask_to_flush();
             let (done, wait) = oneshot::channel();
             let deadline = tokio::time::Instant::now() + deadline;
             // Refused where it has ended, or another call is at it already.

@@ -14,7 +14,8 @@
 //!
 //! Knows nothing of denials and leases. What stays true: what is not known to be guarded is unguarded.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+mod stretch;
+
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tollgate_shared::bugs::{Bug, planted};
@@ -22,16 +23,10 @@ use tollgate_shared::place::Place;
 use tollgate_shared::time::Span;
 
 use crate::clock::Mono;
+use stretch::Stretch;
 
 /// For how long news of a partition guard the calls about it.
 const GUARDED_FOR: Span = Span::from_secs(1);
-
-/// The newest span of time in which news of one partition followed each other closely enough.
-#[derive(Debug, Default)]
-struct Stretch {
-    since: AtomicU64,
-    until: AtomicU64,
-}
 
 /// The stretches of all partitions.
 #[derive(Clone, Debug, Default)]
@@ -58,10 +53,7 @@ impl Guards {
         if planted(Bug::GuardedAlways) {
             return true;
         }
-        // A new stretch is written from its beginning, so that between the two writes it is empty.
-        let until = stretch.until.load(Ordering::Acquire);
-        let since = stretch.since.load(Ordering::Acquire);
-        since <= at.0 && at.0 < until
+        stretch.covers(at.0)
     }
 }
 
@@ -107,18 +99,14 @@ impl Guard {
             return;
         };
         let until = now.plus(GUARDED_FOR.saturating_sub(late)).0;
-        let before = stretch.until.load(Ordering::Relaxed);
-        if before < now.0 {
-            stretch.since.store(now.0, Ordering::Release);
-        }
-        stretch.until.store(until.max(before), Ordering::Release);
+        stretch.extend(now.0, until);
     }
 
     /// Calls about every partition are guarded for ever, as a test wants it.
     #[cfg(feature = "testing")]
     pub(crate) fn keep(&self) {
         for stretch in self.guards().0.iter() {
-            stretch.until.store(u64::MAX, Ordering::Release);
+            stretch.extend(0, u64::MAX);
         }
     }
 

@@ -68,6 +68,7 @@ mod sight;
 #[doc(hidden)]
 pub mod simulation;
 mod stats;
+mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod timer;

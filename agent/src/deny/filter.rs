@@ -13,7 +13,7 @@
 //! Has one writer. Knows nothing of names. What stays true: whoever has been added and not removed is
 //! never called surely not denied.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// The value at which a counter sticks.
 const STUCK: u64 = 15;

@@ -10,17 +10,19 @@
 //! What stays true: it never waits for the network; what the network does not take waits in the packer,
 //! which is bounded.
 
+mod ending;
 mod packer;
 mod parcel;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tollgate_shared::time::Span;
 
+pub(crate) use ending::Ending;
 pub(crate) use packer::Packer;
 pub(crate) use parcel::Parcel;
 
@@ -38,15 +40,6 @@ const PAUSE_MAX: Duration = Duration::from_millis(1);
 
 /// Calls a millisecond from which on there are very many.
 const MANY_A_MS: u64 = 1_000;
-
-/// How a flusher is told to end.
-#[derive(Debug, Default)]
-pub(crate) struct Ending {
-    /// Hand over everything, then end.
-    pub(crate) flush: AtomicBool,
-    /// End now.
-    pub(crate) now: AtomicBool,
-}
 
 /// What the flusher's thread does each time that it comes by.
 #[derive(Debug)]
@@ -123,7 +116,7 @@ pub(crate) fn run(
     let mut came = shared.clock.cached();
     loop {
         // Asked before the drain, so that what was recorded before the telling is drained below.
-        let last = ending.flush.load(Ordering::Acquire);
+        let last = ending.is_flushing();
         // While words wait to be taken, more wait where they were said, where holds bound them.
         let mut all_told = tell(&mut told, words);
         let mut said = 0;
@@ -137,7 +130,7 @@ pub(crate) fn run(
             Err(TrySendError::Full(parcel) | TrySendError::Closed(parcel)) => Some(parcel),
         });
         let all_gone = flushed.all_gone && all_told;
-        if ending.now.load(Ordering::Acquire) || (last && all_gone) {
+        if ending.is_now() || (last && all_gone) {
             break;
         }
         let now = shared.clock.cached();

@@ -251,7 +251,7 @@ impl Hub<Sockets> {
             }
         }
         shared.ended.store(true, Ordering::Release);
-        ending.now.store(true, Ordering::Release);
+        ending.ask_to_end();
         shared.desk.close();
         // The flusher lets go of its parcels once it has counted what it could not hand over: a pause of
         // its, a millisecond or so, without which whoever asked for the end would be told less than was

@@ -16,20 +16,21 @@
 mod event;
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
-use rtrb::{Consumer, Producer, RingBuffer};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::ring::{Consumer, Producer, RingBuffer};
+use crate::sync::{Arc, Mutex, MutexGuard, per_thread};
 
 pub(crate) use event::{Event, Happened};
 use event::{Reader, WORDS_MAX, Words};
 
 /// Tells agents of one process apart.
-static AGENTS: AtomicU64 = AtomicU64::new(1);
+static AGENTS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
-thread_local! {
+per_thread! {
     /// This thread's rings: one for each agent that it called, seldom more than one.
-    static RINGS: RefCell<Vec<Ring>> = const { RefCell::new(Vec::new()) };
+    static RINGS: RefCell<Vec<Ring>> = RefCell::new(Vec::new());
 }
 
 /// The writing end of one thread's ring.
@@ -86,7 +87,7 @@ impl Recorder {
     /// One whose rings take `ring_bytes` each; threads beyond `rings_max` record nothing.
     pub(crate) fn new(ring_bytes: usize, rings_max: usize) -> Self {
         Self {
-            agent: AGENTS.fetch_add(1, Ordering::Relaxed),
+            agent: AGENTS.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             ring_words: (ring_bytes / 8).max(2 * WORDS_MAX),
             rings_max,
             registry: Mutex::default(),
@@ -112,7 +113,7 @@ impl Recorder {
             self.record_elsewhere(&mut rings, event)
         });
         // A thread that is ending has no rings any more.
-        if recorded != Ok(true) {
+        if !matches!(recorded, Ok(true)) {
             self.count_ringless(event);
         }
     }

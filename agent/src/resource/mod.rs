@@ -3,6 +3,7 @@
 //! Calls read two or three atomics here; the listener writes them. Knows nothing of denials of single
 //! domains. What stays true: a resource has one object in an agent, whoever asks for it.
 
+mod doubts;
 mod registry;
 
 use std::fmt;
@@ -18,6 +19,7 @@ use tollgate_shared::wire::public::{BlindPolicy, Kind, Public, Reserving};
 
 use crate::blind::Local;
 use crate::clock::{Clock, Mono};
+use doubts::Doubt;
 
 pub(crate) use registry::Resources;
 
@@ -77,7 +79,7 @@ pub(crate) struct Resource {
     address_bits: AtomicU32,
     joined: AtomicBool,
     /// A call was refused by what is known of the limits, and nobody has asked for them since.
-    limits_doubted: AtomicBool,
+    limits_doubted: Doubt,
     public: RwLock<Arc<Public>>,
     local: RwLock<Option<Arc<Local>>>,
 }
@@ -109,7 +111,7 @@ impl Resource {
             most_version: AtomicU64::new(0),
             address_bits: AtomicU32::new(0),
             joined: AtomicBool::new(false),
-            limits_doubted: AtomicBool::new(false),
+            limits_doubted: Doubt::default(),
             public: RwLock::default(),
             local: RwLock::new(None),
         }

@@ -4,9 +4,9 @@
 //! and there are no more than the bound.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::doubts::Doubts;
 use super::{NO_RESOURCE, Resource, ResourceId};
 
 /// All resources of an agent, by name and by number.
@@ -14,8 +14,7 @@ use super::{NO_RESOURCE, Resource, ResourceId};
 pub(crate) struct Resources {
     seed: u64,
     max: usize,
-    /// Whether the limits of any are doubted, so that nobody else looks for them.
-    limits_doubted: AtomicBool,
+    doubts: Doubts,
     all: RwLock<Table>,
 }
 
@@ -30,7 +29,7 @@ impl Resources {
         Self {
             seed,
             max,
-            limits_doubted: AtomicBool::new(false),
+            doubts: Doubts::default(),
             all: RwLock::default(),
         }
     }
@@ -96,31 +95,16 @@ impl Resources {
 
     /// The limits of a resource refused somebody: they may be others by now.
     pub(crate) fn doubt_limits(&self, resource: &Resource) {
-        // Hardly ever the first to say so.
-        if !resource.limits_doubted.load(Ordering::Relaxed) {
-            resource.limits_doubted.store(true, Ordering::Relaxed);
-            self.limits_doubted.swap(true, Ordering::Release);
-        }
+        self.doubts.say(&resource.limits_doubted);
     }
 
     /// Those whose limits are doubted, of which `is_due` says which to ask for now; the others stay doubted.
     pub(crate) fn take_doubted(&self, is_due: impl Fn(ResourceId) -> bool) -> Vec<Arc<Resource>> {
-        if !self.limits_doubted.load(Ordering::Relaxed)
-            || !self.limits_doubted.swap(false, Ordering::Acquire)
-        {
-            return Vec::new();
-        }
-        let mut doubted = self.all();
-        doubted.retain(|one| one.limits_doubted.load(Ordering::Relaxed));
-        let all = doubted.len();
-        doubted.retain(|one| is_due(one.id));
-        for one in &doubted {
-            one.limits_doubted.store(false, Ordering::Relaxed);
-        }
-        if doubted.len() < all {
-            self.limits_doubted.store(true, Ordering::Relaxed);
-        }
-        doubted
+        self.doubts.take(
+            || self.all(),
+            |one| &one.limits_doubted,
+            |one| is_due(one.id),
+        )
     }
 
     pub(crate) fn len(&self) -> usize {

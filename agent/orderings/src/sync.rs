@@ -1,0 +1,175 @@
+//! What the agent's sources share memory by, here: loom's.
+
+pub use loom::sync::{Arc, Mutex, MutexGuard, atomic};
+
+/// A static of which each of loom's threads has its own.
+macro_rules! per_thread {
+    ($(#[$attribute:meta])* static $name:ident: $type:ty = $init:expr;) => {
+        loom::thread_local! {
+            $(#[$attribute])*
+            static $name: $type = $init;
+        }
+    };
+}
+pub(crate) use per_thread;
+
+pub mod ring {
+    //! Rings as `rtrb` has them, as far as the recorder uses them: what is visible of one is said by two counts
+    //! and a flag, stored with Release and read with Acquire, as there. The words lie behind a lock that loom
+    //! does not see, so that nothing else brings order.
+
+    use std::collections::VecDeque;
+    use std::marker::PhantomData;
+    use std::sync::Mutex;
+
+    use super::Arc;
+    use super::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    #[derive(Debug, Default)]
+    struct Shared {
+        words: Mutex<VecDeque<u64>>,
+        written: AtomicUsize,
+        taken: AtomicUsize,
+        abandoned: AtomicBool,
+    }
+
+    /// Makes rings.
+    #[derive(Debug)]
+    pub struct RingBuffer;
+
+    impl RingBuffer {
+        /// The two ends of a new one.
+        #[allow(clippy::new_ret_no_self)]
+        pub fn new<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
+            let shared = Arc::new(Shared::default());
+            let producer = Producer {
+                shared: Arc::clone(&shared),
+                capacity,
+                written: 0,
+                of: PhantomData,
+            };
+            let consumer = Consumer {
+                shared,
+                taken: 0,
+                of: PhantomData,
+            };
+            (producer, consumer)
+        }
+    }
+
+    /// The writing end. Its words are `u64`; the parameter is as `rtrb` has it.
+    #[derive(Debug)]
+    pub struct Producer<T> {
+        shared: Arc<Shared>,
+        capacity: usize,
+        written: usize,
+        of: PhantomData<T>,
+    }
+
+    /// The reading end.
+    #[derive(Debug)]
+    pub struct Consumer<T> {
+        shared: Arc<Shared>,
+        taken: usize,
+        of: PhantomData<T>,
+    }
+
+    /// No room.
+    #[derive(Debug)]
+    pub struct Full;
+
+    impl<T> Producer<T> {
+        /// All of them, or none.
+        ///
+        /// # Errors
+        ///
+        /// [`Full`].
+        pub fn push_entire_slice(&mut self, words: &[u64]) -> Result<(), Full> {
+            let waiting = self.written - self.shared.taken.load(Ordering::Acquire);
+            if self.capacity < waiting + words.len() {
+                return Err(Full);
+            }
+            let mut list = self.shared.words.lock().expect("no poison");
+            list.extend(words);
+            drop(list);
+            self.written += words.len();
+            self.shared.written.store(self.written, Ordering::Release);
+            Ok(())
+        }
+
+        /// Whether the reading end is gone.
+        pub fn is_abandoned(&self) -> bool {
+            self.shared.abandoned.load(Ordering::Acquire)
+        }
+    }
+
+    impl<T> Drop for Producer<T> {
+        fn drop(&mut self) {
+            self.shared.abandoned.store(true, Ordering::Release);
+        }
+    }
+
+    impl<T> Consumer<T> {
+        /// Words that may be read.
+        pub fn slots(&self) -> usize {
+            self.shared.written.load(Ordering::Acquire) - self.taken
+        }
+
+        /// Whether there are none.
+        pub fn is_empty(&self) -> bool {
+            self.slots() == 0
+        }
+
+        /// Whether the writing end is gone.
+        pub fn is_abandoned(&self) -> bool {
+            self.shared.abandoned.load(Ordering::Acquire)
+        }
+
+        /// The first so many words.
+        ///
+        /// # Errors
+        ///
+        /// Never, here.
+        pub fn read_chunk(&mut self, words: usize) -> Result<Chunk<'_>, Full> {
+            let list = self.shared.words.lock().expect("no poison");
+            let read = list.iter().take(words).copied().collect();
+            drop(list);
+            let Self { shared, taken, .. } = self;
+            Ok(Chunk {
+                shared,
+                taken,
+                read,
+            })
+        }
+    }
+
+    impl<T> Drop for Consumer<T> {
+        fn drop(&mut self) {
+            self.shared.abandoned.store(true, Ordering::Release);
+        }
+    }
+
+    /// Words that were read, and are taken out once this says so.
+    #[derive(Debug)]
+    pub struct Chunk<'c> {
+        shared: &'c Shared,
+        taken: &'c mut usize,
+        read: Vec<u64>,
+    }
+
+    impl Chunk<'_> {
+        /// The words, in two pieces.
+        pub fn as_slices(&self) -> (&[u64], &[u64]) {
+            (&self.read, &[])
+        }
+
+        /// Takes them out.
+        pub fn commit_all(self) {
+            let mut list = self.shared.words.lock().expect("no poison");
+            list.drain(..self.read.len());
+            drop(list);
+            *self.taken += self.read.len();
+            self.shared.taken.store(*self.taken, Ordering::Release);
+        }
+    }
+}
