@@ -1,5 +1,7 @@
 //! The house itself: what documents say of the tree is true, and every file says what it is for.
 
+mod dependencies;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
