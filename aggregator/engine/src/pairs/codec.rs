@@ -214,6 +214,10 @@ impl Stored {
         if tiers == MANY as u64 {
             tiers =
                 varint::read(bytes, at).filter(|tiers| (MANY as u64..TIERS_MAX).contains(tiers))?;
+            // Each has a byte at least: memory grows with what there is, not with what is announced.
+            if bytes.len().saturating_sub(*at) < tiers as usize {
+                return None;
+            }
         }
         self.stated = match flags & STATED {
             0 => None,

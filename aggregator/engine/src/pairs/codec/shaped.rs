@@ -66,7 +66,9 @@ pub(super) fn read_shaped(
     if windows == MANY_WINDOWS {
         windows = varint::read(bytes, at).filter(|windows| MANY_WINDOWS <= *windows)?;
     }
-    if shape == 0 || TIERS_MAX <= windows || TIERS_MAX <= quotas {
+    // Each has a byte at least: memory grows with what there is, not with what is announced.
+    let left = TIERS_MAX.min(bytes.len().saturating_sub(*at) as u64 + 1);
+    if shape == 0 || left <= windows || left <= quotas {
         return None;
     }
     fill(state, (windows as usize, quotas as usize, bucket as usize));
