@@ -69,6 +69,18 @@ fn a_fast_clocks_stamps_move_back() {
 }
 
 #[test]
+fn a_clock_that_was_fast_and_is_right_again_moves_nothing() {
+    let mut log = Log::new(per_second(9));
+    let now = START + SECOND;
+    let mut moved_us = |seq, sent| log.batch("a", 1, seq, now, sent, &[]).moved_us;
+    assert_eq!(moved_us(1, now + 9_000 * MS), -9_000_000);
+    assert_eq!(moved_us(2, now + 8_750 * MS), -9_000_000);
+    assert_eq!(moved_us(3, now + 400 * MS), -400_000);
+    assert_eq!(moved_us(4, now), 0);
+    assert_eq!(moved_us(5, now - 900 * MS), 0, "it may be slow to the log");
+}
+
+#[test]
 fn the_least_counts_and_not_the_last() {
     let mut log = Log::new(per_second(9));
     let now = START + SECOND;

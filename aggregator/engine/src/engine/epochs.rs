@@ -251,7 +251,9 @@ impl Epoch {
 
     /// Takes note of a batch's clock and says by how much, in microseconds, its stamps move: by the
     /// least append − sent over the last whole minute of log time and the current one, this batch
-    /// included, if that exceeds 250 ms either way.
+    /// included, if that exceeds 250 ms either way. A clock that was ahead and has been put right is told
+    /// by its batch: one that is far less ahead than the least moves back by no more than it is ahead
+    /// itself, or the agent's hits would be too old to count for two minutes.
     fn clock(&mut self, batch: Batch, log: Option<Timestamp>, known: bool) -> i64 {
         let minute = log.unwrap_or_default().as_micros() / MINUTE.as_micros();
         let behind_us = batch.appended.signed_micros_since(batch.sent);
@@ -267,8 +269,13 @@ impl Epoch {
         let least_us = self
             .least_before_us
             .map_or(self.least_us, |before_us| before_us.min(self.least_us));
-        match TOLERATED_US < least_us.unsigned_abs() {
-            true => least_us,
+        let is_less_ahead = least_us.saturating_add_unsigned(TOLERATED_US) < behind_us;
+        let move_us = match least_us < 0 && is_less_ahead {
+            true => behind_us.min(0),
+            false => least_us,
+        };
+        match TOLERATED_US < move_us.unsigned_abs() {
+            true => move_us,
             false => 0,
         }
     }
@@ -377,6 +384,27 @@ mod tests {
             300,
             "a minute without batches"
         );
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_and_is_right_moves_nothing() {
+        let mut epochs = Epochs::default();
+        let mut moved = |sequence, behind_ms| {
+            let sent = send(&mut epochs, sequence, behind_ms, Some(at(60)));
+            let Freshness::Fresh { move_us } = sent else {
+                panic!("{sent:?}");
+            };
+            move_us / 1_000
+        };
+        assert_eq!(moved(1, -844_000), -844_000);
+        assert_eq!(
+            moved(2, -843_750),
+            -844_000,
+            "as far ahead, and slow to the log"
+        );
+        assert_eq!(moved(3, -843_700), -843_700);
+        assert_eq!(moved(4, -10_000), -10_000, "less ahead");
+        assert_eq!([moved(5, -250), moved(6, 3), moved(7, 9_000)], [0, 0, 0]);
     }
 
     #[test]

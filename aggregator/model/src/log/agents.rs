@@ -64,7 +64,8 @@ impl Agents {
 
     /// Takes note of a fresh batch's stamps and says by how much, in microseconds, the agent's
     /// stamps move: by the least (append − sent) over the last whole minute of log time and the
-    /// current one, this batch included, if that exceeds 250 ms either way.
+    /// current one, this batch included, if that exceeds 250 ms either way. Where the least says that the
+    /// clock is ahead, and this batch that it is so by 250 ms less, the batch is believed.
     pub fn stamps_move_us(
         &mut self,
         name: &str,
@@ -80,10 +81,16 @@ impl Agents {
         *least_us = behind_us.min(*least_us);
         agent.least_us.retain(|kept, _| minute <= kept + 1);
         let least_us = agent.least_us.values().min().copied().unwrap_or(0);
-        match TOLERATED_US < least_us.unsigned_abs() {
-            true => least_us,
-            false => 0,
+        let tolerated_us = i64::try_from(TOLERATED_US).unwrap_or(i64::MAX);
+        let moved_us = if least_us < 0 && tolerated_us < behind_us.saturating_sub(least_us) {
+            behind_us.min(0)
+        } else {
+            least_us
+        };
+        if moved_us.unsigned_abs() <= TOLERATED_US {
+            return 0;
         }
+        moved_us
     }
 
     /// Whether anything is remembered of an agent.
