@@ -7,6 +7,15 @@
 //! tiers            what an in-line limiter could grant in a tier's window
 //! ```
 //!
+//! What is let through within a denial's delay may come again as soon as what counted it has left: once in a
+//! span of the constraint's own length, and in a tier's span once in each window of every other tier that begins
+//! in it.
+//!
+//! ```text
+//! tiers   2 per 20 ms, 90 per 1 s, both active all the time; 5 within each delay
+//! in 1 s  2 × 50 and 90 in line; 5 each time that the first tier is full, and 5 where the second is
+//! ```
+//!
 //! A run is a stretch of time over which a constraint goes on: a span is judged only within one. Knows
 //! nothing of calls. What stays true: a bound is never below what an in-line limiter grants.
 
@@ -36,9 +45,9 @@ pub(super) struct Run {
     pub length: Length,
     /// From when on how much is allowed without any delay.
     pub limits: Vec<(u64, u64)>,
-    /// Debts that what is let through within a delay may each fill: how much each of them holds. What
-    /// comes on top is forgiven, and may come again.
-    pub debts: Vec<u64>,
+    /// Debts that what is let through within a delay may each fill: how much each of them holds, and how
+    /// often in a span. What comes on top is forgiven, and may come again.
+    pub debts: Vec<(u64, u64)>,
     /// How often in a span excess may count nowhere.
     pub gaps: u64,
 }
@@ -121,7 +130,7 @@ fn window_run(
         to_us: limits.0,
         length: Length::Sliding(length_us - rounded_us),
         limits: limits.1,
-        debts: vec![least.unwrap_or(limit)],
+        debts: vec![(least.unwrap_or(limit), 1)],
         gaps: 0,
     }
 }
@@ -140,7 +149,7 @@ fn quota_run(index: usize, quota: &Quota, pieces: &[Piece<'_>]) -> Run {
         length: Length::Periods(quota.clone()),
         limits,
         // A period that is full does not open again, so nothing that it forgives comes again.
-        debts: vec![u64::MAX],
+        debts: vec![(u64::MAX, 1)],
         gaps: 0,
     }
 }
@@ -177,33 +186,37 @@ fn bucket_run(bucket: Bucket, piece: &Piece<'_>) -> Option<Run> {
         to_us: piece.1,
         length: Length::Sliding(length_us),
         limits: vec![(piece.0.from_us, limit)],
-        debts: vec![bucket.debt],
+        debts: vec![(bucket.debt, 1)],
         // It may be closed, and open again, more than once in a span where its debt is below its burst.
         gaps: bucket.burst.checked_div(bucket.debt).unwrap_or(0),
     })
 }
 
 fn tiers_run(tiers: &[Tier], length_us: u64, piece: &Piece<'_>) -> Run {
-    let most = tiers.iter().map(|tier| most_of(tier, length_us));
-    let first_active_us = tiers.first().map_or(1, |tier| tier.active_us.max(1));
+    let times = tiers
+        .iter()
+        .map(|tier| (tier.limit, windows_in(tier, length_us)));
+    let most = times
+        .clone()
+        .map(|(limit, times)| limit.saturating_mul(times));
+    let active_us = tiers.iter().map(|tier| tier.active_us).min();
     Run {
         constraint: Cause::Tier(0),
         from_us: piece.0.from_us,
         to_us: piece.1,
         length: Length::Sliding(length_us),
         limits: vec![(piece.0.from_us, most.fold(0, u64::saturating_add))],
-        debts: tiers.iter().map(|tier| tier.limit).collect(),
-        // While no tier is current excess counts nowhere, each time that tier 1 ends.
-        gaps: length_us / first_active_us + 1,
+        debts: times.collect(),
+        // While no tier is current excess counts nowhere: between two such times some tier is active.
+        gaps: length_us / active_us.unwrap_or(1).max(1) + 1,
     }
 }
 
-/// What one tier could grant in a span: its limit in as many windows as begin in it, as far as it is
-/// active.
-fn most_of(tier: &Tier, length_us: u64) -> u64 {
+/// How many windows of a tier may begin in a span, as far as it is active.
+fn windows_in(tier: &Tier, length_us: u64) -> u64 {
     let windows = |span_us: u64| span_us / tier.window_us.saturating_add(1) + 1;
     let cycle_us = tier.active_us.saturating_add(tier.cooldown_us).max(1);
     let periods = length_us / cycle_us + 2;
     let active = periods.saturating_mul(windows(tier.active_us.saturating_sub(1)));
-    tier.limit.saturating_mul(windows(length_us).min(active))
+    windows(length_us).min(active)
 }

@@ -83,6 +83,18 @@ impl EffectRecord {
         });
     }
 
+    /// Copies that were let through under a stamp cost nothing after all.
+    fn taken_back(&mut self, made_us: u64, mut copies: u64) {
+        let since = self.calls.partition_point(|call| call.at_us < made_us);
+        for call in self.calls.iter_mut().skip(since) {
+            if call.at_us - call.late_us == made_us {
+                let out = copies.min(call.copies);
+                call.copies -= out;
+                copies -= out;
+            }
+        }
+    }
+
     /// The spans in which more was let through than is allowed.
     fn violations(&self) -> Vec<EffectViolation> {
         let params = EffectParams {
@@ -94,10 +106,15 @@ impl EffectRecord {
     }
 }
 
+/// How many entries of a partition are remembered, of some 40 bytes each. Later ones are not judged, and counted.
+const ENTRIES_MAX: u64 = 1_000_000;
+
 /// All pairs of a partition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EffectRecords {
     scopes: BTreeMap<Scope, EffectRecord>,
+    entries: u64,
+    unjudged: u64,
 }
 
 impl EffectRecords {
@@ -110,9 +127,19 @@ impl EffectRecords {
         outcome: &EntryOutcome,
         unguarded: bool,
     ) {
+        if self.is_full() {
+            return;
+        }
         let record = self.scopes.entry(scope).or_default();
         record.limits(limits, false);
         record.entry(at_us, (outcome.granted, outcome.excess), unguarded);
+    }
+
+    /// A settlement took copies back that had been let through under a stamp.
+    pub fn taken_back(&mut self, scope: &Scope, made_us: u64, copies: u64) {
+        if let Some(record) = self.scopes.get_mut(scope) {
+            record.taken_back(made_us, copies);
+        }
     }
 
     /// Copies of a total were ruled.
@@ -124,6 +151,9 @@ impl EffectRecords {
         ruled: (u64, u64),
         unguarded: bool,
     ) {
+        if self.is_full() {
+            return;
+        }
         let record = self.scopes.entry(Scope::new(resource, None)).or_default();
         let limits = DomainLimits {
             hard: Some(limit),
@@ -156,8 +186,79 @@ impl EffectRecords {
         all.collect()
     }
 
+    /// One more is to be remembered: whether too many are.
+    fn is_full(&mut self) -> bool {
+        let is_full = self.entries == ENTRIES_MAX;
+        let count = match is_full {
+            true => &mut self.unjudged,
+            false => &mut self.entries,
+        };
+        *count += 1;
+        is_full
+    }
+
+    /// How many entries are remembered, and how many are not.
+    pub fn entries(&self) -> (u64, u64) {
+        (self.entries, self.unjudged)
+    }
+
     /// How many scopes there are.
     pub fn len(&self) -> usize {
         self.scopes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Window;
+
+    fn found(taken_back: bool) -> usize {
+        let limits = DomainLimits {
+            windows: vec![Window {
+                limit: 10,
+                window_us: 1_000_000,
+            }],
+            ..DomainLimits::default()
+        };
+        let (mut records, scope) = (EffectRecords::default(), Scope::new("r", Some("d")));
+        let granted = EntryOutcome {
+            granted: 1,
+            ..EntryOutcome::default()
+        };
+        for n in 0..10 {
+            records.entry(scope.clone(), &limits, n * 1_000, &granted, false);
+        }
+        if taken_back {
+            for n in 0..6 {
+                records.taken_back(&scope, n * 1_000, 1);
+            }
+            // Nobody made this one, and it cannot give more than it was.
+            records.taken_back(&scope, 500, 3);
+            records.taken_back(&scope, 0, 3);
+        }
+        for n in 10..16 {
+            records.entry(scope.clone(), &limits, n * 1_000, &granted, false);
+        }
+        records.violations().len()
+    }
+
+    #[test]
+    fn what_a_settlement_took_back_was_not_let_through() {
+        assert_eq!((found(false), found(true)), (1, 0));
+    }
+
+    #[test]
+    fn entries_beyond_the_bound_are_counted_and_not_judged() {
+        let mut records = EffectRecords {
+            entries: ENTRIES_MAX - 1,
+            ..EffectRecords::default()
+        };
+        for _ in 0..3 {
+            let scope = Scope::new("r", Some("d"));
+            let outcome = EntryOutcome::default();
+            records.entry(scope, &DomainLimits::default(), 1, &outcome, false);
+        }
+        assert_eq!(records.entries(), (ENTRIES_MAX, 2));
     }
 }

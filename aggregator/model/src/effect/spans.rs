@@ -110,8 +110,8 @@ fn is_outside(length: &Length, at_us: u64, now_us: u64) -> bool {
     }
 }
 
-/// The constraint's own bound, and for each debt what is offered within one delay and one call an
-/// agent; what of that exceeds the debt is forgiven, and may come once more.
+/// The constraint's own bound, and for each debt, as often as it may be filled, what is offered within one
+/// delay and one call an agent; what of that exceeds the debt is forgiven, and may come once more.
 fn allowed(run: &Run, from_us: u64, to_us: u64, sum: u64, params: EffectParams) -> u64 {
     let begun = run
         .limits
@@ -120,9 +120,9 @@ fn allowed(run: &Run, from_us: u64, to_us: u64, sum: u64, params: EffectParams) 
     let in_span = in_span.take_while(|(since_us, _)| *since_us <= to_us);
     let limit = in_span.map(|(_, limit)| *limit).max().unwrap_or(0);
     let delayed = sum.saturating_add(params.agents.saturating_mul(params.call_max));
-    let debts = run.debts.iter().map(|debt| {
+    let debts = run.debts.iter().map(|(debt, times)| {
         let forgiven = delayed.saturating_sub(*debt);
-        delayed.saturating_add(forgiven)
+        delayed.saturating_add(forgiven).saturating_mul(*times)
     });
     let gaps = delayed.saturating_mul(run.gaps);
     debts.fold(limit.saturating_add(gaps), u64::saturating_add)

@@ -117,6 +117,12 @@ impl PartitionModel {
         effect.map(EffectRecords::violations).unwrap_or_default()
     }
 
+    /// How many entries are remembered for that, and how many are not, because too many are.
+    pub fn effect_entries(&self) -> (u64, u64) {
+        let effect = self.effect.as_ref();
+        effect.map(EffectRecords::entries).unwrap_or_default()
+    }
+
     /// How many scopes can be asked about so.
     pub fn effect_scopes(&self) -> usize {
         self.effect.as_ref().map_or(0, EffectRecords::len)
@@ -321,6 +327,9 @@ impl PartitionModel {
             let limits = self.limits.of(resource);
             let limits = limits.map(|limits| limits.of(domain)).unwrap_or_default();
             let scope = Scope::new(resource, Some(domain));
+            if let EntryKind::Refund { made_us, .. } = entry.kind {
+                effect.taken_back(&scope, made_us, ruled.refunded);
+            }
             effect.entry(scope, &limits, at_us, &ruled, entry.unguarded);
         }
         // Global hears of excess that every constraint of the domain counted, and of no other, so that

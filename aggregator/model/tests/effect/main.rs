@@ -177,6 +177,36 @@ fn tiers_hold() {
 }
 
 #[test]
+fn what_short_tiers_let_through_comes_again_in_a_long_ones_span() {
+    // In each window of the first tier: its limit, and what one delay brings. Twenty of them make one of the second.
+    let first = Tier {
+        limit: 5,
+        window_us: 50_000,
+        active_us: 3_600 * SECOND,
+        cooldown_us: 0,
+        skippable: false,
+    };
+    let second = Tier {
+        limit: 10,
+        window_us: SECOND,
+        active_us: SECOND,
+        ..first
+    };
+    let limits = DomainLimits::of_tiers(&[first, second]);
+    let load = Load {
+        delay_us: 1_000,
+        ..Load::of(1_000, SECOND)
+    };
+    let played = play(&mut pair(&limits), load);
+    assert_eq!(check(&limits, load, &played.calls), []);
+    // A limiter that lets six times as much through in each window is found.
+    let more = Tier { limit: 30, ..first };
+    let more = DomainLimits::of_tiers(&[more, second]);
+    let played = play(&mut pair(&more), load);
+    assert_ne!(check(&limits, load, &played.calls), []);
+}
+
+#[test]
 fn a_quota_holds() {
     let limits = DomainLimits {
         quotas: vec![Quota {
