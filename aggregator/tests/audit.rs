@@ -159,6 +159,20 @@ async fn a_journal_of_two_runs_and_a_kill_is_equal_and_so_is_its_export() {
     );
     assert!(0 < number("snapshots_equal"), "{report:#}");
     assert!(0 < number("excess"), "{report:#}");
+    let by_cause = &report["excess_by_cause"];
+    let causes = ["propagation", "loss", "restart", "unguarded"];
+    let of = |value: &Value| -> u64 { causes.iter().map(|of| value[of].as_u64().unwrap()).sum() };
+    let pairs = report["excess_pairs"].as_array().unwrap();
+    assert_eq!(
+        of(by_cause),
+        pairs.iter().map(of).sum::<u64>(),
+        "{report:#}"
+    );
+    assert!(
+        0 < of(by_cause) && of(by_cause) <= number("excess"),
+        "{report:#}"
+    );
+    assert_eq!(number("effect_violations"), 0, "{report:#}");
     // A small log: the model is asked about everything.
     let model = |field: &str| report["model"][field].as_u64().unwrap();
     assert_eq!(model("statements"), number("announced_equal"), "{report:#}");

@@ -13,10 +13,12 @@
 //! start      where a partition's replay begins
 //! partition  one partition from its beginning, or from a snapshot, to its end
 //! sequences  agents' batches that never came
+//! excess     why copies were let through that had no room, by pair
 //! testimonies  what owners said of their states
 //! sample     the independent model beside the engine, and what reordering cost
 //! reorder    what the log's order cost
-//! report     differences and remarks, for programs and for people
+//! difference what must not be
+//! report     differences, excess and remarks, for programs and for people
 //! export     a range of a log in one portable, digested file
 //! ```
 //!
@@ -25,6 +27,8 @@
 //! difference is never a matter of how the machine was loaded when the log was written.
 
 pub mod amended;
+mod difference;
+mod excess;
 pub mod export;
 mod ledger;
 mod partition;

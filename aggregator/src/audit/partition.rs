@@ -17,6 +17,7 @@ use tollgate_shared::wire::statement::Says;
 
 use super::Work;
 use super::amended::brought;
+use super::excess::ExcessLedger;
 use super::ledger::{Ledger, Lookup, Recorded};
 use super::range::Lies;
 use super::replay::{Met, Replay, ReplayError};
@@ -62,6 +63,7 @@ struct Auditor<'w, 'a> {
     snapshots: Vec<u64>,
     sequences: Sequences,
     testimonies: Testimonies,
+    excess: ExcessLedger,
     sample: Option<Sample>,
 }
 
@@ -127,6 +129,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
             snapshots,
             sequences: Sequences::default(),
             testimonies: Testimonies::default(),
+            excess: ExcessLedger::default(),
         })
     }
 
@@ -143,6 +146,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
         }
         std::mem::take(&mut self.ledger).end(self.proved, part);
         std::mem::take(&mut self.sequences).end(part);
+        std::mem::take(&mut self.excess).end(part);
         if let Some(sample) = self.sample.take() {
             sample.end(part);
         }
@@ -236,6 +240,10 @@ impl<'w, 'a> Auditor<'w, 'a> {
         }
         if let (Some(sample), Met::Ruled(record)) = (&mut self.sample, &met) {
             sample.apply(delivered, record, &self.replay, in_range, part);
+        }
+        if let Met::Ruled(record) = &met {
+            let (excess, rulings) = (&mut self.excess, self.replay.rulings());
+            excess.ruled(record, delivered.appended, rulings, in_range, part);
         }
         if in_range {
             self.first.get_or_insert(offset);

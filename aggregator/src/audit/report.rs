@@ -9,224 +9,14 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
-use tollgate_shared::place::Code;
-use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::denial::Announced;
-use tollgate_shared::wire::statement::{Says, Scope};
 
 use super::amended::Brought;
-use super::range::Utc;
+pub use super::difference::{Difference, Kind, Stated, scope_of};
+pub use super::excess::{ExcessByCause, PairExcess};
 pub use super::sample::ModelPart;
 
 /// How many differences of one partition are kept; further ones are only counted.
 const KEPT: usize = 10_000;
-
-/// What is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// The replay states it, and nobody announced it.
-    Missing,
-    /// It was announced, and the replay states nothing there.
-    Unexpected,
-    /// It was announced otherwise than the replay states it.
-    Changed,
-    /// It was recorded behind one that it comes before.
-    Order,
-    /// It was recorded before what caused it.
-    Early,
-    /// A record is not there.
-    Gap,
-    /// A record that only aggregators write bears a wrong tag, or points at no version.
-    Forged,
-    /// A snapshot is not what the replay has at its place.
-    Snapshot,
-    /// The independent model rules otherwise than the engine.
-    Model,
-    /// An owner said that it came to another state than the replay does.
-    Testimony,
-}
-
-/// One difference.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Difference {
-    /// What is wrong.
-    pub kind: Kind,
-    /// The partition.
-    pub partition: u32,
-    /// `hits` or `denials`: where the offset is one of.
-    pub stream: &'static str,
-    /// The record: the one that caused the statement, or the one that is wrong.
-    pub offset: u64,
-    /// The entry in it.
-    pub entry: Option<u32>,
-    /// The code that agents give for the statement.
-    pub code: Option<String>,
-    /// The resource.
-    pub resource: Option<Box<str>>,
-    /// `pair`, `resource` or `group`.
-    pub scope: Option<&'static str>,
-    /// The domain or group.
-    pub domain: Option<Box<str>>,
-    /// What the replay states.
-    pub expected: Option<Stated>,
-    /// What is recorded.
-    pub found: Option<Stated>,
-    /// The offset at which it is recorded in the denials.
-    pub recorded_at: Option<u64>,
-    /// In words.
-    pub text: String,
-}
-
-/// What is stated about a scope.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Stated {
-    /// `denied`, `open` or `near`.
-    pub says: &'static str,
-    /// Which limit closed.
-    pub cause: Option<String>,
-    /// When it ends in engine time; null: never, or nothing is denied.
-    pub end_us: Option<u64>,
-    /// The limit.
-    pub limit: Option<u64>,
-    /// Its window.
-    pub window_us: Option<u64>,
-    /// The limits version.
-    pub version: Option<u64>,
-}
-
-impl Stated {
-    /// What a statement says.
-    pub fn of(says: &Says) -> Self {
-        let none = Self {
-            says: "open",
-            cause: None,
-            end_us: None,
-            limit: None,
-            window_us: None,
-            version: None,
-        };
-        match says {
-            Says::Open => none,
-            Says::Near(near) => Self {
-                says: "near",
-                end_us: Some(near.end.as_micros()),
-                limit: Some(near.left),
-                ..none
-            },
-            Says::Denied(denial) => Self {
-                says: "denied",
-                cause: Some(denial.cause.to_string()),
-                end_us: (denial.end < Timestamp::MAX).then_some(denial.end.as_micros()),
-                limit: Some(denial.limit),
-                window_us: Some(denial.window.as_micros()),
-                version: Some(denial.version),
-            },
-        }
-    }
-}
-
-impl fmt::Display for Stated {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.says == "open" {
-            return f.write_str("open again");
-        }
-        let end = self.end_us.map_or(Timestamp::MAX, Timestamp::from_micros);
-        write!(f, "{} until {}", self.says, Utc(end))?;
-        if let (Some(cause), Some(limit), Some(window_us), Some(version)) =
-            (&self.cause, self.limit, self.window_us, self.version)
-        {
-            let window = tollgate_engine::limits::print_span(Span::from_micros(window_us));
-            write!(f, " by {cause} ({limit} in {window}), version {version}")?;
-        }
-        Ok(())
-    }
-}
-
-/// The names of a scope as reports have them.
-pub fn scope_of(scope: &Scope) -> (&'static str, Option<Box<str>>) {
-    match scope {
-        Scope::Pair(domain) => ("pair", Some(domain.clone())),
-        Scope::Resource => ("resource", None),
-        Scope::Group(group) => ("group", Some(group.clone())),
-    }
-}
-
-impl Difference {
-    /// About a record.
-    pub fn of_record(
-        kind: Kind,
-        (partition, stream, offset): (u32, &'static str, u64),
-        text: impl Into<String>,
-    ) -> Self {
-        Self {
-            kind,
-            partition,
-            stream,
-            offset,
-            entry: None,
-            code: None,
-            resource: None,
-            scope: None,
-            domain: None,
-            expected: None,
-            found: None,
-            recorded_at: None,
-            text: text.into(),
-        }
-    }
-
-    /// About a statement.
-    pub fn of_statement(kind: Kind, about: &Announced, text: impl Into<String>) -> Self {
-        let place = about.statement.place;
-        let (scope, domain) = scope_of(&about.statement.scope);
-        let partition = about.partition;
-        Self {
-            entry: Some(place.entry),
-            code: Some(Code { partition, place }.to_string()),
-            resource: Some(about.resource.clone()),
-            scope: Some(scope),
-            domain,
-            ..Self::of_record(kind, (partition, "hits", place.offset), text)
-        }
-    }
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            partition,
-            stream,
-            offset,
-            ..
-        } = self;
-        write!(f, "partition {partition}, {stream} offset {offset}")?;
-        if let Some(entry) = self.entry {
-            write!(f, ", entry {entry}")?;
-        }
-        if let Some(resource) = &self.resource {
-            write!(f, ": {resource}")?;
-            match &self.domain {
-                Some(domain) => write!(f, " of {domain}")?,
-                None => f.write_str(" of everybody")?,
-            }
-        }
-        write!(f, ": {}", self.text)?;
-        if let Some(expected) = &self.expected {
-            write!(f, "\n    expected  {expected}")?;
-        }
-        if let Some(found) = &self.found {
-            write!(f, "\n    found     {found}")?;
-        }
-        if let Some(offset) = self.recorded_at {
-            write!(f, "\n    recorded  at denials offset {offset}")?;
-        }
-        if let Some(code) = &self.code {
-            write!(f, "\n    code      {code}")?;
-        }
-        Ok(())
-    }
-}
 
 /// Something legal that is worth knowing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -254,6 +44,12 @@ pub struct Part {
     pub entries: u64,
     /// Hits in them: granted, excess, late.
     pub hits: [u64; 3],
+    /// Excess of pairs, by cause.
+    pub excess: ExcessByCause,
+    /// The same by pair.
+    pub excess_pairs: Vec<PairExcess>,
+    /// Excess of pairs beyond those that are named.
+    pub excess_unnamed: u64,
     /// Calls that agents refused.
     pub refused_calls: u64,
     /// Statements of the replay: denials and lifts.
@@ -326,6 +122,17 @@ pub struct Report {
     pub granted: u64,
     /// Hits that it would not have.
     pub excess: u64,
+    /// Of them those that were the excess of a pair, by what let them through. What is excess of nothing but a global
+    /// limit is in none.
+    pub excess_by_cause: ExcessByCause,
+    /// The same by pair, most first.
+    pub excess_pairs: Vec<PairExcess>,
+    /// Pairs with excess that are not listed.
+    pub excess_pairs_unlisted: u64,
+    /// Excess of pairs that nothing is known of by name: too many had some.
+    pub excess_unnamed: u64,
+    /// Pairs and constraints of which more was let through in some span than law 8 allows; they are differences, too.
+    pub effect_violations: u64,
     /// Hits that came too late to say.
     pub late: u64,
     /// Calls that agents refused.
@@ -372,7 +179,20 @@ impl Report {
             statements: sum(&|part| part.model.statements),
             reorder_denied_us: sum(&|part| part.model.reorder_denied_us),
             denied_us: sum(&|part| part.model.denied_us),
+            effect_entries: sum(&|part| part.model.effect_entries),
+            effect_violations: sum(&|part| part.model.effect_violations),
+            effect_unjudged: sum(&|part| part.model.effect_unjudged),
         };
+        let mut by_cause = ExcessByCause::default();
+        parts.iter().for_each(|part| by_cause.add(&part.excess));
+        let mut pairs: Vec<PairExcess> = { parts.iter() }
+            .flat_map(|part| part.excess_pairs.clone())
+            .collect();
+        pairs.sort_by(|a, b| {
+            let of = |pair: &PairExcess| (pair.resource.clone(), pair.domain.clone());
+            let by_size = b.excess.total().cmp(&a.excess.total());
+            by_size.then_with(|| of(a).cmp(&of(b)))
+        });
         Self {
             schema: "tollgate.audit/1",
             log,
@@ -382,6 +202,11 @@ impl Report {
             entries,
             granted: sum(&|part| part.hits[0]),
             excess: sum(&|part| part.hits[1]),
+            excess_by_cause: by_cause,
+            excess_pairs: pairs,
+            excess_pairs_unlisted: 0,
+            excess_unnamed: sum(&|part| part.excess_unnamed),
+            effect_violations: model.effect_violations,
             late: sum(&|part| part.hits[2]),
             refused_calls: sum(&|part| part.refused_calls),
             denials: sum(&|part| part.stated[0]),
@@ -416,9 +241,27 @@ impl Report {
         }
     }
 
-    /// Keeps only the first so many differences in the list.
+    /// Keeps only the first so many differences, and pairs with excess, in the lists.
     pub fn list(&mut self, limit: usize) {
         self.differences.truncate(limit);
+        let unlisted = self.excess_pairs.len().saturating_sub(limit) as u64;
+        self.excess_pairs_unlisted = self.excess_pairs_unlisted.saturating_add(unlisted);
+        self.excess_pairs.truncate(limit);
+    }
+
+    fn write_excess(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.excess_by_cause == ExcessByCause::default() {
+            return Ok(());
+        }
+        for pair in &self.excess_pairs {
+            let (resource, domain) = (pair.resource.escape_debug(), pair.domain.escape_debug());
+            writeln!(f, "excess: {resource} of {domain}: {}", pair.excess)?;
+        }
+        if 0 < self.excess_pairs_unlisted {
+            let more = self.excess_pairs_unlisted;
+            writeln!(f, "({more} more pairs with excess are not listed)")?;
+        }
+        writeln!(f, "excess of pairs by cause: {}", self.excess_by_cause)
     }
 }
 
@@ -459,6 +302,7 @@ impl fmt::Display for Report {
             self.late,
             self.refused_calls
         )?;
+        self.write_excess(f)?;
         writeln!(
             f,
             "the replay states {} denials and {} lifts; {} were announced exactly so ({} again); {} snapshots and {} testimonies have its digest",
@@ -477,6 +321,11 @@ impl fmt::Display for Report {
             self.model.statements,
             self.model.reorder_denied_us,
             self.model.denied_us
+        )?;
+        writeln!(
+            f,
+            "effect: {} violations in {} entries; {} entries beyond the bound were not judged",
+            self.model.effect_violations, self.model.effect_entries, self.model.effect_unjudged
         )?;
         writeln!(
             f,

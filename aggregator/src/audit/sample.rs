@@ -22,6 +22,7 @@ use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope};
 
+use super::range::Utc;
 use super::reorder::Reorder;
 use super::replay::Replay;
 use super::report::{Difference, Kind, Part, Stated};
@@ -53,6 +54,12 @@ pub struct ModelPart {
     pub reorder_denied_us: u64,
     /// How long they were denied.
     pub denied_us: u64,
+    /// Entries of them that were looked at for more than a limit and one denial delay explain.
+    pub effect_entries: u64,
+    /// Scopes and constraints of which there was more, in some span.
+    pub effect_violations: u64,
+    /// Entries that were not looked at, because too many are remembered.
+    pub effect_unjudged: u64,
 }
 
 /// A log of so many bytes of hits is small: the model reads it in some seconds.
@@ -89,6 +96,8 @@ pub struct Sample {
     plain: RefCell<HashMap<Box<str>, bool>>,
     pairs: HashSet<u64>,
     reorder: Reorder,
+    /// The first record in the range.
+    first_us: Option<u64>,
     last_us: u64,
     at_cap: bool,
 }
@@ -97,7 +106,7 @@ impl Sample {
     /// A sample of a partition whose log is read from its beginning; none where nothing is asked.
     pub fn new(partition: u32, partitions: u32, share: f64) -> Option<Self> {
         (0.0 < share).then(|| Self {
-            model: PartitionModel::new(),
+            model: PartitionModel::with_effect(),
             partition,
             partitions,
             below: match 1.0 <= share {
@@ -109,6 +118,7 @@ impl Sample {
             plain: RefCell::default(),
             pairs: HashSet::new(),
             reorder: Reorder::default(),
+            first_us: None,
             last_us: 0,
             at_cap: false,
         })
@@ -149,6 +159,9 @@ impl Sample {
             }
         }
         let by_limits = matches!(record, Record::Pointer(_));
+        if in_range {
+            self.first_us.get_or_insert(at.appended_us);
+        }
         for change in &fed.changes {
             let end = change.denied.map(|denial| denial.end);
             let not_before_us = if by_limits { at.appended_us } else { 0 };
@@ -276,8 +289,44 @@ impl Sample {
         }
     }
 
+    /// Law 8: more was let through in a span that reaches into the range than a limit and one closing explain.
+    fn check_effect(&self, part: &mut Part) {
+        let (judged, unjudged) = self.model.effect_entries();
+        part.model.effect_entries += judged;
+        part.model.effect_unjudged += unjudged;
+        // At the cap some pairs are ruled for the model alone.
+        let Some(first_us) = self.first_us.filter(|_| !self.at_cap) else {
+            return;
+        };
+        for (scope, found) in self.model.effect_violations() {
+            if found.to_us < first_us {
+                continue;
+            }
+            part.model.effect_violations += 1;
+            let text = format!(
+                "{} were let through from {} to {} under {}, which allows {}",
+                found.let_through,
+                Utc(Timestamp::from_micros(found.from_us)),
+                Utc(Timestamp::from_micros(found.to_us)),
+                cause_to_wire(found.constraint),
+                found.allowed
+            );
+            part.differs(Difference {
+                resource: Some(scope.resource.into()),
+                scope: Some(if scope.domain.is_some() {
+                    "pair"
+                } else {
+                    "resource"
+                }),
+                domain: scope.domain.map(Into::into),
+                ..Difference::of_record(Kind::Effect, (self.partition, "hits", 0), text)
+            });
+        }
+    }
+
     /// No more records come.
     pub fn end(self, part: &mut Part) {
+        self.check_effect(part);
         part.model.pairs += self.pairs.len() as u64;
         let (denied_us, beyond_us) = self.reorder.end(self.last_us);
         part.model.denied_us += denied_us;

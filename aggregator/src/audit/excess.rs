@@ -1,0 +1,360 @@
+//! Why copies were let through that had no room: by pair, and by what kept the denial from stopping them.
+//!
+//! ```text
+//! unguarded    the agent says that it heard nobody, or that it refused nothing
+//! propagation  nobody had stated a denial that reached beyond the call, or had for less than a second
+//! restart      the call was made in the first second of an agent's or aggregator's process that began since
+//! loss         the denial had been stated for a second or more, and the agent did not refuse by it
+//! ```
+//!
+//! A second, since a guarded agent has heard within the last one how far the partition was ruled: with that it had to
+//! have heard of an older denial. Of global limits nothing is said here. Knows nothing of the rules. What stays true:
+//! each copy of excess has one cause, and memory is bounded.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+
+use serde::Serialize;
+use tollgate_engine::engine::Rulings;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::hits::{Hit, HitBatch};
+use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::statement::{Says, Scope};
+
+use super::report::Part;
+
+/// For how long an agent may not have heard and is guarded all the same.
+const GUARDED: Span = Span::from_secs(1);
+
+/// How many denials are remembered, some 100 bytes each. Excess of a pair whose denial is not counts as propagation.
+const DENIED_MAX: usize = 200_000;
+
+/// How many statements of one scope are: the newest ones, each with a later end than the one before.
+const STATED_MAX: usize = 8;
+
+/// How many processes of agents are remembered. Of others it is taken that they are old.
+const AGENTS_MAX: usize = 100_000;
+
+/// How many processes of aggregators are remembered: a new one that is not is taken for an old one.
+const OWNERS_MAX: usize = 10_000;
+
+/// How many pairs are told by name; those with the first excess are.
+const PAIRS_MAX: usize = 10_000;
+
+/// Copies of excess by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ExcessByCause {
+    /// The denial was on its way.
+    pub propagation: u64,
+    /// The agent did not hear of the denial, or did not heed it.
+    pub loss: u64,
+    /// Somebody had just begun.
+    pub restart: u64,
+    /// The agent was not guarded: never debt.
+    pub unguarded: u64,
+}
+
+impl ExcessByCause {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        let all = [self.propagation, self.loss, self.restart, self.unguarded];
+        all.into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// Adds another's.
+    pub fn add(&mut self, other: &Self) {
+        self.propagation += other.propagation;
+        self.loss += other.loss;
+        self.restart += other.restart;
+        self.unguarded += other.unguarded;
+    }
+}
+
+impl fmt::Display for ExcessByCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            propagation,
+            loss,
+            restart,
+            unguarded,
+        } = self;
+        write!(
+            f,
+            "{propagation} propagation, {loss} loss, {restart} restart, {unguarded} unguarded"
+        )
+    }
+}
+
+/// A pair's excess.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PairExcess {
+    /// The resource.
+    pub resource: Box<str>,
+    /// The domain.
+    pub domain: Box<str>,
+    /// How much, by cause.
+    #[serde(flatten)]
+    pub excess: ExcessByCause,
+}
+
+type ScopeKey = (Box<str>, Option<Box<str>>);
+
+/// The excess of one partition.
+#[derive(Debug, Default)]
+pub(super) struct ExcessLedger {
+    /// Scopes that are denied: when that was stated, and until when. Ends rise.
+    denied: HashMap<ScopeKey, Vec<(Timestamp, Timestamp)>>,
+    /// Agents' processes by epoch: when the first batch of each was appended.
+    agents: HashMap<u128, Timestamp>,
+    owners: HashSet<u128>,
+    /// When the newest process of an aggregator was seen first.
+    owner_began: Option<Timestamp>,
+    pairs: BTreeMap<(Box<str>, Box<str>), ExcessByCause>,
+}
+
+impl ExcessLedger {
+    /// A record was ruled.
+    pub fn ruled(
+        &mut self,
+        record: &Record<'_>,
+        appended: Timestamp,
+        rulings: &Rulings,
+        in_range: bool,
+        part: &mut Part,
+    ) {
+        match record {
+            Record::Hits(batch) => self.batch(batch, appended, rulings, in_range, part),
+            Record::Tick(tick) => self.tick(tick.instance, appended),
+            _ => {}
+        }
+        // What a record closes comes after its own calls.
+        self.stated(appended, rulings);
+    }
+
+    /// An aggregator's tick. The first processes that are seen may be old.
+    fn tick(&mut self, instance: u128, appended: Timestamp) {
+        if self.owners.contains(&instance) || OWNERS_MAX <= self.owners.len() {
+            return;
+        }
+        if !self.owners.is_empty() {
+            self.owner_began = Some(appended);
+        }
+        self.owners.insert(instance);
+    }
+
+    fn batch(
+        &mut self,
+        batch: &HitBatch<'_>,
+        appended: Timestamp,
+        rulings: &Rulings,
+        in_range: bool,
+        part: &mut Part,
+    ) {
+        let epoch = batch.sender.epoch;
+        let is_first = batch.sender.sequence <= 1;
+        if is_first && self.agents.len() < AGENTS_MAX {
+            self.agents.entry(epoch).or_insert(appended);
+        }
+        if rulings.excess.is_empty() || !in_range {
+            return;
+        }
+        let moved_us = rulings.corrections.iter().map(|of| of.moved_us).sum();
+        let mut excess = rulings.excess.iter().peekable();
+        for (number, mut hit) in (0u32..).zip(batch.hits()) {
+            let Some((_, copies)) = excess.next_if(|(of, _)| *of == number) else {
+                continue;
+            };
+            // As the rules have it: a wrong clock says nothing of who had heard what.
+            hit.at = hit.at.saturating_offset(moved_us);
+            let resource = batch.resource(hit.resource);
+            let by_cause = self.causes(resource, epoch, &hit, *copies);
+            part.excess.add(&by_cause);
+            self.note(resource, hit.domain, &by_cause, part);
+        }
+    }
+
+    /// What a record caused to be stated.
+    fn stated(&mut self, appended: Timestamp, rulings: &Rulings) {
+        for said in &rulings.statements {
+            let domain = match &said.statement.scope {
+                Scope::Pair(domain) => Some(domain.clone()),
+                Scope::Resource => None,
+                Scope::Group(_) => continue,
+            };
+            let key = (Box::from(&*said.resource), domain);
+            match &said.statement.says {
+                Says::Denied(denial) => self.denied(key, appended, denial.end),
+                Says::Open => drop(self.denied.remove(&key)),
+                Says::Near(_) => {}
+            }
+        }
+    }
+
+    fn denied(&mut self, key: ScopeKey, stated: Timestamp, end: Timestamp) {
+        if DENIED_MAX <= self.denied.len() && !self.denied.contains_key(&key) {
+            return;
+        }
+        let all = self.denied.entry(key).or_default();
+        // What was over, and what a lower end has taken back.
+        all.retain(|(_, known)| stated < *known && *known <= end);
+        if all.last().is_none_or(|(_, known)| *known < end) {
+            all.push((stated, end));
+        }
+        if STATED_MAX < all.len() {
+            all.remove(0);
+        }
+    }
+
+    /// When it was stated first that a pair is denied beyond an instant.
+    fn denied_since(&self, resource: &str, domain: &str, at: Timestamp) -> Option<Timestamp> {
+        let pair = (Box::from(resource), Some(Box::from(domain)));
+        let all = self.denied.get(&pair)?;
+        let reaches = all.iter().find(|(_, end)| at < *end);
+        reaches.map(|(stated, _)| *stated)
+    }
+
+    fn causes(&self, resource: &str, epoch: u128, hit: &Hit<'_>, copies: u64) -> ExcessByCause {
+        let mut by_cause = ExcessByCause::default();
+        let count = if hit.unguarded {
+            &mut by_cause.unguarded
+        } else {
+            let stated = self.denied_since(resource, hit.domain, hit.at);
+            match stated.filter(|stated| stated.saturating_add(GUARDED) <= hit.at) {
+                None => &mut by_cause.propagation,
+                Some(stated) if self.has_just_begun(epoch, stated, hit.at) => &mut by_cause.restart,
+                Some(_) => &mut by_cause.loss,
+            }
+        };
+        *count = copies;
+        by_cause
+    }
+
+    /// Whether an agent's process, or one of an aggregator, began after a denial was stated and within a second of a
+    /// call.
+    fn has_just_begun(&self, epoch: u128, stated: Timestamp, at: Timestamp) -> bool {
+        let began = [self.agents.get(&epoch).copied(), self.owner_began];
+        let mut began = began.into_iter().flatten();
+        began.any(|began| stated <= began && at < began.saturating_add(GUARDED))
+    }
+
+    fn note(&mut self, resource: &str, domain: &str, by_cause: &ExcessByCause, part: &mut Part) {
+        let key = (Box::from(resource), Box::from(domain));
+        if PAIRS_MAX <= self.pairs.len() && !self.pairs.contains_key(&key) {
+            part.excess_unnamed += by_cause.total();
+            return;
+        }
+        self.pairs.entry(key).or_default().add(by_cause);
+    }
+
+    /// No more records come.
+    pub fn end(self, part: &mut Part) {
+        let pairs = self.pairs.into_iter();
+        let named = pairs.map(|((resource, domain), excess)| PairExcess {
+            resource,
+            domain,
+            excess,
+        });
+        part.excess_pairs.extend(named);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_shared::wire::hits::HitKind;
+
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(ms)
+    }
+
+    fn cause_of(ledger: &ExcessLedger, at_ms: u64, unguarded: bool) -> &'static str {
+        let hit = Hit {
+            resource: 0,
+            domain: "acme",
+            at: at(at_ms),
+            copies: 3,
+            calls: 1,
+            min: None,
+            kind: HitKind::Hit,
+            unguarded,
+        };
+        let by_cause = ledger.causes("search", 7, &hit, 3);
+        assert_eq!(by_cause.total(), 3, "each copy has one cause");
+        let all = [
+            (by_cause.propagation, "propagation"),
+            (by_cause.loss, "loss"),
+            (by_cause.restart, "restart"),
+            (by_cause.unguarded, "unguarded"),
+        ];
+        all.into_iter().find(|(copies, _)| *copies == 3).unwrap().1
+    }
+
+    fn denied(ledger: &mut ExcessLedger, stated_ms: u64, end_ms: u64) {
+        let pair = (Box::from("search"), Some(Box::from("acme")));
+        ledger.denied(pair, at(stated_ms), at(end_ms));
+    }
+
+    #[test]
+    fn a_denial_stated_for_a_second_should_have_been_heard() {
+        let mut ledger = ExcessLedger::default();
+        assert_eq!(cause_of(&ledger, 5_000, false), "propagation");
+        denied(&mut ledger, 5_000, 9_000);
+        assert_eq!(cause_of(&ledger, 5_999, false), "propagation");
+        assert_eq!(cause_of(&ledger, 6_000, false), "loss");
+        assert_eq!(cause_of(&ledger, 6_000, true), "unguarded");
+        // It is over: what is full again is so by calls of this moment.
+        assert_eq!(cause_of(&ledger, 9_000, false), "propagation");
+    }
+
+    #[test]
+    fn what_only_a_later_statement_denies_is_counted_from_that() {
+        let mut ledger = ExcessLedger::default();
+        denied(&mut ledger, 5_000, 9_000);
+        denied(&mut ledger, 8_900, 12_000);
+        assert_eq!(cause_of(&ledger, 8_999, false), "loss");
+        assert_eq!(cause_of(&ledger, 9_001, false), "propagation");
+        assert_eq!(cause_of(&ledger, 9_900, false), "loss");
+        // A version that closes for less takes back what was stated before.
+        denied(&mut ledger, 9_950, 10_500);
+        assert_eq!(cause_of(&ledger, 10_600, false), "propagation");
+        for n in 0..20 {
+            denied(&mut ledger, 11_000 + n, 20_000 + n);
+        }
+        let all = ledger.denied.values().map(Vec::len);
+        assert_eq!(all.collect::<Vec<_>>(), [STATED_MAX]);
+    }
+
+    #[test]
+    fn who_began_after_the_denial_may_not_know_of_it_for_a_second() {
+        let mut ledger = ExcessLedger::default();
+        denied(&mut ledger, 5_000, 60_000);
+        ledger.agents.insert(7, at(20_000));
+        assert_eq!(cause_of(&ledger, 20_999, false), "restart");
+        assert_eq!(cause_of(&ledger, 21_000, false), "loss");
+        // The first aggregator that is seen may have been there before.
+        ledger.tick(1, at(30_000));
+        assert_eq!(cause_of(&ledger, 30_100, false), "loss");
+        ledger.tick(2, at(31_000));
+        assert_eq!(cause_of(&ledger, 31_100, false), "restart");
+        ledger.tick(1, at(33_000));
+        assert_eq!(cause_of(&ledger, 33_100, false), "loss");
+    }
+
+    #[test]
+    fn pairs_beyond_the_bound_are_counted_without_a_name() {
+        let (mut ledger, mut part) = (ExcessLedger::default(), Part::new(0));
+        let one = ExcessByCause {
+            loss: 2,
+            ..ExcessByCause::default()
+        };
+        for n in 0..=PAIRS_MAX {
+            ledger.note("search", &n.to_string(), &one, &mut part);
+        }
+        ledger.note("search", "0", &one, &mut part);
+        assert_eq!(part.excess_unnamed, 2);
+        ledger.end(&mut part);
+        assert_eq!(part.excess_pairs.len(), PAIRS_MAX);
+        assert_eq!(part.excess_pairs[0].excess.loss, 4);
+    }
+}
