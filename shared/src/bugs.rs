@@ -95,6 +95,11 @@ bugs! {
     UnguardedAlways "unguarded-always" "all calls are marked as unguarded"
     GuardedAlways "guarded-always" "no call is marked as unguarded"
     NeverCurrent "never-current" "no watermark is marked as current"
+    ExcessUncounted "excess-uncounted" "by engine and model alike excess counts nowhere"
+    DebtNotKept "debt-not-kept" "by engine and model alike debt is forgotten at a pair's next entry"
+    DenialShort "denial-short" "by engine and model alike a denial ends within ten milliseconds"
+    WeightedUnrefused "weighted-unrefused" "a call for several copies is let through whatever denies it"
+    StampedEarly "stamped-early" "calls are stamped three seconds early"
 }
 
 #[cfg(feature = "bugs")]

@@ -12,12 +12,16 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tollgate::core::event::{Effect, Event, Now, QueryId};
+use tollgate::core::limits_book::{Entered, LimitsBook};
 use tollgate::core::recordings::WAITING_MAX;
 use tollgate::core::view::{Query, Reply};
 use tollgate::core::{Core, Settings, Start};
+use tollgate::judge::{At, Versions, feed};
 use tollgate::log::{Delivered, LogEvent, Stream};
+use tollgate_model::PartitionModel;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::record::Record;
 
 pub use crate::http::{get, get_text as text};
 pub use crate::simulation::random::Random;
@@ -113,12 +117,46 @@ pub fn sample(http: SocketAddr, seen: &mut Seen) -> Vec<(u32, u64)> {
     ruled
 }
 
+/// Law 8 under kills: the scopes in which more was let through than their limits and one closing explain, by the
+/// independent model.
+///
+/// # Panics
+///
+/// Where a record of limits does not read, or nothing was judged.
+pub fn effect_violations(log: &WholeLog) -> Vec<String> {
+    let (mut book, mut versions) = (LimitsBook::default(), Versions::default());
+    let (mut found, mut scopes) = (Vec::new(), 0);
+    for ((stream, partition), records) in log {
+        let mut model = PartitionModel::with_effect();
+        for delivered in records {
+            if *stream == Stream::Limits {
+                if let Ok(Some(Entered::Version { version, .. })) = book.read(delivered) {
+                    versions.insert(&version);
+                }
+                continue;
+            }
+            let record = Record::decode(&delivered.bytes).expect("it reads");
+            let at = At {
+                offset: delivered.offset,
+                appended_us: delivered.appended.as_micros(),
+            };
+            feed(&mut model, at, &record, &versions, &|_, _| true);
+        }
+        scopes += model.effect_scopes();
+        let all = model.effect_violations().into_iter();
+        found.extend(all.map(|found| format!("partition {partition}: {found:?}")));
+    }
+    assert!(0 < scopes, "nothing was judged");
+    found
+}
+
 /// Rules the whole log in one go, and compares at every offset that was seen; says how many there were.
 ///
 /// # Panics
 ///
-/// Where a state is another.
+/// Where a state is another, or the limits did not limit.
 pub fn compare(partitions: u32, log: WholeLog, seen: &Seen) -> usize {
+    assert_eq!(effect_violations(&log), [""; 0], "law 8");
     let (mut core, _) = Core::new(settings(partitions));
     let mut compared = 0;
     for ((stream, partition), records) in log {

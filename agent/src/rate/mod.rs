@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::{Span, Timestamp};
 
 use crate::admitted::Admitted;
@@ -308,6 +309,10 @@ impl Rate {
         want: Want,
     ) -> Result<Allowed, Denied> {
         let reading = Reading::of(&self.shared.clock);
+        if 1 < want.max && planted(Bug::WeightedUnrefused) {
+            self.record_hits(domain, want, false, reading.stamp());
+            return Ok(Allowed::new(want.max, false, self.resource.policy()));
+        }
         match self.ask(fingerprint, domain, want, Asking::Take, &reading) {
             Ok(granted) => {
                 let want = Want {
@@ -442,6 +447,10 @@ impl Rate {
             copies: want.max,
             min: (want.min < want.max).then_some(want.least()),
             unguarded,
+        };
+        let at = match planted(Bug::StampedEarly) {
+            true => at.saturating_sub(Span::from_secs(3)),
+            false => at,
         };
         self.record_happened(domain, happened, at);
     }

@@ -152,6 +152,9 @@ impl Pair {
         let Entry {
             copies, estimated, ..
         } = entry;
+        if planted(Bug::DebtNotKept) {
+            refund::forgive(class, &mut self.state, now);
+        }
         let mut ruled = if at < now && !planted(Bug::LateClimbs) {
             match late::late(class, &mut self.state, (at, now), copies, estimated) {
                 Some(LateGrant { hits, limited_by }) => Ruled {
@@ -177,7 +180,8 @@ impl Pair {
                 ..Ruled::default()
             }
         };
-        if 0 < ruled.excess && !entry.unguarded {
+        let is_tallied = entry.unguarded || planted(Bug::ExcessUncounted);
+        if 0 < ruled.excess && !is_tallied {
             let state = &mut self.state;
             ruled.counted = excess::count(class, state, (at, now), ruled.excess, estimated);
         }
@@ -240,6 +244,9 @@ impl Pair {
     pub fn closure(&self, class: &RateClass, now: Timestamp) -> Option<Closure> {
         let end = match open_again::open_again(class, &self.state, now) {
             Until::Now => return None,
+            Until::At(end) if planted(Bug::DenialShort) => {
+                end.min(now.saturating_add(Span::from_millis(10)))
+            }
             Until::At(end) => end,
             Until::Never => Timestamp::MAX,
         };

@@ -24,6 +24,8 @@ pub struct Life {
     /// Copies let through without a min, by pair.
     let_through: Sums,
     ruled: Sums,
+    /// Copies that settlements take back: as they were told, and ruled.
+    taken_back: (Sums, Sums),
     /// Calls with a min, which stay entries of their own: let through, and ruled.
     bulk: BTreeMap<Bulk, (u64, u64)>,
     /// How many of them are guarded.
@@ -98,6 +100,11 @@ impl Life {
         }
     }
 
+    /// An estimate was settled by less than it was.
+    pub fn takes_back(&mut self, (r, d): (usize, usize), copies: u32) {
+        self.taken_back.0[r][d] += u64::from(copies);
+    }
+
     /// Whether the log may have lost some of it.
     pub fn has_lost(&self) -> bool {
         self.lost
@@ -140,6 +147,7 @@ impl Life {
     fn forget_ruled(&mut self) {
         self.lost = true;
         self.ruled = Sums::default();
+        self.taken_back.1 = Sums::default();
         self.guards.ruled_guarded = Sums::default();
         self.guards.ruled_unguarded = Sums::default();
         self.bulk.values_mut().for_each(|(_, ruled)| *ruled = 0);
@@ -158,6 +166,11 @@ impl Life {
             let known = self.bulk.entry(bulk).or_default();
             known.1 += u64::from(hit.calls);
             return *known;
+        }
+        if hit.is_refund() {
+            let (told, ruled) = &mut self.taken_back;
+            ruled[r][d] += hit.total();
+            return (told[r][d], ruled[r][d]);
         }
         self.ruled[r][d] += hit.total();
         (self.let_through[r][d], self.ruled[r][d])
@@ -209,7 +222,9 @@ impl Accounts {
                     hit.domain
                 ));
             };
-            if let Err(what) = life.guards.ruled((r, d), &hit) {
+            if !hit.is_refund()
+                && let Err(what) = life.guards.ruled((r, d), &hit)
+            {
                 self.wrong_mark.get_or_insert(what);
             }
             let (through, ruled) = life.ruled((r, d), &hit);
@@ -238,7 +253,8 @@ impl Accounts {
         let life = self.lives.get(&epoch).filter(|life| !life.has_lost())?;
         let bulk = life.bulk.iter();
         let bulk = bulk.map(|((_, copies, _), (_, ruled))| u64::from(*copies) * ruled);
-        Some(life.ruled.iter().flatten().sum::<u64>() + bulk.sum::<u64>())
+        let sum = |of: &Sums| of.iter().flatten().sum::<u64>();
+        Some(sum(&life.ruled) + sum(&life.taken_back.1) + bulk.sum::<u64>())
     }
 
     /// What of a life's calls the log does not have, for a life that dropped nothing. Of one that began before
@@ -253,6 +269,12 @@ impl Accounts {
         }
         for (r, resource) in RESOURCES.iter().enumerate() {
             for (d, domain) in DOMAINS.iter().enumerate() {
+                let (told, taken) = (life.taken_back.0[r][d], life.taken_back.1[r][d]);
+                if told != taken {
+                    return Some(format!(
+                        "{resource} for {domain}: {told} copies were taken back, {taken} are in the log"
+                    ));
+                }
                 let (through, ruled) = (life.let_through[r][d], life.ruled[r][d]);
                 if through != ruled {
                     return Some(format!(

@@ -3,7 +3,7 @@
 //! What stays true: every call is counted, and every refusal is checked unless the very same one was.
 
 use bytes::Bytes;
-use tollgate_agent::{Cause, Denied, HitError, Scope};
+use tollgate_agent::{Allowed, Cause, Denied, HitError, Scope};
 use tollgate_model::log::Scope as ScopeName;
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::wire::link::FromAggregator;
@@ -161,10 +161,15 @@ impl World {
         } else {
             host.random.below(2 * calls + 1)
         };
+        if !quiet {
+            self.settle_estimates(agent);
+        }
+        let host = &self.agents[agent];
         if 1 < host.times && 0 < calls {
             self.watch.cover.see("burst of calls");
         }
         let every_us = host.plan.every_us;
+        self.look_whether_calm();
         for _ in 0..calls {
             self.call(agent);
         }
@@ -183,21 +188,41 @@ impl World {
         self.after(next_us, Event::Calls(agent, life));
     }
 
-    pub(super) fn call(&mut self, agent: usize) {
-        self.decisions += 1;
+    /// Asks for a pair: the answer, and how many copies were asked for, at least and at most.
+    fn ask_for(
+        &mut self,
+        agent: usize,
+        (r, d): (usize, usize),
+    ) -> (Result<Allowed, HitError>, (u32, u32)) {
+        if let Some((answer, copies)) = self.estimates(agent, (r, d)) {
+            return (answer, (copies, copies));
+        }
         let host = &mut self.agents[agent];
-        let (r, d) = draw_pair(&mut host.random);
         let (rate, domain) = (&host.rates[r], DOMAINS[d]);
-        let (answer, min) = if host.random.chance(host.plan.bulk_ppm) {
-            let copies = host.random.between(2, 6) as u32;
-            match host.random.below(3) {
-                0 => (rate.hit_n(domain, copies), copies),
-                1 => (rate.hit_up_to(domain, 2..=copies), 2),
-                _ => (rate.hit_up_to(domain, 1..=copies), 1),
-            }
-        } else {
-            (rate.hit(domain).map_err(HitError::from), 1)
+        if !host.random.chance(host.plan.bulk_ppm) {
+            return (rate.hit(domain).map_err(HitError::from), (1, 1));
+        }
+        let copies = host.random.between(2, host.plan.bulk_max) as u32;
+        match host.random.below(3) {
+            0 => (rate.hit_n(domain, copies), (copies, copies)),
+            1 => (rate.hit_up_to(domain, 2..=copies), (2, copies)),
+            _ => (rate.hit_up_to(domain, 1..=copies), (1, copies)),
+        }
+    }
+
+    pub(super) fn call(&mut self, agent: usize) {
+        let is_judged = self.judged_since_us() <= self.now_us;
+        let (r, d) = match self.plan.calm_pair.filter(|_| is_judged) {
+            Some(pair) => pair,
+            None => draw_pair(&mut self.agents[agent].random),
         };
+        if self.charges(agent, (r, d)) {
+            return;
+        }
+        self.decisions += 1;
+        let estimates = self.agents[agent].estimates.len();
+        let (answer, (min, asked)) = self.ask_for(agent, (r, d));
+        let is_estimated = estimates < self.agents[agent].estimates.len();
         if let Err(HitError::TooMany(too_many)) = &answer {
             return self.refused_too_many((r, d), min, too_many.most());
         }
@@ -210,27 +235,37 @@ impl World {
                     let what = "call let through while blind although denied";
                     self.watch.cover.see_if(what, is_denied);
                 }
-                let guard = self.guard_of(agent, (r, d));
-                // What is let through against a denial is marked by the call itself.
-                let is_plain = !allowed.blind() && !self.watch.was_ever_switched();
-                let guard = match guard {
-                    Guard::Guarded if !is_plain => Guard::Unknown,
-                    guard => guard,
-                };
-                self.watch
-                    .cover
-                    .see_if("checked: a guarded call", guard == Guard::Guarded);
-                self.watch
-                    .cover
-                    .see_if("checked: an unguarded call", guard == Guard::Unguarded);
+                let guard = self.guard_of_allowed(agent, (r, d), allowed);
                 let host = &self.agents[agent];
                 let life = self.watch.accounts.life(host.epoch);
                 life.let_through((r, d), allowed.copies(), min);
                 life.guards.let_through((r, d), allowed.copies(), guard);
+                let copies = (asked, allowed.copies());
+                let called_at = self.note_calm_call(agent, (r, d), copies, guard);
+                if is_estimated {
+                    self.estimate_stands_at(agent, called_at);
+                }
             }
-            Err(HitError::Denied(denied)) => self.refused(agent, (r, d), &denied),
+            Err(HitError::Denied(denied)) => {
+                self.note_calm_call(agent, (r, d), (asked, 0), Guard::Unknown);
+                self.refused(agent, (r, d), &denied);
+            }
             Err(error) => self.violated(7, "calls make sense here", error.to_string()),
         }
+    }
+
+    /// Whether a call is guarded that was let through right now.
+    fn guard_of_allowed(&mut self, agent: usize, pair: (usize, usize), allowed: Allowed) -> Guard {
+        // What is let through against a denial is marked by the call itself.
+        let is_plain = !allowed.blind() && !self.watch.was_ever_switched();
+        let guard = match self.guard_of(agent, pair) {
+            Guard::Guarded if !is_plain => Guard::Unknown,
+            guard => guard,
+        };
+        let cover = &mut self.watch.cover;
+        cover.see_if("checked: a guarded call", guard == Guard::Guarded);
+        cover.see_if("checked: an unguarded call", guard == Guard::Unguarded);
+        guard
     }
 
     /// Law 3, for a call that is said to be more than can ever be granted at once: so it is by some limits

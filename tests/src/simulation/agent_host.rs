@@ -16,6 +16,7 @@ use tollgate_shared::wire::link::FromAggregator;
 use super::agent_holds::Holding;
 use super::clock::Clock;
 use super::copy_limits::COPIES;
+use super::costs::Pending;
 use super::documents::RESOURCES;
 use super::guards::CurrentNews;
 use super::leases::Leases;
@@ -93,6 +94,8 @@ pub struct AgentHost {
     pub(super) held: Vec<(Edge, u64, Happening)>,
     /// What its services hold.
     pub holding: Holding,
+    /// What they have estimated and not settled.
+    pub(super) estimates: Vec<Pending>,
     pub(super) random: Random,
     pub(super) was_dead: bool,
     pub(super) gaps: u64,
@@ -132,7 +135,7 @@ impl AgentHost {
     pub fn new(plan: &Plan, index: usize) -> Self {
         let agent = plan.agents[index].clone();
         Self {
-            clock: Clock::new(agent.drift_ppm, agent.wall_off_us),
+            clock: Clock::new(agent.drift_ppm, plan.wall_us(agent.wall_off_us)),
             plan: agent,
             index,
             owners: plan.owners,
@@ -154,6 +157,7 @@ impl AgentHost {
             justified: BTreeMap::new(),
             held: Vec::new(),
             holding: Holding::new(plan.seed, index),
+            estimates: Vec::new(),
             random: Random::of(plan.seed, "agent", index as u64),
             was_dead: false,
             gaps: 0,
@@ -213,6 +217,7 @@ impl AgentHost {
         self.sent.clear();
         self.justified.clear();
         self.held.clear();
+        self.estimates.clear();
         (self.gaps, self.silences, self.links_lost, self.sent_again) = (0, 0, 0, 0);
         self.silent_topics = 0;
         (self.dropped_queue, self.dropped_courier) = (0, 0);

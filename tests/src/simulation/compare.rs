@@ -13,6 +13,7 @@ use tollgate::judge::cause_to_wire;
 use tollgate_engine::engine::{Counts, Engine, Fate, ResourceCounts, Rulings, Said};
 use tollgate_model as model;
 use tollgate_model::log::{EntryRuling, NotRuled, RecordOutcome, TotalRuling};
+use tollgate_shared::wire::hits::Hit;
 use tollgate_shared::wire::record::{Record, Total};
 use tollgate_shared::wire::statement::{Cause, Says, Scope};
 
@@ -66,8 +67,10 @@ pub fn rulings(
         return Err(format!("statements {got:?}, the model: {expected:?}"));
     }
     if let Record::Hits(batch) = record {
+        // What is not ruled of a settlement downwards is no copies that came.
+        let copies = |hit: &Hit<'_>| if hit.is_refund() { 0 } else { hit.total() };
         let hits = batch.hits();
-        let entries = hits.map(|hit| (batch.resource(hit.resource), hit.total()));
+        let entries = hits.map(|hit| (batch.resource(hit.resource), copies(&hit)));
         let (got, expected) = (
             counts(&rulings.counts),
             expected_counts(entries, &outcome.entries),

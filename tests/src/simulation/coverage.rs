@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 /// What every swarm has to have met.
-pub const WANTED: [&str; 147] = [
+pub const WANTED: [&str; 154] = [
     "act dry-run",
     "act in force",
     "act lost the race",
@@ -40,6 +40,7 @@ pub const WANTED: [&str; 147] = [
     "checked: a denial is in the deny list at the end",
     "checked: a guarded call",
     "checked: a pair is refused soon",
+    "checked: a pair's effect in the calm",
     "checked: a whole resource is refused soon",
     "checked: all calls of a life are in the log",
     "checked: a record of holds in turn",
@@ -72,14 +73,18 @@ pub const WANTED: [&str; 147] = [
     "copies refused by own holds",
     "copies seized",
     "copies taken",
+    "cost charged",
     "crash between effects",
     "crash in a disk operation",
     "crash in writing a snapshot",
     "crash while a journal opens",
     "denial by ban",
+    "denial by bucket",
     "denial by global limit",
     "denial by hard limit",
+    "denial by quota",
     "denial by tier",
+    "denial by window",
     "denial for ever",
     "denial lifted by a version",
     "denial lifted by an act",
@@ -87,6 +92,8 @@ pub const WANTED: [&str; 147] = [
     "denial ruled anew by an act",
     "deny list full",
     "disk full",
+    "estimate kept",
+    "estimate taken back",
     "feed gap",
     "feed opened anew",
     "feed silent",
@@ -165,7 +172,7 @@ pub const SELDOM: [&str; 2] = [
 ];
 
 /// What comes about in one of ten seeds at least: a hundred that have not met it are drawn otherwise than they should.
-pub const COMMON: [&str; 41] = [
+pub const COMMON: [&str; 47] = [
     "act in force",
     "agent died",
     "agent died holding copies",
@@ -176,6 +183,7 @@ pub const COMMON: [&str; 41] = [
     "call refused by whole resource",
     "call while blind",
     "catch-up finished",
+    "checked: a pair's effect in the calm",
     "checked: a record of holds in turn",
     "checked: an operation on copies",
     "checked: full copies are refused in the pause",
@@ -188,9 +196,14 @@ pub const COMMON: [&str; 41] = [
     "copies refused by own holds",
     "copies seized",
     "copies taken",
+    "cost charged",
+    "denial by bucket",
     "denial by global limit",
     "denial by hard limit",
+    "denial by quota",
     "denial by tier",
+    "denial by window",
+    "estimate taken back",
     "feed opened anew",
     "hit excess",
     "hit granted late",

@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use super::constraints::Constraints;
 use super::copy_limits::CopyLimits;
 use super::random::Random;
 
@@ -34,6 +35,7 @@ struct Tier {
 struct Own {
     tiers: Option<Vec<Tier>>,
     hard: Option<u64>,
+    constraints: Constraints,
 }
 
 #[derive(Clone, Debug)]
@@ -95,6 +97,19 @@ impl Document {
         document
     }
 
+    /// States windows, buckets and quotas, too, and drops tiers where these limit by themselves: as the
+    /// version before does, or with a change.
+    pub fn constrain(&mut self, before: Option<&Self>, random: &mut Random) {
+        for resource in &mut self.resources {
+            let known = before.map(|before| before.resources.iter());
+            let known = known.and_then(|mut all| all.find(|of| of.name == resource.name));
+            match known {
+                Some(known) => resource.constrain_as(known, random),
+                None => resource.constrain(random),
+            }
+        }
+    }
+
     /// Whether so few pairs are ruled that some find no place.
     pub fn is_narrow(&self) -> bool {
         self.pairs_max < 1_000
@@ -146,6 +161,61 @@ fn own_text(text: &mut String, own: &Own) {
     if let Some(hard) = own.hard {
         let _ = writeln!(text, "hard = \"{hard}/s\"");
     }
+    own.constraints.write(text);
+}
+
+impl Resource {
+    fn constrain(&mut self, random: &mut Random) {
+        let constraints = Constraints::draw(random);
+        if constraints.limits_by_itself() && !random.one_in(4) {
+            self.default.tiers = None;
+        }
+        self.default.constraints = constraints;
+        for domain in DOMAINS {
+            if random.one_in(6) {
+                let own = Own {
+                    constraints: Constraints::draw_own(random),
+                    ..Own::default()
+                };
+                self.set_own(domain, own);
+            }
+        }
+    }
+
+    /// As in the version before, which is what most of the state survives, or with one change.
+    fn constrain_as(&mut self, before: &Self, random: &mut Random) {
+        self.default.constraints = before.default.constraints.clone();
+        for (domain, own) in &before.domains {
+            if own.constraints != Constraints::default() {
+                let constraints = own.constraints.clone();
+                let own = Own {
+                    constraints,
+                    ..Own::default()
+                };
+                self.set_own(domain, own);
+            }
+        }
+        let changed = match random.below(self.domains.len() as u64 + 2) as usize {
+            at if at < self.domains.len() => &mut self.domains[at].1.constraints,
+            _ => &mut self.default.constraints,
+        };
+        if !random.one_in(3) {
+            changed.change(random);
+        }
+        // Tiers come and go with a version, too.
+        let is_limited = self.default.constraints.limits_by_itself();
+        if is_limited && (before.default.tiers.is_none() || random.one_in(8)) {
+            self.default.tiers = None;
+        }
+    }
+
+    /// A domain's own constraints, beside what else it states.
+    fn set_own(&mut self, domain: &'static str, own: Own) {
+        match self.domains.iter_mut().find(|(of, _)| *of == domain) {
+            Some((_, known)) => known.constraints = own.constraints,
+            None => self.domains.push((domain, own)),
+        }
+    }
 }
 
 fn resource(random: &mut Random, name: &'static str) -> Resource {
@@ -155,6 +225,7 @@ fn resource(random: &mut Random, name: &'static str) -> Resource {
             let own = Own {
                 tiers: random.one_in(2).then(|| tiers(random)),
                 hard: random.one_in(3).then(|| random.between(1, 30)),
+                ..Own::default()
             };
             if own.tiers.is_some() || own.hard.is_some() {
                 domains.push((domain, own));
@@ -166,6 +237,7 @@ fn resource(random: &mut Random, name: &'static str) -> Resource {
         default: Own {
             tiers: Some(tiers(random)),
             hard: random.one_in(3).then(|| random.between(1, 60)),
+            ..Own::default()
         },
         global: random.one_in(3).then(|| random.between(1, 200)),
         domains,
@@ -219,6 +291,13 @@ mod tests {
     use super::*;
     use tollgate_engine::limits::Limits;
 
+    fn parses(document: &Document) {
+        let text = document.text();
+        if let Err(faults) = Limits::parse(&text) {
+            panic!("{text}\n{faults}");
+        }
+    }
+
     #[test]
     fn every_document_parses() {
         let mut random = Random::of(1, "documents", 0);
@@ -227,11 +306,10 @@ mod tests {
         for _ in 0..500 {
             copies = copies.draw_like(&mut random);
             document.copies = random.one_in(2).then(|| copies.clone());
-            let text = document.text();
-            if let Err(faults) = Limits::parse(&text) {
-                panic!("{text}\n{faults}");
-            }
-            document = document.draw_like(&mut random);
+            parses(&document);
+            let mut next = document.draw_like(&mut random);
+            next.constrain(random.one_in(2).then_some(&document), &mut random);
+            document = next;
         }
     }
 }

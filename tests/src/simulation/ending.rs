@@ -156,6 +156,9 @@ impl World {
         if let Some(what) = self.watch.without_effect() {
             self.violated(8, "what is let through is bounded", what);
         }
+        if let Some(what) = self.without_effect_in_calm() {
+            self.violated(8, "what is let through in the calm is bounded", what);
+        }
         let scopes: usize = { self.watch.ruled.iter() }
             .map(|ruled| ruled.model.effect_scopes())
             .sum();

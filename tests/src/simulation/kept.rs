@@ -1,7 +1,7 @@
 //! Seeds that failed once, each with its story: they run first.
 //!
 //! ```text
-//! tollgate-simulation-seeds 9
+//! tollgate-simulation-seeds 10
 //! 3   118   2026-11-21  what was wrong, and what mended it
 //! ```
 //!
@@ -19,7 +19,7 @@ use super::plan::{PLAN_WAYS, Plan};
 const BYTES_MAX: u64 = 16 << 20;
 
 /// In how many ways plans have been drawn so far. To be raised when [`super::plan`] draws otherwise.
-pub const PLANS: u32 = 9;
+pub const PLANS: u32 = 10;
 
 /// A seed that failed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,14 +201,14 @@ mod tests {
 
     #[test]
     fn a_file_of_another_version_or_with_a_bad_line_is_refused_with_its_place() {
-        let version = parse("old.txt", "tollgate-simulation-seeds 99\n").unwrap_err();
+        let version = parse("old.txt", "tollgate-simulation-seeds 109\n").unwrap_err();
         assert_eq!(
             version.to_string(),
             format!(
-                "old.txt: line 1: found `tollgate-simulation-seeds 99`, expected `tollgate-simulation-seeds {PLANS}`"
+                "old.txt: line 1: found `tollgate-simulation-seeds 109`, expected `tollgate-simulation-seeds {PLANS}`"
             )
         );
-        for bad in ["4 x a story", "10 7 a story", "x 7 a story", "4 7", "7"] {
+        for bad in ["4 x a story", "11 7 a story", "x 7 a story", "4 7", "7"] {
             let text = format!("tollgate-simulation-seeds {PLANS}\n# why\n3  7  a story\n{bad}\n");
             let line = parse("old.txt", &text).unwrap_err();
             let expected = format!("old.txt: line 4: found `{bad}`, expected in which way");

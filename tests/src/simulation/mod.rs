@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! world        hosts, wires and the log on one clock, driven by one `queue` of events
-//! plan         what a seed stands for: sizes, load, and the list of `faults` (`later_faults`)
+//! plan         what a seed stands for: sizes, load, and the list of `faults` (`later_faults`); `ways` how it is drawn
 //! agent_host   an agent's process (shipped) and its clocks; `agent_wires` its connections, `agent_calls`
 //!              the services that call it
 //! owner_host   an aggregator's core (shipped), its clocks and connections; `owner_effects` what it asks for
@@ -11,10 +11,11 @@
 //! fleet        who rules which partition, where owners share them out
 //! watch        the log ruled beside the owners: by a second engine, and by the independent model (`ruling`); limits
 //!              that come into it (`entering`)
-//! agent_holds  services that hold copies
+//! agent_holds  services that hold copies; `costs` those whose costs are known afterwards
 //! refusals, heard, accounts, turns, grants (by `ledger` and `bans`), held, fullness, silence, leases, ending,
-//! refused_at_end, told_soon    what is checked; `ticks` what an owner may take the log's time to be
+//! refused_at_end, told_soon, calm_effect    what is checked; `ticks` what an owner may take the log's time to be
 //! guards       whether calls are guarded, by what came over the wire
+//! documents    limits that are pushed: `constraints` windows, buckets and quotas, `copy_limits` of copies
 //! only         which faults of a plan are left in
 //! swarm, told  many seeds, and what is told of them; `so_far` how far they are, `built` by which builds
 //! bugs         whether it would be found: bugs put in by hand (with the feature of that name)
@@ -34,9 +35,12 @@ mod befalling;
 #[cfg(feature = "bugs")]
 pub mod bugs;
 pub mod built;
+mod calm_effect;
 pub mod clock;
 pub mod compare;
+pub mod constraints;
 pub mod copy_limits;
+mod costs;
 pub mod coverage;
 pub mod disk;
 pub mod documents;
@@ -86,6 +90,7 @@ mod told_soon;
 pub mod trace;
 mod turns;
 pub mod watch;
+mod ways;
 pub mod world;
 
 use std::any::Any;

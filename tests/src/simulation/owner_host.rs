@@ -147,7 +147,10 @@ impl OwnerHost {
             waiting_max: plan.waiting_max,
             life: 0,
             core: None,
-            clock: Clock::new(plan.owner_drift_ppm[index], plan.owner_wall_off_us[index]),
+            clock: Clock::new(
+                plan.owner_drift_ppm[index],
+                plan.wall_us(plan.owner_wall_off_us[index]),
+            ),
             started_mono_us: 0,
             started_us: 0,
             connections: BTreeMap::new(),

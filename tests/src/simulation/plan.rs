@@ -3,24 +3,14 @@
 //! The faults stand in a list, each with its time, so that shrinking can leave some out. What stays
 //! true: a plan is a function of its seed; every fault ends before the calm begins.
 
-use super::copy_limits::CopyLimits;
 use super::documents::{DOMAINS, Document, RESOURCES};
-use super::faults::episodes;
 pub use super::faults::{Edge, Episode, Fault, WAYS, Way, Whose};
 use super::kept::PLANS;
-use super::later_faults::{
-    acts, latest_episodes, logs_and_processes, more_episodes, of_added_owners, owner_clocks,
-    stopped_clocks,
-};
 use super::random::Random;
-use tollgate::core::recordings::WAITING_MAX;
 use tollgate::log::journal::Ack;
 
 /// The calm at the end, in which everything has to come right.
 pub const CALM_US: u64 = 12_000_000;
-
-/// What is busy for longer is long.
-const LONG_US: u64 = 10_000_000;
 
 /// In the last part of the calm nobody calls any more.
 pub const QUIET_US: u64 = 1_500_000;
@@ -58,6 +48,12 @@ pub struct AgentPlan {
     pub queue_bytes: usize,
     /// Of a million calls, those with more than one copy.
     pub bulk_ppm: u32,
+    /// How many copies those have at most.
+    pub bulk_max: u64,
+    /// Of a million calls, those whose cost is told afterwards, and asked for by nobody.
+    pub charges_ppm: u32,
+    /// Of a million calls, those whose cost is estimated and settled later.
+    pub estimates_ppm: u32,
     /// Holds that services take in a second; 0: they use no copies.
     pub holds_per_s: u64,
     /// How long a hold lasts at most.
@@ -65,7 +61,7 @@ pub struct AgentPlan {
 }
 
 /// In which ways plans can be drawn, by the numbers that [`Plan::draw_as`] takes; [`PLANS`] is the present one.
-pub const PLAN_WAYS: [u32; 11] = [3, 4, 5, 6, 7, 8, PLANS, 106, 107, 108, KILLS_WAY];
+pub const PLAN_WAYS: [u32; 13] = [3, 4, 5, 6, 7, 8, 9, PLANS, 106, 107, 108, 109, KILLS_WAY];
 
 /// The way in which plans about kills are drawn: a hundred more than the ordinary one.
 pub const KILLS_WAY: u32 = 100 + PLANS;
@@ -93,6 +89,10 @@ pub struct Plan {
     pub documents: Vec<Document>,
     /// How long it lasts, the calm included.
     pub length_us: u64,
+    /// How long before a midnight it begins, by all wall clocks.
+    pub before_midnight_us: u64,
+    /// The pair that everybody calls for while it is judged what limits let through in the calm.
+    pub calm_pair: Option<(usize, usize)>,
     /// The faults, by their beginning.
     pub episodes: Vec<Episode>,
     /// When snapshots are taken.
@@ -115,82 +115,15 @@ impl Plan {
         self.length_us - CALM_US
     }
 
+    /// Where a wall clock begins that is off by so much: what [`super::clock::Clock`] takes.
+    pub fn wall_us(&self, off_us: i64) -> i64 {
+        off_us.saturating_sub_unsigned(self.before_midnight_us)
+    }
+
     /// Whether it was drawn in a certain way or a later one. What the world does otherwise since then it does as
     /// before for seeds of earlier ways, which would else mean something else.
     pub fn is_since(&self, way: u32) -> bool {
         way <= self.way % 100
-    }
-
-    /// What a seed stands for.
-    pub fn draw(seed: u64) -> Self {
-        let mut plan = Self::draw_eighth(seed);
-        plan.way = PLANS;
-        logs_and_processes(&mut plan, &mut Random::of(seed, "logs and processes", 0));
-        plan
-    }
-
-    fn draw_eighth(seed: u64) -> Self {
-        let mut plan = Self::draw_seventh(seed);
-        plan.way = 8;
-        if plan.fleet && Random::of(seed, "groups", 0).one_in(3) {
-            plan.have_two_groups(&mut Random::of(seed, "groups", 1));
-        }
-        stopped_clocks(&mut plan, &mut Random::of(seed, "stopped clocks", 0));
-        plan
-    }
-
-    fn draw_seventh(seed: u64) -> Self {
-        let mut plan = Self::draw_sixth(seed);
-        plan.way = 7;
-        acts(&mut plan, &mut Random::of(seed, "acts", 0));
-        owner_clocks(&mut plan, &mut Random::of(seed, "owners' clocks", 0));
-        plan
-    }
-
-    fn draw_sixth(seed: u64) -> Self {
-        let mut plan = Self::draw_fourth(seed);
-        plan.way = 6;
-        let mut random = Random::of(seed, "most", 0);
-        plan.thin();
-        let uses_copies = plan.uses_copies();
-        if uses_copies && random.one_in(2) {
-            plan.hold_for_long(&mut random);
-        }
-        if uses_copies && random.one_in(4) {
-            plan.kill_holders(&mut random);
-        }
-        latest_episodes(&mut plan, &mut random);
-        plan
-    }
-
-    fn draw_fourth(seed: u64) -> Self {
-        let mut plan = Self::draw_third(seed);
-        plan.way = 4;
-        let mut random = Random::of(seed, "more", 0);
-        plan.shorten(&mut random);
-        more_episodes(&mut plan, &mut random);
-        plan
-    }
-
-    /// What it stood for when plans were drawn in a certain way; none: in no such way.
-    pub fn draw_as(plans: u32, seed: u64) -> Option<Self> {
-        let plan = match plans {
-            3 => Self::draw_third(seed),
-            4 => Self::draw_fourth(seed),
-            // Topics were made anew where that was asked for.
-            5 => Self::draw_fourth(seed).with_topic_anew(),
-            6 => Self::draw_sixth(seed),
-            7 => Self::draw_seventh(seed),
-            8 => Self::draw_eighth(seed),
-            PLANS => Self::draw(seed),
-            // Operators did no more than push.
-            106 => Self::draw_sixth(seed).with_kills(),
-            107 => Self::draw_seventh(seed).with_kills(),
-            108 => Self::draw_eighth(seed).with_kills(),
-            KILLS_WAY => Self::draw_kills(seed),
-            _ => return None,
-        };
-        Some(Self { way: plans, ..plan })
     }
 
     /// The same with the topic made anew once more, where a fleet has one.
@@ -208,131 +141,6 @@ impl Plan {
         self
     }
 
-    /// Two groups of owners, of two each: whoever is killed, another group rules on.
-    fn have_two_groups(&mut self, random: &mut Random) {
-        let before = self.owners;
-        (self.groups, self.owners) = (2, 4);
-        self.owner_drift_ppm
-            .resize_with(self.owners, || drift(random));
-        self.owner_wall_off_us.resize(self.owners, 0);
-        of_added_owners(self, before, random);
-    }
-
-    /// Of four long worlds one stays as it is: most of what happens, happens in short ones too, and of those
-    /// more are run.
-    fn shorten(&mut self, random: &mut Random) {
-        let short_us = CALM_US + random.spread(1_500_000, LONG_US);
-        if random.one_in(4) || self.length_us <= CALM_US + LONG_US {
-            return;
-        }
-        self.length_us = short_us;
-        let calm_us = self.calm_us();
-        self.episodes.retain(|episode| episode.to_us <= calm_us);
-    }
-
-    /// Who calls very often finds little that others do not, and of worlds of others more can be run.
-    fn thin(&mut self) {
-        for agent in &mut self.agents {
-            agent.calls_per_s = agent.calls_per_s.div_ceil(2);
-        }
-    }
-
-    /// Who holds for long has something when it comes back after it was missed.
-    fn hold_for_long(&mut self, random: &mut Random) {
-        for agent in &mut self.agents {
-            agent.hold_max_us = random.spread(2_000_000, 60_000_000);
-        }
-    }
-
-    /// Agents die again and again while they hold something.
-    fn kill_holders(&mut self, random: &mut Random) {
-        let calm_us = self.calm_us();
-        for agent in 0..self.agents.len() {
-            self.agents[agent].holds_per_s = self.agents[agent].holds_per_s.max(20);
-            let mut from_us = random.spread(100_000, 2_000_000);
-            while from_us < calm_us {
-                // Most are back before they are missed.
-                let to_us = (from_us + random.spread(20_000, 4_000_000)).min(calm_us);
-                self.episodes.push(Episode {
-                    from_us,
-                    to_us,
-                    fault: Fault::Die { agent },
-                });
-                from_us = to_us + random.spread(100_000, 2_000_000);
-            }
-        }
-        self.episodes.sort_by_key(|episode| episode.from_us);
-    }
-
-    fn draw_third(seed: u64) -> Self {
-        let mut random = Random::of(seed, "plan", 0);
-        let random = &mut random;
-        let log = match random.below(5) {
-            0 | 1 => LogPlan::Shared,
-            2 => LogPlan::Journal {
-                ack: Ack::Synced,
-                segment_bytes: random.spread(2_000, 1 << 20),
-            },
-            _ => LogPlan::Journal {
-                ack: Ack::Written,
-                segment_bytes: random.spread(2_000, 1 << 20),
-            },
-        };
-        let owners = match log {
-            LogPlan::Shared => random.between(1, 3) as usize,
-            LogPlan::Journal { .. } => 1,
-        };
-        let agents: Vec<AgentPlan> = (0..random.between(1, 3)).map(|_| agent(random)).collect();
-        let mut documents = vec![Document::draw(random)];
-        for _ in 0..random.below(4) {
-            let last = &documents[documents.len() - 1];
-            documents.push(last.draw_like(random));
-        }
-        // Most are short; in some a lease runs out, in few pairs leave.
-        let pace = random.below(60);
-        let busy_us = match pace {
-            0 => random.between(700_000_000, 900_000_000),
-            1..=3 => random.between(90_000_000, 200_000_000),
-            _ => random.spread(3_000_000, 40_000_000),
-        };
-        let mut agents = agents;
-        for agent in &mut agents {
-            match pace {
-                0 => (agent.calls_per_s, agent.every_us) = (random.between(1, 4), 1_500_000),
-                1..=3 => {
-                    (agent.calls_per_s, agent.every_us) = (random.between(10, 100), 50_000);
-                }
-                _ => {}
-            }
-        }
-        let delay_low = random.spread(20, 2_000);
-        let mut plan = Self {
-            seed,
-            way: 3,
-            log,
-            owners,
-            fleet: log == LogPlan::Shared && random.one_in(2),
-            groups: 1,
-            partitions: random.between(1, 4) as u32,
-            agents,
-            documents,
-            length_us: busy_us + CALM_US,
-            episodes: Vec::new(),
-            snapshot_every_us: random.spread(300_000, 10_000_000),
-            snapshot_entries: random.spread(20, 20_000),
-            waiting_max: WAITING_MAX,
-            delay_us: (delay_low, delay_low + random.spread(10, 5_000)),
-            owner_drift_ppm: (0..owners).map(|_| drift(random)).collect(),
-            owner_wall_off_us: vec![0; owners],
-        };
-        plan.episodes = episodes(&plan, random);
-        let mut random = Random::of(seed, "copies", 0);
-        if random.one_in(2) {
-            plan.use_copies(&mut random);
-        }
-        plan
-    }
-
     /// What a seed stands for where it is all about agents that die while they hold something: they do so
     /// again and again. Of two such seeds one has no other faults.
     pub fn draw_kills(seed: u64) -> Self {
@@ -341,7 +149,7 @@ impl Plan {
         plan
     }
 
-    fn with_kills(mut self) -> Self {
+    pub(super) fn with_kills(mut self) -> Self {
         let mut random = Random::of(self.seed, "kills", 0);
         let plan = &mut self;
         if plan.agents.iter().all(|agent| agent.holds_per_s == 0) {
@@ -379,51 +187,6 @@ impl Plan {
     /// Whether services use copies.
     pub fn uses_copies(&self) -> bool {
         0 < self.agents[0].holds_per_s
-    }
-
-    fn use_copies(&mut self, random: &mut Random) {
-        let mut limits = CopyLimits::draw(random);
-        for document in &mut self.documents {
-            document.copies = Some(limits.clone());
-            limits = limits.draw_like(random);
-        }
-        for agent in &mut self.agents {
-            agent.holds_per_s = random.spread(1, 60);
-            agent.hold_max_us = random.spread(5_000, 8_000_000);
-        }
-    }
-}
-
-/// Between two clocks up to 200 ppm are allowed for: 100 either way of true time.
-fn drift(random: &mut Random) -> i64 {
-    if random.one_in(2) {
-        return 0;
-    }
-    random.between(0, 180) as i64 - 90
-}
-
-fn agent(random: &mut Random) -> AgentPlan {
-    let wall_off_us = match random.below(6) {
-        0 => random.spread(1_000, 20_000_000) as i64,
-        1 => -(random.spread(1_000, 20_000_000) as i64),
-        2 => -(random.between(590_000_000, 620_000_000) as i64),
-        _ => 0,
-    };
-    AgentPlan {
-        calls_per_s: random.spread(20, 4_000),
-        every_us: random.spread(500, 60_000),
-        drift_ppm: drift(random),
-        wall_off_us,
-        denials_max: if random.one_in(8) {
-            random.between(1, 3) as usize
-        } else {
-            1_000
-        },
-        recorder_bytes: if random.one_in(8) { 1_024 } else { 64 * 1024 },
-        queue_bytes: if random.one_in(8) { 4_096 } else { 1 << 20 },
-        bulk_ppm: if random.one_in(2) { 0 } else { 100_000 },
-        holds_per_s: 0,
-        hold_max_us: 0,
     }
 }
 

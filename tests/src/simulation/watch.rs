@@ -243,13 +243,11 @@ impl Watch {
     }
 
     /// Law 8: a scope in which more was let through than a constraint and what one denial delay brought
-    /// explain, in any log that there was. Tiers are left out: their bound in the check is a sum over
-    /// tiers and closings that seed 526 exceeds by a sixth, and which of the two is wrong is not known.
+    /// explain, in any log that there was.
     pub(super) fn without_effect(&self) -> Option<String> {
         let mut all = self.ruled.iter().chain(&self.past);
         all.find_map(|ruled| {
-            let mut all = ruled.model.effect_violations().into_iter();
-            let found = all.find(|(_, found)| !matches!(found.constraint, model::Cause::Tier(_)));
+            let found = ruled.model.effect_violations().into_iter().next();
             found.map(|(scope, found)| format!("partition {}: {scope:?}: {found:?}", ruled.index))
         })
     }

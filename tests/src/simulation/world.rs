@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::agent_holds::Offered;
 use super::agent_host::AgentHost;
+use super::calm_effect::CalmCalls;
 use super::clock::Clock;
 pub use super::event::Event;
 use super::held::{Death, Overdue, Returns};
@@ -66,6 +67,8 @@ pub struct World {
     pub(super) still_us: BTreeMap<u32, u64>,
     /// What operators asked for.
     pub(super) operators: Operators,
+    /// What was called for in the calm.
+    pub(super) calm_calls: CalmCalls,
     /// Transfers that should have been let go.
     pub overdue: Overdue,
     /// Draws what belongs to no host.
@@ -104,7 +107,7 @@ impl World {
                 .map(|owner| OwnerHost::new(&plan, owner, &log))
                 .collect(),
             log,
-            log_clock: Clock::new(0, 0),
+            log_clock: Clock::new(0, plan.wall_us(0)),
             net: Net::new(
                 plan.agents.len(),
                 plan.owners,
@@ -123,6 +126,7 @@ impl World {
             ruled_us: BTreeMap::new(),
             still_us: BTreeMap::new(),
             operators: Operators::default(),
+            calm_calls: CalmCalls::default(),
             overdue: Overdue::default(),
             random: Random::of(seed, "world", 0),
             assigned: vec![vec![None; plan.partitions as usize]; plan.groups],

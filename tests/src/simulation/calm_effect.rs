@@ -1,0 +1,209 @@
+//! Law 8 by calls as services make them: in the calm a limit limits what is let through, whatever the log says of it.
+//!
+//! ```text
+//! windows = ["40/s"], denials heard within 200 ms
+//! calls of acme in the calm, by true time     in any second 40, what is offered within 200 ms, a call an agent
+//! ```
+//!
+//! The check at the end of a log (`ending`) takes what a closing brought for one delay, and entries for calls: where
+//! an agent does not heed denials, or its entries say otherwise than what it let through, it sees a long closing, or
+//! nothing at all. Here what is offered is what services asked for. Knows nothing of entries, denials or rulings. What
+//! stays true: only calls count that were made while nothing was wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_model::effect::{EffectParams, InForce, OfferedCall, effect_violations};
+use tollgate_model::log::Scope;
+use tollgate_shared::names::partition_of_pair;
+use tollgate_shared::wire::amendment::Act;
+
+use super::compare::end_us;
+use super::documents::{DOMAINS, Document, RESOURCES};
+use super::guards::Guard;
+use super::heard::ROOM;
+use super::held::SETTLED_AFTER_US;
+use super::world::World;
+
+/// From a call to the instant at which everybody refuses by what it closed. `told_soon` allows twice as much for a denial
+/// that it looks for; where nothing is wrong most are heard within 20 ms.
+const DELAY_US: u64 = 200_000;
+
+/// How far a stamp may be behind the clock of its host: agents read it once a millisecond.
+const ROUNDED_US: u64 = 2_000;
+
+/// How many calls of a pair are kept at most: a pair with more is judged by the first of them.
+const CALLS_MAX: usize = 50_000;
+
+/// A pair, as its resource's and its domain's number.
+type PairIndex = (usize, usize);
+
+/// What was called for in the calm.
+#[derive(Debug, Default)]
+pub(super) struct CalmCalls {
+    /// Whether calls that are made now are judged.
+    is_judged: bool,
+    calls: BTreeMap<PairIndex, PairCalls>,
+}
+
+/// Calls of a pair, and who made them.
+#[derive(Debug, Default)]
+struct PairCalls {
+    calls: Vec<OfferedCall>,
+    agents: BTreeSet<usize>,
+    /// The most copies that one asked for.
+    call_max: u64,
+}
+
+/// Where a call stands among those of its pair.
+pub(super) type CalledAt = Option<usize>;
+
+impl CalmCalls {
+    /// So much of a call cost nothing after all.
+    pub(super) fn takes_back(&mut self, pair: PairIndex, at: CalledAt, copies: u32) {
+        let of = self.calls.get_mut(&pair);
+        if let Some(call) = of.zip(at).and_then(|(of, at)| of.calls.get_mut(at)) {
+            call.copies = call.copies.saturating_sub(u64::from(copies));
+        }
+    }
+}
+
+impl World {
+    /// Since when calls in the calm are judged.
+    pub(super) fn judged_since_us(&self) -> u64 {
+        self.plan.calm_us() + SETTLED_AFTER_US
+    }
+
+    /// Looks whether calls are judged that are made now. Where anything is wrong, none that was made before is.
+    pub(super) fn look_whether_calm(&mut self) {
+        let is_judged = self.judged_since_us() <= self.now_us && self.is_calm_for_all();
+        match is_judged {
+            true => self.calm_calls.is_judged = true,
+            false => self.calm_calls = CalmCalls::default(),
+        }
+    }
+
+    /// A call was made for so many copies, of which so many were let through.
+    pub(super) fn note_calm_call(
+        &mut self,
+        agent: usize,
+        pair: PairIndex,
+        (asked, let_through): (u32, u32),
+        guard: Guard,
+    ) -> CalledAt {
+        if !self.calm_calls.is_judged {
+            return None;
+        }
+        let host = &self.agents[agent];
+        let log_us = self.log_clock.wall(self.now_us).as_micros();
+        let behind_us = log_us.saturating_sub(host.clock.wall(self.now_us).as_micros());
+        let of_pair = self.calm_calls.calls.entry(pair).or_default();
+        of_pair.agents.insert(agent);
+        of_pair.call_max = of_pair.call_max.max(u64::from(asked));
+        let calls = &mut of_pair.calls;
+        let at = calls.len();
+        if CALLS_MAX <= at {
+            return None;
+        }
+        // What was let through is a call of its own beside what was not.
+        let of = |copies, is_let_through| OfferedCall {
+            at_us: log_us,
+            copies: u64::from(copies),
+            is_let_through,
+            is_unguarded: guard != Guard::Guarded,
+            late_us: behind_us + ROUNDED_US,
+        };
+        calls.push(of(let_through, true));
+        if let_through < asked {
+            calls.push(of(asked - let_through, false));
+        }
+        Some(at)
+    }
+
+    /// Whether everybody who lives hears what is said, and keeps it.
+    fn is_calm_for_all(&self) -> bool {
+        let mut all = (0..self.agents.len()).filter(|agent| self.agents[*agent].process.is_some());
+        self.log_in_order_since_us().is_some()
+            && all.all(|agent| {
+                ROOM <= self.agents[agent].plan.denials_max
+                    && self.hears_in_order_since(agent).is_some()
+            })
+    }
+
+    /// Law 8: a pair that was let through more in the calm than its limits and one delay allow.
+    pub(super) fn without_effect_in_calm(&mut self) -> Option<String> {
+        // At the cap of pairs nothing limits a new one.
+        if self.plan.documents.iter().any(Document::is_narrow) {
+            return None;
+        }
+        let calm_calls = std::mem::take(&mut self.calm_calls);
+        for ((r, d), of_pair) in calm_calls.calls {
+            let (resource, domain) = (RESOURCES[r], DOMAINS[d]);
+            let partition = partition_of_pair(resource, domain, self.plan.partitions);
+            let is_told_short = self.was_denied_by_another_time(partition, resource, domain);
+            if is_told_short || self.is_pardoned(resource, domain) {
+                continue;
+            }
+            let limits = self.limits_of_the_calm(partition);
+            let Some(limits) = limits.and_then(|limits| limits.resources.get(resource)) else {
+                continue;
+            };
+            let in_force = InForce {
+                from_us: 0,
+                limits: limits.of(domain),
+                starts_anew: false,
+            };
+            let params = EffectParams {
+                delay_us: DELAY_US,
+                agents: of_pair.agents.len() as u64,
+                call_max: of_pair.call_max,
+            };
+            let found = effect_violations(&[in_force], &of_pair.calls, params);
+            if let Some(found) = found.first() {
+                return Some(format!("{resource} for {domain}: {found:?}"));
+            }
+            self.watch.cover.see("checked: a pair's effect in the calm");
+        }
+        None
+    }
+
+    /// The limits that ruled a partition all the time that is judged; none: they changed, or there are none.
+    fn limits_of_the_calm(&self, partition: u32) -> Option<&tollgate_model::Limits> {
+        let ruled = &self.watch.ruled[partition as usize];
+        let since = ruled
+            .taken
+            .partition_point(|(at_us, _)| *at_us < self.judged_since_us());
+        let begun = ruled.versions.get(since.checked_sub(1)?)?;
+        let last = ruled.versions.last()?;
+        let limits = self.watch.limits.range(..=begun).next_back();
+        (begun == last).then_some(limits?.1)
+    }
+
+    /// Whether a pair was denied before the log's clock was right, until some time in the calm: agents run down what
+    /// was left by a clock that goes on, and are told again only where the end is another.
+    fn was_denied_by_another_time(&self, partition: u32, resource: &str, domain: &str) -> bool {
+        let Some(since_us) = self.log_in_order_since_us() else {
+            return true;
+        };
+        let ruled = &self.watch.ruled[partition as usize];
+        let judged_us = self.log_clock.wall(self.judged_since_us()).as_micros();
+        let scope = Scope::new(resource, Some(domain));
+        ruled.model.statements(&scope).iter().any(|one| {
+            let taken = ruled.taken.get(one.place.offset as usize);
+            let is_before = taken.is_none_or(|(at_us, _)| *at_us <= since_us);
+            let ends_us = one.denied.map_or(0, |denied| end_us(denied.end));
+            is_before && judged_us < ends_us
+        })
+    }
+
+    /// Whether an operator lets a pair through whatever it has used.
+    fn is_pardoned(&self, resource: &str, domain: &str) -> bool {
+        let mut acts = self.watch.made.values();
+        acts.any(|made| match &*made.act {
+            Act::Pardon {
+                resource: of,
+                domain: whose,
+            } => **of == *resource && **whose == *domain,
+            _ => false,
+        })
+    }
+}

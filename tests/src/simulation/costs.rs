@@ -1,0 +1,117 @@
+//! Services whose costs are known only afterwards: charges that nobody was asked about, and estimates that are settled.
+//!
+//! ```text
+//! acme, 40 estimated     let through, and counted at once
+//! 2.1 s later, 12 used   28 taken back      or: 55 used, 15 charged
+//! acme, 9 used           charged: an entry like a hit, whatever denies it
+//! ```
+//!
+//! Knows nothing of limits. What stays true: an estimate is settled once at most, by the life that made it, and what
+//! is settled is accounted for like a call.
+
+use tollgate_agent::{Allowed, Estimate, HitError, SettleError, Settled};
+
+use super::calm_effect::CalledAt;
+use super::documents::DOMAINS;
+use super::guards::Guard;
+use super::world::World;
+
+/// The longest time from an estimate to its settlement.
+const SETTLED_WITHIN_US: u64 = 8_000_000;
+
+/// An estimate that is not settled yet.
+pub(super) struct Pending {
+    estimate: Estimate,
+    pair: (usize, usize),
+    due_us: u64,
+    /// Where it stands among the calls of the calm.
+    called_at: CalledAt,
+}
+
+impl World {
+    /// Some calls only tell what was used: whether this is one of them.
+    pub(super) fn charges(&mut self, agent: usize, (r, d): (usize, usize)) -> bool {
+        let host = &mut self.agents[agent];
+        let ppm = host.plan.charges_ppm;
+        if ppm == 0 || !host.random.chance(ppm) {
+            return false;
+        }
+        let copies = host.random.between(1, host.plan.bulk_max) as u32;
+        host.rates[r].record(DOMAINS[d], copies);
+        self.watch.cover.see("cost charged");
+        self.accounts_for(agent, (r, d), copies);
+        true
+    }
+
+    /// Some calls are made by estimate: the answer, and the copies, where this is one of them.
+    pub(super) fn estimates(
+        &mut self,
+        agent: usize,
+        (r, d): (usize, usize),
+    ) -> Option<(Result<Allowed, HitError>, u32)> {
+        let host = &mut self.agents[agent];
+        let ppm = host.plan.estimates_ppm;
+        if ppm == 0 || !host.random.chance(ppm) {
+            return None;
+        }
+        let copies = host.random.between(1, host.plan.bulk_max) as u32;
+        let answer = host.rates[r].hit_estimated(DOMAINS[d], copies);
+        let answer = answer.map(|estimate| {
+            let allowed = estimate.allowed();
+            let due_us = self.now_us + host.random.spread(1_000, SETTLED_WITHIN_US);
+            host.estimates.push(Pending {
+                estimate,
+                pair: (r, d),
+                due_us,
+                called_at: None,
+            });
+            allowed
+        });
+        Some((answer, copies))
+    }
+
+    /// Settles what is known by now.
+    pub(super) fn settle_estimates(&mut self, agent: usize) {
+        let host = &mut self.agents[agent];
+        let now_us = self.now_us;
+        let due: Vec<_> = { host.estimates.extract_if(.., |one| one.due_us <= now_us) }.collect();
+        for one in due {
+            let Pending {
+                estimate,
+                pair,
+                called_at,
+                ..
+            } = one;
+            let host = &mut self.agents[agent];
+            let actual = host.random.below(2 * u64::from(estimate.copies()) + 1) as u32;
+            let cover = &mut self.watch.cover;
+            match estimate.settle(actual) {
+                Ok(Settled::TakenBack(copies)) => {
+                    cover.see("estimate taken back");
+                    let epoch = host.epoch;
+                    self.watch.accounts.life(epoch).takes_back(pair, copies);
+                    self.calm_calls.takes_back(pair, called_at, copies);
+                }
+                Ok(Settled::Charged(copies)) => self.accounts_for(agent, pair, copies),
+                Ok(Settled::Kept) => cover.see("estimate kept"),
+                // Of a host that stood still for ten minutes.
+                Ok(_) | Err(SettleError::TooLate { .. }) => {}
+                Err(error) => self.violated(7, "calls make sense here", error.to_string()),
+            }
+        }
+    }
+
+    /// The newest estimate is a call of the calm.
+    pub(super) fn estimate_stands_at(&mut self, agent: usize, called_at: CalledAt) {
+        if let Some(newest) = self.agents[agent].estimates.last_mut() {
+            newest.called_at = called_at;
+        }
+    }
+
+    /// Copies that are an entry, and that nobody was asked about.
+    fn accounts_for(&mut self, agent: usize, pair: (usize, usize), copies: u32) {
+        let life = self.watch.accounts.life(self.agents[agent].epoch);
+        life.let_through(pair, copies, copies);
+        life.guards.let_through(pair, copies, Guard::Unknown);
+    }
+}

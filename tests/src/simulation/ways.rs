@@ -1,0 +1,299 @@
+//! How a plan is drawn from its seed, in the present way and in earlier ones.
+//!
+//! Each way begins with the one before it and draws more, from a stream of its own, so that kept seeds mean what they
+//! meant. What stays true: a plan is a function of its way and its seed.
+
+use tollgate::core::recordings::WAITING_MAX;
+use tollgate::log::journal::Ack;
+
+use super::constraints::BEFORE_MIDNIGHT_MAX_US;
+use super::copy_limits::CopyLimits;
+use super::documents::Document;
+use super::faults::episodes;
+use super::kept::PLANS;
+use super::later_faults::{
+    acts, latest_episodes, logs_and_processes, more_episodes, of_added_owners, owner_clocks,
+    stopped_clocks,
+};
+use super::plan::{AgentPlan, CALM_US, Episode, Fault, KILLS_WAY, LogPlan, Plan, draw_pair};
+use super::random::Random;
+
+/// What is busy for longer is long.
+const LONG_US: u64 = 10_000_000;
+
+impl Plan {
+    /// What a seed stands for.
+    pub fn draw(seed: u64) -> Self {
+        let mut plan = Self::draw_ninth(seed);
+        plan.way = PLANS;
+        plan.have_constraints(&mut Random::of(seed, "constraints", 0));
+        plan
+    }
+
+    /// Documents state windows, buckets and quotas, too, and services tell costs afterwards, or settle
+    /// what they had estimated.
+    fn have_constraints(&mut self, random: &mut Random) {
+        self.before_midnight_us = random.below(BEFORE_MIDNIGHT_MAX_US);
+        self.calm_pair = random.one_in(2).then(|| draw_pair(random));
+        for at in 0..self.documents.len() {
+            let (before, rest) = self.documents.split_at_mut(at);
+            rest[0].constrain(before.last(), random);
+        }
+        for agent in &mut self.agents {
+            agent.bulk_max = random.spread(6, 80);
+            let mut share = |n: u64| match random.one_in(n) {
+                true => random.between(1_000, 100_000) as u32,
+                false => 0,
+            };
+            (agent.charges_ppm, agent.estimates_ppm) = (share(3), share(2));
+        }
+    }
+
+    fn draw_ninth(seed: u64) -> Self {
+        let mut plan = Self::draw_eighth(seed);
+        plan.way = 9;
+        logs_and_processes(&mut plan, &mut Random::of(seed, "logs and processes", 0));
+        plan
+    }
+
+    fn draw_eighth(seed: u64) -> Self {
+        let mut plan = Self::draw_seventh(seed);
+        plan.way = 8;
+        if plan.fleet && Random::of(seed, "groups", 0).one_in(3) {
+            plan.have_two_groups(&mut Random::of(seed, "groups", 1));
+        }
+        stopped_clocks(&mut plan, &mut Random::of(seed, "stopped clocks", 0));
+        plan
+    }
+
+    fn draw_seventh(seed: u64) -> Self {
+        let mut plan = Self::draw_sixth(seed);
+        plan.way = 7;
+        acts(&mut plan, &mut Random::of(seed, "acts", 0));
+        owner_clocks(&mut plan, &mut Random::of(seed, "owners' clocks", 0));
+        plan
+    }
+
+    fn draw_sixth(seed: u64) -> Self {
+        let mut plan = Self::draw_fourth(seed);
+        plan.way = 6;
+        let mut random = Random::of(seed, "most", 0);
+        plan.thin();
+        let uses_copies = plan.uses_copies();
+        if uses_copies && random.one_in(2) {
+            plan.hold_for_long(&mut random);
+        }
+        if uses_copies && random.one_in(4) {
+            plan.kill_holders(&mut random);
+        }
+        latest_episodes(&mut plan, &mut random);
+        plan
+    }
+
+    fn draw_fourth(seed: u64) -> Self {
+        let mut plan = Self::draw_third(seed);
+        plan.way = 4;
+        let mut random = Random::of(seed, "more", 0);
+        plan.shorten(&mut random);
+        more_episodes(&mut plan, &mut random);
+        plan
+    }
+
+    /// What it stood for when plans were drawn in a certain way; none: in no such way.
+    pub fn draw_as(plans: u32, seed: u64) -> Option<Self> {
+        let plan = match plans {
+            3 => Self::draw_third(seed),
+            4 => Self::draw_fourth(seed),
+            // Topics were made anew where that was asked for.
+            5 => Self::draw_fourth(seed).with_topic_anew(),
+            6 => Self::draw_sixth(seed),
+            7 => Self::draw_seventh(seed),
+            8 => Self::draw_eighth(seed),
+            9 => Self::draw_ninth(seed),
+            PLANS => Self::draw(seed),
+            // Operators did no more than push.
+            106 => Self::draw_sixth(seed).with_kills(),
+            107 => Self::draw_seventh(seed).with_kills(),
+            108 => Self::draw_eighth(seed).with_kills(),
+            109 => Self::draw_ninth(seed).with_kills(),
+            KILLS_WAY => Self::draw_kills(seed),
+            _ => return None,
+        };
+        Some(Self { way: plans, ..plan })
+    }
+
+    /// Two groups of owners, of two each: whoever is killed, another group rules on.
+    fn have_two_groups(&mut self, random: &mut Random) {
+        let before = self.owners;
+        (self.groups, self.owners) = (2, 4);
+        self.owner_drift_ppm
+            .resize_with(self.owners, || drift(random));
+        self.owner_wall_off_us.resize(self.owners, 0);
+        of_added_owners(self, before, random);
+    }
+
+    /// Of four long worlds one stays as it is: most of what happens, happens in short ones too, and of those
+    /// more are run.
+    fn shorten(&mut self, random: &mut Random) {
+        let short_us = CALM_US + random.spread(1_500_000, LONG_US);
+        if random.one_in(4) || self.length_us <= CALM_US + LONG_US {
+            return;
+        }
+        self.length_us = short_us;
+        let calm_us = self.calm_us();
+        self.episodes.retain(|episode| episode.to_us <= calm_us);
+    }
+
+    /// Who calls very often finds little that others do not, and of worlds of others more can be run.
+    fn thin(&mut self) {
+        for agent in &mut self.agents {
+            agent.calls_per_s = agent.calls_per_s.div_ceil(2);
+        }
+    }
+
+    /// Who holds for long has something when it comes back after it was missed.
+    fn hold_for_long(&mut self, random: &mut Random) {
+        for agent in &mut self.agents {
+            agent.hold_max_us = random.spread(2_000_000, 60_000_000);
+        }
+    }
+
+    /// Agents die again and again while they hold something.
+    pub(super) fn kill_holders(&mut self, random: &mut Random) {
+        let calm_us = self.calm_us();
+        for agent in 0..self.agents.len() {
+            self.agents[agent].holds_per_s = self.agents[agent].holds_per_s.max(20);
+            let mut from_us = random.spread(100_000, 2_000_000);
+            while from_us < calm_us {
+                // Most are back before they are missed.
+                let to_us = (from_us + random.spread(20_000, 4_000_000)).min(calm_us);
+                self.episodes.push(Episode {
+                    from_us,
+                    to_us,
+                    fault: Fault::Die { agent },
+                });
+                from_us = to_us + random.spread(100_000, 2_000_000);
+            }
+        }
+        self.episodes.sort_by_key(|episode| episode.from_us);
+    }
+
+    fn draw_third(seed: u64) -> Self {
+        let mut random = Random::of(seed, "plan", 0);
+        let random = &mut random;
+        let log = match random.below(5) {
+            0 | 1 => LogPlan::Shared,
+            2 => LogPlan::Journal {
+                ack: Ack::Synced,
+                segment_bytes: random.spread(2_000, 1 << 20),
+            },
+            _ => LogPlan::Journal {
+                ack: Ack::Written,
+                segment_bytes: random.spread(2_000, 1 << 20),
+            },
+        };
+        let owners = match log {
+            LogPlan::Shared => random.between(1, 3) as usize,
+            LogPlan::Journal { .. } => 1,
+        };
+        let agents: Vec<AgentPlan> = (0..random.between(1, 3)).map(|_| agent(random)).collect();
+        let mut documents = vec![Document::draw(random)];
+        for _ in 0..random.below(4) {
+            let last = &documents[documents.len() - 1];
+            documents.push(last.draw_like(random));
+        }
+        // Most are short; in some a lease runs out, in few pairs leave.
+        let pace = random.below(60);
+        let busy_us = match pace {
+            0 => random.between(700_000_000, 900_000_000),
+            1..=3 => random.between(90_000_000, 200_000_000),
+            _ => random.spread(3_000_000, 40_000_000),
+        };
+        let mut agents = agents;
+        for agent in &mut agents {
+            match pace {
+                0 => (agent.calls_per_s, agent.every_us) = (random.between(1, 4), 1_500_000),
+                1..=3 => {
+                    (agent.calls_per_s, agent.every_us) = (random.between(10, 100), 50_000);
+                }
+                _ => {}
+            }
+        }
+        let delay_low = random.spread(20, 2_000);
+        let mut plan = Self {
+            seed,
+            way: 3,
+            log,
+            owners,
+            fleet: log == LogPlan::Shared && random.one_in(2),
+            groups: 1,
+            partitions: random.between(1, 4) as u32,
+            agents,
+            documents,
+            length_us: busy_us + CALM_US,
+            before_midnight_us: 0,
+            calm_pair: None,
+            episodes: Vec::new(),
+            snapshot_every_us: random.spread(300_000, 10_000_000),
+            snapshot_entries: random.spread(20, 20_000),
+            waiting_max: WAITING_MAX,
+            delay_us: (delay_low, delay_low + random.spread(10, 5_000)),
+            owner_drift_ppm: (0..owners).map(|_| drift(random)).collect(),
+            owner_wall_off_us: vec![0; owners],
+        };
+        plan.episodes = episodes(&plan, random);
+        let mut random = Random::of(seed, "copies", 0);
+        if random.one_in(2) {
+            plan.use_copies(&mut random);
+        }
+        plan
+    }
+
+    pub(super) fn use_copies(&mut self, random: &mut Random) {
+        let mut limits = CopyLimits::draw(random);
+        for document in &mut self.documents {
+            document.copies = Some(limits.clone());
+            limits = limits.draw_like(random);
+        }
+        for agent in &mut self.agents {
+            agent.holds_per_s = random.spread(1, 60);
+            agent.hold_max_us = random.spread(5_000, 8_000_000);
+        }
+    }
+}
+
+/// Between two clocks up to 200 ppm are allowed for: 100 either way of true time.
+fn drift(random: &mut Random) -> i64 {
+    if random.one_in(2) {
+        return 0;
+    }
+    random.between(0, 180) as i64 - 90
+}
+
+fn agent(random: &mut Random) -> AgentPlan {
+    let wall_off_us = match random.below(6) {
+        0 => random.spread(1_000, 20_000_000) as i64,
+        1 => -(random.spread(1_000, 20_000_000) as i64),
+        2 => -(random.between(590_000_000, 620_000_000) as i64),
+        _ => 0,
+    };
+    AgentPlan {
+        calls_per_s: random.spread(20, 4_000),
+        every_us: random.spread(500, 60_000),
+        drift_ppm: drift(random),
+        wall_off_us,
+        denials_max: if random.one_in(8) {
+            random.between(1, 3) as usize
+        } else {
+            1_000
+        },
+        recorder_bytes: if random.one_in(8) { 1_024 } else { 64 * 1024 },
+        queue_bytes: if random.one_in(8) { 4_096 } else { 1 << 20 },
+        bulk_ppm: if random.one_in(2) { 0 } else { 100_000 },
+        bulk_max: 6,
+        charges_ppm: 0,
+        estimates_ppm: 0,
+        holds_per_s: 0,
+        hold_max_us: 0,
+    }
+}
