@@ -23,6 +23,18 @@ pub struct Allowed {
     copies: u32,
     blind: bool,
     policy: Policy,
+    left: Option<Left>,
+}
+
+/// What a pair near its limit has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) remaining: u64,
+    pub(crate) limit: u64,
+    pub(crate) window: Span,
+    /// Until there is more; none: there may be already, [`Span::MAX`]: nobody knows when.
+    pub(crate) more_in: Span,
+    pub(crate) cause: Cause,
 }
 
 /// A call that was refused.
@@ -101,7 +113,12 @@ impl Allowed {
             copies,
             blind,
             policy,
+            left: None,
         }
+    }
+
+    pub(crate) const fn with_left(self, left: Option<Left>) -> Self {
+        Self { left, ..self }
     }
 
     /// How many were granted; less than was asked for only where a minimum was given.
@@ -115,9 +132,50 @@ impl Allowed {
         self.blind
     }
 
-    /// `RateLimit-Policy`, where the resource's limit holds for every domain. What is left of it nobody
-    /// here knows, so there is no `RateLimit`.
+    /// How many more copies the domain has at once, where that is known: while the domain is near its limit
+    /// (`near` of the limits: a fifth of the least one is left, by default). It is what the aggregators
+    /// know of the fleet, less what this agent has let through since, this call included; other agents
+    /// may have let through some as well. Information: no call is refused by it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.near("api.search", "acme", 7, 50, Duration::from_secs(1));
+    /// let search = kit.agent().rate("api.search");
+    /// let allowed = search.hit("acme")?;
+    /// if allowed.is_near() {
+    ///     println!("slow down: {:?} left", allowed.remaining());
+    /// }
+    /// # assert_eq!(allowed.remaining(), Some(6));
+    /// # Ok::<(), tollgate_agent::Denied>(())
+    /// ```
+    pub const fn remaining(&self) -> Option<u64> {
+        match self.left {
+            Some(left) => Some(left.remaining),
+            None => None,
+        }
+    }
+
+    /// Whether the domain is known to be near its limit.
+    pub const fn is_near(&self) -> bool {
+        self.left.is_some()
+    }
+
+    /// `RateLimit` and `RateLimit-Policy` of the limit that is nearest, where the domain is near it. Else
+    /// what is left nobody here knows: there is no `RateLimit`, and a `RateLimit-Policy` where the resource's
+    /// limit holds for every domain.
     pub fn headers(&self) -> Headers {
+        if let Some((left, name)) = self
+            .left
+            .and_then(|left| Some((left, policy_name(left.cause)?)))
+        {
+            let mut headers = Headers::of_policy(&name, left.limit, whole_seconds(left.window));
+            let is_known = left.more_in != Span::MAX && left.more_in != Span::ZERO;
+            let more_in = is_known.then(|| left.more_in.as_secs_rounded_up());
+            headers.set_limit(&name, left.remaining, more_in);
+            return headers;
+        }
         match self.policy.get() {
             Some((name, limit, seconds)) => Headers::of_policy(name, limit, seconds),
             None => Headers::default(),
@@ -210,7 +268,7 @@ impl Denied {
             (Span::ZERO, _) | (_, None) => Headers::default(),
             (window, Some(name)) => {
                 let mut headers = Headers::of_policy(&name, self.limit, whole_seconds(window));
-                headers.set_exhausted(&name, retry_after);
+                headers.set_limit(&name, 0, retry_after);
                 headers
             }
         };
@@ -329,6 +387,29 @@ mod tests {
             texts(&Allowed::new(1, false, Policy::default()).headers()),
             []
         );
+    }
+
+    #[test]
+    fn an_allowed_call_near_its_limit_says_what_is_left() {
+        let left = Left {
+            remaining: 7,
+            limit: 50,
+            window: Span::from_secs(10),
+            more_in: Span::from_millis(1_100),
+            cause: Cause::Window(1),
+        };
+        let of = |left| Allowed::new(1, false, Policy::default()).with_left(Some(left));
+        assert_eq!(
+            texts(&of(left).headers()),
+            [
+                ("ratelimit-policy", "\"window-1\";q=50;w=10".to_owned()),
+                ("ratelimit", "\"window-1\";r=7;t=2".to_owned()),
+            ]
+        );
+        let more_in = Span::MAX;
+        let headers = of(Left { more_in, ..left }).headers();
+        assert_eq!(headers.rate_limit(), Some("\"window-1\";r=7"));
+        assert_eq!((of(left).remaining(), of(left).is_near()), (Some(7), true));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::copies::{HOLDS_MAX, HoldNews, OnHold};
 use crate::error::BuildError;
-use crate::heard::{Heard, OnHeard};
+use crate::heard::{Heard, Near, OnHeard, OnNear};
 
 /// Settings of an agent.
 #[derive(Clone, Debug)]
@@ -29,6 +29,7 @@ pub struct AgentBuilder {
     kill_switch: bool,
     bounds: Bounds,
     on_heard: Option<OnHeard>,
+    on_near: Option<OnNear>,
     on_hold: Option<OnHold>,
     epoch_file: Option<PathBuf>,
 }
@@ -70,6 +71,7 @@ impl Default for AgentBuilder {
                 holds: HOLDS_MAX,
             },
             on_heard: None,
+            on_near: None,
             on_hold: None,
             epoch_file: None,
         }
@@ -206,6 +208,22 @@ impl AgentBuilder {
     /// as with [`Self::on_hold`].
     pub fn on_heard(mut self, on_heard: Arc<dyn Fn(&Heard<'_>) + Send + Sync>) -> Self {
         self.on_heard = Some(OnHeard(on_heard));
+        self
+    }
+
+    /// Calls back when a pair that this agent uses comes near its limit (`near` of the limits: a fifth of the
+    /// least one is left, by default), once until it is no longer near; on the network thread: it must not
+    /// block. Panics are as with [`Self::on_hold`].
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use tollgate_agent::{Agent, Near};
+    /// let builder = Agent::builder().on_near(Arc::new(|near: &Near<'_>| {
+    ///     println!("{} has {} of {} left", near.domain(), near.remaining(), near.limit());
+    /// }));
+    /// ```
+    pub fn on_near(mut self, on_near: Arc<dyn Fn(&Near<'_>) + Send + Sync>) -> Self {
+        self.on_near = Some(OnNear(on_near));
         self
     }
 

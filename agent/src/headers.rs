@@ -4,7 +4,7 @@
 //! ```text
 //! retry-after: 5
 //! ratelimit-policy: "tier-2";q=100;w=10          100 of it in 10 seconds
-//! ratelimit: "tier-2";r=0;t=5                    nothing left, for 5 seconds
+//! ratelimit: "tier-2";r=0;t=5                    nothing left, for 5 seconds; of an allowed call: what is
 //! ```
 //!
 //! Knows no HTTP library. What stays true: values are whole and not negative, and what is not known is
@@ -36,8 +36,9 @@ impl Headers {
         }
     }
 
-    pub(crate) fn set_exhausted(&mut self, name: &str, reset_seconds: Option<u64>) {
-        let mut limit = format!("\"{name}\";r=0");
+    /// What remains, and in how many seconds there is more.
+    pub(crate) fn set_limit(&mut self, name: &str, remaining: u64, reset_seconds: Option<u64>) {
+        let mut limit = format!("\"{name}\";r={}", remaining.min(INTEGER_MAX));
         if let Some(seconds) = reset_seconds {
             let _ = write!(limit, ";t={}", seconds.min(INTEGER_MAX));
         }

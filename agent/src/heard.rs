@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tollgate_shared::place::{Code, Place};
 
-use crate::answer::Scope;
+use crate::answer::{Cause, Scope};
 
 /// A denial that was entered into the deny list, or one that left it before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,53 @@ impl Heard<'_> {
     /// When the frame that said so was taken up.
     pub fn at(&self) -> Instant {
         self.at
+    }
+}
+
+/// A pair that was heard to be near its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Near<'a> {
+    pub(crate) resource: &'a str,
+    pub(crate) domain: &'a str,
+    pub(crate) remaining: u64,
+    pub(crate) limit: u64,
+    pub(crate) cause: Cause,
+}
+
+impl Near<'_> {
+    /// The resource.
+    pub fn resource(&self) -> &str {
+        self.resource
+    }
+
+    /// The domain, as it is limited.
+    pub fn domain(&self) -> &str {
+        self.domain
+    }
+
+    /// Copies that the whole fleet had left, as the aggregators know it.
+    pub fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// The limit that is nearest.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Which limit that is.
+    pub fn cause(&self) -> Cause {
+        self.cause
+    }
+}
+
+/// Somebody who wants to know who is near a limit.
+#[derive(Clone)]
+pub(crate) struct OnNear(pub(crate) Arc<dyn Fn(&Near<'_>) + Send + Sync>);
+
+impl fmt::Debug for OnNear {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnNear(..)")
     }
 }
 

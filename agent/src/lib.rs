@@ -83,7 +83,7 @@ pub use copies::{
 };
 pub use error::BuildError;
 pub use headers::Headers;
-pub use heard::{Change, Heard};
+pub use heard::{Change, Heard, Near};
 pub use rate::{Estimate, Rate, SettleError, Settled};
 pub use stats::Stats;
 pub use tollgate_shared::holdings::{TransferId, TransferIdFault};

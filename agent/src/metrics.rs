@@ -61,6 +61,12 @@ pub(crate) fn tell(agent: &str, stats: &Stats) {
             "tollgate_agent_denials_without_room_total",
             stats.denials_without_room,
         ),
+        ("tollgate_agent_near_notices_total", stats.near_notices),
+        (
+            "tollgate_agent_near_without_room_total",
+            stats.near_without_room,
+        ),
+        ("tollgate_agent_near_gaps_total", stats.near_gaps),
         ("tollgate_agent_frames_total", stats.frames),
         ("tollgate_agent_frames_refused_total", stats.frames_refused),
         ("tollgate_agent_gaps_total", stats.gaps),
@@ -108,6 +114,7 @@ pub(crate) fn tell(agent: &str, stats: &Stats) {
     }
     let gauges = [
         ("tollgate_agent_denials", stats.denials_live as f64),
+        ("tollgate_agent_near", stats.near_live as f64),
         ("tollgate_agent_holds", stats.holds_live as f64),
         (
             "tollgate_agent_batches_waiting",
@@ -188,6 +195,6 @@ mod tests {
         assert_eq!(kept["tollgate_agent_hits_accepted_total"], 7.0);
         assert_eq!(kept["tollgate_agent_gaps_total"], 2.0);
         assert_eq!(kept["tollgate_agent_blind_seconds"], 1.5);
-        assert_eq!(kept.len(), 37);
+        assert_eq!(kept.len(), 43);
     }
 }

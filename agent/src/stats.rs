@@ -25,7 +25,10 @@ pub(crate) struct Counters {
     pub(crate) denials_without_room: AtomicU64,
     pub(crate) statements_known: AtomicU64,
     pub(crate) statements_ignored: AtomicU64,
+    pub(crate) near_live: AtomicU64,
     pub(crate) near_notices: AtomicU64,
+    pub(crate) near_without_room: AtomicU64,
+    pub(crate) near_gaps: AtomicU64,
     pub(crate) frames: AtomicU64,
     pub(crate) frames_refused: AtomicU64,
     pub(crate) gaps: AtomicU64,
@@ -109,8 +112,14 @@ pub struct Stats {
     pub statements_known: u64,
     /// Statements of a kind, a partition or a log that this agent does not follow.
     pub statements_ignored: u64,
-    /// Near-limit notices, which are not acted upon yet.
+    /// Pairs that are known to be near their limits.
+    pub near_live: u64,
+    /// Notices of pairs near their limits.
     pub near_notices: u64,
+    /// Notices for which there was no room: what their pairs have left is not known here.
+    pub near_without_room: u64,
+    /// Gaps in topics of notices. What was known by them is void; denials are not.
+    pub near_gaps: u64,
     /// Counters of the filter that are stuck; lookups in it are a little slower.
     pub filter_stuck: u64,
     /// Frames of the feed.
@@ -161,7 +170,7 @@ pub struct Stats {
     pub verdicts: u64,
     /// Verdicts on holds that said nothing new, or were not for this epoch.
     pub verdicts_ignored: u64,
-    /// Calls of `on_hold` and `on_heard`, and of the process's recorder of metrics, that panicked; the
+    /// Calls of `on_hold`, `on_heard` and `on_near`, and of the process's recorder of metrics, that panicked; the
     /// agent went on.
     pub callbacks_panicked: u64,
     /// Holds that were let through without being recorded: at the bound on them, or after the end.
@@ -201,7 +210,10 @@ impl From<&Counters> for Stats {
             denials_without_room: of(&counters.denials_without_room),
             statements_known: of(&counters.statements_known),
             statements_ignored: of(&counters.statements_ignored),
+            near_live: of(&counters.near_live),
             near_notices: of(&counters.near_notices),
+            near_without_room: of(&counters.near_without_room),
+            near_gaps: of(&counters.near_gaps),
             frames: of(&counters.frames),
             frames_refused: of(&counters.frames_refused),
             gaps: of(&counters.gaps),

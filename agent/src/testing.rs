@@ -33,7 +33,7 @@ use crate::answer::Cause;
 use crate::builder::AgentBuilder;
 use crate::clock::{Clock, Mono};
 use crate::copies::{HoldNews, Keeper, Origin};
-use crate::deny::{DenyList, Lease, Said, Word};
+use crate::deny::{DenyList, Lease, NEAR_MAX, NearList, Said, Word};
 use crate::flusher::Ending;
 use crate::recorder::{Drain, Happened};
 use crate::resource::Resource;
@@ -61,6 +61,7 @@ pub struct TestAgent {
 #[derive(Debug)]
 struct WhatIsSaid {
     deny: DenyList,
+    near: NearList,
     lease: Lease,
     sighted: Vec<Lease>,
     next_offset: u64,
@@ -158,6 +159,7 @@ impl TestAgent {
         let shared =
             Arc::new(builder.shared(clock, rand::random(), Timer::Hand(Arc::clone(&moved))));
         let deny = DenyList::new(Arc::clone(&shared.view), denials_max);
+        let near = NearList::new(Arc::clone(&shared.view), NEAR_MAX);
         let lease = Lease::default();
         lease.renew(Mono::MAX);
         let sighted = (0..PARTITIONS)
@@ -180,6 +182,7 @@ impl TestAgent {
         ));
         let said = WhatIsSaid {
             deny,
+            near,
             lease,
             sighted,
             next_offset: 1,

@@ -1,5 +1,5 @@
-//! Promises of calls that cost more than one copy: too many at once, estimates, settling; and of calls
-//! that are mistakes.
+//! Promises of calls that cost more than one copy: too many at once, estimates, settling; of what is left;
+//! and of calls that are mistakes.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,7 +11,9 @@
 use std::time::Duration;
 
 use tollgate_agent::testing::{Outcome, TestAgent};
-use tollgate_agent::{Cause, HitError, KillSwitch, SettleError, Settled};
+use tollgate_agent::{
+    Cause, HitError, KillSwitch, Misuse, ReserveError, SeizeError, SettleError, Settled, TransferId,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -185,4 +187,65 @@ fn a_hit_of_a_resource_that_is_limited_by_copies_is_an_error() {
     );
     kit.agent().kill_switch(KillSwitch::On);
     assert!(rate.hit("acme").is_ok());
+}
+
+#[test]
+fn a_hold_of_a_resource_that_is_limited_by_rate_is_an_error() {
+    let kit = TestAgent::new();
+    let copies = kit.agent().copies("api.search");
+    assert!(copies.reserve("acme", 1).is_ok(), "nobody knows yet");
+    kit.most_at_once("api.search", 5);
+    let refused = copies.reserve("acme", 1).expect_err("a mistake");
+    assert!(matches!(refused, ReserveError::Misuse(Misuse::NotCopies)));
+    assert_eq!(
+        refused.to_string(),
+        "the resource is limited by rate, not by copies"
+    );
+    let waker = std::task::Waker::noop();
+    let mut seizing = std::pin::pin!(copies.seize(TransferId(7)));
+    let seized = seizing
+        .as_mut()
+        .poll(&mut std::task::Context::from_waker(waker));
+    let is_mistake = |seized: &Result<_, SeizeError>| matches!(seized, Err(SeizeError::NotCopies));
+    assert!(matches!(seized, std::task::Poll::Ready(ref seized) if is_mistake(seized)));
+    assert!(kit.held().is_empty(), "nothing is held by mistake");
+}
+
+#[test]
+fn of_a_pair_near_its_limit_each_call_says_what_is_left_after_it() {
+    let kit = TestAgent::new();
+    let rate = kit.agent().rate("api.search");
+    let left = |domain| rate.hit(domain).expect("allowed").remaining();
+    assert_eq!(left("acme"), None);
+    kit.near("api.search", "acme", 20, 100, MINUTE);
+    assert_eq!((left("acme"), left("globex")), (Some(19), None));
+    assert_eq!(
+        rate.hit_n("acme", 4).expect("allowed").remaining(),
+        Some(15)
+    );
+    let peeked = rate.peek("acme").expect("allowed");
+    assert_eq!((peeked.remaining(), peeked.is_near()), (Some(15), true));
+    rate.record("acme", 5);
+    let estimate = rate.hit_estimated("acme", 2).expect("allowed");
+    assert_eq!(estimate.allowed().remaining(), Some(8));
+    // Of several pairs what the nearest of them has.
+    let other = kit.agent().rate("api.export");
+    kit.near("api.export", "acme", 3, 10, MINUTE);
+    let both = kit.agent().hit_all(&[(&rate, "acme"), (&other, "acme")]);
+    assert_eq!(both.expect("allowed").remaining(), Some(2));
+    // It is information: who has nothing left is refused by nobody but a denial.
+    assert_eq!(
+        rate.hit_n("acme", 50).expect("allowed").remaining(),
+        Some(0)
+    );
+    let headers = rate.hit("acme").expect("allowed").headers();
+    assert_eq!(headers.rate_limit(), Some("\"window-0\";r=0;t=60"));
+    kit.deny("api.search", "acme", MINUTE);
+    assert!(rate.hit("acme").is_err());
+    kit.lift("api.search", "acme");
+    kit.advance(MINUTE);
+    assert_eq!(left("acme"), None, "the notice has ended");
+    kit.near("api.search", "acme", 20, 100, MINUTE);
+    kit.go_blind();
+    assert_eq!(left("acme"), None, "nobody says so any more");
 }

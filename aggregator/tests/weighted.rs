@@ -1,12 +1,13 @@
-//! Calls that cost more than one copy, and calls that nobody could have refused, through an aggregator on
-//! its journal and an agent beside it.
+//! Calls that cost more than one copy, calls that nobody could have refused, and what is left, through an
+//! aggregator on its journal and agents beside it.
 
 mod support;
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use support::{DEADLINE, Served, directory, serve};
-use tollgate_agent::{Agent, HitError, Settled};
+use tollgate_agent::{Agent, AgentBuilder, HitError, Near, Settled};
 
 const LIMITS: &str = r#"
 [rate."llm.tokens"]
@@ -18,14 +19,18 @@ async fn world() -> (tempfile::TempDir, Served, Agent) {
     let dir = directory(LIMITS);
     let served = serve(dir.path(), &[]);
     served.await_ready();
-    let agent = Agent::builder()
-        .name("web")
+    let agent = ready(&served, Agent::builder().name("web")).await;
+    (dir, served, agent)
+}
+
+async fn ready(served: &Served, builder: AgentBuilder) -> Agent {
+    let agent = builder
         .aggregator(served.agents.to_string())
         .build()
         .expect("good settings");
     let _ = agent.rate("llm.tokens");
     assert!(agent.ready(DEADLINE).await, "it hears the aggregator");
-    (dir, served, agent)
+    agent
 }
 
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -80,4 +85,57 @@ async fn calls_are_guarded_while_an_aggregator_is_heard_however_quiet() {
         0 < agent.stats().hits_unguarded
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_hear_what_a_domain_near_its_limit_has_left() {
+    let (_dir, served, agent) = world().await;
+    let heard: Arc<Mutex<Vec<(String, u64)>>> = Arc::default();
+    let calls = Arc::clone(&heard);
+    let on_near = move |near: &Near<'_>| {
+        let near = (near.domain().to_owned(), near.remaining());
+        calls.lock().expect("not poisoned").push(near);
+    };
+    let builder = Agent::builder().name("other").on_near(Arc::new(on_near));
+    let other = ready(&served, builder).await;
+    let (mine, others) = (agent.rate("llm.tokens"), other.rate("llm.tokens"));
+    let _ = mine.hit_n("acme", 79).expect("room");
+    until("79 are ruled", || {
+        served.metric("tollgate_entries_total") == 1.0
+    })
+    .await;
+    assert!(
+        !mine.peek("acme").expect("room").is_near(),
+        "21 of 100 are left"
+    );
+    let _ = mine.hit_n("acme", 6).expect("room");
+    let remaining = |rate: &tollgate_agent::Rate| rate.peek("acme").ok()?.remaining();
+    until("both are told that 15 are left", || {
+        remaining(&mine) == Some(15) && remaining(&others) == Some(15)
+    })
+    .await;
+    // What an agent lets through itself it knows at once, and the other by the next notice.
+    let allowed = others.hit_n("acme", 5).expect("room");
+    assert_eq!((allowed.remaining(), allowed.is_near()), (Some(10), true));
+    let headers = allowed.headers();
+    assert_eq!(
+        headers.rate_limit_policy(),
+        Some("\"window-0\";q=100;w=3600")
+    );
+    let limit = headers.rate_limit().expect("it is known");
+    assert!(limit.starts_with("\"window-0\";r=10;t="), "{limit}");
+    until("both know of the five", || {
+        remaining(&mine) == Some(10) && remaining(&others) == Some(10)
+    })
+    .await;
+    assert!(!others.hit("globex").expect("room").is_near());
+    assert_eq!(
+        *heard.lock().expect("not poisoned"),
+        [("acme".to_owned(), 15)]
+    );
+    assert_eq!((agent.stats().near_gaps, other.stats().near_gaps), (0, 0));
+    assert!(2.0 <= served.metric("tollgate_notices_total"));
+    assert_eq!(served.metric("tollgate_notices_shed_total"), 0.0);
+    let near = served.metric(r#"tollgate_resource_near_total{resource="llm.tokens"}"#);
+    assert!(2.0 <= near, "{near}");
 }

@@ -16,12 +16,13 @@ use tollgate_shared::wire::limits_chunk::LimitsChunk;
 use tollgate_shared::wire::link::{
     FromAgent, FromAggregator, Member, Refusal, Snapshot, TopicSnapshot,
 };
+use tollgate_shared::wire::notice::{Notice, NoticeFrame};
 use tollgate_shared::wire::public::{
     AddressPrefixes, BlindPolicy, Kind, OnExcess, Public, PublicBucket, PublicCopies, PublicGroup,
     PublicQuota, PublicTier, QuotaUnit, Reserving,
 };
 use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick, Total, authentic};
-use tollgate_shared::wire::statement::{Cause, Denial, Near, Says, Scope, Statement};
+use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
 use tollgate_shared::wire::testimony::Testimony;
 use tollgate_shared::wire::{Fault, MESSAGE_BYTES_MAX, Writer};
 
@@ -212,13 +213,6 @@ fn a_statement() -> impl Strategy<Value = Statement> {
                     most,
                 })
             ),
-        (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(left, end, since)| Says::Near(
-            Near {
-                left,
-                end: Timestamp::from_micros(end),
-                since: Timestamp::from_micros(since),
-            }
-        )),
     ];
     let scope = prop_oneof![
         a_name().prop_map(|name| Scope::Pair(name.into())),
@@ -444,6 +438,25 @@ proptest! {
         });
         snapshot.encode(&mut writer);
         prop_assert_eq!(FromAggregator::decode(writer.as_slice()), Ok(snapshot));
+    }
+
+    #[test]
+    fn notices_survive(
+        instance: u128, sequence: u64, sent: u64, resource in a_name(), domain in a_name(), partition: u32,
+        cause in a_cause(), spans: (u64, u64, u64), counts: (u64, u64), since: u64, n in 0usize..5,
+    ) {
+        let notice = Notice {
+            partition, domain: domain.into(), cause, left: counts.0, limit: counts.1,
+            window: Span::from_micros(spans.0), more_in: Span::from_micros(spans.1),
+            near_for: Span::from_micros(spans.2), since: Timestamp::from_micros(since),
+        };
+        let frame = NoticeFrame {
+            instance, sequence, sent: Span::from_micros(sent), resource: resource.into(),
+            notices: vec![notice; n],
+        };
+        let mut writer = Writer::new();
+        frame.encode(&mut writer);
+        prop_assert_eq!(NoticeFrame::decode(writer.as_slice()), Ok(frame));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::agent::{Agent, Inner};
 use crate::clock::Clock;
 use crate::copies::{Desk, Keeper, Origin};
 use crate::courier::Courier;
-use crate::deny::{DenyList, DenyView};
+use crate::deny::{DenyList, DenyView, NEAR_MAX, NearList};
 use crate::error::BuildError;
 use crate::flusher::{self, Ending, Packer};
 use crate::listener::{Listener, Surroundings};
@@ -154,9 +154,11 @@ impl AgentBuilder {
             sight: Arc::clone(&shared.sight),
             counters: Arc::clone(&shared.counters),
             on_heard: self.on_heard.clone(),
+            on_near: self.on_near.clone(),
         };
         let deny = DenyList::new(Arc::clone(&shared.view), self.bounds.denials);
-        let listener = Listener::new(around, deny, aggregators, nonce);
+        let near = NearList::new(Arc::clone(&shared.view), NEAR_MAX);
+        let listener = Listener::new(around, (deny, near), aggregators, nonce);
         let courier = Courier::new(name, origin.epoch, Arc::clone(&shared.resources));
         (listener, courier, self.keeper(shared, origin))
     }

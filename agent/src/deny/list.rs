@@ -269,11 +269,7 @@ impl DenyList {
             }
         }
         self.trim_ends();
-        if self.view.filter.wants_rebuild() {
-            self.view
-                .filter
-                .rebuild(self.view.exact.iter().map(|entry| *entry.key()));
-        }
+        self.view.rebuild_filter_if_stuck();
         Taken::Denied
     }
 

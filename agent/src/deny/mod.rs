@@ -5,14 +5,18 @@
 //!                           └────── "maybe" ──> exact list ──> name, lease, end ──> refused
 //! ```
 //!
+//! Beside it, behind the same filter: which pairs are near their limits, and what they have left.
+//!
 //! One writer, the listener, orders statements by their place; any number of callers read. Knows
 //! nothing of sockets and of how statements travel.
 
 mod filter;
 mod list;
+mod near;
 mod view;
 
 pub(crate) use list::{DenyList, Said, Taken, Word};
+pub(crate) use near::{NEAR_MAX, NearList, Noticed, Taking};
 #[cfg(test)]
 pub(crate) use view::Closed;
 pub(crate) use view::{DenyView, Lease, Refusal, Unhashed};

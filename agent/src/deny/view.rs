@@ -5,7 +5,7 @@
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use dashmap::DashMap;
 use tollgate_shared::bugs::{Bug, planted};
@@ -15,6 +15,7 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::filter::Filter;
+use super::near::NearEntry;
 use crate::answer::Scope;
 use crate::clock::Mono;
 use crate::resource::{Resource, ResourceId};
@@ -129,6 +130,9 @@ pub(super) type ByFingerprint<V> = DashMap<u64, V, BuildHasherDefault<Unhashed>>
 pub(crate) struct DenyView {
     pub(super) filter: Filter,
     pub(super) exact: ByFingerprint<Entry>,
+    /// Pairs that are near their limits.
+    pub(super) near: ByFingerprint<NearEntry>,
+    pub(super) near_len: AtomicUsize,
 }
 
 impl DenyView {
@@ -136,10 +140,21 @@ impl DenyView {
         Self {
             filter: Filter::new(denials_max),
             exact: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
+            near: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
+            near_len: AtomicUsize::new(0),
         }
     }
 
-    /// Whether a pair may be denied; `false` is certain.
+    /// Builds the filter anew if too many of its counters are stuck.
+    pub(super) fn rebuild_filter_if_stuck(&self) {
+        if self.filter.wants_rebuild() {
+            let denied = self.exact.iter().map(|entry| *entry.key());
+            let near = self.near.iter().map(|entry| *entry.key());
+            self.filter.rebuild(denied.chain(near));
+        }
+    }
+
+    /// Whether a pair may be denied, or near its limit; `false` is certain.
     #[inline]
     pub(crate) fn maybe(&self, fingerprint: u64) -> bool {
         self.filter.maybe(fingerprint)

@@ -14,7 +14,7 @@ use tollgate_shared::wire::public::Public;
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
 
 use super::*;
-use crate::deny::DenyView;
+use crate::deny::{DenyView, NearList};
 use crate::resource::Resource;
 
 pub(super) const PARTITIONS: u32 = 4;
@@ -61,9 +61,11 @@ impl Bench {
             sight: Arc::new(Sight::new(BEGIN)),
             counters: Arc::new(Counters::default()),
             on_heard: None,
+            on_near: None,
         };
         let deny = DenyList::new(Arc::clone(&view), 1_000);
-        let listener = Listener::new(around, deny, publishers, 100);
+        let near = NearList::new(Arc::clone(&view), 1_000);
+        let listener = Listener::new(around, (deny, near), publishers, 100);
         let mut bench = Self {
             listener,
             view,

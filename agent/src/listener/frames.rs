@@ -32,6 +32,9 @@ impl Listener {
         if topic == self.topic {
             return self.take_verdicts(index, bytes, now);
         }
+        if topic.is_of_notices() {
+            return self.take_notices(index, topic, bytes, now);
+        }
         let Ok(mut frame) = Frame::decode(bytes) else {
             return Counters::add(&counters.frames_refused, 1);
         };
@@ -62,8 +65,7 @@ impl Listener {
             peer.take_heartbeat(frame.sequence, frame.sent);
             peer.take_ruled(&frame.evidence);
         }
-        let heard = peer.run(key).frame(frame.sequence);
-        peer.run(key).came(now);
+        let heard = peer.run(key).heard(frame.sequence, now);
         let late = match planted(Bug::LateFrames) {
             true => Span::ZERO,
             false => peer.delay.late(frame.sent, now),
@@ -160,6 +162,7 @@ impl Listener {
                 LogNews::Anew(generation) => {
                     self.around.sight.guard.forget(one.partition);
                     self.deny.void(one.partition, generation);
+                    self.near.void_partition(one.partition);
                     self.bans_asked.clear();
                     if self.taught.give_up(one.partition) {
                         self.forget_versions();
@@ -273,10 +276,6 @@ impl Listener {
                     self.around.mosts.remember(resource, domain, said, now);
                 }
                 Said::Denied(Self::until(told.remaining, late, now), denial)
-            }
-            Says::Near(_) => {
-                Counters::add(&self.around.counters.near_notices, 1);
-                Said::Open
             }
             Says::Open => Said::Open,
         };

@@ -21,6 +21,7 @@ mod frames;
 mod ledger;
 #[cfg(test)]
 mod limits_tests;
+mod notices;
 mod peer;
 mod run;
 mod snapshots;
@@ -42,8 +43,8 @@ use tollgate_shared::wire::link::{ASK_RESOURCES_MAX, FromAgent, Member};
 use tollgate_shared::wire::verdict::Verdict;
 
 use crate::clock::{Clock, Mono};
-use crate::deny::DenyList;
-use crate::heard::OnHeard;
+use crate::deny::{DenyList, NearList};
+use crate::heard::{OnHeard, OnNear};
 use crate::most::Mosts;
 use crate::resource::{Resource, ResourceId, Resources};
 use crate::sight::Sight;
@@ -114,6 +115,7 @@ pub(crate) struct Surroundings {
     pub(crate) sight: Arc<Sight>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) on_heard: Option<OnHeard>,
+    pub(crate) on_near: Option<OnNear>,
 }
 
 /// The listener of one agent.
@@ -121,6 +123,7 @@ pub(crate) struct Surroundings {
 pub(crate) struct Listener {
     around: Surroundings,
     deny: DenyList,
+    near: NearList,
     ledger: Ledger,
     taught: Taught,
     peers: Vec<Peer>,
@@ -146,13 +149,19 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// One that has heard nothing, for so many aggregators. Nonces count on from a random number.
-    pub(crate) fn new(around: Surroundings, deny: DenyList, peers: usize, nonce: u64) -> Self {
+    pub(crate) fn new(
+        around: Surroundings,
+        (deny, near): (DenyList, NearList),
+        peers: usize,
+        nonce: u64,
+    ) -> Self {
         let topic = Topic::of_agent(&TOPIC_KEY_UNPROTECTED, &around.agent);
         Self {
             topic,
             verdicts: Vec::new(),
             around,
             deny,
+            near,
             ledger: Ledger::default(),
             taught: Taught::default(),
             peers: (0..peers).map(|_| Peer::new()).collect(),
@@ -324,6 +333,7 @@ impl Listener {
         // By the cached clock: when the filter has let go of a denial, calls are stamped by that, and none
         // is to bear a stamp of before its end.
         self.deny.expire(now.min(self.around.clock.cached()));
+        self.tick_notices(now);
         self.around.sight.update(now);
         let live = u64::try_from(self.deny.len()).unwrap_or(u64::MAX);
         self.around

@@ -10,6 +10,7 @@ use tollgate_shared::wire::frame::Evidence;
 
 use super::delay::Delay;
 use super::ledger::TopicKey;
+use super::notices::NoticeRuns;
 use super::run::Run;
 use crate::clock::Mono;
 use crate::resource::ResourceId;
@@ -71,6 +72,7 @@ pub(super) struct Peer {
     pub(super) silence: Span,
     pub(super) delay: Delay,
     pub(super) runs: HashMap<TopicKey, Run>,
+    pub(super) notices: NoticeRuns,
     /// By resource, the partitions of which it has said what is in force.
     stated: HashMap<ResourceId, HashMap<u32, LogId>>,
     /// Partitions that it rules, as its last heartbeat has it, if there was one.
@@ -97,6 +99,7 @@ impl Peer {
             silence: SILENCE_MIN,
             delay: Delay::default(),
             runs: HashMap::new(),
+            notices: NoticeRuns::default(),
             stated: HashMap::new(),
             ruled: None,
             wanted: BTreeSet::new(),
@@ -108,6 +111,7 @@ impl Peer {
     /// Whatever was heard, something may have been missed since.
     pub(super) fn interrupt(&mut self) {
         self.runs.values_mut().for_each(Run::interrupted);
+        self.notices.interrupt();
         self.stated.clear();
         self.heartbeat = None;
         self.ask_came_to_nothing();

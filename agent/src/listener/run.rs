@@ -91,6 +91,12 @@ impl Run {
         true
     }
 
+    /// A frame that came now.
+    pub(crate) fn heard(&mut self, sequence: u64, now: Mono) -> Heard {
+        self.came(now);
+        self.frame(sequence)
+    }
+
     /// Something of it came now: a frame, or the snapshot that joins it.
     pub(crate) fn came(&mut self, now: Mono) {
         self.heard = now;

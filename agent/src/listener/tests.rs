@@ -3,10 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use tollgate_shared::place::LogId;
-use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::Frame;
 use tollgate_shared::wire::link::FromAgent;
-use tollgate_shared::wire::statement::{Near, Says};
 
 use super::Act;
 use super::bench::{Bench, LOG, denied, evidence, second, told, told_in};
@@ -354,29 +353,6 @@ fn what_an_owner_said_of_the_log_before_is_not_said_of_the_one_in_its_place() {
     assert!(bench.asked(0).is_some());
     bench.snapshot(0, 67, &[]);
     assert!(bench.refused("acme").is_none());
-}
-
-#[test]
-fn a_near_notice_opens_a_scope_and_is_counted() {
-    let mut bench = Bench::joined(1);
-    bench.frame(0, 12, &[denied("acme", 11)]);
-    let mut near = denied("acme", 12);
-    near.statement.says = Says::Near(Near {
-        left: 3,
-        end: Timestamp::MAX,
-        since: Timestamp::ZERO,
-    });
-    bench.frame(0, 13, &[near]);
-    assert_eq!(bench.refused("acme"), None);
-    assert_eq!(
-        bench
-            .listener
-            .around
-            .counters
-            .near_notices
-            .load(Ordering::Relaxed),
-        1
-    );
 }
 
 #[test]

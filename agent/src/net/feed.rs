@@ -60,6 +60,10 @@ impl Feed {
     }
 }
 
+/// Resources whose notices are followed, the first ones: aggregators end connections with more than 10,000
+/// topics by default, and denials come first.
+const NOTICES_MAX: usize = 4_900;
+
 /// What a feed follows.
 #[derive(Debug, Default)]
 struct Followed {
@@ -77,8 +81,17 @@ impl Followed {
     /// What a new connection subscribes to.
     fn subscriptions(&self, own: Topic) -> Vec<Bytes> {
         let topics = self.topics.iter().map(|(_, topic)| *topic);
-        let all = [Topic::CONTROL, own].into_iter().chain(topics);
+        let notices = topics.clone().take(NOTICES_MAX).map(Topic::notices);
+        let all = [Topic::CONTROL, own]
+            .into_iter()
+            .chain(topics)
+            .chain(notices);
         all.map(|topic| subscribe(topic.as_bytes())).collect()
+    }
+
+    /// The topic of the notices of a resource that was subscribed to last, if they are followed.
+    fn notices_of(&self, topic: Topic) -> Option<Topic> {
+        (self.topics.len() <= NOTICES_MAX).then(|| topic.notices())
     }
 
     /// Takes an order; whether it asks for a new socket.
@@ -215,6 +228,9 @@ async fn follow(
                     continue;
                 };
                 socket.send(subscribe(topic.as_bytes()));
+                if let Some(notices) = followed.notices_of(topic) {
+                    socket.send(subscribe(notices.as_bytes()));
+                }
                 if !events.send(Event::Subscribed { peer, resource }).await {
                     return Ok(Over::Alone);
                 }

@@ -3,6 +3,7 @@
 //! ```text
 //! fingerprint, filter word, cached clock, ring         let through: nothing else is touched
 //!                 └ exact list, real clock, ring       refused
+//!                 └ exact list, notices, ring          let through, near its limit
 //! ```
 //!
 //! Knows nothing of networks. What stays true: no call waits, allocates for a known thread, or takes a
@@ -21,9 +22,10 @@ use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::{Span, Timestamp};
 
 use crate::admitted::Admitted;
-use crate::answer::{Allowed, Cause, Denied, HitError};
+use crate::answer::{Allowed, Cause, Denied, HitError, Left};
 use crate::clock::Reading;
 use crate::copies::Misuse;
+use crate::deny::Taking;
 use crate::recorder::{Event, Happened};
 use crate::resource::{
     ADDRESSES, Asking, IGNORED, NOT_OPEN, NOT_RATE, OF_RATE, REFUSED, Resource, WHOLE,
@@ -196,7 +198,11 @@ impl Rate {
         if copies != 0 {
             let happened = Happened::Charge { copies };
             let at = self.shared.clock.cached_wall();
-            self.record_happened(&self.admit(domain), happened, at);
+            let domain = self.admit(domain);
+            self.record_happened(&domain, happened, at);
+            let fingerprint = self.resource.fingerprint(&domain);
+            // Who is near its limit has that much less left.
+            let _ = self.left(fingerprint, &domain, copies, at);
         }
     }
 
@@ -284,11 +290,11 @@ impl Rate {
         flags: u32,
     ) -> Result<Allowed, Denied> {
         let fingerprint = self.resource.fingerprint(domain);
-        // Almost every call ends here: nobody denied the pair or the resource. What a blind agent lets
+        // Almost every call ends here: nobody denied the pair or the resource, and it is not near its limit. What a blind agent lets
         // through costs the same, unless only some partitions are heard.
         let sight = self.shared.sight.state();
-        let is_denied = self.shared.view.maybe(fingerprint);
-        if is_denied || flags & ATTENTION != 0 || sight == sight::SOME {
+        let is_known = self.shared.view.maybe(fingerprint);
+        if is_known || flags & ATTENTION != 0 || sight == sight::SOME {
             return self.ask_and_record_attentively(fingerprint, domain, want);
         }
         let blind = sight != sight::ALL;
@@ -406,10 +412,30 @@ impl Rate {
                 Denied::by_policy(cause, Span::MAX)
             });
         }
+        let (copies, at) = match asking {
+            Asking::Take => (want.max, reading.stamp()),
+            Asking::Look => (0, Timestamp::ZERO),
+        };
+        let left = self.left(fingerprint, domain, copies, at);
         Ok(Granted {
-            allowed: Allowed::new(want.max, false, policy),
+            allowed: Allowed::new(want.max, false, policy).with_left(left),
             unguarded: false,
         })
+    }
+
+    /// What is left after a call that lets so many copies through, if its pair is near its limit.
+    fn left(&self, fingerprint: u64, domain: &str, copies: u32, at: Timestamp) -> Option<Left> {
+        let Shared { view, clock, .. } = &*self.shared;
+        if !view.maybe(fingerprint) {
+            return None;
+        }
+        let now = clock.cached();
+        view.left(
+            &self.resource,
+            fingerprint,
+            domain,
+            Taking { copies, at, now },
+        )
     }
 
     fn is_blind(&self, domain: &str) -> bool {

@@ -4,7 +4,7 @@
 //! and nothing is taken of local blind rates.
 
 use super::{ONE, Rate};
-use crate::answer::{Allowed, Cause, Denied};
+use crate::answer::{Allowed, Cause, Denied, Left};
 use crate::resource::{Asking, NOT_OPEN};
 
 /// Asks for one hit of each pair, and records all of them or none.
@@ -30,19 +30,21 @@ pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
     if is_policed {
         take_all(pairs)?;
     }
+    let mut nearest: Option<Left> = None;
     for (rate, domain) in pairs {
         let domain = rate.admit(domain);
         let clock = &rate.shared.clock;
         // Each was asked by the real clock, and is stamped by it.
-        let unguarded = rate.is_blind(&domain);
-        rate.record_hits(&domain, ONE, unguarded, clock.read_wall());
+        let (unguarded, at) = (rate.is_blind(&domain), clock.read_wall());
+        rate.record_hits(&domain, ONE, unguarded, at);
+        let left = rate.left(rate.resource.fingerprint(&domain), &domain, 1, at);
+        // Of several the one that has least is told of.
+        let least = |left: &Left| left.remaining;
+        nearest = nearest.into_iter().chain(left).min_by_key(least);
     }
     let copies = u32::from(!pairs.is_empty());
-    Ok(Allowed::new(
-        copies,
-        blind,
-        crate::resource::Policy::default(),
-    ))
+    let policy = crate::resource::Policy::default();
+    Ok(Allowed::new(copies, blind, policy).with_left(nearest))
 }
 
 /// Takes one hit of each pair of the local blind rates, or nothing of any: what was to be had by itself

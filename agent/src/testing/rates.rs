@@ -2,10 +2,15 @@
 //!
 //! What stays true: the agent takes it as it takes public limits and denials from aggregators.
 
+use std::time::Duration;
+
 use tollgate_shared::networks::AddressPrefixes;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::notice::Notice;
 use tollgate_shared::wire::public::Kind;
 
 use super::TestAgent;
+use crate::answer::Cause;
 
 impl TestAgent {
     /// Tells the agent that no domain can ever be granted more copies of a resource at once.
@@ -25,6 +30,31 @@ impl TestAgent {
                 .mosts
                 .remember(&resource, &domain, (version, most), now);
         }
+    }
+
+    /// Tells the agent, as a notice does, that a domain has so many copies of a limit left, of one window of this
+    /// length: as of now, and for as long.
+    pub fn near(&self, resource: &str, domain: &str, left: u64, limit: u64, window: Duration) {
+        let shared = self.agent.shared();
+        let Some(resource) = self.resource(resource) else {
+            return;
+        };
+        let window = Span::from_std(window);
+        let notice = Notice {
+            partition: 0,
+            domain: Box::from(&*shared.admit(domain)),
+            cause: Cause::Window(0),
+            left,
+            limit,
+            window,
+            more_in: window,
+            near_for: window,
+            since: shared.clock.read_wall(),
+        };
+        let now = shared.clock.read();
+        self.said()
+            .near
+            .take(&resource, 0, &notice, Span::ZERO, now);
     }
 
     /// Tells the agent that a resource's limits take nothing back of an estimate that was too high.

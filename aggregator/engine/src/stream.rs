@@ -25,7 +25,7 @@ use crate::rules::late::LateGrant;
 use crate::rules::refund::{self, Settlement};
 use crate::rules::request::{self, LimitedBy, Request};
 use crate::rules::window::SECOND;
-use crate::rules::{Left, State, Until, carry_over, excess, late, left, open_again, tiers};
+use crate::rules::{Left, Near, State, Until, carry_over, excess, late, left, open_again, tiers};
 
 /// How long after its own time a pair stays at least. Older hits are only counted by then, so none
 /// can find its pair gone and its time forgotten.
@@ -262,6 +262,17 @@ impl Pair {
     /// What is left at `now`; `None` where nothing limits the pair.
     pub fn room(&self, class: &RateClass, now: Timestamp) -> Option<Left> {
         left::left(class, &self.state, now)
+    }
+
+    /// Whether the pair is near its limit at its time: so many percent of its least limit are left at most.
+    #[inline]
+    pub fn is_near(&self, class: &RateClass, percent: u8) -> bool {
+        left::is_near(class, &self.state, self.now(), percent)
+    }
+
+    /// What is left at its time, and for how long it is so little, if the pair is near its limit.
+    pub fn near(&self, class: &RateClass, percent: u8) -> Option<Near> {
+        left::near(class, &self.state, self.now(), percent)
     }
 
     /// The pair's time, or the first instant there is.

@@ -41,7 +41,6 @@ fn stated(said: &[Said]) -> Stated {
         let denied = match &said.statement.says {
             Says::Denied(denial) => Some((denial.end.as_micros(), denial.cause)),
             Says::Open => None,
-            Says::Near(_) => continue,
         };
         let denied = denied.map(|(end_us, cause)| (end_us, cause.to_string()));
         stated.insert((said.resource.to_string(), domain), denied);

@@ -74,7 +74,7 @@ pub struct Difference {
 /// What is stated about a scope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stated {
-    /// `denied`, `open` or `near`.
+    /// `denied` or `open`.
     pub says: &'static str,
     /// Which limit closed.
     pub cause: Option<String>,
@@ -101,12 +101,6 @@ impl Stated {
         };
         match says {
             Says::Open => none,
-            Says::Near(near) => Self {
-                says: "near",
-                end_us: Some(near.end.as_micros()),
-                limit: Some(near.left),
-                ..none
-            },
             Says::Denied(denial) => Self {
                 says: "denied",
                 cause: Some(denial.cause.to_string()),

@@ -185,7 +185,6 @@ impl ExcessLedger {
             match &said.statement.says {
                 Says::Denied(denial) => self.denied(key, appended, denial.end),
                 Says::Open => drop(self.denied.remove(&key)),
-                Says::Near(_) => {}
             }
         }
     }

@@ -347,7 +347,6 @@ impl<'w, 'a> Auditor<'w, 'a> {
             match said.statement.says {
                 Says::Denied(_) => part.stated[0] += 1,
                 Says::Open => part.stated[1] += 1,
-                Says::Near(_) => {}
             }
             let announced = Announced {
                 log,

@@ -249,11 +249,10 @@ impl Sample {
     }
 
     fn is_compared(&self, said: &Said) -> bool {
-        match (&said.statement.scope, said.statement.says) {
-            (_, Says::Near(_)) => false,
-            (Scope::Pair(domain), _) => self.is_asked(&said.resource, domain),
-            (Scope::Resource, _) => self.is_plain(&said.resource),
-            (Scope::Group(_), _) => false,
+        match &said.statement.scope {
+            Scope::Pair(domain) => self.is_asked(&said.resource, domain),
+            Scope::Resource => self.is_plain(&said.resource),
+            Scope::Group(_) => false,
         }
     }
 
@@ -371,7 +370,7 @@ fn denial_of(says: &Says) -> Compared {
             ..
         }) => Some((*end, Cause::Tier(0))),
         Says::Denied(denial) => Some((denial.end, denial.cause)),
-        Says::Open | Says::Near(_) => None,
+        Says::Open => None,
     }
 }
 

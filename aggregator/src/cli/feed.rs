@@ -3,6 +3,7 @@
 //! ```text
 //! control     17  partitions 4
 //! api.search   3  partitions 4  denied "acme" for 59.8s (Tier(1))
+//! notices of api.search  9  near "globex": 7 of 50 left (window 0), more in 0.1s
 //! ```
 //!
 //! Speaks to the feed as any other program would, by the socket of a ZeroMQ library that is not this
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use tollgate_shared::names::check_name;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::{Frame, Told, Topic};
+use tollgate_shared::wire::notice::{Notice, NoticeFrame};
 use tollgate_shared::wire::statement::{Says, Scope};
 use tollgate_shared::wire::verdict::VerdictFrame;
 use zeromq::{Socket as _, SocketRecv as _, SubSocket};
@@ -48,7 +50,7 @@ struct TailArgs {
         default_value = "127.0.0.1:7402"
     )]
     feed: String,
-    /// Statements about this resource; may be given often
+    /// Statements about this resource, and notices of who is near its limits; may be given often
     #[arg(long, value_name = "NAME")]
     resource: Vec<String>,
     /// Verdicts on the holds of this agent; may be given often
@@ -91,9 +93,11 @@ async fn follow(args: &TailArgs, format: Format, output: &mut Output) -> Result<
         move |name: &String| (of(&TOPIC_KEY_UNPROTECTED, name), name.clone())
     };
     let resources = args.resource.iter().map(topic(Topic::of_resource));
+    let notices = args.resource.iter().map(topic(Topic::of_notices));
     let agents = args.agent.iter().map(topic(Topic::of_agent));
     let control = [(Topic::CONTROL, "control".to_owned())];
-    let topics: Vec<(Topic, String)> = control.into_iter().chain(resources).chain(agents).collect();
+    let topics = control.into_iter().chain(resources).chain(notices);
+    let topics: Vec<(Topic, String)> = topics.chain(agents).collect();
     for (topic, _) in &topics {
         socket
             .subscribe(topic.as_text())
@@ -113,12 +117,13 @@ async fn follow(args: &TailArgs, format: Format, output: &mut Output) -> Result<
             .iter()
             .find(|(one, _)| one.as_bytes()[..] == topic[..]);
         let name = named.map_or("(unknown topic)", |(_, name)| name);
-        let is_agents = topic.first() == Some(&b'a');
-        match (format, is_agents) {
-            (Format::Text, false) => output.line(text(name, frame))?,
-            (Format::Json, false) => output.json(&view(name, frame))?,
-            (Format::Text, true) => output.line(text_of_verdicts(name, frame))?,
-            (Format::Json, true) => output.json(&view_of_verdicts(name, frame))?,
+        match (format, topic.first()) {
+            (Format::Text, Some(b'a')) => output.line(text_of_verdicts(name, frame))?,
+            (Format::Json, Some(b'a')) => output.json(&view_of_verdicts(name, frame))?,
+            (Format::Text, Some(b'n')) => output.line(text_of_notices(name, frame))?,
+            (Format::Json, Some(b'n')) => output.json(&view_of_notices(name, frame))?,
+            (Format::Text, _) => output.line(text(name, frame))?,
+            (Format::Json, _) => output.json(&view(name, frame))?,
         }
         // Whoever watches sees each frame when it comes.
         output.flush()?;
@@ -147,13 +152,6 @@ fn text(name: &str, bytes: &[u8]) -> String {
                 denial.cause
             ),
             Says::Open => format!("  open {}", scope(&told.statement.scope)),
-            Says::Near(near) => {
-                format!(
-                    "  near {}, {} left",
-                    scope(&told.statement.scope),
-                    near.left
-                )
-            }
         };
     }
     line
@@ -217,12 +215,60 @@ fn statement(told: &Told) -> Value {
             view["version"] = denial.version.into();
         }
         Says::Open => view["says"] = "open".into(),
-        Says::Near(near) => {
-            view["says"] = "near".into();
-            view["left"] = near.left.into();
-        }
     }
     view
+}
+
+fn text_of_notices(name: &str, bytes: &[u8]) -> String {
+    let name = name.escape_debug();
+    match NoticeFrame::decode(bytes) {
+        Ok(frame) => {
+            let mut line = format!("notices of {name}  {}", frame.sequence);
+            for notice in &frame.notices {
+                let Notice {
+                    domain,
+                    left,
+                    limit,
+                    cause,
+                    ..
+                } = notice;
+                let more = remaining(notice.more_in);
+                line +=
+                    &format!("  near {domain:?}: {left} of {limit} left ({cause}), more in {more}");
+            }
+            line
+        }
+        Err(error) => format!("notices of {name}  not a frame: {error}"),
+    }
+}
+
+fn view_of_notices(name: &str, bytes: &[u8]) -> Value {
+    let frame = match NoticeFrame::decode(bytes) {
+        Ok(frame) => frame,
+        Err(error) => return unreadable(name, &error),
+    };
+    let span = |span: Span| (span != Span::MAX).then(|| span.as_micros());
+    let notices = frame.notices.iter().map(|notice| {
+        json!({
+            "partition": notice.partition,
+            "domain": notice.domain,
+            "cause": notice.cause.to_string(),
+            "left": notice.left,
+            "limit": notice.limit,
+            "window_us": notice.window.as_micros(),
+            "more_in_us": span(notice.more_in),
+            "near_for_us": span(notice.near_for),
+            "since_us": notice.since.as_micros(),
+        })
+    });
+    json!({
+        "schema": "tollgate.feed/1",
+        "topic": name,
+        "instance": format!("{:032x}", frame.instance),
+        "sequence": frame.sequence,
+        "sent_us": frame.sent.as_micros(),
+        "notices": notices.collect::<Vec<_>>(),
+    })
 }
 
 fn text_of_verdicts(name: &str, bytes: &[u8]) -> String {
@@ -272,8 +318,9 @@ fn unreadable(name: &str, error: &dyn std::fmt::Display) -> Value {
 #[cfg(test)]
 mod tests {
     use tollgate_shared::place::Place;
+    use tollgate_shared::time::Timestamp;
     use tollgate_shared::wire::Writer;
-    use tollgate_shared::wire::statement::Statement;
+    use tollgate_shared::wire::statement::{Cause, Statement};
 
     use super::*;
 
@@ -313,5 +360,37 @@ mod tests {
         let view = view("api.search", &frame());
         assert_eq!(view["statements"][0]["says"], "open");
         assert_eq!(view["sequence"], 3);
+    }
+
+    #[test]
+    fn notices_say_what_is_left() {
+        let notice = Notice {
+            partition: 1,
+            domain: "acme".into(),
+            cause: Cause::Window(0),
+            left: 7,
+            limit: 50,
+            window: Span::from_secs(1),
+            more_in: Span::from_millis(100),
+            near_for: Span::MAX,
+            since: Timestamp::ZERO,
+        };
+        let frame = NoticeFrame {
+            instance: 7,
+            sequence: 9,
+            sent: Span::ZERO,
+            resource: "api.search".into(),
+            notices: vec![notice],
+        };
+        let mut writer = Writer::new();
+        frame.encode(&mut writer);
+        assert_eq!(
+            text_of_notices("api.search", writer.as_slice()),
+            r#"notices of api.search  9  near "acme": 7 of 50 left (window 0), more in 0.1s"#
+        );
+        let view = view_of_notices("api.search", writer.as_slice());
+        assert_eq!(view["notices"][0]["left"], 7);
+        assert_eq!(view["notices"][0]["near_for_us"], Value::Null);
+        assert!(text_of_notices("r", b"\x01").contains("not a frame"));
     }
 }

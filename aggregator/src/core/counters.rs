@@ -143,4 +143,10 @@ pub struct Counters {
     pub transfers_ended_by_operator: u64,
     /// Frames published.
     pub frames: u64,
+    /// Of them, those of notices.
+    pub frames_of_notices: u64,
+    /// Notices: times that agents were told of a pair near its limit.
+    pub notices: u64,
+    /// Hits that left a pair near its limit of which nobody was told, at the bound on notices.
+    pub notices_shed: u64,
 }

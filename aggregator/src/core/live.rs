@@ -41,7 +41,6 @@ pub struct Live {
 pub fn end_of(statement: &Statement) -> Option<Timestamp> {
     match statement.says {
         Says::Denied(denial) => Some(denial.end),
-        Says::Near(near) => Some(near.end),
         Says::Open => None,
     }
 }

@@ -25,6 +25,7 @@ pub mod limits_text;
 pub mod live;
 pub mod partition;
 pub mod recordings;
+pub mod resources;
 pub mod ruler;
 pub mod snapshots;
 pub mod switches;
@@ -42,6 +43,7 @@ mod giving;
 pub mod holds;
 mod identities;
 mod limits_desk;
+mod notices;
 mod queries;
 mod rule;
 mod turn;
@@ -63,7 +65,9 @@ use counters::Counters;
 use event::{Effect, Event, Now, Peer};
 use identities::Identities;
 use limits_desk::LimitsDesk;
+use notices::Notices;
 use partition::{Partition, RETRY_AFTER, Stage};
+use resources::Resources;
 use snapshots::{Chunks, Policy};
 use tollgate_shared::place::LogId;
 use totals::{ChainKey, Totals};
@@ -148,6 +152,9 @@ pub struct Core {
     totals: Totals,
     bridges: Bridges,
     announcer: Announcer,
+    notices: Notices,
+    /// What was ruled since the process began, by resource.
+    resources: Resources,
     verdicts: Verdicts,
     verdict_frames: u64,
     givings: giving::Desk,
@@ -202,6 +209,8 @@ impl Core {
             totals: Totals::default(),
             bridges: Bridges::default(),
             announcer: Announcer::new(instance, TOPIC_KEY_UNPROTECTED),
+            notices: Notices::default(),
+            resources: Resources::default(),
             verdicts: Verdicts::default(),
             verdict_frames: 0,
             givings: giving::Desk::default(),

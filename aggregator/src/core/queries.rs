@@ -61,12 +61,14 @@ impl Core {
             Query::Digests => Reply::Digests(self.digests_view()),
             Query::Counters => {
                 let mut counters = self.counters;
-                counters.frames = self.announcer.frames() + self.verdict_frames;
+                counters.frames =
+                    self.announcer.frames() + self.verdict_frames + counters.frames_of_notices;
                 Reply::Counters(Box::new(Counted {
                     counters,
                     gauges: self.gauges(now),
                     clocks: self.clocks.view(now.clock),
                     candidates: self.candidates.all(),
+                    resources: self.resources.all(),
                 }))
             }
         };

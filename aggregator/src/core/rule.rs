@@ -100,6 +100,8 @@ impl Core {
             return;
         };
         let log_time_before = partition.ruler.log_time();
+        let tells_near = partition.announcing && partition.current;
+        partition.ruler.tell_near(tells_near);
         let ruled = partition.ruler.apply(
             delivered.offset,
             delivered.appended,
@@ -121,7 +123,10 @@ impl Core {
         match &record {
             Record::Tick(_) => self.testify(index, delivered.offset, log_time_before),
             Record::Testimony(said) => self.hear(index, said),
-            Record::Hits(batch) => self.count_usage(index, delivered, batch),
+            Record::Hits(batch) => {
+                self.count_usage(index, delivered, batch);
+                self.note_batch(index, batch);
+            }
             Record::Totals(totals) => self.look_for_forgery(index, totals),
             _ => {}
         }
@@ -212,7 +217,6 @@ impl Core {
             match statement.says {
                 Says::Denied(_) => self.counters.denials += 1,
                 Says::Open => self.counters.lifts += 1,
-                Says::Near(_) => {}
             }
             self.record_statement(index, offset, &resource, &statement);
             if self

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tollgate_engine::copies::Copies;
 use tollgate_engine::engine::{
-    AgentChange, AgentNews, Correction, Engine, Fate, LiveDenial, ResourceCounts, Rulings,
-    SnapshotFault, TotalDue, VerdictDue, Versions,
+    AgentChange, AgentNews, Correction, Engine, Fate, LiveDenial, PairNear, ResourceCounts,
+    Rulings, SnapshotFault, TotalDue, VerdictDue, Versions,
 };
 use tollgate_engine::limits::Limits;
 use tollgate_shared::place::LogId;
@@ -163,6 +163,27 @@ impl Ruler {
     /// Pairs that are known.
     pub fn pairs(&self) -> u64 {
         self.engine.pairs()
+    }
+
+    /// Whether anybody hears of pairs near their limits: if not, none is looked for.
+    pub fn tell_near(&mut self, tells: bool) {
+        self.rulings.tells_near = tells;
+    }
+
+    /// Of the batch of hits that was applied last its entries that left their pairs near their limits, and how
+    /// many more there were.
+    pub fn near(&self) -> (&[u32], u64) {
+        (&self.rulings.near, self.rulings.near_shed)
+    }
+
+    /// What became of the batch of hits that was applied last, by resource, and of each the calls let through.
+    pub fn counts(&self) -> (&[ResourceCounts], &[u64]) {
+        (&self.rulings.counts, &self.rulings.calls)
+    }
+
+    /// What a pair has left, if that is little.
+    pub fn near_of(&self, resource: &str, domain: &str) -> Option<PairNear> {
+        self.engine.near(resource, domain)
     }
 
     /// Applies the next record; of new limits, no more than one slice: see [`Ruler::has_more`].

@@ -23,6 +23,7 @@ impl Core {
         }
         self.announcer
             .publish_pending(now.clock, &ready, &mut self.effects);
+        self.notices_turn(now, &ready);
         self.verdict_frames += self.verdicts.publish(
             self.instance,
             &TOPIC_KEY_UNPROTECTED,

@@ -16,6 +16,7 @@ use super::counters::Counters;
 use super::holds::{HoldFilter, HoldsView};
 use super::limits_text::Text;
 use super::live::At;
+use super::resources::ByResource;
 use super::usage::{TopFilter, TopView};
 
 /// A question.
@@ -108,6 +109,8 @@ pub struct Counted {
     pub clocks: Vec<ClockView>,
     /// What candidates would have done, by resource.
     pub candidates: Vec<(Box<str>, CandidateCounts)>,
+    /// What was ruled, by resource.
+    pub resources: Vec<(Box<str>, ByResource)>,
 }
 
 /// By how much an agent's stamps are moved, because its clock is wrong.

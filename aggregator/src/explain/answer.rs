@@ -223,7 +223,6 @@ fn statement_view(partition: u32, said: &Said) -> StatementView {
     let (says, until, cause) = match said.statement.says {
         Says::Denied(denial) => ("denied", end_us(denial.end), Some(denial.cause.to_string())),
         Says::Open => ("open", None, None),
-        Says::Near(near) => ("near", end_us(near.end), None),
     };
     StatementView {
         code: Code { partition, place }.to_string(),

@@ -119,6 +119,6 @@ pub fn key(statement: &Statement) -> (u64, u32) {
 pub fn denial_of(statement: &Statement) -> Option<Denial> {
     match statement.says {
         Says::Denied(denial) => Some(denial),
-        Says::Open | Says::Near(_) => None,
+        Says::Open => None,
     }
 }

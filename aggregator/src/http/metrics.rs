@@ -14,7 +14,7 @@ use crate::edge::{Edge, PortCounters};
 use crate::feed::FeedCounters;
 use crate::link::LinkCounters;
 use crate::log::AsideCounters;
-use rows::{counted, counted_copies, measured, of_candidate};
+use rows::{counted, counted_copies, measured, of_candidate, of_resource};
 
 /// What is shown at `/metrics`. The recorder is this aggregator's own and not the process's, so that
 /// two aggregators in one process (tests do that) do not count into one another.
@@ -58,6 +58,7 @@ impl Metrics {
             gauges,
             clocks,
             candidates,
+            resources,
         } = counted_now;
         let rows = counted(counters).into_iter();
         for (name, help, value) in rows.chain(counted_copies(counters)) {
@@ -214,6 +215,12 @@ impl Metrics {
         }
         for (resource, counts) in candidates {
             for (name, help, value) in of_candidate(counts) {
+                let labels = vec![Label::new("resource", resource.to_string())];
+                self.counter(name, help, value, labels);
+            }
+        }
+        for (resource, counts) in resources {
+            for (name, help, value) in of_resource(counts) {
                 let labels = vec![Label::new("resource", resource.to_string())];
                 self.counter(name, help, value, labels);
             }

@@ -6,6 +6,7 @@ mod copies;
 mod durable;
 mod giving;
 mod memory;
+mod near;
 mod pairs;
 mod refused;
 mod sharing;

@@ -18,6 +18,7 @@ use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Frame;
 use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
 use tollgate_shared::wire::link::FromAggregator;
+use tollgate_shared::wire::notice::NoticeFrame;
 use tollgate_shared::wire::record::{Record, kind};
 use tollgate_shared::wire::verdict::VerdictFrame;
 
@@ -36,6 +37,8 @@ pub struct World {
     pub frames: Vec<Frame>,
     /// What was published on agents' own topics.
     pub verdicts: Vec<VerdictFrame>,
+    /// What was published of pairs near their limits.
+    pub notices: Vec<NoticeFrame>,
     pub answers: Vec<FromAggregator>,
     pub asides: Vec<Aside>,
     pub gave_up: Option<String>,
@@ -161,6 +164,7 @@ impl World {
             clock: Span::from_secs(seed * 3_600),
             frames: Vec::new(),
             verdicts: Vec::new(),
+            notices: Vec::new(),
             answers: Vec::new(),
             asides: Vec::new(),
             gave_up: None,
@@ -230,6 +234,9 @@ impl World {
                 } => self.restores.push((partition, attempt, known)),
                 Effect::Publish { topic, frame } if topic.as_str().starts_with('a') => {
                     self.verdicts.push(VerdictFrame::decode(&frame).unwrap());
+                }
+                Effect::Publish { topic, frame } if topic.is_of_notices() => {
+                    self.notices.push(NoticeFrame::decode(&frame).unwrap());
                 }
                 Effect::Publish { frame, .. } => self.frames.push(Frame::decode(&frame).unwrap()),
                 Effect::Answer { message, .. } => {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! message  topic (33 bytes), frame
-//! topic    'r' resource | 'c' control | 'a' agent, then a keyed 128-bit hash of the name in hexadecimal
+//! topic    'r' resource | 'n' its notices | 'c' control | 'a' agent, then a keyed 128-bit hash of the name in hexadecimal
 //! frame    [version][seal 0][ [instance (16 bytes), sequence, sent (us), resource,
 //!                              [evidence, ...], [[partition, remaining (us), statement], ...]] ]
 //! evidence [partition, generation, random, ruled up to, appended (us), current]
@@ -45,6 +45,23 @@ impl Topic {
     /// What concerns one resource.
     pub fn of_resource(key: &[u8; 16], resource: &str) -> Self {
         Self::hashed(b'r', key, resource)
+    }
+
+    /// What pairs of one resource have left: see [`super::notice`].
+    pub fn of_notices(key: &[u8; 16], resource: &str) -> Self {
+        Self::of_resource(key, resource).notices()
+    }
+
+    /// Of a resource's topic that of its notices.
+    #[must_use]
+    pub const fn notices(mut self) -> Self {
+        self.0[0] = b'n';
+        self
+    }
+
+    /// Whether it is one of notices.
+    pub const fn is_of_notices(&self) -> bool {
+        self.0[0] == b'n'
     }
 
     /// What concerns one agent: verdicts on its holds.
@@ -245,6 +262,7 @@ mod tests {
             Topic::of_resource(&[0; 16], "api.search"),
             Topic::of_resource(&[0; 16], "api.export"),
             Topic::of_resource(&[1; 16], "api.search"),
+            Topic::of_notices(&[0; 16], "api.search"),
             Topic::of_agent(&[0; 16], "api.search"),
         ];
         let different: std::collections::BTreeSet<&str> =

@@ -19,6 +19,7 @@ pub mod holds;
 pub mod limits_chunk;
 pub mod link;
 pub mod member;
+pub mod notice;
 pub mod public;
 mod public_rate;
 mod reader;

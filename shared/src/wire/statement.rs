@@ -70,17 +70,6 @@ pub struct Denial {
     pub most: u64,
 }
 
-/// A pair close to its limit: how much is left, for as long as that is certain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Near {
-    /// Hits that could still be granted.
-    pub left: u64,
-    /// Until when that number is certain.
-    pub end: Timestamp,
-    /// The pair's time: only hits stamped at or after it count against `left`.
-    pub since: Timestamp,
-}
-
 /// What is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Says {
@@ -88,8 +77,6 @@ pub enum Says {
     Denied(Denial),
     /// Open again before the end that was stated: a lift.
     Open,
-    /// Close to the limit.
-    Near(Near),
 }
 
 /// What an owner says about a scope of a resource, at a place in the log of one partition.
@@ -230,12 +217,7 @@ impl Says {
                 window: Span::from_micros(reader.u64("window")?),
                 most: reader.u64("most")?,
             })),
-            (2, 4) => Ok(Self::Near(Near {
-                left: reader.u64("left")?,
-                end: Timestamp::from_micros(reader.u64("end")?),
-                since: Timestamp::from_micros(reader.u64("since")?),
-            })),
-            (0..=2, found) => Err(before.error(
+            (0..=1, found) => Err(before.error(
                 "says",
                 Fault::Length {
                     found: u64::from(found),
@@ -261,13 +243,6 @@ impl Says {
                 writer.u64(denial.limit);
                 writer.u64(denial.window.as_micros());
                 writer.u64(denial.most);
-            }
-            Self::Near(near) => {
-                writer.array(4);
-                writer.u64(2);
-                writer.u64(near.left);
-                writer.u64(near.end.as_micros());
-                writer.u64(near.since.as_micros());
             }
         }
     }

@@ -15,6 +15,7 @@ use tollgate_shared::wire::limits_chunk::LimitsChunk;
 use tollgate_shared::wire::link::{
     FromAgent, FromAggregator, Member, Refusal, Snapshot, TopicSnapshot,
 };
+use tollgate_shared::wire::notice::{Notice, NoticeFrame};
 use tollgate_shared::wire::public::{
     AddressPrefixes, BlindPolicy, Kind, Public, PublicBucket, PublicQuota, PublicTier, QuotaUnit,
 };
@@ -66,6 +67,10 @@ pub fn decoders() -> Vec<Decoder> {
         Decoder {
             name: "verdicts",
             decode: |bytes| VerdictFrame::decode(bytes).map(drop),
+        },
+        Decoder {
+            name: "notices",
+            decode: |bytes| NoticeFrame::decode(bytes).map(drop),
         },
         Decoder {
             name: "announced",
@@ -243,6 +248,11 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             include_str!("golden/frame.hex").trim(),
         ),
         (
+            "notices",
+            encoded(&notices),
+            include_str!("golden/notices.hex").trim(),
+        ),
+        (
             "announced",
             encoded(&announced),
             include_str!("golden/announced.hex").trim(),
@@ -414,6 +424,27 @@ fn frame(writer: &mut Writer) {
         resource: "api.search".into(),
         evidence: vec![evidence()],
         told: vec![told()],
+    }
+    .encode(writer);
+}
+
+fn notices(writer: &mut Writer) {
+    NoticeFrame {
+        instance: 9,
+        sequence: 12,
+        sent: Span::from_millis(77),
+        resource: "api.search".into(),
+        notices: vec![Notice {
+            partition: 3,
+            domain: "acme".into(),
+            cause: Cause::Window(0),
+            left: 7,
+            limit: 50,
+            window: Span::from_secs(1),
+            more_in: Span::from_millis(20),
+            near_for: Span::from_millis(90),
+            since: Timestamp::from_millis(1_000),
+        }],
     }
     .encode(writer);
 }

@@ -3,7 +3,7 @@
 //! They share no type, so everything is brought into one form here. Compared are what is stated of each scope of a
 //! rate (until when it is denied, and unless several versions come at once, why), what became of a record's entries,
 //! resource by resource, the totals that are due, by how much stamps were moved in all, and whether a tick counted.
-//! Not compared is what the model does not know: copies, notices that a limit is near, refused calls, candidates.
+//! Not compared is what the model does not know: copies, refused calls, candidates.
 //! Nor is which entry of a resource had which part of its counts, and what became of totalled hits: what is stated
 //! then shows that.
 
@@ -135,7 +135,6 @@ fn stated(said: &[Said]) -> Stated {
         let denied = match &said.statement.says {
             Says::Denied(denial) => Some((denial.end.as_micros(), denial.cause)),
             Says::Open => None,
-            Says::Near(_) => continue,
         };
         stated.insert((said.resource.to_string(), domain), denied);
     }

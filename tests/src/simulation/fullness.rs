@@ -159,7 +159,7 @@ pub(super) fn note_word(words: &mut Words, resource: &str, statement: &Statement
     let word = match statement.says {
         Says::Denied(denial) if denial.cause == Cause::Banned => Word::Banned,
         Says::Denied(_) => Word::Full,
-        Says::Open | Says::Near(_) => Word::Open,
+        Says::Open => Word::Open,
     };
     words.insert((resource.into(), statement.scope.clone()), word);
 }

@@ -116,7 +116,7 @@ impl Ruled {
                 note_word(&mut self.words, &said.resource, &said.statement);
                 let end = match said.statement.says {
                     Says::Denied(denial) => Some(denial.end),
-                    Says::Open | Says::Near(_) => None,
+                    Says::Open => None,
                 };
                 let key = (Box::from(&*said.resource), said.statement.scope.clone());
                 let stated = self.stated.entry(key).or_default();

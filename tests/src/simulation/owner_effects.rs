@@ -12,6 +12,7 @@ use tollgate_agent::simulation::Happening;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::{Frame, Topic};
 use tollgate_shared::wire::link::FromAggregator;
+use tollgate_shared::wire::notice::NoticeFrame;
 use tollgate_shared::wire::statement::Says;
 use tollgate_shared::wire::verdict::{Verdict, VerdictFrame};
 
@@ -165,6 +166,9 @@ impl World {
     }
 
     pub(super) fn publish(&mut self, owner: usize, topic: Topic, bytes: Vec<u8>) {
+        if topic.is_of_notices() {
+            return self.check_notices(owner, &bytes);
+        }
         match Frame::decode(&bytes) {
             Ok(frame) => self.check_told(owner, &frame.resource, &frame.told),
             Err(_) if self.is_of_an_agent(topic) => {
@@ -195,6 +199,23 @@ impl World {
                 frame: frame.clone(),
             };
             self.send_to_agent(edge, connection, happening);
+        }
+    }
+
+    /// Notices are information: no agent here listens to them, and none is in what a second engine says.
+    fn check_notices(&mut self, owner: usize, bytes: &[u8]) {
+        let fault = match NoticeFrame::decode(bytes) {
+            Ok(frame) => { frame.notices.iter() }
+                .find(|notice| notice.limit < notice.left)
+                .map(|notice| format!("owner {owner}: {notice:?}")),
+            Err(error) => Some(format!("owner {owner}: {error}")),
+        };
+        if let Some(fault) = fault {
+            self.violated(
+                4,
+                "notices can be read, and leave no more than the limit",
+                fault,
+            );
         }
     }
 
@@ -354,7 +375,6 @@ pub fn describe_frame(bytes: &[u8]) -> String {
                     let says = match told.statement.says {
                         Says::Denied(_) => format!("denied for {} us", told.remaining.as_micros()),
                         Says::Open => "open".to_owned(),
-                        Says::Near(_) => "near".to_owned(),
                     };
                     format!(
                         "{:?} {says} by {}",

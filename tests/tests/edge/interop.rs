@@ -64,7 +64,7 @@ async fn the_crates_sockets_talk_to_an_aggregator() {
             "the hello of the REQ was read, and the SUB is silent",
             |now| {
                 now.metric("tollgate_connections_open{port=\"agents\"}") == 3
-                    && now.metric("tollgate_feed_subscriptions") == 2 + 1
+                    && now.metric("tollgate_feed_subscriptions") == 2 + 2
             },
         );
     });

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tollgate_shared::names;
 use tollgate_shared::place::Place;
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::hits::{Hit, HitBatch};
+use tollgate_shared::wire::hits::{Hit, HitBatch, HitKind};
 use tollgate_shared::wire::record::Total;
 
 use super::Engine;
@@ -30,7 +30,7 @@ use super::rulings::{Counts, Fate, ResourceCounts, Rulings, TotalDue, add};
 use super::senders::Clock;
 use crate::limits::{Limits, RateClass};
 use crate::pairs::{Hint, Identity, Opened, Prefix};
-use crate::stream::Ruled;
+use crate::stream::{Pair, Ruled};
 
 /// A hit stamped longer than this before its append is only counted.
 pub const TOO_OLD: Span = Span::from_secs(600);
@@ -55,6 +55,8 @@ struct Context<'l, 'a> {
     rule: Rule<'l>,
     prefix: Prefix,
     counts: Counts,
+    /// Calls let through.
+    calls: u64,
     /// What counts against the global limit, in the order of the entries; only if there is one.
     told: Vec<Told>,
 }
@@ -87,6 +89,20 @@ struct Common<'l> {
 }
 
 impl Context<'_, '_> {
+    /// Counts an entry, and its calls if they were let through.
+    fn meet(&mut self, hit: &Hit<'_>) {
+        self.counts.entries += 1;
+        if matches!(hit.kind, HitKind::Hit | HitKind::Estimate) {
+            add(&mut self.calls, u64::from(hit.calls));
+        }
+    }
+
+    /// Whether one of its pairs is near its limit.
+    fn is_near(&self, pair: &Pair, class: &RateClass) -> bool {
+        let percent = self.rule.near();
+        percent.is_some_and(|percent| pair.is_near(class, percent))
+    }
+
     /// Counts what became of an entry's copies.
     fn count(&mut self, ruled: Ruled, hit: &Hit<'_>, at: Timestamp) {
         self.counts.count(ruled, hit);
@@ -203,6 +219,7 @@ impl Engine {
                     rule: Rule::of(limits, name),
                     prefix: self.identities.of_resource(name),
                     counts: Counts::default(),
+                    calls: 0,
                     told: Vec::new(),
                 });
                 contexts.len() - 1
@@ -221,7 +238,7 @@ impl Engine {
     ) {
         let hit = &ahead.hit;
         let copies = copies_of(hit);
-        context.counts.entries += 1;
+        context.meet(hit);
         let (limits, nothing) = (common.limits, &common.nothing);
         let at = common.clock.instant(hit.at);
         let amended = self.amended.of(ahead.identity, context.name, hit.domain);
@@ -252,6 +269,7 @@ impl Engine {
         let event = event_of(hit, |stamp| common.clock.instant(stamp));
         let (ruled, denial) = rule(working, class, (at, event), &how);
         let now = working.pair.now();
+        let is_near = rulings.tells_near && stated && context.is_near(&working.pair, class);
         if !self.table.close() {
             add(&mut context.counts.at_cap, copies);
             return;
@@ -261,14 +279,12 @@ impl Engine {
                 .sweep(SWEEP_BLOCKS_PER_ENTRY, SWEEP_PAIRS_PER_ENTRY);
         }
         context.count(ruled, hit, at);
-        if 0 < ruled.excess {
-            rulings.excess.push((ahead.number, ruled.excess));
-        }
+        rulings.note(ahead.number, ruled.excess, is_near);
         if let Rule::Limited { rate, .. } = context.rule
             && rate.candidate().is_some()
         {
-            let banned = amended.is_banned(at);
-            self.entry_beside(common, context, ahead, (at, banned, ruled), rulings);
+            let ruled = (at, amended.is_banned(at), ruled);
+            self.entry_beside(common, context, ahead, ruled, rulings);
         }
         let standing = Standing {
             identity: ahead.identity,
@@ -366,6 +382,7 @@ impl Engine {
                 resource: context.name.into(),
                 counts: context.counts,
             });
+            rulings.calls.push(context.calls);
         }
         if context.told.is_empty() {
             return;

@@ -18,7 +18,7 @@
 //! amendments  amended                      what operators do by hand, and what of it lasts
 //! candidates                               limits that are ruled beside the real ones
 //! rulings                                  what comes out
-//! snapshot  query                          looking at it
+//! snapshot  query  near                    looking at it
 //! ```
 //!
 //! Knows no clock, no feed and no I/O. What stays true: everything in it is a function of the
@@ -36,6 +36,7 @@ mod epochs;
 mod hits;
 mod holders;
 mod holds;
+mod near;
 mod network_bans;
 mod pointers;
 mod query;
@@ -65,11 +66,13 @@ use versions::Steps;
 
 pub use denials::LiveDenial;
 pub use hits::TOO_OLD;
+pub use near::PairNear;
 pub use query::{BucketView, CopiesFault, Count, PairView};
 pub use rule::event_of;
 pub use rulings::{
     AgentChange, AgentNews, CandidateClosed, CandidateCounts, CopiesCounts, Correction, Counts,
-    Fate, HoldCounts, ResourceCounts, ResourceHolds, Rulings, Said, Stop, TotalDue, VerdictDue,
+    Fate, HoldCounts, NEAR_MAX, ResourceCounts, ResourceHolds, Rulings, Said, Stop, TotalDue,
+    VerdictDue,
 };
 pub use senders::instant;
 pub use snapshot::{CHUNK_BYTES_MAX, Frozen, SnapshotFault};

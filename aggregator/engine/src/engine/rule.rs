@@ -95,6 +95,14 @@ impl<'l> Rule<'l> {
         }
     }
 
+    /// From which percent of the least limit on its pairs are told as near, if it is limited.
+    pub fn near(self) -> Option<u8> {
+        match self {
+            Self::Limited { rate, .. } => Some(rate.near()),
+            Self::Refused { .. } | Self::Free => None,
+        }
+    }
+
     /// The resource's global limit, if it is limited and has one.
     pub fn global(self) -> Option<u64> {
         match self {

@@ -50,9 +50,23 @@ pub struct Rulings {
     pub epochs_given_up: u64,
     /// Pairs that left before their ten minutes, at the cap, because they remembered nothing any more.
     pub evicted: u64,
+    /// Whether anybody hears of pairs near their limits; if not, none is looked for. Kept by
+    /// [`Rulings::clear`].
+    pub tells_near: bool,
+    /// Entries of hits that left their pairs near their limits: the number of each in its record, ascending,
+    /// at most [`NEAR_MAX`].
+    pub near: Vec<u32>,
+    /// Such entries beyond that.
+    pub near_shed: u64,
+    /// For each of `counts`: the calls that were let through.
+    pub calls: Vec<u64>,
     /// Entries of hits with excess: the number of each in its record, ascending, and how much.
     pub excess: Vec<(u32, u64)>,
 }
+
+/// Entries of one record that are noted as near their limits: what is said of them is told at a rate far
+/// below what so many of each record come to.
+pub const NEAR_MAX: usize = 256;
 
 /// A statement and the resource that its scope belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -390,6 +404,21 @@ impl Rulings {
         self.fates.clear();
         (self.epochs_given_up, self.evicted) = (0, 0);
         self.excess.clear();
+        self.near.clear();
+        self.near_shed = 0;
+        self.calls.clear();
+    }
+
+    /// Takes note of what became of an entry of hits.
+    pub(super) fn note(&mut self, number: u32, excess: u64, is_near: bool) {
+        if 0 < excess {
+            self.excess.push((number, excess));
+        }
+        match is_near {
+            true if self.near.len() < NEAR_MAX => self.near.push(number),
+            true => self.near_shed += 1,
+            false => {}
+        }
     }
 
     /// Why the partition stands still, if it does.

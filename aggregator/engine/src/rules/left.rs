@@ -8,7 +8,7 @@
 //! Information for callers, never a ground to refuse. Knows nothing of who asks. What stays true: so many
 //! copies would be granted now, and no more.
 
-use tollgate_shared::time::Timestamp;
+use tollgate_shared::time::{Span, Timestamp};
 
 use super::request::{self, LimitedBy};
 use super::state::State;
@@ -27,6 +27,73 @@ pub struct Left {
     pub limit: u64,
     /// When that constraint has room for more, if nothing comes; [`Timestamp::MAX`]: never.
     pub more_at: Timestamp,
+}
+
+/// A pair is near its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Near {
+    /// What is left.
+    pub left: Left,
+    /// When it is no longer near, if nothing comes; [`Timestamp::MAX`]: never.
+    pub until: Timestamp,
+}
+
+/// The room from which on a pair is near its limit, if that is so many percent of its least limit; `None`
+/// where nothing limits, or at 0 percent: it never is.
+#[inline]
+pub fn near_from(class: &RateClass, percent: u8) -> Option<u64> {
+    let windows = class.sliding().map(|window| window.limit);
+    let quotas = class.quotas.iter().map(|quota| quota.limit);
+    let bucket = class.bucket.iter().map(|bucket| bucket.burst);
+    let tiers = class.tiers().iter().map(|tier| tier.limit);
+    let least = windows.chain(quotas).chain(bucket).chain(tiers).min()?;
+    // Limits are below 2³².
+    (percent != 0).then(|| least.saturating_mul(u64::from(percent)) / 100)
+}
+
+/// Whether a pair is near its limit at `now`. Asked after each entry where anybody hears of it.
+#[inline]
+pub fn is_near(class: &RateClass, state: &State, now: Timestamp, percent: u8) -> bool {
+    let Some(from) = near_from(class, percent) else {
+        return false;
+    };
+    let room = request::room(class, state, now, u64::MAX);
+    room.copies <= from || tiers::room_for(class, state, now, room.copies) <= from
+}
+
+/// What is left at `now` and for how long it is so little, if the pair is near its limit.
+pub fn near(class: &RateClass, state: &State, now: Timestamp, percent: u8) -> Option<Near> {
+    let from = near_from(class, percent)?;
+    let left = left(class, state, now).filter(|left| left.copies <= from)?;
+    let until = no_longer_near(class, state, now, from);
+    Some(Near { left, until })
+}
+
+/// When every constraint has more room than `from`, if nothing comes. Of tiers the current one is asked
+/// alone, since when others are entered is nobody's to know.
+fn no_longer_near(class: &RateClass, state: &State, now: Timestamp, from: u64) -> Timestamp {
+    let rises = |limit: u64, window: Span, stamps: &Stamps| match limit.checked_sub(from) {
+        None | Some(0) => Timestamp::MAX,
+        Some(held) => match stamps.nth_newest(held) {
+            // So many held are one too many.
+            Some(at) => leaves(at, window).max(now),
+            None => now,
+        },
+    };
+    let windows = class.sliding().zip(state.windows.iter());
+    let windows = windows.map(|(window, stamps)| rises(window.limit, window.window, stamps));
+    let quotas = class.quotas.iter().zip(state.quotas.iter());
+    let quotas = quotas.map(|(quota, counted)| match counted.room(quota, now) <= from {
+        true => counted.ends,
+        false => now,
+    });
+    let bucket = class.bucket.iter().zip(state.bucket.iter());
+    let bucket = bucket.map(|(bucket, level)| level.rises_to(bucket, now, from.saturating_add(1)));
+    let current = tiers::current(class, state, now).checked_sub(1);
+    let tier = current.and_then(|index| class.tiers().get(index).zip(state.tiers.get(index)));
+    let tier = tier.map(|(tier, state)| rises(tier.limit, tier.window, &state.window));
+    let all = windows.chain(quotas).chain(bucket).chain(tier);
+    all.fold(now, Timestamp::max)
 }
 
 /// What is left at `now`; `None` where nothing limits.
@@ -94,7 +161,7 @@ fn of_window(class: &RateClass, state: &State, now: Timestamp, index: usize) -> 
 }
 
 /// When the oldest copy that counts leaves.
-fn first_leaves(stamps: &Stamps, span: tollgate_shared::time::Span, now: Timestamp) -> Timestamp {
+fn first_leaves(stamps: &Stamps, span: Span, now: Timestamp) -> Timestamp {
     let oldest = stamps.nth_newest(stamps.held(span, now));
     oldest.map_or(Timestamp::MAX, |at| leaves(at, span))
 }
@@ -140,5 +207,47 @@ mod tests {
             assert_eq!(grant.hits, left.copies, "{text}");
         }
         assert_eq!(left(&RateClass::default(), &State::new(), at(2)), None);
+    }
+
+    #[test]
+    fn a_pair_is_near_until_more_than_that_is_left() {
+        let at = Timestamp::from_micros;
+        // 20 % of 10 are 2, so a pair of which 8 are used is near; at the instant `until` 3 are left.
+        let limits = [
+            ("window 10/1s | window 99/10s", 1_000_001),
+            ("hard 10 | window 99/10s", 1_000_001),
+            ("bucket 1/1s burst 10 debt 9", 1_000_000),
+            ("quota 10/day | window 99/1s", 86_400_000_000),
+            ("10/1s active 9s", 1_000_001),
+        ];
+        for (text, until_us) in limits {
+            let class = class(text);
+            let mut state = State::of(&class);
+            state.forget(&class, at(0));
+            let mut use_one = |now_us: u64, copies: u64| {
+                state.forget(&class, at(now_us));
+                let request_of = Request { copies, min: 1 };
+                request(&class, &mut state, at(now_us), request_of, u64::MAX, false);
+                assert_eq!(
+                    is_near(&class, &state, at(now_us), 20),
+                    near(&class, &state, at(now_us), 20).is_some(),
+                    "{text}"
+                );
+                near(&class, &state, at(now_us), 20)
+            };
+            assert_eq!(use_one(0, 1).or(use_one(5, 6)), None, "{text}");
+            let found = use_one(9, 1).expect("it is near");
+            assert_eq!(found.left.copies, 2, "{text}");
+            assert_eq!(found.until.as_micros(), until_us, "{text}");
+        }
+        let class = class("window 10/1s");
+        let mut state = State::of(&class);
+        state.forget(&class, at(0));
+        let all = Request { copies: 10, min: 1 };
+        request(&class, &mut state, at(0), all, u64::MAX, false);
+        assert_eq!(near(&class, &state, at(0), 0), None, "never told");
+        let always = near(&class, &state, at(0), 100).expect("near");
+        assert_eq!(always.until, Timestamp::MAX);
+        assert_eq!(near_from(&RateClass::default(), 20), None);
     }
 }

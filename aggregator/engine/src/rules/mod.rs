@@ -42,7 +42,7 @@ pub mod window;
 #[cfg(test)]
 pub(crate) mod picture;
 
-pub use left::Left;
+pub use left::{Left, Near};
 pub use open_again::Until;
 pub use pool::Pool;
 pub use stamps::Stamps;

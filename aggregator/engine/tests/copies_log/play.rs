@@ -199,7 +199,6 @@ impl Play {
                 Says::Denied(denial) if denial.cause == Cause::Banned => format!("banned {scope}"),
                 Says::Denied(denial) => format!("denied {scope} at {}", denial.limit),
                 Says::Open => format!("open {scope}"),
-                Says::Near(_) => "near".to_owned(),
             }
         });
         let verdicts = self.rulings.verdicts.iter();

@@ -138,7 +138,6 @@ impl Play {
             };
             let says = match &said.statement.says {
                 Says::Open => "open".to_owned(),
-                Says::Near(near) => format!("{near:?}"),
                 Says::Denied(denial) => match denial.end {
                     Timestamp::MAX => format!("never, {}", denial.cause),
                     end => format!("{}, {}", end.as_micros() - START_US, denial.cause),

@@ -3,11 +3,12 @@
 use tollgate_engine::engine::CandidateCounts;
 
 use crate::core::counters::Counters;
+use crate::core::resources::ByResource;
 use crate::core::view::Gauges;
 
 pub(super) type Row = (&'static str, &'static str, u64);
 
-pub(super) fn counted(c: &Counters) -> [Row; 45] {
+pub(super) fn counted(c: &Counters) -> [Row; 47] {
     [
         (
             "tollgate_records_unknown_total",
@@ -218,6 +219,16 @@ pub(super) fn counted(c: &Counters) -> [Row; 45] {
             "Of them, those that the log made void.",
             c.amendments_void,
         ),
+        (
+            "tollgate_notices_total",
+            "Times that agents were told of a pair near its limit.",
+            c.notices,
+        ),
+        (
+            "tollgate_notices_shed_total",
+            "Hits that left a pair near its limit of which nobody was told: more than 2,000 a second of a partition.",
+            c.notices_shed,
+        ),
     ]
 }
 
@@ -369,6 +380,32 @@ pub(super) fn of_candidate(c: &CandidateCounts) -> [Row; 5] {
             "tollgate_candidate_denials_total",
             "Times that the candidate would have begun to deny a domain.",
             c.closed,
+        ),
+    ]
+}
+
+/// By resource, as the limits name it.
+pub(super) fn of_resource(of: &ByResource) -> [Row; 4] {
+    [
+        (
+            "tollgate_resource_calls_total",
+            "Calls that agents let through, by resource.",
+            of.calls,
+        ),
+        (
+            "tollgate_resource_refused_total",
+            "Calls that agents refused, by resource.",
+            of.refused,
+        ),
+        (
+            "tollgate_resource_excess_total",
+            "Copies let through beyond the limits, by resource.",
+            of.excess,
+        ),
+        (
+            "tollgate_resource_near_total",
+            "Times that agents were told of a pair near its limit, by resource.",
+            of.near,
         ),
     ]
 }

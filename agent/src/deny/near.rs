@@ -1,0 +1,412 @@
+//! Pairs near their limits, as notices tell of them: what is left, less what this agent let through since.
+//!
+//! ```text
+//! notice       acme has 7 of 50 left, as of 12:00:00.010, for 90 ms
+//! calls        let through at .012 and .013: 5 remain for who asks next
+//! notice       4 left, as of .013: what was let through up to then is in it
+//! ```
+//!
+//! A pair that has a notice is in the filter of the deny list, so that calls of all others look at nothing
+//! more than they do without notices. That is also why this is no cache that evicts by itself: filter and
+//! table have one writer, the listener, and change together.
+//!
+//! What stays true: nothing here refuses anybody; so many pairs are kept at most; a notice that has ended is
+//! not told, and one that nobody has renewed for a minute has ended: limits may be others by then, and the
+//! pair may have been pardoned.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::notice::Notice;
+use tollgate_shared::wire::statement::Cause;
+
+use super::view::DenyView;
+use crate::answer::Left;
+use crate::clock::Mono;
+use crate::resource::{Resource, ResourceId};
+
+/// Pairs that are kept. At some 450 bytes each they take 7 MB.
+pub(crate) const NEAR_MAX: usize = 16_384;
+
+/// For how long a notice holds at most.
+const HOLDS_FOR: Span = Span::from_secs(60);
+
+/// How often ended notices are looked for: one look is a millisecond's work at most.
+const SWEEP_EVERY: Span = Span::from_millis(250);
+
+/// One pair near its limit.
+#[derive(Debug)]
+pub(super) struct NearEntry {
+    resource: ResourceId,
+    domain: Box<str>,
+    /// The aggregator that says so, and the partition by whose log.
+    publisher: usize,
+    partition: u32,
+    cause: Cause,
+    left: u64,
+    limit: u64,
+    window: Span,
+    since: Timestamp,
+    more: Mono,
+    until: Mono,
+    recent: Recent,
+}
+
+impl NearEntry {
+    fn is_of(&self, resource: &Resource, domain: &str) -> bool {
+        self.resource == resource.id && *self.domain == *domain
+    }
+}
+
+/// What one call lets through, and when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taking {
+    /// Its copies; 0: it is only asked.
+    pub(crate) copies: u32,
+    pub(crate) at: Timestamp,
+    pub(crate) now: Mono,
+}
+
+/// Copies that this agent let through lately, by steps of time: more than it takes until they are in a notice.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    /// Of each the newest stamp, ascending, and the copies.
+    steps: [(Timestamp, u64); STEPS],
+    len: usize,
+}
+
+/// Steps that are told apart, of some 4 ms each.
+const STEPS: usize = 16;
+
+fn step_of(at: Timestamp) -> u64 {
+    at.as_micros() >> 12
+}
+
+impl Recent {
+    fn add(&mut self, at: Timestamp, copies: u64) {
+        let step = step_of(at);
+        if let Some(last) = self.steps.get_mut(..self.len).and_then(<[_]>::last_mut)
+            && step <= step_of(last.0)
+        {
+            *last = (last.0.max(at), last.1.saturating_add(copies));
+            return;
+        }
+        if self.len == STEPS {
+            // The two oldest become one, as if both were as new: it counts against `left` for longer.
+            let [(_, oldest), (_, second), ..] = &mut self.steps;
+            *second = second.saturating_add(*oldest);
+            self.steps.copy_within(1.., 0);
+            self.len -= 1;
+        }
+        if let Some(next) = self.steps.get_mut(self.len) {
+            *next = (at, copies);
+            self.len += 1;
+        }
+    }
+
+    /// What is stamped up to `since` is in the notice. Of a step of which only some is, all counts as not.
+    fn forget_upto(&mut self, since: Timestamp) {
+        let known = self.steps.get(..self.len).unwrap_or_default();
+        let old = known.partition_point(|(newest, _)| *newest <= since);
+        self.steps.copy_within(old..self.len, 0);
+        self.len -= old;
+    }
+
+    fn sum(&self) -> u64 {
+        let known = self.steps.get(..self.len).unwrap_or_default();
+        known
+            .iter()
+            .fold(0, |sum, (_, copies)| sum.saturating_add(*copies))
+    }
+}
+
+impl DenyView {
+    /// What a pair has left, if it is near its limit: after this call.
+    pub(crate) fn left(
+        &self,
+        resource: &Resource,
+        fingerprint: u64,
+        domain: &str,
+        taking: Taking,
+    ) -> Option<Left> {
+        if self.near_len.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut entry = self.near.get_mut(&fingerprint)?;
+        if !entry.is_of(resource, domain) || entry.until <= taking.now {
+            return None;
+        }
+        if taking.copies != 0 {
+            entry.recent.add(taking.at, u64::from(taking.copies));
+        }
+        Some(Left {
+            remaining: entry.left.saturating_sub(entry.recent.sum()),
+            limit: entry.limit,
+            window: entry.window,
+            cause: entry.cause,
+            more_in: match entry.more {
+                Mono::MAX => Span::MAX,
+                more => more.since(taking.now),
+            },
+        })
+    }
+}
+
+/// What became of a notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Noticed {
+    /// The pair was not known to be near.
+    Nearing,
+    /// It was, and this is newer.
+    Renewed,
+    /// What is known is newer, or the notice is over.
+    Known,
+    /// There is no room: of the pair nobody knows what is left.
+    NoRoom,
+}
+
+/// The side that is written.
+#[derive(Debug)]
+pub(crate) struct NearList {
+    view: Arc<DenyView>,
+    max: usize,
+    next_sweep: Mono,
+}
+
+impl NearList {
+    pub(crate) fn new(view: Arc<DenyView>, max: usize) -> Self {
+        Self {
+            view,
+            max,
+            next_sweep: Mono::ZERO,
+        }
+    }
+
+    /// Pairs that have a notice.
+    pub(crate) fn len(&self) -> usize {
+        self.view.near_len.load(Ordering::Relaxed)
+    }
+
+    /// Takes a notice, in a frame of this aggregator that was `late`.
+    pub(crate) fn take(
+        &self,
+        resource: &Resource,
+        publisher: usize,
+        notice: &Notice,
+        late: Span,
+        now: Mono,
+    ) -> Noticed {
+        let near_for = notice.near_for.min(HOLDS_FOR).saturating_sub(late);
+        if near_for == Span::ZERO {
+            return Noticed::Known;
+        }
+        let fingerprint = resource.fingerprint(&notice.domain);
+        let mut fresh = NearEntry {
+            resource: resource.id,
+            domain: notice.domain.clone(),
+            publisher,
+            partition: notice.partition,
+            cause: notice.cause,
+            left: notice.left,
+            limit: notice.limit,
+            window: notice.window,
+            since: notice.since,
+            more: match notice.more_in {
+                Span::MAX => Mono::MAX,
+                more_in => now.plus(more_in.saturating_sub(late)),
+            },
+            until: now.plus(near_for),
+            recent: Recent::default(),
+        };
+        if let Some(mut known) = self.view.near.get_mut(&fingerprint) {
+            if !known.is_of(resource, &notice.domain) {
+                // Two pairs with one fingerprint.
+                return Noticed::NoRoom;
+            }
+            let was_near = now < known.until;
+            if notice.since < known.since && was_near {
+                return Noticed::Known;
+            }
+            fresh.recent = known.recent;
+            fresh.recent.forget_upto(notice.since);
+            *known = fresh;
+            return match was_near {
+                true => Noticed::Renewed,
+                false => Noticed::Nearing,
+            };
+        }
+        if self.max <= self.len() {
+            return Noticed::NoRoom;
+        }
+        self.view.near.insert(fingerprint, fresh);
+        self.view.near_len.fetch_add(1, Ordering::Relaxed);
+        self.view.filter.add(fingerprint);
+        self.view.rebuild_filter_if_stuck();
+        Noticed::Nearing
+    }
+
+    /// Something was missed of a resource's notices from one aggregator, or of all: what it said is void.
+    pub(crate) fn void(&self, publisher: usize, resource: Option<ResourceId>) {
+        self.remove_where(|entry| {
+            entry.publisher == publisher && resource.is_none_or(|one| entry.resource == one)
+        });
+    }
+
+    /// A partition's log was made anew.
+    pub(crate) fn void_partition(&self, partition: u32) {
+        self.remove_where(|entry| entry.partition == partition);
+    }
+
+    /// Lets go of what has ended.
+    pub(crate) fn expire(&mut self, now: Mono) {
+        if self.next_sweep <= now {
+            self.next_sweep = now.plus(SWEEP_EVERY);
+            self.remove_where(|entry| entry.until <= now);
+        }
+    }
+
+    fn remove_where(&self, wanted: impl Fn(&NearEntry) -> bool) {
+        if self.len() == 0 {
+            return;
+        }
+        let found: Vec<u64> = { self.view.near.iter() }
+            .filter(|entry| wanted(entry.value()))
+            .map(|entry| *entry.key())
+            .collect();
+        for fingerprint in found {
+            self.view.near.remove(&fingerprint);
+            self.view.near_len.fetch_sub(1, Ordering::Relaxed);
+            self.view.filter.remove(fingerprint);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Mono = Mono(5_000_000);
+
+    fn notice(domain: &str, left: u64, since_ms: u64) -> Notice {
+        Notice {
+            partition: 1,
+            domain: domain.into(),
+            cause: Cause::Window(0),
+            left,
+            limit: 50,
+            window: Span::from_secs(1),
+            more_in: Span::from_millis(20),
+            near_for: Span::from_millis(90),
+            since: Timestamp::from_millis(since_ms),
+        }
+    }
+
+    struct Kit {
+        list: NearList,
+        resource: Resource,
+    }
+
+    impl Kit {
+        fn new(max: usize) -> Self {
+            let view = Arc::new(DenyView::new(64));
+            Self {
+                list: NearList::new(view, max),
+                resource: Resource::new(ResourceId(0), "r", 1),
+            }
+        }
+
+        fn take(&self, notice: &Notice, now: Mono) -> Noticed {
+            self.list.take(&self.resource, 0, notice, Span::ZERO, now)
+        }
+
+        fn left(&self, domain: &str, copies: u32, at_ms: u64, now: Mono) -> Option<u64> {
+            let taking = Taking {
+                copies,
+                at: Timestamp::from_millis(at_ms),
+                now,
+            };
+            let fingerprint = self.resource.fingerprint(domain);
+            let left = self
+                .list
+                .view
+                .left(&self.resource, fingerprint, domain, taking);
+            assert!(left.is_none() || self.list.view.maybe(fingerprint));
+            left.map(|left| left.remaining)
+        }
+    }
+
+    #[test]
+    fn what_this_agent_let_through_since_is_off() {
+        let kit = Kit::new(9);
+        assert_eq!(kit.take(&notice("acme", 20, 1_000), NOW), Noticed::Nearing);
+        assert_eq!(kit.left("acme", 0, 1_001, NOW), Some(20));
+        assert_eq!(kit.left("acme", 3, 1_010, NOW), Some(17));
+        assert_eq!(kit.left("acme", 2, 1_050, NOW), Some(15));
+        assert_eq!(kit.left("globex", 1, 1_050, NOW), None);
+        // It has the three of 1,010, and not the two of 1,050.
+        assert_eq!(kit.take(&notice("acme", 16, 1_040), NOW), Noticed::Renewed);
+        assert_eq!(kit.left("acme", 0, 1_050, NOW), Some(14));
+        assert_eq!(kit.take(&notice("acme", 19, 1_020), NOW), Noticed::Known);
+        assert_eq!(kit.left("acme", 50, 1_060, NOW), Some(0));
+    }
+
+    #[test]
+    fn a_notice_ends_by_itself_and_leaves_the_filter() {
+        let mut kit = Kit::new(9);
+        kit.take(&notice("acme", 20, 1_000), NOW);
+        let end = NOW.plus(Span::from_millis(90));
+        assert_eq!(kit.left("acme", 0, 1_000, end), None);
+        kit.list.expire(end);
+        assert_eq!(kit.list.len(), 0);
+        assert!(!kit.list.view.maybe(kit.resource.fingerprint("acme")));
+        // One without an end holds for a minute, and none of a frame that was late as long as it holds.
+        let mut long = notice("acme", 20, 1_000);
+        (long.near_for, long.more_in) = (Span::MAX, Span::MAX);
+        kit.take(&long, NOW);
+        assert_eq!(
+            kit.left("acme", 0, 1_000, NOW.plus(Span::from_secs(59))),
+            Some(20)
+        );
+        assert_eq!(kit.left("acme", 0, 1_000, NOW.plus(HOLDS_FOR)), None);
+        let late = Span::from_millis(90);
+        let taken = kit
+            .list
+            .take(&kit.resource, 0, &notice("globex", 1, 0), late, NOW);
+        assert_eq!(taken, Noticed::Known);
+    }
+
+    #[test]
+    fn a_gap_voids_what_that_publisher_said_and_room_is_bounded() {
+        let kit = Kit::new(2);
+        kit.take(&notice("acme", 20, 1_000), NOW);
+        let other = &notice("globex", 20, 1_000);
+        kit.list.take(&kit.resource, 1, other, Span::ZERO, NOW);
+        assert_eq!(
+            kit.take(&notice("initech", 20, 1_000), NOW),
+            Noticed::NoRoom
+        );
+        kit.list.void(0, Some(ResourceId(3)));
+        assert_eq!(kit.list.len(), 2);
+        kit.list.void(0, Some(kit.resource.id));
+        assert_eq!(kit.left("acme", 0, 1_000, NOW), None);
+        assert_eq!(kit.left("globex", 0, 1_000, NOW), Some(20));
+        kit.list.void_partition(1);
+        assert_eq!(kit.list.len(), 0);
+    }
+
+    #[test]
+    fn what_was_let_through_is_counted_for_too_long_rather_than_lost() {
+        let mut recent = Recent::default();
+        for n in 0..100 {
+            recent.add(Timestamp::from_millis(1_000 + 10 * n), 1);
+        }
+        assert_eq!(recent.sum(), 100);
+        recent.forget_upto(Timestamp::from_millis(1_500));
+        assert_eq!(recent.sum(), 100);
+        recent.forget_upto(Timestamp::from_millis(1_960));
+        assert_eq!(recent.sum(), 3);
+        recent.forget_upto(Timestamp::from_millis(1_990));
+        assert_eq!(recent.sum(), 0);
+    }
+}

@@ -1,0 +1,245 @@
+//! Frames of notices: what pairs near their limits have left.
+//!
+//! Knows nothing of denials. What stays true: a gap in a topic of notices voids notices alone, and is no reason
+//! to ask for a snapshot; what is heard here is no sign that denials are.
+
+use std::collections::HashMap;
+
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::frame::Topic;
+use tollgate_shared::wire::notice::{Notice, NoticeFrame};
+
+use super::{Listener, topic_of};
+use crate::callback;
+use crate::clock::Mono;
+use crate::deny::Noticed;
+use crate::heard::Near;
+use crate::resource::{Resource, ResourceId};
+use crate::stats::Counters;
+
+/// The notices of one aggregator: of each resource the last sequence that was heard.
+#[derive(Debug, Default)]
+pub(super) struct NoticeRuns {
+    last: HashMap<ResourceId, u64>,
+    /// Whatever it said may be old: it is void with the next turn.
+    interrupted: bool,
+}
+
+impl NoticeRuns {
+    /// Something may have been missed of all.
+    pub(super) fn interrupt(&mut self) {
+        self.interrupted |= !self.last.is_empty();
+        self.last.clear();
+    }
+
+    fn frame(&mut self, resource: ResourceId, sequence: u64) -> Sequence {
+        match self.last.insert(resource, sequence) {
+            None => Sequence::Follows,
+            Some(last) if last.saturating_add(1) == sequence => Sequence::Follows,
+            Some(last) if last < sequence => Sequence::Gap,
+            Some(last) => {
+                self.last.insert(resource, last);
+                Sequence::Again
+            }
+        }
+    }
+}
+
+/// What a frame does to a topic's sequence.
+enum Sequence {
+    Follows,
+    Gap,
+    Again,
+}
+
+impl Listener {
+    /// A frame of notices.
+    pub(super) fn take_notices(&mut self, index: usize, topic: Topic, bytes: &[u8], now: Mono) {
+        let counters = &self.around.counters;
+        let Ok(frame) = NoticeFrame::decode(bytes) else {
+            return Counters::add(&counters.frames_refused, 1);
+        };
+        let resource = self.around.resources.find(&frame.resource);
+        let Some(resource) = resource.filter(|one| topic_of(one).notices() == topic) else {
+            return Counters::add(&counters.frames_refused, 1);
+        };
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        if peer.instance != Some(frame.instance) {
+            peer.next_hello = now;
+            return Counters::add(&counters.frames_refused, 1);
+        }
+        peer.feed_heard = now;
+        let late = peer.delay.late(frame.sent, now);
+        match peer.notices.frame(resource.id, frame.sequence) {
+            Sequence::Follows => {}
+            Sequence::Gap => {
+                Counters::add(&counters.near_gaps, 1);
+                self.near.void(index, Some(resource.id));
+            }
+            Sequence::Again => return,
+        }
+        for notice in &frame.notices {
+            self.take_notice(index, &resource, notice, late, now);
+        }
+        self.count_near();
+    }
+
+    fn take_notice(
+        &self,
+        index: usize,
+        resource: &Resource,
+        notice: &Notice,
+        late: Span,
+        now: Mono,
+    ) {
+        let counters = &self.around.counters;
+        if self.partitions <= notice.partition {
+            return Counters::add(&counters.statements_ignored, 1);
+        }
+        Counters::add(&counters.near_notices, 1);
+        match self.near.take(resource, index, notice, late, now) {
+            Noticed::Nearing => {
+                if let Some(on_near) = &self.around.on_near {
+                    let near = Near {
+                        resource: &resource.name,
+                        domain: &notice.domain,
+                        remaining: notice.left,
+                        limit: notice.limit,
+                        cause: notice.cause,
+                    };
+                    callback::call(counters, "on_near", || (on_near.0)(&near));
+                }
+            }
+            Noticed::Renewed | Noticed::Known => {}
+            Noticed::NoRoom => Counters::add(&counters.near_without_room, 1),
+        }
+    }
+
+    /// Lets go of notices that have ended, or whose publisher was not heard without a gap.
+    pub(super) fn tick_notices(&mut self, now: Mono) {
+        for (index, peer) in self.peers.iter_mut().enumerate() {
+            if std::mem::take(&mut peer.notices.interrupted) {
+                self.near.void(index, None);
+            }
+        }
+        self.near.expire(now);
+        self.count_near();
+    }
+
+    fn count_near(&self) {
+        let near = u64::try_from(self.near.len()).unwrap_or(u64::MAX);
+        let counters = &self.around.counters;
+        counters
+            .near_live
+            .store(near, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+    use std::sync::{Arc, Mutex};
+
+    use tollgate_shared::time::Timestamp;
+    use tollgate_shared::wire::Writer;
+    use tollgate_shared::wire::statement::Cause;
+
+    use super::super::bench::{Bench, told};
+    use super::*;
+    use crate::deny::Taking;
+    use crate::heard::OnNear;
+
+    fn frame(sequence: u64, domains: &[&str]) -> NoticeFrame {
+        let notice = |domain: &&str| Notice {
+            partition: 1,
+            domain: (*domain).into(),
+            cause: Cause::Bucket,
+            left: 7,
+            limit: 50,
+            window: Span::from_secs(1),
+            more_in: Span::from_millis(20),
+            near_for: Span::from_secs(9),
+            since: Timestamp::from_millis(5),
+        };
+        NoticeFrame {
+            instance: Bench::instance(0),
+            sequence,
+            sent: Span::from_secs(5),
+            resource: "r".into(),
+            notices: domains.iter().map(notice).collect(),
+        }
+    }
+
+    fn hear(bench: &mut Bench, frame: &NoticeFrame) {
+        let mut writer = Writer::new();
+        frame.encode(&mut writer);
+        let topic = topic_of(&bench.resource).notices();
+        let now = bench.now;
+        bench.listener.feed_said(0, topic, writer.as_slice(), now);
+    }
+
+    fn left(bench: &Bench, domain: &str) -> Option<u64> {
+        let taking = Taking {
+            copies: 0,
+            at: Timestamp::from_millis(6),
+            now: bench.now,
+        };
+        let fingerprint = bench.resource.fingerprint(domain);
+        let left = bench
+            .view
+            .left(&bench.resource, fingerprint, domain, taking);
+        left.map(|left| left.remaining)
+    }
+
+    #[test]
+    fn a_gap_in_notices_voids_notices_alone() {
+        let mut bench = Bench::joined(1);
+        let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+        let calls = Arc::clone(&heard);
+        bench.listener.around.on_near = Some(OnNear(Arc::new(move |near: &Near<'_>| {
+            let text = format!("{} {}", near.domain(), near.remaining());
+            calls.lock().unwrap().push(text);
+        })));
+        bench.frame(0, 12, &[told("banned", 11, Some(Span::from_secs(600)))]);
+        hear(&mut bench, &frame(3, &["acme"]));
+        hear(&mut bench, &frame(4, &["acme", "globex"]));
+        hear(&mut bench, &frame(4, &["initech"]));
+        assert_eq!(
+            (left(&bench, "acme"), left(&bench, "initech")),
+            (Some(7), None)
+        );
+        // 5 is missing.
+        hear(&mut bench, &frame(6, &["globex"]));
+        assert_eq!(
+            (left(&bench, "acme"), left(&bench, "globex")),
+            (None, Some(7))
+        );
+        assert!(bench.refused("banned").is_some() && bench.refused("globex").is_none());
+        assert_eq!(bench.asked(0), None, "nobody is asked for notices");
+        let counters = Arc::clone(&bench.listener.around.counters);
+        let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        assert_eq!((of(&counters.near_gaps), of(&counters.gaps)), (1, 0));
+        assert_eq!(
+            (of(&counters.near_notices), of(&counters.near_live)),
+            (4, 1)
+        );
+        assert_eq!(*heard.lock().unwrap(), ["acme 7", "globex 7", "globex 7"]);
+    }
+
+    #[test]
+    fn notices_end_with_the_feed_that_told_them() {
+        let mut bench = Bench::joined(1);
+        hear(&mut bench, &frame(3, &["acme"]));
+        bench.listener.feed_down(0);
+        bench.listener.tick(bench.now);
+        assert_eq!(left(&bench, "acme"), None);
+        let foreign = NoticeFrame {
+            instance: 1,
+            ..frame(1, &["acme"])
+        };
+        hear(&mut bench, &foreign);
+        assert_eq!(left(&bench, "acme"), None);
+    }
+}

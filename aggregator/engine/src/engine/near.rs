@@ -1,0 +1,72 @@
+//! What one pair has left, as agents are told of it where that is little.
+//!
+//! Knows nothing of who is told, nor how often. What stays true: looking changes nothing, and no ruling
+//! depends on it.
+
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::statement::Cause;
+
+use super::Engine;
+use super::rule::Rule;
+use crate::limits::RateClass;
+use crate::rules::request::LimitedBy;
+use crate::rules::tiers;
+use crate::stream::Closed;
+
+/// A pair near its limit, at its own time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PairNear {
+    /// Its time: the greatest instant among its entries.
+    pub time: Timestamp,
+    /// Copies that would be granted at once.
+    pub left: u64,
+    /// The constraint that has no more.
+    pub cause: Cause,
+    /// That constraint's limit.
+    pub limit: u64,
+    /// Its window.
+    pub window: Span,
+    /// When it has room for more, if nothing comes; [`Timestamp::MAX`]: never.
+    pub more_at: Timestamp,
+    /// When the pair is no longer near, if nothing comes; [`Timestamp::MAX`]: never.
+    pub until: Timestamp,
+}
+
+impl Engine {
+    /// What a domain's pair has left, if that is so little that its resource's agents are told; `None`, too,
+    /// if the pair is not known, or its denials are not stated.
+    pub fn near(&self, resource: &str, domain: &str) -> Option<PairNear> {
+        let identity = self.identities.of_resource(resource).of(domain);
+        let mut stored = self.table.peek(identity)?;
+        self.steps.migrate(&mut stored, resource, domain);
+        let (limits, nothing) = (&self.steps.newest().limits, RateClass::inaccessible());
+        let rule = Rule::of(limits, resource);
+        let (class, _) = rule
+            .class_of(limits, &nothing, domain)
+            .filter(|(_, stated)| *stated)?;
+        let near = stored.pair.near(class, rule.near()?)?;
+        let time = stored.pair.now();
+        let (closed, cause) = match near.left.by {
+            LimitedBy::Hard => (Closed::Hard, Cause::Hard),
+            LimitedBy::Window(index) => (Closed::Window(index), Cause::Window(index)),
+            LimitedBy::Quota(index) => (Closed::Quota(index), Cause::Quota(index)),
+            LimitedBy::Bucket => (Closed::Bucket, Cause::Bucket),
+            LimitedBy::Global => return None,
+            LimitedBy::Tier => {
+                let tier = tiers::current(class, &stored.pair.state, time);
+                let number = u8::try_from(tier).unwrap_or(u8::MAX);
+                (Closed::Tier(tier), Cause::Tier(number))
+            }
+        };
+        let (_, window) = closed.limit(class, time);
+        Some(PairNear {
+            time,
+            left: near.left.copies,
+            cause,
+            limit: near.left.limit,
+            window,
+            more_at: near.left.more_at,
+            until: near.until,
+        })
+    }
+}
