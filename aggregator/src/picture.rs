@@ -18,6 +18,7 @@ use tollgate_engine::limits::{RateClass, Tier, print_span};
 use tollgate_engine::rules::Until;
 use tollgate_engine::rules::request::LimitedBy;
 use tollgate_engine::rules::window::SECOND;
+use tollgate_shared::escape::escaped;
 use tollgate_shared::time::{Span, Timestamp};
 
 /// Columns of time. With the names in front a line stays below 100.
@@ -133,7 +134,12 @@ impl Scale {
 pub fn draw(played: &Played, coloured: bool) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "{} of {}", played.resource, played.domain);
+    let _ = writeln!(
+        text,
+        "{} of {}",
+        escaped(&played.resource),
+        escaped(&played.domain)
+    );
     text.push_str(&draw_tiers(played, coloured));
     push_list(&mut text, played);
     push_sum(&mut text, played);

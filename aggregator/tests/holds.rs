@@ -299,7 +299,10 @@ fn what_cannot_be_asked_ends_as_the_table_says() {
     assert_eq!(code, 69, "{stderr}");
     let (code, _, stderr) = run(here, &["holds", "--resource", "a*"]);
     assert_eq!(code, 64, "{stderr}");
-    assert!(stderr.contains("--resource \"a*\""), "{stderr}");
+    assert!(
+        stderr.contains("'a*' for '--resource <RESOURCE>'"),
+        "{stderr}"
+    );
     let (code, _, _) = run(here, &["holds", "--url", "nowhere"]);
     assert_eq!(code, 64);
     for (flag, value, expected) in [

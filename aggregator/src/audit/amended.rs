@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
+use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Timestamp;
 
 use super::range::Utc;
@@ -76,7 +77,9 @@ impl fmt::Display for Brought {
         write!(
             f,
             "amendment: partition {partition}, hits offset {offset}: version {version}: {amendment}, \
-             by {who} at {at}: {why}"
+             by {} at {at}: {}",
+            escaped(who),
+            escaped(why)
         )
     }
 }

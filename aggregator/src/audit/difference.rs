@@ -5,6 +5,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use tollgate_shared::escape::escaped;
 use tollgate_shared::place::Code;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::denial::Announced;
@@ -192,9 +193,9 @@ impl fmt::Display for Difference {
             write!(f, ", entry {entry}")?;
         }
         if let Some(resource) = &self.resource {
-            write!(f, ": {resource}")?;
+            write!(f, ": {}", escaped(resource))?;
             match &self.domain {
-                Some(domain) => write!(f, " of {domain}")?,
+                Some(domain) => write!(f, " of {}", escaped(domain))?,
                 None => f.write_str(" of everybody")?,
             }
         }

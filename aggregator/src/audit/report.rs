@@ -9,6 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
+use tollgate_shared::escape::escaped;
 
 use super::amended::Brought;
 pub use super::difference::{Difference, Kind, Stated, scope_of};
@@ -254,7 +255,7 @@ impl Report {
             return Ok(());
         }
         for pair in &self.excess_pairs {
-            let (resource, domain) = (pair.resource.escape_debug(), pair.domain.escape_debug());
+            let (resource, domain) = (escaped(&pair.resource), escaped(&pair.domain));
             writeln!(f, "excess: {resource} of {domain}: {}", pair.excess)?;
         }
         if 0 < self.excess_pairs_unlisted {

@@ -12,6 +12,7 @@
 use std::fmt::Write as _;
 
 use tollgate_engine::limits::print_span;
+use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Span;
 
 use super::inputs::Inputs;
@@ -44,8 +45,10 @@ impl Table {
         }
     }
 
+    /// Adds a row; cells are written as names are, so that a row is a line.
     fn push(&mut self, row: Vec<String>) {
-        self.rows.push(row);
+        let row = row.iter().map(|cell| escaped(cell).to_string());
+        self.rows.push(row.collect());
     }
 
     fn write(&self, text: &mut String) {
@@ -201,7 +204,7 @@ fn push_resources(text: &mut String, resources: &[ResourceReport]) {
         let _ = writeln!(
             text,
             "{} is not configured, and its namespace refuses what is not",
-            of.resource
+            escaped(&of.resource)
         );
     }
 }

@@ -13,6 +13,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
+use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Span;
 
 use super::Global;
@@ -260,7 +261,7 @@ fn list(global: &Global, url: &str) -> Result<Exit, Failure> {
                 };
                 output.line(format_args!(
                     "{}  ignore_configured {}  allow_unconfigured {}",
-                    switch["namespace"].as_str().unwrap_or_default(),
+                    escaped(switch["namespace"].as_str().unwrap_or_default()),
                     said("ignore_configured"),
                     said("allow_unconfigured")
                 ))?;

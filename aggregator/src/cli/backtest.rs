@@ -13,7 +13,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tollgate_engine::limits::{Limits, Resource};
-use tollgate_shared::names::check_name;
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::backtest_follow as follow;
@@ -69,10 +68,10 @@ pub struct BacktestArgs {
     )]
     pub limits: Vec<PathBuf>,
     /// The resource of rows that name none [default: http.requests]; of those that do, only this one
-    #[arg(long)]
+    #[arg(long, value_parser = super::operator::name)]
     pub resource: Option<String>,
     /// The domain of rows that name none; of those that do, only this one
-    #[arg(long)]
+    #[arg(long, value_parser = super::operator::domain)]
     pub domain: Option<String>,
     /// The least number of copies that is of use to rows that do not say so [default: all]
     #[arg(long, value_name = "COPIES")]
@@ -91,7 +90,8 @@ pub struct BacktestArgs {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// The pair whose tiers the page shows [default: the most refused one]
-    #[arg(long, num_args = 2, value_names = ["RESOURCE", "DOMAIN"], requires = "html")]
+    #[arg(long, num_args = 2, value_names = ["RESOURCE", "DOMAIN"], requires = "html",
+        value_parser = super::operator::domain)]
     pub pair: Vec<String>,
     /// How many pairs each list shows
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -193,11 +193,6 @@ fn stamps(args: &BacktestArgs, range: &Range) -> Result<(Stamp, Stamp), Failure>
 type Stamp = Option<Timestamp>;
 
 fn reading(global: &Global, args: &BacktestArgs, range: &Range) -> Result<Reading, Failure> {
-    for (flag, name) in [("--resource", &args.resource), ("--domain", &args.domain)] {
-        if let Some(name) = name {
-            check_name(name).map_err(|fault| usage(format_args!("{flag} {name:?} {fault}")))?;
-        }
-    }
     Ok(Reading {
         resource: args.resource.clone().unwrap_or_else(|| RESOURCE.to_owned()),
         only_resource: args.resource.clone(),

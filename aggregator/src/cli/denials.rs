@@ -33,7 +33,7 @@ pub struct DenialsArgs {
     #[command(subcommand)]
     verb: Option<Verb>,
     /// Only of this resource
-    #[arg(long)]
+    #[arg(long, value_parser = name)]
     resource: Option<String>,
     /// Only of this domain
     #[arg(long, value_parser = super::operator::domain)]
@@ -147,7 +147,11 @@ fn watch(global: &Global, args: &DenialsArgs, output: &mut Output) -> Result<Exi
             for denial in new {
                 match global.format {
                     Format::Json => output.json(denial)?,
-                    Format::Text => output.line(row(denial)?.join("  "))?,
+                    Format::Text => output.line(
+                        row(denial)?
+                            .map(|cell| escaped(&cell).to_string())
+                            .join("  "),
+                    )?,
                 }
             }
             known = answer.denials.iter().filter_map(code).collect();
@@ -199,8 +203,8 @@ fn row(denial: &Value) -> Result<[String; 6], Failure> {
     };
     Ok([
         denial.remaining_us.map_or_else(|| "never".to_owned(), span),
-        escaped(&denial.resource).to_string(),
-        escaped(&scope).to_string(),
+        denial.resource,
+        scope,
         denial.cause,
         limit,
         denial.code,

@@ -9,7 +9,6 @@
 
 use std::time::Duration;
 
-use tollgate_shared::names::check_name;
 use tollgate_shared::place::Code;
 
 use super::Global;
@@ -79,7 +78,8 @@ fn question(global: &Global, args: &ExplainArgs) -> Result<Question, Failure> {
     {
         return Ok(Question::Code(code));
     }
-    check_name(&args.about).map_err(|fault| usage(format!("resource {:?} {fault}", args.about)))?;
+    let resource = super::operator::name(&args.about)
+        .map_err(|fault| usage(format!("resource {:?} {fault}", args.about)))?;
     let domain = args.domain.as_deref().map(|typed| {
         super::operator::domain(typed).map_err(|fault| usage(format!("domain {typed:?} {fault}")))
     });
@@ -93,7 +93,7 @@ fn question(global: &Global, args: &ExplainArgs) -> Result<Question, Failure> {
         }
     };
     Ok(Question::Pair {
-        resource: args.about.clone(),
+        resource,
         domain: global.domain(domain.as_ref())?,
         at,
     })

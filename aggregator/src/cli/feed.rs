@@ -11,7 +11,7 @@
 //! escaped; what cannot be read is shown as that, and ends nothing.
 
 use serde_json::{Value, json};
-use tollgate_shared::names::check_name;
+use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::{Frame, Told, Topic};
 use tollgate_shared::wire::notice::{Notice, NoticeFrame};
@@ -51,10 +51,10 @@ struct TailArgs {
     )]
     feed: String,
     /// Statements about this resource, and notices of who is near its limits; may be given often
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = super::operator::name)]
     resource: Vec<String>,
     /// Verdicts on the holds of this agent; may be given often
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = super::operator::found_name)]
     agent: Vec<String>,
     /// Ends after so many frames
     #[arg(long, value_name = "N")]
@@ -68,10 +68,6 @@ struct TailArgs {
 /// Where nobody answers at the address, or the output cannot be written.
 pub fn run(global: &Global, args: &FeedArgs) -> Result<Exit, Failure> {
     let Verb::Tail(args) = &args.verb;
-    for name in args.resource.iter().chain(&args.agent) {
-        check_name(name)
-            .map_err(|fault| Failure::Usage(format!("feed tail: name {name:?} {fault}")))?;
-    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -135,11 +131,11 @@ async fn follow(args: &TailArgs, format: Format, output: &mut Output) -> Result<
 fn text(name: &str, bytes: &[u8]) -> String {
     let frame = match Frame::decode(bytes) {
         Ok(frame) => frame,
-        Err(error) => return format!("{}  not a frame: {error}", name.escape_debug()),
+        Err(error) => return format!("{}  not a frame: {error}", escaped(name)),
     };
     let mut line = format!(
         "{}  {}  partitions {}",
-        name.escape_debug(),
+        escaped(name),
         frame.sequence,
         frame.evidence.len()
     );
@@ -159,9 +155,9 @@ fn text(name: &str, bytes: &[u8]) -> String {
 
 fn scope(scope: &Scope) -> String {
     match scope {
-        Scope::Pair(domain) => format!("{domain:?}"),
+        Scope::Pair(domain) => format!("\"{}\"", escaped(domain)),
         Scope::Resource => "everybody".to_owned(),
-        Scope::Group(group) => format!("group {group:?}"),
+        Scope::Group(group) => format!("group \"{}\"", escaped(group)),
     }
 }
 
@@ -220,7 +216,7 @@ fn statement(told: &Told) -> Value {
 }
 
 fn text_of_notices(name: &str, bytes: &[u8]) -> String {
-    let name = name.escape_debug();
+    let name = escaped(name);
     match NoticeFrame::decode(bytes) {
         Ok(frame) => {
             let mut line = format!("notices of {name}  {}", frame.sequence);
@@ -232,9 +228,10 @@ fn text_of_notices(name: &str, bytes: &[u8]) -> String {
                     cause,
                     ..
                 } = notice;
-                let more = remaining(notice.more_in);
-                line +=
-                    &format!("  near {domain:?}: {left} of {limit} left ({cause}), more in {more}");
+                let (domain, more) = (escaped(domain), remaining(notice.more_in));
+                line += &format!(
+                    "  near \"{domain}\": {left} of {limit} left ({cause}), more in {more}"
+                );
             }
             line
         }
@@ -272,12 +269,12 @@ fn view_of_notices(name: &str, bytes: &[u8]) -> Value {
 }
 
 fn text_of_verdicts(name: &str, bytes: &[u8]) -> String {
-    let name = name.escape_debug();
+    let name = escaped(name);
     match VerdictFrame::decode(bytes) {
         Ok(frame) => {
             let mut line = format!("agent {name}  {}", frame.sequence);
             for verdict in &frame.verdicts {
-                line += &format!("  {:?} {:?}", verdict.resource, verdict.says);
+                line += &format!("  \"{}\" {:?}", escaped(&verdict.resource), verdict.says);
             }
             line
         }
@@ -355,7 +352,7 @@ mod tests {
     #[test]
     fn names_are_escaped_and_what_is_no_frame_is_said() {
         let line = text("api.search", &frame());
-        assert_eq!(line, r#"api.search  3  partitions 0  open "a\u{1b}[2J""#);
+        assert_eq!(line, r#"api.search  3  partitions 0  open "a\x1b[2J""#);
         assert!(text("r", b"\x01").starts_with("r  not a frame: byte 1"));
         let view = view("api.search", &frame());
         assert_eq!(view["statements"][0]["says"], "open");

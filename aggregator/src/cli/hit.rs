@@ -15,7 +15,6 @@ use tollgate_agent::{
 };
 use tollgate_engine::limits::{self, print_span};
 use tollgate_shared::kafka_properties::is_of_connection;
-use tollgate_shared::names::check_name;
 use tollgate_shared::time::Span;
 
 use super::exit::{Exit, Failure};
@@ -40,8 +39,10 @@ const FLUSH_MAX_BLIND: Duration = Duration::from_millis(500);
 #[derive(Debug, clap::Args)]
 pub struct HitArgs {
     /// The resource
+    #[arg(value_parser = super::operator::name)]
     pub resource: String,
     /// The domain
+    #[arg(value_parser = super::operator::domain)]
     pub domain: String,
     /// How many hits, one each 20 ms or as --rate says
     #[arg(short = 'n', value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
@@ -79,10 +80,6 @@ pub struct HitArgs {
 ///
 /// Where no aggregator is reachable, or the command line is wrong.
 pub fn run(global: &Global, args: &HitArgs) -> Result<Exit, Failure> {
-    for (what, name) in [("RESOURCE", &args.resource), ("DOMAIN", &args.domain)] {
-        check_name(name)
-            .map_err(|fault| Failure::Usage(format!("hit: {what} {name:?} {fault}")))?;
-    }
     // What keeps the agent from Kafka, it says by its log alone.
     let telemetry = Telemetry {
         log: "warn".to_owned(),

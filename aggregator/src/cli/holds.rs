@@ -16,7 +16,7 @@ use tollgate_shared::holdings::TransferId;
 
 use super::Global;
 use super::exit::{Exit, Failure};
-use super::operator::{self, Spoken, Word, name};
+use super::operator::{self, Spoken, Word, domain, found_name, name};
 use super::output::{Format, Output};
 use crate::core::holds::STATES;
 use crate::http::ROWS_MAX;
@@ -32,16 +32,16 @@ pub struct HoldsArgs {
     #[command(flatten)]
     spoken: Spoken,
     /// Only of this resource
-    #[arg(long)]
+    #[arg(long, value_parser = name)]
     resource: Option<String>,
     /// Only of this domain
-    #[arg(long)]
+    #[arg(long, value_parser = domain)]
     domain: Option<String>,
     /// Only of the agent of this name
-    #[arg(long)]
+    #[arg(long, value_parser = found_name)]
     agent: Option<String>,
     /// Only those taken under this group
-    #[arg(long)]
+    #[arg(long, value_parser = found_name)]
     group: Option<String>,
     /// Only those in this state: they count, their agent is gone, or they are on their way to another agent
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(STATES))]
@@ -67,10 +67,10 @@ enum Verb {
         #[arg(long, value_parser = name)]
         resource: String,
         /// All holds of this domain; without --agent also what is staged for it
-        #[arg(long, value_parser = name)]
+        #[arg(long, value_parser = domain)]
         domain: Option<String>,
         /// All holds of the agent of this name; what is staged is no agent's, and stays
-        #[arg(long, value_parser = name)]
+        #[arg(long, value_parser = found_name)]
         agent: Option<String>,
         /// Copies that are staged under this id as it is listed, 32 hexadecimal digits
         #[arg(long, value_name = "ID", conflicts_with_all = ["hold", "domain", "agent"])]
@@ -113,12 +113,6 @@ struct Hold {
 pub fn run(global: &Global, args: &HoldsArgs) -> Result<Exit, Failure> {
     if let Some(verb) = &args.verb {
         return release(global, &args.spoken.url, verb);
-    }
-    for (flag, name) in [("--resource", &args.resource), ("--domain", &args.domain)] {
-        if let Some(name) = name {
-            tollgate_shared::names::check_name(name)
-                .map_err(|fault| Failure::Usage(format!("{flag} {name:?}: {fault}")))?;
-        }
     }
     let answer = ask(args, &global.domain(args.domain.as_ref())?)?;
     let mut output = global.open_output()?;
@@ -191,9 +185,12 @@ fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), 
     };
     let (agent, number) = hold.rsplit_once('#').ok_or_else(wrong)?;
     let number: u64 = number.parse().map_err(|_| wrong())?;
+    let agent = &found_name(agent)
+        .map_err(|fault| Failure::Usage(format!("hold {hold:?}: the agent's name {fault}")))?;
+    let resource_shown = escaped(resource);
     let query = [
         ("resource", Some(resource.to_owned())),
-        ("agent", Some(agent.to_owned())),
+        ("agent", Some(agent.clone())),
         ("limit", Some(ROWS_MAX.to_string())),
     ];
     let answer: Answer = operator::get(url, "/v1/holds", &query)?;
@@ -208,15 +205,15 @@ fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), 
         [epoch] => Ok((agent.to_owned(), number, (*epoch).to_owned())),
         // What was not looked at may have it.
         [] if !answer.partitions_missing.is_empty() => Err(Failure::Unavailable(format!(
-            "{resource} {hold}: not found, and nobody answered for partitions {:?}: try again",
+            "{resource_shown} {hold}: not found, and nobody answered for partitions {:?}: try again",
             answer.partitions_missing
         ))),
         [] if answer.more => Err(Failure::Data(format!(
-            "{resource} {hold}: not among the oldest holds that were looked at; release by --domain, with --agent"
+            "{resource_shown} {hold}: not among the oldest holds that were looked at; release by --domain, with --agent"
         ))),
         [] => Err(Failure::Log {
             exit: Exit::No,
-            text: format!("{resource} {hold}: there is no such hold"),
+            text: format!("{resource_shown} {hold}: there is no such hold"),
         }),
         several => Err(Failure::Data(format!(
             "{hold}: {} agents of this name have such a hold; release by --agent",
@@ -295,13 +292,16 @@ fn print(answer: &Answer, args: &HoldsArgs, output: &mut Output) -> Result<(), F
 
 fn row(hold: &Hold) -> [String; COLUMNS.len()] {
     let who = match (&hold.agent, &hold.transfer) {
-        (Some(agent), _) => format!("{agent}#{}", hold.number.unwrap_or(0)),
+        (Some(agent), _) => format!("{}#{}", escaped(agent), hold.number.unwrap_or(0)),
         (None, Some(transfer)) => format!("(transfer {transfer})"),
         (None, None) => String::new(),
     };
     let groups = match hold.groups.is_empty() {
         true => "-".to_owned(),
-        false => hold.groups.join(", "),
+        false => {
+            let groups = hold.groups.iter().map(|group| escaped(group).to_string());
+            groups.collect::<Vec<_>>().join(", ")
+        }
     };
     let left = hold.end_us.map(|end| {
         let now = hold.start_us.saturating_add(hold.age_us);
@@ -351,11 +351,17 @@ mod tests {
             "number": null, "transfer": "ab", "copies": 1, "start_us": 5_000_000, "age_us": 12_000_000,
             "end_us": 65_000_000, "strict": false, "seized": false,
         });
-        let told = [seized, staged]
+        let evil = serde_json::json!({
+            "resource": "sand\\box", "domain": "ev\u{1b}[2Jil", "groups": ["g\nfake", "n"], "state": "held",
+            "agent": "web\u{7}\n1", "number": 7, "transfer": null, "copies": 1, "start_us": 5_000_000,
+            "age_us": 12_000_000, "end_us": null, "strict": false, "seized": false,
+        });
+        let told = [seized, staged, evil]
             .map(|hold| row(&Hold::deserialize(&hold).expect("a hold")).join(" | "));
         let expected = [
             "1h 2m | sandbox | acme | gold, new | 3 | held, strict, seized | web-1#17",
             "12s | sandbox | acme | - | 1 | staged, ends in 48s | (transfer ab)",
+            r"12s | sand\\box | ev\x1b[2Jil | g\nfake, n | 1 | held | web\x07\n1#7",
         ];
         assert_eq!(told, expected);
     }

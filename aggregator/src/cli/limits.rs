@@ -57,9 +57,10 @@ enum Verb {
     /// Changes one domain's limits by one small record, or those of all by a document
     Set {
         /// The resource, as it is configured
+        #[arg(value_parser = super::operator::name)]
         resource: String,
         /// The domain; without one it is about all that have nothing of their own
-        #[arg(long)]
+        #[arg(long, value_parser = super::operator::domain)]
         domain: Option<String>,
         #[command(flatten)]
         stated: Stated,
@@ -86,6 +87,7 @@ enum Verb {
     /// Puts a resource's candidate in the place of its limits, and pushes that
     Promote {
         /// The resource
+        #[arg(value_parser = super::operator::name)]
         resource: String,
         /// Changes this limits file, for aggregators that follow one
         #[arg(long, value_name = "FILE", conflicts_with = "expect_version")]

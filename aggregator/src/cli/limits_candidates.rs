@@ -22,6 +22,7 @@ use super::exit::{Exit, Failure};
 use super::operator::{Spoken, ended, get};
 use super::output::{Format, Output};
 use super::{Global, input_name, read_input};
+use tollgate_shared::escape::escaped;
 
 /// What is usual: whoever states one of these takes the place of what was stated of all.
 const USUAL: [&str; 4] = ["rate", "windows", "bucket", "tiers"];
@@ -33,7 +34,7 @@ const NEWEST_MAX: usize = 20;
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct CompareArgs {
     /// Only of this resource
-    #[arg(long)]
+    #[arg(long, value_parser = super::operator::name)]
     resource: Option<String>,
     #[command(flatten)]
     spoken: Spoken,
@@ -145,7 +146,8 @@ pub fn compare(global: &Global, args: &CompareArgs) -> Result<Exit, Failure> {
         names.retain(|name| name == resource);
         if names.is_empty() {
             return Err(Failure::Data(format!(
-                "resource \"{resource}\" has no candidate in limits version {}",
+                "resource \"{}\" has no candidate in limits version {}",
+                escaped(resource),
                 answer.version
             )));
         }
@@ -198,12 +200,15 @@ fn print(compared: &[Compared], output: &mut Output) -> Result<(), Failure> {
     for of in compared.iter().filter(|of| !of.newest.is_empty()) {
         output.line(format_args!(
             "\n{}: the newest denials that its candidate would have begun",
-            of.resource
+            escaped(&of.resource)
         ))?;
         for newest in &of.newest {
             let until = newest.end_us.map_or_else(|| "for ever".to_owned(), instant);
             let from = instant(newest.at_us);
-            output.line(format_args!("  {}  {from} to {until}", newest.domain))?;
+            output.line(format_args!(
+                "  {}  {from} to {until}",
+                escaped(&newest.domain)
+            ))?;
         }
     }
     if compared.iter().any(|of| 0 < of.counts.refused_calls) {
@@ -246,7 +251,11 @@ pub fn promote_in(file: &Path, resource: &str, dry_run: bool) -> Result<Exit, Fa
     let mut output = Output::open(Some(file), super::output::Color::Never)?;
     output.line(text.trim_end())?;
     output.finish()?;
-    println!("{name}: the candidate of {resource} stands in the place of its limits");
+    println!(
+        "{}: the candidate of {} stands in the place of its limits",
+        escaped(&name),
+        escaped(resource)
+    );
     Ok(Exit::Done)
 }
 
@@ -263,7 +272,12 @@ pub fn promoted(text: &str, resource: &str) -> Result<String, Failure> {
         .and_then(Item::as_table_like_mut)
         .and_then(|resources| resources.get_mut(resource))
         .and_then(Item::as_table_like_mut);
-    let none = || Failure::Data(format!("resource \"{resource}\" has no candidate"));
+    let none = || {
+        Failure::Data(format!(
+            "resource \"{}\" has no candidate",
+            escaped(resource)
+        ))
+    };
     let table = table.ok_or_else(none)?;
     let candidate = table.remove("candidate").ok_or_else(none)?;
     let candidate = candidate.as_table_like().ok_or_else(none)?;

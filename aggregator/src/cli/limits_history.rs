@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use tollgate_shared::escape::escaped;
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
 
 use super::Global;
@@ -161,8 +162,8 @@ pub(super) fn list(global: &Global, history: &History) -> Result<Exit, Failure> 
                     "{mark} {:>8}  {}  {at}  {what}  {}: {}",
                     view.version,
                     &view.digest[..12],
-                    view.who,
-                    view.why
+                    escaped(view.who),
+                    escaped(view.why)
                 ))?;
             }
         }

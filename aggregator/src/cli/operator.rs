@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use tollgate_shared::escape::unescaped;
-use tollgate_shared::names::check_domain;
+use tollgate_shared::names::{check_domain, check_name};
 
 use super::Global;
 use super::exit::{Exit, Failure};
@@ -225,16 +225,26 @@ pub fn ended(partitions_missing: &[u32]) -> Exit {
     Exit::No
 }
 
-/// A name as it is given on the command line.
+/// A resource's or namespace's name as it is given on the command line: as lists show it, with what shows
+/// nothing itself, and backslashes, written as escapes.
 ///
 /// # Errors
 ///
 /// What is wrong with it.
 pub fn name(text: &str) -> Result<String, String> {
-    match tollgate_shared::names::check_name(text) {
-        Ok(()) => Ok(text.to_owned()),
-        Err(fault) => Err(fault.to_string()),
-    }
+    let name = unescaped(text).map_err(|fault| fault.to_string())?;
+    check_name(&name).map_err(|fault| fault.to_string())?;
+    Ok(name)
+}
+
+/// An agent's or a group's name as it is given on the command line: any that the log may have, as lists show
+/// it.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn found_name(text: &str) -> Result<String, String> {
+    domain(text)
 }
 
 /// A domain as it is given on the command line: any that callers are limited under, with what shows nothing
@@ -252,6 +262,24 @@ pub fn domain(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tollgate_shared::escape::escaped;
+
+    #[test]
+    fn what_a_list_shows_is_what_a_command_takes() {
+        let evil = "CORP\\ann\u{1b}[2J\n\u{202e}x";
+        let shown = escaped(evil).to_string();
+        assert_eq!(shown, r"CORP\\ann\x1b[2J\n\u{202e}x");
+        assert_eq!(domain(&shown).as_deref(), Ok(evil));
+        assert_eq!(found_name(&shown).as_deref(), Ok(evil));
+        // A resource has no control characters, and may have the others.
+        let resource = "a\\b\u{202e}c";
+        assert_eq!(
+            name(&escaped(resource).to_string()).as_deref(),
+            Ok(resource)
+        );
+        assert!(name(&shown).unwrap_err().contains("control character"));
+        assert!(name(r"CORP\ann").unwrap_err().contains("escape at byte 4"));
+    }
 
     #[test]
     fn a_list_that_is_refused_is_so_in_the_words_of_whoever_refused_it() {

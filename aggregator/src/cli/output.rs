@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
-use tollgate_shared::escape::escaped_lines;
+use tollgate_shared::escape::{escaped, escaped_lines};
 
 use super::exit::Failure;
 
@@ -161,17 +161,22 @@ impl Output {
         self.line(text)
     }
 
-    /// Writes rows in columns, each as wide as it has to be.
+    /// Writes rows in columns, each as wide as it has to be. Cells are written as names are: whatever stands
+    /// in one, a row is a line.
     ///
     /// # Errors
     ///
     /// As [`Output::line`].
     pub fn columns<const N: usize>(&mut self, rows: &[[String; N]]) -> Result<(), Failure> {
+        let rows = rows.iter();
+        let rows: Vec<[String; N]> = rows
+            .map(|row| row.each_ref().map(|cell| escaped(cell).to_string()))
+            .collect();
         let widths: [usize; N] = std::array::from_fn(|column| {
             let widths = rows.iter().map(|row| row[column].chars().count());
             widths.max().unwrap_or(0)
         });
-        for row in rows {
+        for row in &rows {
             let cells = row.iter().zip(widths);
             let cells: Vec<String> = cells
                 .map(|(cell, width)| format!("{cell:<width$}"))
@@ -268,6 +273,26 @@ mod tests {
         output.finish().unwrap();
         assert_eq!(std::fs::read_to_string(&target).unwrap(), "whole\n");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_row_is_a_line_whatever_stands_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("list");
+        let mut output = Output::open(Some(&target), Color::Auto).unwrap();
+        let rows = [
+            ["RESOURCE", "DOMAIN"],
+            ["a\\b", "ev\u{1b}[2Jil\nfake\tline"],
+            ["c", "d"],
+        ];
+        output
+            .columns(&rows.map(|row| row.map(str::to_owned)))
+            .unwrap();
+        output.finish().unwrap();
+        assert_eq!(
+            std::fs::read_to_string(&target).unwrap(),
+            "RESOURCE  DOMAIN\na\\\\b      ev\\x1b[2Jil\\nfake\\tline\nc         d\n"
+        );
     }
 
     #[cfg(unix)]

@@ -18,10 +18,9 @@ use serde_json::Value;
 use super::Global;
 use super::denials::span;
 use super::exit::{Exit, Failure};
-use super::operator::{Spoken, ended, get, name};
+use super::operator::{self, Spoken, ended, get, name};
 use super::output::{Format, Output};
 use super::top;
-use tollgate_shared::escape::escaped;
 
 /// What `pairs` takes.
 #[derive(Debug, clap::Args)]
@@ -32,7 +31,7 @@ pub struct PairsArgs {
     #[command(flatten)]
     spoken: Spoken,
     /// Only of this resource
-    #[arg(long)]
+    #[arg(long, value_parser = name)]
     resource: Option<String>,
     /// At most so many
     #[arg(long, value_name = "N", default_value_t = 20,
@@ -48,7 +47,7 @@ enum Verb {
         #[arg(value_parser = name)]
         resource: String,
         /// The domain; without one it is about all together, under the global limit
-        #[arg(value_parser = name)]
+        #[arg(value_parser = operator::domain)]
         domain: Option<String>,
     },
 }
@@ -142,7 +141,7 @@ fn lines(pair: &Pair) -> Vec<(String, String)> {
         ..
     } = pair;
     let head = format!("partition {partition}, limits version {version}");
-    let mut lines = vec![(format!("{} {}", escaped(resource), escaped(domain)), head)];
+    let mut lines = vec![(format!("{resource} {domain}"), head)];
     let mut line = |what: &str, told: String| lines.push((what.to_owned(), told));
     if !pair.configured {
         line("limits", "none on hits of this resource".to_owned());

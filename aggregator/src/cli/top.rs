@@ -15,7 +15,6 @@ use super::Global;
 use super::exit::{Exit, Failure};
 use super::operator::{Spoken, ended, get};
 use super::output::Format;
-use tollgate_shared::escape::escaped;
 
 /// What `top` takes.
 #[derive(Debug, clap::Args)]
@@ -26,7 +25,7 @@ pub struct TopArgs {
     #[arg(long, value_enum, default_value_t)]
     by: By,
     /// Only of this resource
-    #[arg(long)]
+    #[arg(long, value_parser = super::operator::name)]
     resource: Option<String>,
     /// At most so many
     #[arg(long, value_name = "N", default_value_t = 20,
@@ -125,8 +124,8 @@ fn rows(answer: &Answer) -> Result<Vec<[String; 5]>, Failure> {
     for pair in &answer.pairs {
         let pair = Pair::deserialize(pair).map_err(|error| Failure::Data(error.to_string()))?;
         rows.push([
-            escaped(&pair.resource).to_string(),
-            escaped(&pair.domain).to_string(),
+            pair.resource,
+            pair.domain,
             rate(pair.hits),
             rate(pair.refused),
             rate(pair.excess),

@@ -2,6 +2,7 @@
 //!
 //! Knows only what was followed. What stays true: every number is counted from entries of the log.
 
+use tollgate_shared::escape::escaped;
 use tollgate_shared::place::{Code, Place};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Cause, Denial, Says};
@@ -246,7 +247,13 @@ pub(super) fn version_view(book: &LimitsBook, number: u64, resource: &str) -> Op
 
 fn amendment(made: &Made) -> String {
     let Made { who, why, at, act } = made;
-    format!("{}, by {who} at {}: {why}", told(act), Utc(*at))
+    format!(
+        "{}, by {} at {}: {}",
+        told(act),
+        escaped(who),
+        Utc(*at),
+        escaped(why)
+    )
 }
 
 /// The tables of a document that name a resource, as they were written.

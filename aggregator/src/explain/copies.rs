@@ -402,15 +402,15 @@ fn held_by(holders: &[HolderView], when: &str) -> String {
 fn name_of(scope: &Scope) -> String {
     match scope {
         Scope::Pair(domain) => format!("domain {}", escaped(domain)),
-        Scope::Group(group) => format!("group {group}"),
+        Scope::Group(group) => format!("group {}", escaped(group)),
         Scope::Resource => "resource".to_owned(),
     }
 }
 
 fn words_of(scope: &Scope, resource: &str) -> String {
     match scope {
-        Scope::Pair(domain) => format!("{resource} of {}", escaped(domain)),
-        Scope::Group(group) => format!("group {group} of {resource}"),
-        Scope::Resource => format!("{resource}, of all domains together,"),
+        Scope::Pair(domain) => format!("{} of {}", escaped(resource), escaped(domain)),
+        Scope::Group(group) => format!("group {} of {}", escaped(group), escaped(resource)),
+        Scope::Resource => format!("{}, of all domains together,", escaped(resource)),
     }
 }

@@ -15,8 +15,8 @@ pub(super) fn tell(explanation: &mut Explanation, said: &Said, denial: &Denial, 
     let mut all = Vec::new();
     let limit = format!("{} in {}", denial.limit, print_span(denial.window));
     let who = match &explanation.domain {
-        Some(domain) => format!("{} of {}", explanation.resource, escaped(domain)),
-        None => explanation.resource.clone(),
+        Some(domain) => format!("{} of {}", escaped(&explanation.resource), escaped(domain)),
+        None => escaped(&explanation.resource).to_string(),
     };
     let closed = match denial.cause {
         Cause::Tier(0) => "no tier was active, and none could be entered".to_owned(),

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use tollgate_engine::cases::play;
+use tollgate_shared::escape::escaped;
 
 use super::super::exit::{Exit, Failure};
 use super::super::output::{Format, Output};
@@ -56,7 +57,7 @@ fn summary(case: &serde_json::Value) -> String {
         |of: &dyn Fn(&serde_json::Value) -> Option<u64>| -> u64 { ops.iter().filter_map(of).sum() };
     let asked = sum(&|op| op["copies"].as_u64().or(op["n"].as_u64()));
     let granted = sum(&|op| op["result"]["granted"].as_u64());
-    let name = case["name"].as_str().unwrap_or("(no name)");
+    let name = escaped(case["name"].as_str().unwrap_or("(no name)"));
     let ops_len = ops.len();
     match case["mode"].as_str() {
         Some("hold") => {

@@ -12,7 +12,7 @@ pub(crate) mod play;
 use std::path::PathBuf;
 
 use tollgate_engine::limits::{Limits, Rate};
-use tollgate_shared::names::check_name;
+use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Span;
 
 use super::exit::{Exit, Failure};
@@ -31,10 +31,10 @@ pub struct SimulateArgs {
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["resource", "at", "rate"])]
     pub cases: Vec<PathBuf>,
     /// The resource (with --limits)
-    #[arg(long)]
+    #[arg(long, value_parser = super::operator::name)]
     pub resource: Option<String>,
     /// The domain
-    #[arg(long, default_value = "somebody")]
+    #[arg(long, default_value = "somebody", value_parser = super::operator::domain)]
     pub domain: String,
     /// When requests come, as in 0s,0.1s,2s
     #[arg(long, value_name = "TIME,...", value_delimiter = ',', value_parser = values::instant)]
@@ -71,9 +71,6 @@ pub fn run(global: &Global, args: &SimulateArgs) -> Result<Exit, Failure> {
     if args.copies < args.min {
         return Err(usage("--min is above --copies"));
     }
-    for (flag, name) in [("--resource", resource), ("--domain", &args.domain)] {
-        check_name(name).map_err(|fault| usage(&format!("{flag} {name:?} {fault}")))?;
-    }
     let requests = Requests {
         at: instants(args)?,
         copies: args.copies,
@@ -84,7 +81,8 @@ pub fn run(global: &Global, args: &SimulateArgs) -> Result<Exit, Failure> {
         .map_err(|faults| Failure::Data(faults.in_file(&name).to_string()))?;
     let Some(played) = play::play(&limits, resource, &args.domain, &requests) else {
         return Err(Failure::Data(format!(
-            "{name}: no limits on the rate of {resource:?}, expected one of: {}",
+            "{name}: no limits on the rate of \"{}\", expected one of: {}",
+            escaped(resource),
             rates(&limits)
         )));
     };
@@ -106,7 +104,8 @@ fn print(global: &Global, played: &Played, of_all: Option<u64>) -> Result<Exit, 
 }
 
 fn rates(limits: &Limits) -> String {
-    let names: Vec<&str> = limits.rates().map(|rate| rate.name()).collect();
+    let names = limits.rates().map(|rate| escaped(rate.name()).to_string());
+    let names: Vec<String> = names.collect();
     match names.len() {
         0 => "(none)".to_owned(),
         _ => names.join(", "),

@@ -4,6 +4,7 @@
 //! another one rules it, is not refused here.
 
 use tollgate_engine::limits::{Limits, NotChanged, Revision, spelt_domain};
+use tollgate_shared::escape::escaped;
 use tollgate_shared::names::{check_domain, check_name, partition_of_pair, partition_of_resource};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
@@ -195,7 +196,11 @@ impl Core {
         match self.ruled(index) {
             Some(partition) if partition.ruler.pair(resource, domain).is_none() => {
                 Err(Refused::Nothing {
-                    what: format!("{resource} {domain}: nothing is remembered of this pair"),
+                    what: format!(
+                        "{} {}: nothing is remembered of this pair",
+                        escaped(resource),
+                        escaped(domain)
+                    ),
                 })
             }
             // Another rules it; if there is nothing to change there, nothing changes.
@@ -217,7 +222,7 @@ impl Core {
             Some(_) => return Ok(()),
         };
         Err(Refused::Nothing {
-            what: format!("{resource} {domain}: {why}"),
+            what: format!("{} {}: {why}", escaped(resource), escaped(domain)),
         })
     }
 
@@ -238,7 +243,11 @@ impl Core {
         match is_banned {
             true => Ok(()),
             false => Err(Refused::Nothing {
-                what: format!("{} {domain}: it is not banned", resource.unwrap_or("*")),
+                what: format!(
+                    "{} {}: it is not banned",
+                    escaped(resource.unwrap_or("*")),
+                    escaped(domain)
+                ),
             }),
         }
     }
@@ -256,7 +265,7 @@ impl Core {
         let index = partition_of_resource(resource, self.settings.partitions);
         match self.ruled(index) {
             Some(partition) if partition.ruler.holds_meant(act) == 0 => Err(Refused::Nothing {
-                what: format!("{resource}: {what}"),
+                what: format!("{}: {what}", escaped(resource)),
             }),
             _ => Ok(()),
         }

@@ -15,7 +15,7 @@ mod looks;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tollgate_shared::escape::escaped;
+use tollgate_shared::escape::{Escaped, escaped};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::{Act, Amendment};
@@ -277,13 +277,13 @@ pub fn told(act: &Act) -> String {
     let name = act.name();
     match act {
         Act::Reset { resource, domain } | Act::Pardon { resource, domain } => {
-            format!("{name} {resource} {}", escaped(domain))
+            format!("{name} {} {}", escaped(resource), escaped(domain))
         }
         Act::Refund {
             resource,
             domain,
             hits,
-        } => format!("{name} {resource} {} {hits}", escaped(domain)),
+        } => format!("{name} {} {} {hits}", escaped(resource), escaped(domain)),
         Act::Ban {
             resource,
             domain,
@@ -310,7 +310,11 @@ pub fn told(act: &Act) -> String {
             agent,
             epoch,
             number,
-        } => format!("{name} {resource} {}/{epoch:032x}/{number}", escaped(agent)),
+        } => format!(
+            "{name} {} {}/{epoch:032x}/{number}",
+            escaped(resource),
+            escaped(agent)
+        ),
         Act::ReleaseHolds {
             resource,
             domain,
@@ -321,13 +325,14 @@ pub fn told(act: &Act) -> String {
                 None => ", and what is staged",
             };
             format!(
-                "{name} {resource}: all of domain {}, agent {}{staged}",
+                "{name} {}: all of domain {}, agent {}{staged}",
+                escaped(resource),
                 escaped(domain.as_deref().unwrap_or("*")),
                 escaped(agent.as_deref().unwrap_or("*"))
             )
         }
         Act::ReleaseTransfer { resource, transfer } => {
-            format!("{name} {resource} transfer {transfer}")
+            format!("{name} {} transfer {transfer}", escaped(resource))
         }
         Act::Set(_) | Act::SetMany(_) => {
             let first = act.rows().first().map(set).unwrap_or_default();
@@ -346,7 +351,8 @@ pub fn told(act: &Act) -> String {
                 None => "as the document says".to_owned(),
             };
             format!(
-                "{name} namespace {namespace}: ignore_configured {}, allow_unconfigured {}",
+                "{name} namespace {}: ignore_configured {}, allow_unconfigured {}",
+                escaped(namespace),
                 said(ignore_configured),
                 said(allow_unconfigured)
             )
@@ -356,8 +362,12 @@ pub fn told(act: &Act) -> String {
 
 fn set(row: &SetRow) -> String {
     let said = [
-        row.rate.as_ref().map(|rate| format!("rate {rate}")),
-        row.hard.as_ref().map(|hard| format!("hard {hard}")),
+        row.rate
+            .as_ref()
+            .map(|rate| format!("rate {}", escaped(rate))),
+        row.hard
+            .as_ref()
+            .map(|hard| format!("hard {}", escaped(hard))),
         row.limit.map(|limit| format!("limit {limit}")),
     ];
     let said: Vec<String> = said.into_iter().flatten().collect();
@@ -365,9 +375,13 @@ fn set(row: &SetRow) -> String {
         true => "nothing of its own".to_owned(),
         false => said.join(", "),
     };
-    format!("{} {}: {said}", row.resource, row.domain)
+    format!(
+        "{} {}: {said}",
+        escaped(&row.resource),
+        escaped(&row.domain)
+    )
 }
 
-fn everywhere(resource: &Option<Box<str>>) -> &str {
-    resource.as_deref().unwrap_or("*")
+fn everywhere(resource: &Option<Box<str>>) -> Escaped<'_> {
+    escaped(resource.as_deref().unwrap_or("*"))
 }
