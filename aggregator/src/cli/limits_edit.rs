@@ -75,7 +75,7 @@ pub fn rows(name: &str, text: &str) -> Result<Vec<(String, Change)>, Failure> {
         )));
     };
     let (mut rows, mut faults) = (Vec::new(), Vec::new());
-    let mut stands: HashMap<(String, String), u64> = HashMap::new();
+    let mut stands: HashMap<(String, String, &str), u64> = HashMap::new();
     for (number, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
         let place = format!("{name}:{number}");
         let Some(fields) = csv_fields(line) else {
@@ -104,15 +104,26 @@ pub fn rows(name: &str, text: &str) -> Result<Vec<(String, Change)>, Failure> {
             ));
             continue;
         }
-        let pair = (field(resource), field(domain));
-        if let Some(first) = stands.get(&pair) {
+        let stated = [
+            ("rate", own.rate.is_some()),
+            ("hard", own.hard.is_some()),
+            ("limit", own.limit.is_some()),
+        ];
+        let stated = stated.iter().filter(|(_, is)| *is).map(|(what, _)| *what);
+        let twice = stated.clone().find_map(|what| {
+            let stands = stands.get(&(field(resource), field(domain), what))?;
+            Some((what, *stands))
+        });
+        if let Some((what, first)) = twice {
+            let (domain, resource) = (field(domain), field(resource));
             faults.push(format!(
-                "{place}: {} of {} stands in line {first} already, expected each pair once",
-                pair.1, pair.0
+                "{place}: {what} of {domain} of {resource} stands in line {first} already, expected it once"
             ));
             continue;
         }
-        stands.insert(pair, number);
+        for what in stated {
+            stands.insert((field(resource), field(domain), what), number);
+        }
         let change = Change {
             resource: field(resource),
             domain: Some(field(domain)),
@@ -157,7 +168,7 @@ mod tests {
         let error = super::rows("f.csv", twice).expect_err("twice").to_string();
         assert_eq!(
             error,
-            "f.csv:4: acme of sandbox stands in line 2 already, expected each pair once"
+            "f.csv:4: limit of acme of sandbox stands in line 2 already, expected it once"
         );
         assert!(super::rows("f.csv", "a,b\n").is_err());
     }

@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn rows_that_are_refused_are_named_by_file_and_line_all_together() {
-        let bad = "nobody,d,1/s,,\na,d,often,,\na,d,2/s,,\nc,d,2/s,,\na,d*,2/s,,\n";
+        let bad = "nobody,d,1/s,,\na,d,often,,\na,e,2/s,,\nc,d,2/s,,\na,d*,2/s,,\n";
         let error = import(bad).expect_err("bad").to_string();
         let places: Vec<&str> = error.lines().map(|line| &line[..8]).collect();
         assert_eq!(

@@ -131,7 +131,7 @@ fn a_later_layer_beats_an_earlier_one_and_is_named_by_its_fault() {
     let faults = Config::read("tollgate.toml", text, layers, "h").unwrap_err();
     assert_eq!(
         faults.to_string(),
-        "--http: listen.http = \"nowhere\": expected an address such as \"127.0.0.1:7400\""
+        "--http: listen.http = \"nowhere\": expected an address such as \"127.0.0.1:7400\", or the name of one and a port, such as \"localhost:7400\""
     );
 }
 

@@ -67,7 +67,7 @@ pub enum LogFault {
     },
     /// There is nothing in it.
     #[error(
-        "{path}: no line can be read as an access log (combined format); line {line}: expected {expected}, found {found:?}"
+        "{path}: no line can be read as an access log; line {line}: expected {expected}, found {found:?}"
     )]
     Empty {
         /// The file.
@@ -450,7 +450,7 @@ mod tests {
         assert!(
             fault
                 .to_string()
-                .contains("line 1: expected a date in brackets, found \"dear diary\""),
+                .contains("line 1: expected a line of the form that the file has"),
             "{fault}"
         );
     }
