@@ -285,7 +285,7 @@ pub fn promoted(text: &str, resource: &str) -> Result<String, Failure> {
         let value = candidate.get(key);
         value.is_some_and(|value| value.as_str() != Some("none"))
     };
-    if USUAL.iter().any(|key| is_stated(key)) {
+    if USUAL.iter().any(is_stated) {
         for key in USUAL.iter().filter(|key| !candidate.contains_key(key)) {
             table.remove(key);
         }

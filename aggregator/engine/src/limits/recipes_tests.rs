@@ -13,7 +13,7 @@ use crate::stream::{Closed, Entry, Pair, PairEvent};
 const RECIPES: &str = include_str!("../../../../config/cookbook/recipes.md");
 
 /// Midnight of a day in the middle of a month, in UTC.
-const START: Timestamp = Timestamp::from_millis(1795564800_000);
+const START: Timestamp = Timestamp::from_millis(1_795_564_800_000);
 
 #[test]
 fn every_recipe_is_a_good_document_and_answers_as_told() {
