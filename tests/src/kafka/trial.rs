@@ -24,9 +24,6 @@ macro_rules! trials {
 const REQUIRE_VARIABLE: &str = "TOLLGATE_KAFKA";
 const REQUIRED: &str = "required";
 
-/// Trials at once, unless somebody says otherwise: each waits for Kafka most of its time.
-const TRIALS_AT_ONCE: usize = 4;
-
 /// Runs the trials against the shared broker as `cargo test` wants it: to be the `main` of a target.
 #[must_use]
 pub fn run(trials: Trials) -> ExitCode {
@@ -37,9 +34,7 @@ pub fn run(trials: Trials) -> ExitCode {
             Trial::ignorable_test(name, move || outcome(want, LocalKafka::shared(), body))
         })
         .collect();
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(TRIALS_AT_ONCE);
-    libtest_mimic::run(&arguments, trials).exit_code()
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 /// What to do where Kafka cannot be had.
