@@ -216,7 +216,6 @@ impl Reader<'_> {
         let mut rows = match opened {
             Opened::Misfit(what) => return Err(ReadFault::Misfit { name: name(), what }),
             Opened::Rows(rows) => rows,
-            Opened::Empty => return Err(ReadFault::Empty { name: name() }),
             Opened::NoColumns(first) => return Err(ReadFault::Row(skipped(input, first))),
         };
         let mut temporary = None;

@@ -42,7 +42,7 @@ const RESOURCE: &str = "http.requests";
 /// What `backtest` takes.
 #[derive(Debug, clap::Args)]
 pub struct BacktestArgs {
-    /// Recorded traffic: access logs of most servers, CSV, JSON, told by their first lines; also packed by gzip,
+    /// Recorded traffic: access logs of most servers, CSV, JSON, recognised by their first lines; also packed by gzip,
     /// xz, zstd or bzip2; `-` is stdin
     #[arg(value_name = "FILE", conflicts_with = "log")]
     pub files: Vec<PathBuf>,

@@ -20,7 +20,7 @@ pub enum Stamps {
 pub struct FormArgs {
     /// The form of access logs: combined, common, vhost_combined, forwarded_first, combined_forwarded, alb, elb,
     /// haproxy, nginx_proxy_manager, envoy, s3, w3c (IIS, CloudFront), or a pattern in the words of nginx's
-    /// log_format or Apache's LogFormat [default: told by the first lines]
+    /// log_format or Apache's LogFormat [default: guessed from the first lines]
     #[arg(long, value_name = "NAME|PATTERN", conflicts_with = "log")]
     pub log_format: Option<String>,
     /// The field that is the client: a word of the pattern, a column, or a path into JSON as request.client_ip
@@ -74,17 +74,15 @@ impl FormArgs {
     ///
     /// # Errors
     ///
-    /// A column that is none.
+    /// A column that cannot be named.
     pub fn wanted(&self) -> Result<Wanted, String> {
-        let prefixes = AddressPrefixes { v4: 32, v6: 128 };
-        let prefixes = self.addresses.unwrap_or(prefixes);
         Ok(Wanted {
             kind: None,
             form: self.log_format.clone(),
             client: self.client.clone(),
             columns: self.named_columns()?,
             unit: self.time_unit,
-            clients: Clients::new(self.trusted_proxies.clone(), prefixes),
+            clients: Clients::new(self.trusted_proxies.clone(), self.addresses),
         })
     }
 

@@ -1,7 +1,7 @@
 //! Which text of a row is the client, and how it is spelled.
 //!
 //! ```text
-//! 203.0.113.7:51034                   203.0.113.7             a port is none of its name
+//! 203.0.113.7:51034                   203.0.113.7             without its port
 //! [2001:DB8::1]:443                   2001:db8::1             one spelling for one address
 //! ::ffff:203.0.113.7                  203.0.113.7
 //! 203.0.113.7, 10.1.2.3               203.0.113.7             the last that is no trusted proxy's
@@ -31,26 +31,35 @@ const PRIVATE: [&str; 7] = [
 #[derive(Clone, Debug)]
 pub struct Clients {
     trusted: Vec<IpNet>,
+    /// The proxies were stated.
     stated: bool,
+    /// The prefixes were.
+    grouped: bool,
     prefixes: AddressPrefixes,
 }
 
 impl Default for Clients {
     fn default() -> Self {
-        Self::new(None, AddressPrefixes { v4: 32, v6: 128 })
+        Self::new(None, None)
     }
 }
 
 impl Clients {
     /// With these proxies trusted to say whom they forward for, or those of private networks; addresses are
     /// clients together by these prefixes.
-    pub fn new(trusted: Option<Vec<IpNet>>, prefixes: AddressPrefixes) -> Self {
+    pub fn new(trusted: Option<Vec<IpNet>>, prefixes: Option<AddressPrefixes>) -> Self {
         let private = PRIVATE.iter().filter_map(|network| network.parse().ok());
         Self {
             stated: trusted.is_some(),
+            grouped: prefixes.is_some(),
             trusted: trusted.unwrap_or_else(|| private.collect()),
-            prefixes,
+            prefixes: prefixes.unwrap_or(AddressPrefixes { v4: 32, v6: 128 }),
         }
+    }
+
+    /// Whether somebody said how clients are told, so that names of ours are read as addresses, too.
+    pub(super) fn is_stated(&self) -> bool {
+        self.stated || self.grouped
     }
 
     /// The client of a row: `forwarded` is what proxies said, `peer` who had the connection.
@@ -197,7 +206,7 @@ mod tests {
     #[test]
     fn a_header_counts_only_where_a_trusted_peer_wrote_it() {
         let stated = vec!["198.51.100.0/24".parse().expect("a network")];
-        let clients = Clients::new(Some(stated), AddressPrefixes { v4: 32, v6: 64 });
+        let clients = Clients::new(Some(stated), Some(AddressPrefixes { v4: 32, v6: 64 }));
         let of = |forwarded, peer| clients.of(Some(forwarded), Some(peer)).map(Cow::into_owned);
         assert_eq!(of("6.6.6.6", "203.0.113.7").as_deref(), Some("203.0.113.7"));
         assert_eq!(of("6.6.6.6", "198.51.100.3").as_deref(), Some("6.6.6.6"));

@@ -108,10 +108,17 @@ impl Csv {
         if is_remark {
             return First::Neither;
         }
-        let rows = SEPARATORS
-            .iter()
-            .find_map(|separator| looked.row(line, *separator));
-        rows.map_or(First::Neither, First::Row)
+        let mut rows = SEPARATORS.iter();
+        let Some(csv) = rows.find_map(|separator| looked.row(line, *separator)) else {
+            return First::Neither;
+        };
+        if *names != Columns::default() || client.is_some() {
+            return First::Lacks(
+                "--column and --client name columns of a heading: no line is one that has them"
+                    .to_owned(),
+            );
+        }
+        First::Row(csv)
     }
 
     /// Whether a line has as many fields as rows have.
@@ -218,7 +225,8 @@ impl Looked<'_> {
                 (Some(at), Some(name)) => Some((at, name)),
                 _ => known(CLIENTS),
             };
-            let ours = domain.as_ref().is_none_or(|(_, name)| name == "domain");
+            let ours = !self.clients.is_stated()
+                && domain.as_ref().is_none_or(|(_, name)| name == "domain");
             let resource = stated("--column resource=", names.resource.as_deref())?;
             let copies = stated("--column copies=", names.copies.as_deref())?;
             let min = stated("--column min=", names.min.as_deref())?;
@@ -253,7 +261,7 @@ impl Looked<'_> {
             min: has(4),
             unit: self.unit,
             client: None,
-            clients: None,
+            clients: self.clients.is_stated().then(|| self.clients.clone()),
         })
     }
 }

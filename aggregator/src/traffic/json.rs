@@ -125,7 +125,7 @@ impl Json {
                 true => known(FORWARDED),
                 false => None,
             },
-            ours: client.is_none() && domain.as_deref() == Some("domain"),
+            ours: client.is_none() && !clients.is_stated() && domain.as_deref() == Some("domain"),
             domain,
             copies: stated("copies", &columns.copies)?.unwrap_or_else(|| "copies".to_owned()),
             min: stated("min", &columns.min)?.unwrap_or_else(|| "min".to_owned()),
@@ -184,7 +184,7 @@ pub(super) fn object(line: &[u8]) -> Option<Value> {
     value.is_object().then_some(value)
 }
 
-/// The line with `\xHH` as JSON writes it; nothing where there is none.
+/// The line with `\xHH` as JSON writes it; `None` if the line has no such escape.
 fn repaired(line: &[u8]) -> Option<Vec<u8>> {
     let mut fixed = Vec::with_capacity(line.len() + 16);
     let mut rest = line;

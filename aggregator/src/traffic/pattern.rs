@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A field ends where the text that follows it in the pattern is found; within quotes a quote behind a backslash
-//! is none. What stands behind the last field that is wanted is not looked at. Knows nothing of which field is
+//! does not end it. What stands behind the last field that is wanted is not looked at. Knows nothing of which field is
 //! the client. What stays true: a line either has all wanted fields or is refused, with what was expected.
 
 use tollgate_shared::time::Timestamp;

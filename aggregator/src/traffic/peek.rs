@@ -28,6 +28,11 @@ impl<R: BufRead> Peeked<R> {
         while lines < LINES_MAX && head.len() < BYTES_MAX {
             match rest.fill_buf() {
                 Ok([]) => break,
+                // A log that was cut while it was written begins with zeros, which may be many.
+                Ok(bytes @ [0, ..]) if head.is_empty() => {
+                    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+                    rest.consume(zeros);
+                }
                 Ok(bytes) => {
                     let line = bytes.iter().position(|byte| *byte == b'\n');
                     let upto = line.map_or(bytes.len(), |end| end + 1);
@@ -102,6 +107,12 @@ mod tests {
         let mut read = String::new();
         peeked.read_to_string(&mut read).expect("memory");
         assert_eq!(read, text);
+    }
+
+    #[test]
+    fn any_number_of_zeros_before_the_text_is_passed_over() {
+        let text = [&vec![0; 2 * BYTES_MAX][..], b"one\n"].concat();
+        assert_eq!(Peeked::new(text.as_slice()).head(), b"one\n");
     }
 
     #[test]

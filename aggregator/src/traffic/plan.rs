@@ -10,7 +10,7 @@ use super::forms::{self, Read};
 use super::json::{self, Json};
 use super::lines::{Lines, Split};
 use super::rows::{Kind, Told, Wanted};
-use super::w3c;
+use super::{Columns, w3c};
 
 /// What reads a row.
 pub(super) enum Parser {
@@ -38,13 +38,12 @@ pub(super) enum Plan {
     Parser(Parser, Told, Before),
     /// JSON whose objects are not one a line.
     Objects(Parser, Told),
-    Empty,
     NoColumns,
     Misfit(String),
 }
 
 /// What a report says of a form.
-pub(super) fn told_of(read: &Read) -> Told {
+fn told_of(read: &Read) -> Told {
     Told {
         form: read.name.clone(),
         client: Some(read.pattern.client().to_owned()),
@@ -67,7 +66,8 @@ fn first_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
 pub(super) fn plan(head: &[u8], wanted: &Wanted) -> Plan {
     let lines = first_lines(head);
     let Some(first) = lines.clone().next() else {
-        return Plan::Empty;
+        // Whatever comes behind so many blank lines is looked at line by line.
+        return plan_text(lines, &Wanted::default());
     };
     let start = first.trim_ascii_start();
     let is_json = start.starts_with(b"{") || is_array(head);
@@ -91,6 +91,11 @@ fn is_array(head: &[u8]) -> bool {
 }
 
 fn plan_text<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, wanted: &Wanted) -> Plan {
+    if wanted.columns != Columns::default() {
+        let what =
+            "--column: an access log has none; --client and --log-format say where its fields are";
+        return Plan::Misfit(what.to_owned());
+    }
     let client = wanted.client.as_deref();
     let is_w3c = match wanted.form.as_deref() {
         Some(form) => form == "w3c",

@@ -10,10 +10,10 @@ use std::ops::ControlFlow;
 
 use super::clients::Clients;
 use super::dates::LastDate;
-use super::forms::{self, Read};
+use super::forms::Read;
 use super::lines::{Lines, Split, Unreadable};
 use super::peek::Peeked;
-use super::plan::{Before, Parser, Plan, plan, told_of};
+use super::plan::{Before, Parser, Plan, plan};
 use super::{Columns, Row, TimeUnit, w3c};
 
 /// The form of a file.
@@ -83,8 +83,6 @@ pub struct Rows<R> {
 pub enum Opened<R> {
     /// Rows.
     Rows(Rows<R>),
-    /// Not one line that is not blank.
-    Empty,
     /// It should have been CSV and cannot be.
     NoColumns(Unreadable),
     /// What was said of it does not fit it.
@@ -109,25 +107,13 @@ impl<R: BufRead> Rows<R> {
                 (parser, told, Before::default())
             }
             Plan::Misfit(what) => return Ok(Opened::Misfit(what)),
-            Plan::Empty => {
-                let is_empty = !lines.advance()? && lines.unreadable().is_empty();
-                if is_empty {
-                    return Ok(Opened::Empty);
-                }
-                // One endless line is no row, and is told as what it is.
-                let read = forms::stated("combined", None).map_err(io::Error::other)?;
-                let told = told_of(&read);
-                (
-                    Parser::Text(Box::new(read), LastDate::default()),
-                    told,
-                    Before::default(),
-                )
-            }
             Plan::NoColumns => {
                 lines.advance()?;
                 lines.refuse("a heading with a column t, or a row of t,resource,domain,copies");
                 let first = lines.unreadable().first().cloned();
-                return Ok(first.map_or(Opened::Empty, Opened::NoColumns));
+                return first
+                    .map(Opened::NoColumns)
+                    .ok_or_else(|| io::Error::other("no line"));
             }
         };
         Ok(Opened::Rows(Self {
@@ -362,6 +348,42 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_lost_behind_blank_lines_however_many_there_are() {
+        let line = "10.0.0.1 - - [20/Feb/2016:00:00:45 -0500] \"GET /\"\n";
+        let text = "\n".repeat(300_000) + line + line;
+        let (_, rows, refused) = read(&text);
+        assert_eq!((rows.len(), refused), (2, vec![]));
+    }
+
+    #[test]
+    fn how_clients_are_told_holds_for_names_of_ours_where_it_is_stated() {
+        let prefixes = tollgate_shared::networks::AddressPrefixes { v4: 24, v6: 64 };
+        let stated = Wanted {
+            clients: Clients::new(None, Some(prefixes)),
+            ..Wanted::default()
+        };
+        for text in [
+            "t,domain\n1,10.0.0.7\n",
+            "1,api,10.0.0.7\n",
+            "{\"t\":1,\"domain\":\"10.0.0.7\"}\n",
+        ] {
+            for (wanted, expected) in [(&stated, "10.0.0.0/24"), (&Wanted::default(), "10.0.0.7")] {
+                let Ok(Opened::Rows(mut rows)) = Rows::open(text.as_bytes(), wanted) else {
+                    panic!("no rows in {text:?}")
+                };
+                let mut domain = None;
+                let mut each = |row: Row<'_>| {
+                    domain = row.domain.map(|domain| domain.into_owned());
+                    Ok(())
+                };
+                rows.for_each(&mut each, &mut |_| ControlFlow::Continue(()))
+                    .expect("memory");
+                assert_eq!(domain.as_deref(), Some(expected), "{text}");
+            }
+        }
+    }
+
+    #[test]
     fn what_does_not_fit_is_told() {
         let misfit = |text: &str, wanted: &Wanted| match Rows::open(text.as_bytes(), wanted) {
             Ok(Opened::Misfit(what)) => what,
@@ -380,6 +402,9 @@ mod tests {
             what,
             "--column domain=tenant: no such column, expected one of t, domain"
         );
+        assert!(misfit("1,api,acme\n", &wanted).contains("columns of a heading"));
+        let log = "10.0.0.1 - - [20/Feb/2016:00:00:45 -0500] \"GET /\"\n";
+        assert!(misfit(log, &wanted).starts_with("--column: an access log has none"));
         let wanted = Wanted {
             form: Some("nonsense".to_owned()),
             ..Wanted::default()
