@@ -12,6 +12,7 @@ use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope};
 use tollgate_shared::wire::verdict::VerdictFrame;
 
 use super::ledger::{self, LogNews, TopicKey};
+use super::peer::Peer;
 use super::run::Heard as RunHeard;
 use super::{Listener, topic_of};
 use crate::callback;
@@ -49,15 +50,9 @@ impl Listener {
             }
             resource
         };
-        let Some(peer) = self.peers.get_mut(index) else {
+        let Some(peer) = self.publisher(index, frame.instance, now) else {
             return;
         };
-        if peer.instance != Some(frame.instance) {
-            // Somebody else speaks there now: a hello will tell who.
-            peer.next_hello = now;
-            return Counters::add(&counters.frames_refused, 1);
-        }
-        peer.feed_heard = now;
         let key = resource
             .as_ref()
             .map_or(TopicKey::Control, |one| TopicKey::Of(one.id));
@@ -113,6 +108,24 @@ impl Listener {
         }
         peer.feed_heard = now;
         self.verdicts.extend(frame.verdicts);
+    }
+
+    /// The peer that sent a frame. If another instance sent it, the frame is counted as refused.
+    pub(super) fn publisher(
+        &mut self,
+        index: usize,
+        instance: u128,
+        now: Mono,
+    ) -> Option<&mut Peer> {
+        let peer = self.peers.get_mut(index)?;
+        if peer.instance != Some(instance) {
+            // Somebody else speaks there now: a hello will tell who.
+            peer.next_hello = now;
+            Counters::add(&self.around.counters.frames_refused, 1);
+            return None;
+        }
+        peer.feed_heard = now;
+        Some(peer)
     }
 
     /// Partitions in a frame that its publisher rules since it was last asked what is in force: it is

@@ -63,19 +63,14 @@ impl Listener {
         let Some(resource) = resource.filter(|one| topic_of(one).notices() == topic) else {
             return Counters::add(&counters.frames_refused, 1);
         };
-        let Some(peer) = self.peers.get_mut(index) else {
+        let Some(peer) = self.publisher(index, frame.instance, now) else {
             return;
         };
-        if peer.instance != Some(frame.instance) {
-            peer.next_hello = now;
-            return Counters::add(&counters.frames_refused, 1);
-        }
-        peer.feed_heard = now;
         let late = peer.delay.late(frame.sent, now);
         match peer.notices.frame(resource.id, frame.sequence) {
             Sequence::Follows => {}
             Sequence::Gap => {
-                Counters::add(&counters.near_gaps, 1);
+                Counters::add(&self.around.counters.near_gaps, 1);
                 self.near.void(index, Some(resource.id));
             }
             Sequence::Again => return,

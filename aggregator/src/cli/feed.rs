@@ -180,15 +180,10 @@ fn view(name: &str, bytes: &[u8]) -> Value {
             "appended_us": one.appended.as_micros(),
         })
     });
-    json!({
-        "schema": "tollgate.feed/1",
-        "topic": name,
-        "instance": format!("{:032x}", frame.instance),
-        "sequence": frame.sequence,
-        "sent_us": frame.sent.as_micros(),
-        "evidence": evidence.collect::<Vec<_>>(),
-        "statements": frame.told.iter().map(statement).collect::<Vec<_>>(),
-    })
+    let mut view = head(("topic", name), frame.instance, frame.sequence, frame.sent);
+    view["evidence"] = evidence.collect::<Vec<_>>().into();
+    view["statements"] = frame.told.iter().map(statement).collect::<Vec<_>>().into();
+    view
 }
 
 fn statement(told: &Told) -> Value {
@@ -258,14 +253,9 @@ fn view_of_notices(name: &str, bytes: &[u8]) -> Value {
             "since_us": notice.since.as_micros(),
         })
     });
-    json!({
-        "schema": "tollgate.feed/1",
-        "topic": name,
-        "instance": format!("{:032x}", frame.instance),
-        "sequence": frame.sequence,
-        "sent_us": frame.sent.as_micros(),
-        "notices": notices.collect::<Vec<_>>(),
-    })
+    let mut view = head(("topic", name), frame.instance, frame.sequence, frame.sent);
+    view["notices"] = notices.collect::<Vec<_>>().into();
+    view
 }
 
 fn text_of_verdicts(name: &str, bytes: &[u8]) -> String {
@@ -294,14 +284,21 @@ fn view_of_verdicts(name: &str, bytes: &[u8]) -> Value {
             "says": format!("{:?}", verdict.says),
         })
     });
-    json!({
+    let mut view = head(("agent", name), frame.instance, frame.sequence, frame.sent);
+    view["verdicts"] = verdicts.collect::<Vec<_>>().into();
+    view
+}
+
+/// What every frame has; `of` is what its topic is about.
+fn head(of: (&str, &str), instance: u128, sequence: u64, sent: Span) -> Value {
+    let mut view = json!({
         "schema": "tollgate.feed/1",
-        "agent": name,
-        "instance": format!("{:032x}", frame.instance),
-        "sequence": frame.sequence,
-        "sent_us": frame.sent.as_micros(),
-        "verdicts": verdicts.collect::<Vec<_>>(),
-    })
+        "instance": format!("{instance:032x}"),
+        "sequence": sequence,
+        "sent_us": sent.as_micros(),
+    });
+    view[of.0] = of.1.into();
+    view
 }
 
 fn unreadable(name: &str, error: &dyn std::fmt::Display) -> Value {

@@ -199,7 +199,7 @@ impl Core {
             return;
         };
         let (counts, calls) = partition.ruler.counts();
-        { &mut self.resources }.note(partition.ruler.limits(), counts, calls);
+        self.resources.note(partition.ruler.limits(), counts, calls);
         let (near, shed) = partition.ruler.near();
         self.counters.notices_shed += shed;
         if !near.is_empty() {

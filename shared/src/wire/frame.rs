@@ -159,13 +159,7 @@ impl Frame {
     ///
     /// [`DecodeError`] for bytes that are not exactly one.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::of_message(bytes)?;
-        let before = reader;
-        let found = reader.byte("seal")?;
-        if found != PLAIN {
-            return Err(before.error("seal", Fault::Kind { found }));
-        }
-        reader.fixed_array("frame", 6, "6")?;
+        let mut reader = begin_frame(bytes, "frame", (6, "6"))?;
         let frame = Self {
             instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
             sequence: reader.u64("sequence")?,
@@ -195,6 +189,22 @@ impl Frame {
             told.write(writer);
         }
     }
+}
+
+/// Begins to read a frame of any kind: its seal, and so many fields.
+pub(super) fn begin_frame<'a>(
+    bytes: &'a [u8],
+    what: &'static str,
+    (fields, expected): (u32, &'static str),
+) -> Result<Reader<'a>, DecodeError> {
+    let mut reader = Reader::of_message(bytes)?;
+    let before = reader;
+    let found = reader.byte("seal")?;
+    if found != PLAIN {
+        return Err(before.error("seal", Fault::Kind { found }));
+    }
+    reader.fixed_array(what, fields, expected)?;
+    Ok(reader)
 }
 
 /// Reads an array. Memory grows with what was really read, not with what the head promises.

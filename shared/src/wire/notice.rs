@@ -10,8 +10,8 @@
 //! it stands in no log, a gap in its topic voids notices alone, and none is said again for who missed it.
 //! Knows nothing of how they are chosen.
 
-use super::frame::{PLAIN, read_list};
-use super::reader::{DecodeError, Fault, Reader};
+use super::frame::{PLAIN, begin_frame, read_list};
+use super::reader::{DecodeError, Reader};
 use super::statement::Cause;
 use super::writer::Writer;
 use crate::names::NAME_BYTES_MAX;
@@ -62,13 +62,7 @@ impl NoticeFrame {
     ///
     /// [`DecodeError`] for bytes that are not exactly one.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::of_message(bytes)?;
-        let before = reader;
-        let found = reader.byte("seal")?;
-        if found != PLAIN {
-            return Err(before.error("seal", Fault::Kind { found }));
-        }
-        reader.fixed_array("notices frame", 5, "5")?;
+        let mut reader = begin_frame(bytes, "notices frame", (5, "5"))?;
         let frame = Self {
             instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
             sequence: reader.u64("sequence")?,

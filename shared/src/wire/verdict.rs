@@ -19,7 +19,7 @@
 //! rise with gaps, so that a lost one is found by what it leaves unanswered. Every verdict has a place of
 //! its own: it may arrive twice, or from two owners, and is then the same.
 
-use super::frame::read_list;
+use super::frame::{PLAIN, begin_frame, read_list};
 use super::hits::{read_place, write_place};
 use super::holds::Op;
 use super::reader::{DecodeError, Fault, Reader};
@@ -176,13 +176,7 @@ impl VerdictFrame {
     ///
     /// [`DecodeError`] for bytes that are not exactly one.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::of_message(bytes)?;
-        let before = reader;
-        let found = reader.byte("seal")?;
-        if found != super::frame::PLAIN {
-            return Err(before.error("seal", Fault::Kind { found }));
-        }
-        reader.fixed_array("verdicts frame", 5, "5")?;
+        let mut reader = begin_frame(bytes, "verdicts frame", (5, "5"))?;
         let frame = Self {
             instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
             sequence: reader.u64("sequence")?,
@@ -196,7 +190,7 @@ impl VerdictFrame {
 
     /// Writes one.
     pub fn encode(&self, writer: &mut Writer) {
-        writer.begin(super::frame::PLAIN);
+        writer.begin(PLAIN);
         writer.array(5);
         writer.bytes(&self.instance.to_be_bytes());
         writer.u64(self.sequence);
