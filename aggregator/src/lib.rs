@@ -1,20 +1,4 @@
-//! The aggregator: reads the log, rules it, announces denials; and the command line's rooms.
+//! The one binary: its command line, its exit codes, its demonstration.
 
-pub mod audit;
-pub mod backtest;
 pub mod cli;
-pub mod config;
-pub mod core;
 pub mod demo;
-pub mod domains;
-pub mod edge;
-pub mod explain;
-pub mod feed;
-pub mod http;
-pub mod judge;
-pub mod link;
-pub mod log;
-pub mod picture;
-pub mod serve;
-pub mod telemetry;
-pub mod traffic;

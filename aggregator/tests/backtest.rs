@@ -10,9 +10,9 @@ use std::process::{Command, Output, Stdio};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde_json::Value;
-use tollgate::judge::to_model;
-use tollgate_engine::limits::Limits;
+use tollgate_limits::Limits;
 use tollgate_model::InlineLimiter;
+use tollgate_replay::judge::to_model;
 
 const LIMITS: &str = r#"
 version = 1

@@ -135,8 +135,8 @@ fn of_kind(kind: &str) -> Yaml {
 }
 
 /// Checks a configuration as `tollgate serve` would, and gives it back.
-fn checked(name: &str, text: &str) -> tollgate::config::Config {
-    match tollgate::config::Config::read(name, text, Vec::new(), "host") {
+fn checked(name: &str, text: &str) -> tollgate_server::config::Config {
+    match tollgate_server::config::Config::read(name, text, Vec::new(), "host") {
         Ok(config) => config,
         Err(faults) => panic!("{faults}"),
     }
@@ -204,7 +204,7 @@ fn the_kubernetes_manifest_is_one_stateful_set_that_its_other_objects_select() {
         ("listen.advertise", "TOLLGATE_LISTEN_ADVERTISE"),
     ];
     for (option, variable) in options {
-        assert_eq!(tollgate::config::variable(option), variable);
+        assert_eq!(tollgate_server::config::variable(option), variable);
         assert!(value(variable).starts_with("$(POD_NAME)"), "{variable}");
     }
     let grace = pod["spec"]["terminationGracePeriodSeconds"].as_u64();
@@ -243,7 +243,7 @@ fn the_compose_file_runs_two_aggregators_and_a_service_that_nobody_else_reaches(
     let limits = compose["configs"]["limits"]["content"]
         .as_str()
         .expect("a text");
-    let limits = tollgate_engine::limits::Limits::parse(limits).expect("good limits");
+    let limits = tollgate_limits::Limits::parse(limits).expect("good limits");
     let demo = services["demo"]["command"].as_sequence().expect("a list");
     let demo: Vec<&str> = demo
         .iter()

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use support::{Dealer, LIMITS, Subscriber, directory, serve};
-use tollgate::core::counters::Counters;
-use tollgate::core::limits_book::LimitsBook;
-use tollgate::core::ruler::Ruler;
-use tollgate::log::Stream;
-use tollgate::log::journal::disk::OsDisk;
-use tollgate::log::journal::reader::{JournalReader, Read};
+use tollgate_limits::versions::LimitsBook;
+use tollgate_log::Stream;
+use tollgate_log::journal::disk::OsDisk;
+use tollgate_log::journal::reader::{JournalReader, Read};
+use tollgate_server::core::counters::Counters;
+use tollgate_server::core::ruler::Ruler;
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal};
 use tollgate_shared::wire::public::Kind;

@@ -11,6 +11,7 @@ pub mod bugs;
 pub mod domain_key;
 pub mod epoch;
 pub mod escape;
+pub mod hex;
 pub mod holdings;
 pub mod kafka_properties;
 pub mod mac;

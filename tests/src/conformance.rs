@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use tokio::sync::mpsc::Sender;
-use tollgate::log::{AppendError, Delivered, Log, LogEvent, Stream};
+use tollgate_log::{AppendError, Delivered, Log, LogEvent, Stream};
 use tollgate_shared::wire::MESSAGE_BYTES_MAX;
 
 use self::open::Open;

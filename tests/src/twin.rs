@@ -11,14 +11,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
-use tollgate::core::event::{Effect, Event, Now, QueryId};
-use tollgate::core::limits_book::{Entered, LimitsBook};
-use tollgate::core::recordings::WAITING_MAX;
-use tollgate::core::view::{Query, Reply};
-use tollgate::core::{Core, Settings, Start};
-use tollgate::judge::{At, Versions, feed};
-use tollgate::log::{Delivered, LogEvent, Stream};
+use tollgate_limits::versions::{Entered, LimitsBook};
+use tollgate_log::{Delivered, LogEvent, Stream};
 use tollgate_model::PartitionModel;
+use tollgate_replay::judge::{At, Versions, feed};
+use tollgate_server::core::event::{Effect, Event, Now, QueryId};
+use tollgate_server::core::recordings::WAITING_MAX;
+use tollgate_server::core::view::{Query, Reply};
+use tollgate_server::core::{Core, Settings, Start};
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::record::Record;
@@ -130,7 +130,9 @@ pub fn effect_violations(log: &WholeLog) -> Vec<String> {
         let mut model = PartitionModel::with_effect();
         for delivered in records {
             if *stream == Stream::Limits {
-                if let Ok(Some(Entered::Version { version, .. })) = book.read(delivered) {
+                if let Ok(Some(Entered::Version { version, .. })) =
+                    book.read(delivered.offset, delivered.appended, &delivered.bytes)
+                {
                     versions.insert(&version);
                 }
                 continue;

@@ -2,8 +2,8 @@
 
 use tempfile::TempDir;
 use tokio::sync::mpsc::Sender;
-use tollgate::log::journal::{Ack, Ground, Journal, JournalConfig};
-use tollgate::log::{Log, LogEvent};
+use tollgate_log::journal::{Ack, Ground, Journal, JournalConfig};
+use tollgate_log::{Log, LogEvent};
 use tollgate_tests::conformance::{self, Medium, PARTITIONS};
 
 struct InDirectory {

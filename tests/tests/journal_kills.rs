@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tollgate::log::Stream;
-use tollgate::log::journal::JournalReader;
-use tollgate::log::journal::disk::OsDisk;
-use tollgate::log::journal::reader::Read;
 use tollgate_agent::Agent;
+use tollgate_log::Stream;
+use tollgate_log::journal::JournalReader;
+use tollgate_log::journal::disk::OsDisk;
+use tollgate_log::journal::reader::Read;
 use tollgate_tests::serving::Serving;
 use tollgate_tests::twin::{self, LIMITS, Random, Seen, WITHIN, WholeLog, get, sample};
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::mpsc::Sender;
-use tollgate::log::{AppendError, Log, LogEvent, Stream, Ticket};
+use tollgate_log::{AppendError, Log, LogEvent, Stream, Ticket};
 use tollgate_shared::time::Timestamp;
 use tollgate_tests::conformance::{self, Medium, PARTITIONS};
 use tollgate_tests::simulation::shared_log::{Append, Session, SharedLog};

@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 
 use tollgate_shared::time::Timestamp;
 
-use crate::limits::RateClass;
 use crate::rules::request::{self, Grant, LimitedBy, Request};
-use crate::rules::window::SECOND;
 use crate::rules::{Stamps, State, Until, open_again, tiers, whole};
+use tollgate_limits::RateClass;
+use tollgate_limits::SECOND;
 
 /// The answer to a request, and how things stand after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

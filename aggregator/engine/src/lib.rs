@@ -1,24 +1,20 @@
-//! The pure core of Tollgate: limits as checked types, and the rules that a log is ruled by.
+//! The pure core of Tollgate: the rules that a log is ruled by.
 //!
 //! One door: a record of the log goes in, rulings come out; plus snapshot and restore. No I/O, no
 //! clock, no randomness, no logging. Time enters on a record. What stays true: rulings are a
 //! function of the log alone, on any machine and in the next release.
 //!
 //! ```text
-//! limits    what is configured, checked
 //! rules     what one pair is granted, and until when it is closed
 //! inline    the rules asked before each request          (the paper's reading)
 //! stream    the rules over hits that were let through    (the log's reading)
 //! engine    one partition: records in, rulings out
-//! cases     test vectors played through both readings
 //! copies    how many are held at a time, and by whom
 //! ```
 
-pub mod cases;
 pub mod copies;
 pub mod engine;
 pub mod inline;
-pub mod limits;
 mod pairs;
 pub mod rules;
 pub mod stream;

@@ -19,13 +19,13 @@
 use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::{Span, Timestamp};
 
-use crate::limits::RateClass;
 use crate::rules::calendar::period;
 use crate::rules::late::LateGrant;
 use crate::rules::refund::{self, Settlement};
 use crate::rules::request::{self, LimitedBy, Request};
-use crate::rules::window::SECOND;
 use crate::rules::{Left, Near, State, Until, carry_over, excess, late, left, open_again, tiers};
+use tollgate_limits::RateClass;
+use tollgate_limits::SECOND;
 
 /// How long after its own time a pair stays at least. Older hits are only counted by then, so none
 /// can find its pair gone and its time forgotten.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tollgate_engine::copies::{Ask, Copies, CopyLimits, Effects, HoldId, NameKey};
-use tollgate_engine::limits::Limits;
+use tollgate_limits::Limits;
 use tollgate_shared::time::Timestamp;
 
 const BULKHEADS: &str = include_str!("../../../config/cookbook/bulkheads.toml");

@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use support::{any_constraints, any_domain_limits, any_resource, at, class_of, like};
 use tollgate_engine::engine::{BucketView, Count};
 use tollgate_engine::inline::Inline;
-use tollgate_engine::limits::RateClass;
 use tollgate_engine::rules::refund::Settlement;
 use tollgate_engine::rules::request::{LimitedBy, Request};
 use tollgate_engine::rules::{Until, tiers};
 use tollgate_engine::stream::{Closed, Entry, Pair};
+use tollgate_limits::RateClass;
 use tollgate_model as model;
 use tollgate_shared::time::Timestamp;
 

@@ -37,7 +37,7 @@ fn denied() -> Play {
 fn two_versions(play: &mut Play) -> Vec<u8> {
     for (version, document) in [(1_000, rate(1, 60)), (1_001, rate(9, 60))] {
         let text = format!("version = 1\nrules = 2\n{document}");
-        let limits = tollgate_engine::limits::Limits::parse(&text);
+        let limits = tollgate_limits::Limits::parse(&text);
         let limits = limits.unwrap_or_else(|faults| panic!("{faults}"));
         play.versions.insert(version, limits.into());
     }

@@ -20,7 +20,7 @@ use super::Global;
 use super::exit::{Exit, Failure};
 use super::operator::{Spoken, Word, ask, get, name};
 use super::output::Format;
-use crate::http::amend::Asked;
+use tollgate_server::http::amend::Asked;
 
 /// What `reset` takes.
 #[derive(Debug, Args)]
@@ -168,7 +168,7 @@ pub fn refund(global: &Global, args: &RefundArgs) -> Result<Exit, Failure> {
 ///
 /// As [`ask`].
 pub fn ban(global: &Global, args: &BanArgs) -> Result<Exit, Failure> {
-    let now = crate::serve::wall();
+    let now = tollgate_log::clock::wall();
     let until = match (args.until, args.lasts) {
         (Some(until), _) => Some(u64::try_from(until.as_microsecond()).unwrap_or(0)),
         (None, Some(lasts)) => Some(now.saturating_add(lasts).as_micros()),

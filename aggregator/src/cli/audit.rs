@@ -18,11 +18,11 @@ use super::Global;
 use super::exit::{Exit, Failure};
 use super::logs::{LogArgs, RangeArgs, replay_failure};
 use super::output::{Format, Output};
-use crate::audit::export::{ExportError, export};
-use crate::audit::range::Range;
-use crate::audit::sample::Model;
-use crate::audit::source::nothing_in;
-use crate::audit::{Progress, Task, audit};
+use tollgate_replay::audit::audit;
+use tollgate_replay::export::{ExportError, export};
+use tollgate_replay::range::Range;
+use tollgate_replay::source::nothing_in;
+use tollgate_replay::work::{Model, Progress, Task};
 
 /// What `audit` takes.
 #[derive(Debug, clap::Args)]

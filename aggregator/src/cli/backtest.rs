@@ -12,29 +12,29 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tollgate_engine::limits::{Limits, Resource};
+use tollgate_limits::{Limits, Resource};
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::backtest_follow as follow;
+use super::backtest_progress::Progress;
 use super::exit::{Exit, Failure};
 use super::form_args::{FormArgs, Stamps};
 use super::logs::{self, LogArgs, RangeArgs};
 use super::output::{Format, Output};
 use super::{Global, input_name, read_input};
-use crate::audit::range::{Point, Range};
-use crate::audit::source;
-use crate::backtest::html;
-use crate::backtest::inputs::Inputs;
-use crate::backtest::log::{self, LogFault, Seen};
-use crate::backtest::progress::Progress;
-use crate::backtest::read::{self, Input, ReadFault, Reading, Recording};
-use crate::backtest::replay::{self, Played};
-use crate::backtest::report::{Report, ResultReport};
-use crate::backtest::suggest::{ShareE9, Suggestion, suggest};
-use crate::backtest::table;
-use crate::backtest::tape::Order;
-use crate::backtest::trace::{Trace, trace};
-use crate::traffic::Kind;
+use tollgate_replay::backtest::html;
+use tollgate_replay::backtest::inputs::Inputs;
+use tollgate_replay::backtest::log::{self, LogFault, Seen};
+use tollgate_replay::backtest::read::{self, Input, ReadFault, Reading, Recording};
+use tollgate_replay::backtest::replay::{self, Played};
+use tollgate_replay::backtest::report::{Report, ResultReport};
+use tollgate_replay::backtest::suggest::{ShareE9, Suggestion, suggest};
+use tollgate_replay::backtest::table;
+use tollgate_replay::backtest::tape::Order;
+use tollgate_replay::backtest::trace::{Trace, trace};
+use tollgate_replay::range::{Point, Range};
+use tollgate_replay::source;
+use tollgate_replay::traffic::Kind;
 
 /// The resource of requests that name none.
 const RESOURCE: &str = "http.requests";

@@ -11,10 +11,10 @@ use super::Global;
 use super::backtest::{BacktestArgs, Document, log_failure};
 use super::exit::{Exit, Failure};
 use super::output::Format;
-use crate::audit::range::{Point, Range};
-use crate::audit::source;
-use crate::backtest::follow::Follow;
-use crate::backtest::read::Reading;
+use tollgate_replay::backtest::follow::Follow;
+use tollgate_replay::backtest::read::Reading;
+use tollgate_replay::range::{Point, Range};
+use tollgate_replay::source;
 
 /// How often the log is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -35,7 +35,7 @@ pub(super) fn follow(
     let began = Instant::now();
     let span = |span: Span| Duration::from_micros(span.as_micros());
     // Logs know milliseconds: what is appended from now on may bear the one that has begun.
-    let now = Timestamp::from_millis(crate::serve::wall().as_millis());
+    let now = Timestamp::from_millis(tollgate_log::clock::wall().as_millis());
     let range = Range {
         from: range.from.or(Some(Point::At(now))),
         ..range
@@ -47,7 +47,9 @@ pub(super) fn follow(
     let ends = args.lasts.map(|lasts| began + span(lasts));
     let mut due = began;
     loop {
-        follow.go_on(crate::serve::wall()).map_err(log_failure)?;
+        follow
+            .go_on(tollgate_log::clock::wall())
+            .map_err(log_failure)?;
         let over = ends.is_some_and(|ends| ends <= Instant::now());
         if over {
             follow.end();

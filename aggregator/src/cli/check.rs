@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tollgate_engine::limits::{Limits, RateResource, check};
+use tollgate_limits::{Limits, RateResource, check};
 
 use super::check_domain::{Question, ruling_entry};
 use super::exit::{Exit, Failure};

@@ -12,7 +12,7 @@ use std::fmt;
 use std::str::FromStr as _;
 
 use serde::Serialize;
-use tollgate_engine::limits::{Limits, RateResource, Resource};
+use tollgate_limits::{Limits, RateResource, Resource};
 use tollgate_shared::escape::escaped;
 use toml_edit::{DocumentMut, Item};
 

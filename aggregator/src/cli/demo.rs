@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use tollgate_engine::limits::Limits;
+use tollgate_limits::Limits;
 
 use super::exit::{Exit, Failure};
 use super::output::Format;
 use super::{Global, input_name, kafka_args, read_input, serve};
-use crate::config::Given;
 use crate::demo::holder::{HolderPart, hold};
 use crate::demo::part::{AgentPart, KafkaPart};
 use crate::demo::player::{Part, play};
 use crate::demo::{Attached, Interrupted, Log, Plan, Source, run};
+use tollgate_server::config::Given;
 
 /// The limits of a demonstration that is given none.
 const LIMITS: &str = include_str!("../demo/limits.toml");

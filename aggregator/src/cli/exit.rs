@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+use tollgate_log::journal::OpenError;
+use tollgate_server::ServeError;
+
 /// How a command ends. The numbers are those of `sysexits.h` where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -47,7 +50,7 @@ impl From<Exit> for ExitCode {
 pub enum Failure {
     /// The configuration is wrong: in its file, in the environment, or in flags alone.
     #[error("{0}")]
-    Config(#[from] crate::config::Faults),
+    Config(#[from] tollgate_server::config::Faults),
     /// An input cannot be read.
     #[error("{name}: {source}")]
     Input {
@@ -59,9 +62,6 @@ pub enum Failure {
     /// An input was read and is bad; every line says a place and what was expected there.
     #[error("{0}")]
     Data(String),
-    /// The limits file cannot be read, and there is nothing else to rule by.
-    #[error("{0}")]
-    LimitsUnreadable(String),
     /// The command line is wrong in a way that its parser cannot know.
     #[error("{0}")]
     Usage(String),
@@ -81,16 +81,9 @@ pub enum Failure {
         /// What happened.
         source: std::io::Error,
     },
-    /// An address cannot be bound.
-    #[error("{option}: cannot listen on {address}: {source}")]
-    Bind {
-        /// The option that names the address.
-        option: &'static str,
-        /// The address.
-        address: std::net::SocketAddr,
-        /// Why not.
-        source: std::io::Error,
-    },
+    /// The server cannot start, or ended by itself.
+    #[error("{0}")]
+    Serve(#[from] ServeError),
     /// The log cannot be opened.
     #[error("{text}")]
     Log {
@@ -118,8 +111,8 @@ impl Failure {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Config(faults) if faults.are_of_flags() => Exit::Usage,
-            Self::Config(_) | Self::Bind { .. } => Exit::Config,
-            Self::Input { .. } | Self::LimitsUnreadable(_) => Exit::NoInput,
+            Self::Config(_) => Exit::Config,
+            Self::Input { .. } => Exit::NoInput,
             Self::Data(_) => Exit::Data,
             Self::Usage(_) => Exit::Usage,
             Self::Create { source, .. } => match source.kind() {
@@ -128,6 +121,7 @@ impl Failure {
             },
             Self::Io { .. } => Exit::Io,
             Self::Log { exit, .. } => *exit,
+            Self::Serve(error) => exit_of(error),
             Self::Unavailable(_) | Self::Demo(_) => Exit::Unavailable,
             Self::Unread => Exit::Done,
             Self::Bug(_) => Exit::Software,
@@ -135,9 +129,9 @@ impl Failure {
     }
 }
 
-impl From<crate::domains::KeyFileFault> for Failure {
-    fn from(fault: crate::domains::KeyFileFault) -> Self {
-        use crate::domains::KeyFileFault;
+impl From<tollgate_server::domains::KeyFileFault> for Failure {
+    fn from(fault: tollgate_server::domains::KeyFileFault) -> Self {
+        use tollgate_server::domains::KeyFileFault;
 
         match fault {
             KeyFileFault::Unreadable { name, source } => Self::Input {
@@ -150,20 +144,56 @@ impl From<crate::domains::KeyFileFault> for Failure {
 }
 
 #[cfg(feature = "kafka")]
-impl From<crate::log::kafka::KafkaFault> for Failure {
-    fn from(fault: crate::log::kafka::KafkaFault) -> Self {
-        use crate::log::kafka::KafkaFault;
-        let exit = match fault {
-            KafkaFault::Unreachable { .. } => Exit::Unavailable,
-            KafkaFault::NotAuthorised { .. } | KafkaFault::NotAuthenticated { .. } => {
-                Exit::NotAuthorised
-            }
-            _ => Exit::Config,
-        };
+impl From<tollgate_log::kafka::KafkaFault> for Failure {
+    fn from(fault: tollgate_log::kafka::KafkaFault) -> Self {
         Self::Log {
-            exit,
+            exit: exit_of_kafka(&fault),
             text: fault.to_string(),
         }
+    }
+}
+
+fn exit_of(error: &ServeError) -> Exit {
+    match error {
+        ServeError::Bind { .. } | ServeError::Refused(_) => Exit::Config,
+        ServeError::Journal(error) => exit_of_journal(error),
+        #[cfg(feature = "kafka")]
+        ServeError::Kafka(fault) => exit_of_kafka(fault),
+        ServeError::LimitsUnreadable(_) => Exit::NoInput,
+        ServeError::LimitsInvalid(_) => Exit::Data,
+        ServeError::Io { .. } => Exit::Io,
+        ServeError::Bug(_) => Exit::Software,
+    }
+}
+
+fn exit_of_journal(error: &OpenError) -> Exit {
+    let denied = |source: &std::io::Error| source.kind() == std::io::ErrorKind::PermissionDenied;
+    match error {
+        OpenError::CannotCreate { source, .. } | OpenError::NotWritable { source, .. }
+            if denied(source) =>
+        {
+            Exit::NotAuthorised
+        }
+        OpenError::CannotCreate { .. } | OpenError::NotWritable { .. } => Exit::CantCreate,
+        OpenError::InUse { .. }
+        | OpenError::Newer { .. }
+        | OpenError::NotAJournal { .. }
+        | OpenError::OtherPartitions { .. } => Exit::Config,
+        OpenError::Corrupt(_) => Exit::Data,
+        OpenError::Io { .. } => Exit::Io,
+    }
+}
+
+#[cfg(feature = "kafka")]
+fn exit_of_kafka(fault: &tollgate_log::kafka::KafkaFault) -> Exit {
+    use tollgate_log::kafka::KafkaFault;
+
+    match fault {
+        KafkaFault::Unreachable { .. } => Exit::Unavailable,
+        KafkaFault::NotAuthorised { .. } | KafkaFault::NotAuthenticated { .. } => {
+            Exit::NotAuthorised
+        }
+        _ => Exit::Config,
     }
 }
 

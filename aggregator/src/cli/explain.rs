@@ -15,8 +15,8 @@ use super::Global;
 use super::exit::{Exit, Failure};
 use super::logs::{LogArgs, replay_failure};
 use super::output::Format;
-use crate::audit::range::parse_instant;
-use crate::explain::{ExplainError, Question, explain};
+use tollgate_replay::explain::{ExplainError, Question, explain};
+use tollgate_replay::range::parse_instant;
 
 /// How long an aggregator may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -88,7 +88,7 @@ fn question(global: &Global, args: &ExplainArgs) -> Result<Question, Failure> {
         None => None,
         Some(text) => {
             let expected = "--at: expected an instant, as in 2026-11-21T12:00:00Z or -2h";
-            let at = parse_instant(text, crate::serve::wall());
+            let at = parse_instant(text, tollgate_log::clock::wall());
             Some(at.ok_or_else(|| usage(expected.to_owned()))?)
         }
     };

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 use tollgate_shared::networks::AddressPrefixes;
 
-use crate::traffic::{Clients, Columns, TimeUnit, Wanted};
+use tollgate_replay::traffic::{Clients, Columns, TimeUnit, Wanted};
 
 /// What is done with stamps of whole seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -13,6 +13,38 @@ pub enum Stamps {
     Spread,
     /// All calls are made at the instant that is written
     AsWritten,
+}
+
+/// What a number counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Unit {
+    /// By its size
+    #[default]
+    Auto,
+    /// Seconds
+    #[value(name = "s")]
+    Seconds,
+    /// Milliseconds
+    #[value(name = "ms")]
+    Millis,
+    /// Microseconds
+    #[value(name = "us")]
+    Micros,
+    /// Nanoseconds
+    #[value(name = "ns")]
+    Nanos,
+}
+
+impl From<Unit> for TimeUnit {
+    fn from(unit: Unit) -> Self {
+        match unit {
+            Unit::Auto => Self::Auto,
+            Unit::Seconds => Self::Seconds,
+            Unit::Millis => Self::Millis,
+            Unit::Micros => Self::Micros,
+            Unit::Nanos => Self::Nanos,
+        }
+    }
 }
 
 /// What is said of the files.
@@ -44,7 +76,7 @@ pub struct FormArgs {
     pub columns: Vec<String>,
     /// What a number counts where an instant stands; `auto` tells by its size
     #[arg(long, value_enum, default_value_t)]
-    pub time_unit: TimeUnit,
+    pub time_unit: Unit,
     /// What is done with stamps of whole seconds
     #[arg(long, value_enum, default_value_t, conflicts_with_all = ["log", "as_recorded"])]
     pub stamps: Stamps,
@@ -81,7 +113,7 @@ impl FormArgs {
             form: self.log_format.clone(),
             client: self.client.clone(),
             columns: self.named_columns()?,
-            unit: self.time_unit,
+            unit: self.time_unit.into(),
             clients: Clients::new(self.trusted_proxies.clone(), self.addresses),
         })
     }

@@ -13,15 +13,15 @@ use tokio::time::Instant;
 use tollgate_agent::{
     Agent, BuildError, Cause, Copies, Denied, Hold, Misuse, Rate, ReserveError, Scope, Stats,
 };
-use tollgate_engine::limits::{self, print_span};
+use tollgate_limits::{self, print_span};
 use tollgate_shared::kafka_properties::is_of_connection;
 use tollgate_shared::time::Span;
 
 use super::exit::{Exit, Failure};
 use super::output::{Format, Output};
 use super::{Global, kafka_args, serve, values};
-use crate::config::{LogFormat, Telemetry};
-use crate::telemetry;
+use tollgate_server::config::{LogFormat, Telemetry};
+use tollgate_server::telemetry;
 
 /// Time between hits where no rate is given: far more than a denial takes to come on one machine.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -49,7 +49,7 @@ pub struct HitArgs {
     pub count: u64,
     /// How many hits a time, as in 20/s
     #[arg(long, value_parser = values::rate)]
-    pub rate: Option<limits::Rate>,
+    pub rate: Option<tollgate_limits::Rate>,
     /// For how long (in place of -n), as in 10s
     #[arg(long = "for", value_name = "SPAN", value_parser = values::span, requires = "rate", conflicts_with = "count")]
     pub lasting: Option<Span>,

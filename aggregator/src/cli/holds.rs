@@ -18,9 +18,9 @@ use super::Global;
 use super::exit::{Exit, Failure};
 use super::operator::{self, Spoken, Word, domain, found_name, name};
 use super::output::{Format, Output};
-use crate::core::holds::STATES;
-use crate::http::ROWS_MAX;
-use crate::http::amend::Asked;
+use tollgate_server::core::holds::STATES;
+use tollgate_server::http::ROWS_MAX;
+use tollgate_server::http::amend::Asked;
 use tollgate_shared::escape::escaped;
 
 /// What `holds` takes.

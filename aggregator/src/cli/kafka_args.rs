@@ -5,7 +5,7 @@
 
 use super::exit::Failure;
 use super::{Global, serve};
-use crate::config::{Config, Given};
+use tollgate_server::config::{Config, Given};
 
 /// What such a command takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]

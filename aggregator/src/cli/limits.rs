@@ -19,7 +19,7 @@ use super::kafka_args::KafkaArgs;
 use super::limits_candidates::{self, CompareArgs};
 use super::limits_edit::Stated;
 use super::operator::{self, Word};
-use crate::http::amend::Asked;
+use tollgate_server::http::amend::Asked;
 
 /// What `limits` takes.
 #[derive(Debug, clap::Args)]
@@ -164,7 +164,7 @@ mod kafka {
     use serde::Serialize;
     use similar::TextDiff;
     use tokio::sync::mpsc;
-    use tollgate_engine::limits::{Forgotten, Limits, forgotten, with_zone_tables};
+    use tollgate_limits::{Forgotten, Limits, forgotten, with_zone_tables};
     use tollgate_shared::mac::MacKey;
     use tollgate_shared::names::NAME_BYTES_MAX;
     use tollgate_shared::place::LogId;
@@ -180,14 +180,15 @@ mod kafka {
     use crate::cli::limits_history::{History, list, read, read_if_there};
     use crate::cli::limits_wanted::{Wanted, edited, imported, set};
     use crate::cli::output::Format;
-    use crate::cli::{input_name, read_input, serve::host_name};
-    use crate::config::Config;
-    use crate::core::limits_book::{Entered, Version, Void, digest};
-    use crate::core::limits_edit::Change;
-    use crate::core::limits_push::{Pushed, cut};
-    use crate::log::kafka::{KafkaConfig, KafkaLog, Missing, check};
-    use crate::log::{AppendError, Log as _, LogEvent, Stream, Ticket};
-    use crate::serve::wall;
+    use crate::cli::{input_name, read_input};
+    use tollgate_limits::versions::edit::Change;
+    use tollgate_limits::versions::{Entered, Version, Void, digest};
+    use tollgate_log::clock::wall;
+    use tollgate_log::kafka::{KafkaConfig, KafkaLog, Missing, check};
+    use tollgate_log::{AppendError, Log as _, LogEvent, Stream, Ticket};
+    use tollgate_server::config::Config;
+    use tollgate_server::core::limits_push::{Pushed, cut};
+    use tollgate_server::serve::host_name;
 
     /// Events of the log that may wait.
     const EVENTS_MAX: usize = 64;
@@ -211,7 +212,7 @@ mod kafka {
         verb: Option<&Verb>,
         config: &Config,
     ) -> Result<Exit, Failure> {
-        let kafka = KafkaConfig::of(&config.kafka);
+        let kafka = config.kafka.of_log();
         match verb {
             None | Some(Verb::List) => list(global, &read(&kafka)?),
             Some(Verb::Show { version }) => {

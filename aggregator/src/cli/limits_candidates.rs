@@ -16,7 +16,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use toml_edit::{DocumentMut, Item, TableLike};
 
-use tollgate_engine::limits::Limits;
+use tollgate_limits::Limits;
 
 use super::exit::{Exit, Failure};
 use super::operator::{Spoken, ended, get};

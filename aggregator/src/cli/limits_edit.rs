@@ -11,12 +11,12 @@
 
 use std::collections::HashMap;
 
-use tollgate_engine::limits::Own;
+use tollgate_limits::Own;
 
 use super::exit::Failure;
-use crate::core::limits_edit::{Change, listed};
-use crate::http::amend::Asked;
-use crate::traffic::csv::fields as csv_fields;
+use tollgate_limits::versions::edit::{Change, listed};
+use tollgate_replay::traffic::csv::fields as csv_fields;
+use tollgate_server::http::amend::Asked;
 
 /// What is stated of a resource or of a domain of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]

@@ -2,10 +2,10 @@
 //!
 //! Knows no log. What stays true: limits that are wrong are no business of this room, and nothing is said of them.
 
-use tollgate_engine::limits::{Forgotten, Limits, Revision, forgotten};
+use tollgate_limits::{Forgotten, Limits, Revision, forgotten};
 
 use super::limits_wanted::Wanted;
-use crate::core::limits_book::own_of;
+use tollgate_limits::versions::own_of;
 
 /// What is forgotten, and how many further lines of it there are.
 pub(super) type Forgets = (Vec<Forgotten>, u64);

@@ -11,12 +11,12 @@ use tollgate_shared::wire::limits_chunk::LimitsChunk;
 use super::Global;
 use super::exit::{Exit, Failure};
 use super::output::Format;
-use crate::core::amendments::told;
-use crate::core::limits_book::{Entered, LimitsBook, Version};
-use crate::core::view::hex;
-use crate::log::kafka::reader::{KafkaReader, Read};
-use crate::log::kafka::{KafkaConfig, KafkaFault};
-use crate::log::{Delivered, Stream};
+use tollgate_limits::versions::in_one_line;
+use tollgate_limits::versions::{Entered, LimitsBook, Version};
+use tollgate_log::kafka::reader::{KafkaReader, Read};
+use tollgate_log::kafka::{KafkaConfig, KafkaFault};
+use tollgate_log::{Delivered, Stream};
+use tollgate_shared::hex::hex;
 
 /// A version, and who pushed it.
 pub(super) struct Entry {
@@ -54,7 +54,10 @@ impl History {
     pub(super) fn enter(&mut self, record: &Delivered) -> Option<Entered> {
         self.next = record.offset + 1;
         // What cannot be read is kept aside by aggregators.
-        let entered = self.book.read(record).ok()??;
+        let entered = self
+            .book
+            .read(record.offset, record.appended, &record.bytes)
+            .ok()??;
         if let Entered::Version { version, .. } = &entered {
             let entry = match &version.made {
                 Some(made) => Entry {
@@ -143,7 +146,7 @@ pub(super) fn list(global: &Global, history: &History) -> Result<Exit, Failure> 
             in_force: version.number == latest,
             bytes: version.text.pushed_bytes(),
             resources: version.limits.resources().len(),
-            amendment: version.made.as_ref().map(|made| told(&made.act)),
+            amendment: version.made.as_ref().map(|made| in_one_line(&made.act)),
             who: &entry.who,
             why: &entry.why,
             at_us: entry.at_us,

@@ -7,13 +7,13 @@
 //!
 //! Knows nothing of logs. What stays true: both forms rule alike, and what is bad is neither.
 
-use tollgate_engine::limits::{Limits, NotChanged, Own, Revision, Stated};
+use tollgate_limits::{Limits, NotChanged, Own, Revision, Stated};
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::set_rows::{self, SetRow};
 
 use super::exit::Failure;
-use crate::core::limits_book::Version;
-use crate::core::limits_edit::{Change, apply, listed};
+use tollgate_limits::versions::Version;
+use tollgate_limits::versions::edit::{Change, apply, listed};
 
 /// What is to be the next version.
 #[derive(Debug)]
@@ -127,8 +127,8 @@ mod tests {
 
     use super::super::limits_edit::rows;
     use super::*;
-    use crate::core::limits_book::LimitsBook;
-    use crate::core::limits_push::Pushed;
+    use tollgate_limits::versions::LimitsBook;
+    use tollgate_server::core::limits_push::Pushed;
 
     const DOCUMENT: &str = "[rate.a] # ours\nrate = \"1/s\"\n[rate.a.domains]\nacme = { rate = \"5/s\" }\n\
         [copies.c]\nlimit = 1\nglobal = 40\ndomains = { acme = 50 }\n";

@@ -8,11 +8,11 @@ use tollgate_shared::mac::MacKey;
 
 use super::Global;
 use super::exit::{Exit, Failure};
-use crate::audit::export::ExportSource;
-use crate::audit::range::{Range, parse_point};
-use crate::audit::replay::ReplayError;
-use crate::audit::source::journal::JournalSource;
-use crate::audit::source::{Source, SourceError};
+use tollgate_replay::export::ExportSource;
+use tollgate_replay::range::{Range, parse_point};
+use tollgate_replay::replay::ReplayError;
+use tollgate_replay::source::journal::JournalSource;
+use tollgate_replay::source::{Source, SourceError};
 
 /// Names a log.
 #[derive(Clone, Debug, clap::Args)]
@@ -84,7 +84,7 @@ fn open_kafka(
     prefix: &str,
     properties: BTreeMap<String, String>,
 ) -> Result<Arc<dyn Source>, Failure> {
-    use crate::audit::source::kafka::KafkaSource;
+    use tollgate_replay::source::kafka::KafkaSource;
 
     let source = KafkaSource::open(bootstrap, prefix, properties);
     Ok(Arc::new(source.map_err(failure)?))
@@ -103,7 +103,7 @@ impl RangeArgs {
     ///
     /// Where an end of it cannot be read.
     pub fn range(&self) -> Result<Range, Failure> {
-        let now = crate::serve::wall();
+        let now = tollgate_log::clock::wall();
         let point = |flag: &str, text: &Option<String>| {
             let parsed = text.as_ref().map(|text| parse_point(text, now));
             parsed

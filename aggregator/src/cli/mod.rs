@@ -8,6 +8,7 @@ pub mod amend;
 pub mod audit;
 pub mod backtest;
 mod backtest_follow;
+mod backtest_progress;
 pub mod check;
 pub mod check_domain;
 pub mod demo;
@@ -45,9 +46,9 @@ use std::sync::LazyLock;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use tollgate_shared::escape::escaped_lines;
 
-use crate::domains::Domains;
 use exit::{Exit, Failure};
 use output::{Color, Format, Output};
+use tollgate_server::domains::Domains;
 
 static VERSION: LazyLock<String> = LazyLock::new(version);
 
@@ -299,7 +300,7 @@ pub fn version() -> String {
         "{} (commit {})\nfeatures: {features}\nrules: {}",
         env!("CARGO_PKG_VERSION"),
         env!("TOLLGATE_COMMIT"),
-        tollgate_engine::limits::RULES,
+        tollgate_limits::RULES,
     )
 }
 

@@ -19,8 +19,8 @@ use tollgate_shared::names::{check_domain, check_name};
 use super::Global;
 use super::exit::{Exit, Failure};
 use super::output::Format;
-use super::serve::host_name;
-use crate::http::amend::{Asked, FaultView};
+use tollgate_server::http::amend::{Asked, FaultView};
+use tollgate_server::serve::host_name;
 
 /// Which aggregator is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]

@@ -8,9 +8,9 @@ use tollgate_shared::kafka_properties;
 
 use super::exit::{Exit, Failure};
 use super::{Global, input_name, read_input};
-use crate::config::{Config, Given, LogKind, from_environment};
-use crate::domains::Domains;
-use crate::{serve, telemetry};
+use tollgate_server::config::{Config, Given, LogKind, from_environment};
+use tollgate_server::domains::Domains;
+use tollgate_server::{serve, telemetry};
 
 /// What `serve` takes; each beats the option of the file that it names.
 #[derive(Debug, Default, clap::Args)]
@@ -59,7 +59,8 @@ pub fn run(global: &Global, args: &ServeArgs) -> Result<Exit, Failure> {
         Domains::read(key)?;
     }
     telemetry::start(&config.telemetry, global.quiet, global.verbose)?;
-    serve::run(&config, args.with_stdin)
+    serve::run(&config, args.with_stdin)?;
+    Ok(Exit::Done)
 }
 
 /// The configuration: flags, environment, file, defaults.
@@ -83,7 +84,7 @@ pub fn load_with(global: &Global, flags: Vec<Given>) -> Result<Config, Failure> 
     };
     let mut given = from_environment(|variable| std::env::var(variable).ok());
     given.extend(flags);
-    let mut config = Config::read(&file, &text, given, &host_name())?;
+    let mut config = Config::read(&file, &text, given, &serve::host_name())?;
     if let (LogKind::Kafka, Some(path)) = (config.log, &config.kafka.properties_file) {
         let of_file = kafka_properties::parse(&read_input(path)?).map_err(|fault| {
             Failure::Data(format!("kafka properties {}: {fault}", input_name(path)))
@@ -130,12 +131,4 @@ fn flags(global: &Global, args: &ServeArgs) -> Vec<Given> {
     let key = named(&global.domain_key);
     flag("security.domain_key_file", "--domain-key", key.as_deref());
     given
-}
-
-/// The machine's name, where it has one.
-pub fn host_name() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
 }

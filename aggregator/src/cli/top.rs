@@ -29,7 +29,7 @@ pub struct TopArgs {
     resource: Option<String>,
     /// At most so many
     #[arg(long, value_name = "N", default_value_t = 20,
-        value_parser = clap::value_parser!(u32).range(1..=crate::core::usage::TOP_MAX as i64))]
+        value_parser = clap::value_parser!(u32).range(1..=tollgate_server::core::usage::TOP_MAX as i64))]
     limit: u32,
 }
 

@@ -55,8 +55,8 @@ mod kafka {
 
     use super::{Exit, Failure, Global, TopicsArgs, Verb};
     use crate::cli::output::{Format, Output};
-    use crate::config::Config;
-    use crate::log::kafka::{KafkaConfig, Missing, Setting, TopicReport, Weight, survey};
+    use tollgate_log::kafka::{KafkaConfig, Missing, Setting, TopicReport, Weight, survey};
+    use tollgate_server::config::Config;
 
     /// One topic, as programs read it.
     #[derive(Serialize)]
@@ -86,7 +86,7 @@ mod kafka {
     ) -> Result<Exit, Failure> {
         let kafka = KafkaConfig {
             replication: args.replication,
-            ..KafkaConfig::of(&config.kafka)
+            ..config.kafka.of_log()
         };
         let missing = match args.verb {
             Some(Verb::Create) => Missing::Create,

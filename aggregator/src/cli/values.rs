@@ -1,6 +1,6 @@
 //! Values of flags: durations, rates, instants, each with what was expected where it is wrong.
 
-use tollgate_engine::limits::{Rate, parse_rate, parse_span};
+use tollgate_limits::{Rate, parse_rate, parse_span};
 use tollgate_shared::time::Span;
 
 /// A duration.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use tollgate_engine::limits::Limits;
+use tollgate_limits::Limits;
 use tollgate_shared::time::Span;
 
 use super::plan::{AttachedLog, Log};

@@ -15,7 +15,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use tollgate_engine::limits::{Limits, Reserve, Resource};
+use tollgate_limits::{Limits, Reserve, Resource};
 
 use super::clock::monotonic_ns;
 use super::fleet::{Kept, News, Who};

@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn an_aggregator_says_where_it_listens() {
-        let line = "2026-11-21T10:00:00Z  INFO tollgate::serve: listening http=127.0.0.1:1 agents=127.0.0.1:2 feed=127.0.0.1:3";
+        let line = "2026-11-21T10:00:00Z  INFO tollgate_server::serve: listening http=127.0.0.1:1 agents=127.0.0.1:2 feed=127.0.0.1:3";
         let addresses = Addresses::parse(line).expect("the line");
         assert_eq!(
             (

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 
-use crate::core::limits_book::{Entered, LimitsBook};
-use crate::judge::Versions;
-use crate::log::journal::JournalReader;
-use crate::log::journal::disk::OsDisk;
-use crate::log::journal::reader::Read;
-use crate::log::{Delivered, Stream};
+use tollgate_limits::versions::{Entered, LimitsBook};
+use tollgate_log::journal::JournalReader;
+use tollgate_log::journal::disk::OsDisk;
+use tollgate_log::journal::reader::Read;
+use tollgate_log::{Delivered, Stream};
+use tollgate_replay::judge::Versions;
 
 /// A log that can be read from its beginning.
 pub trait LogSource {
@@ -40,7 +40,9 @@ pub trait LogSource {
     fn versions(&mut self) -> anyhow::Result<Versions> {
         let (mut book, mut versions) = (LimitsBook::default(), Versions::default());
         self.read(Stream::Limits, 0, &mut |delivered| {
-            if let Ok(Some(Entered::Version { version, .. })) = book.read(delivered) {
+            if let Ok(Some(Entered::Version { version, .. })) =
+                book.read(delivered.offset, delivered.appended, &delivered.bytes)
+            {
                 versions.insert(&version);
             }
         })?;
@@ -113,7 +115,7 @@ pub fn kafka(
     partitions: u32,
     properties: BTreeMap<String, String>,
 ) -> anyhow::Result<Box<dyn LogSource>> {
-    use crate::log::kafka::{KafkaConfig, KafkaLog};
+    use tollgate_log::kafka::{KafkaConfig, KafkaLog};
 
     let config = KafkaConfig {
         topic_prefix: prefix.to_owned(),
@@ -133,8 +135,8 @@ pub fn kafka(
 /// Any log that can be followed, read partition by partition.
 #[cfg(feature = "kafka")]
 struct Followed {
-    log: Box<dyn crate::log::Log>,
-    events: tokio::sync::mpsc::Receiver<crate::log::LogEvent>,
+    log: Box<dyn tollgate_log::Log>,
+    events: tokio::sync::mpsc::Receiver<tollgate_log::LogEvent>,
 }
 
 #[cfg(feature = "kafka")]
@@ -149,7 +151,7 @@ impl LogSource for Followed {
         partition: u32,
         each: &mut dyn FnMut(&Delivered),
     ) -> anyhow::Result<()> {
-        use crate::log::LogEvent;
+        use tollgate_log::LogEvent;
 
         let ours = (stream, partition);
         self.log.follow(stream, partition, 0);

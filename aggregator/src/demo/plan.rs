@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use tollgate_engine::limits::Limits;
+use tollgate_limits::Limits;
 
 /// What the log is.
 #[derive(Clone, Debug)]

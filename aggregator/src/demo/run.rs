@@ -19,8 +19,8 @@ use super::report::{AgentCounts, Report};
 use super::schedule::{Schedule, Stretch};
 use super::verdict::{Bench, Evidence};
 use super::view::View;
-use crate::judge::Judge;
-use crate::log::Stream;
+use tollgate_log::Stream;
+use tollgate_replay::judge::Judge;
 
 /// Agent processes of a demonstration.
 pub const AGENTS: u32 = 2;

@@ -12,8 +12,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-use crate::traffic::rows::Opened;
-use crate::traffic::{self, Kind, Row, Rows, Unreadable, Wanted};
+use tollgate_replay::traffic::rows::Opened;
+use tollgate_replay::traffic::{self, Kind, Row, Rows, Unreadable, Wanted};
 
 /// One call: when, by which agent, on what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use tollgate_engine::limits::Limits;
+use tollgate_limits::Limits;
 use tollgate_model::InlineLimiter;
 use tollgate_model::log::EntryRuling;
 
@@ -15,8 +15,8 @@ use super::effect;
 use super::figures::{Overshoot, Windows, overshoot, percentile};
 use super::player::{Answer, Seen};
 use super::schedule::Schedule;
-use crate::judge::{Judge, RuledBatch, Versions, to_model};
-use crate::log::Delivered;
+use tollgate_log::Delivered;
+use tollgate_replay::judge::{Judge, RuledBatch, Versions, to_model};
 
 /// How many unjustified refusals are kept to be shown.
 const SHOWN_MAX: usize = 10;

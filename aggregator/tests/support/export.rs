@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::path::Path;
 
-use tollgate::audit::export::{ExportSource, Writer};
-use tollgate::audit::source::{Source, Step};
-use tollgate::log::{Delivered, Stream};
+use tollgate_log::{Delivered, Stream};
+use tollgate_replay::export::{ExportSource, Writer};
+use tollgate_replay::source::{Source, Step};
 
 /// All records of an export, as somebody with a tool of his own might hold them.
 pub type All = Vec<(Stream, u32, Vec<Delivered>)>;

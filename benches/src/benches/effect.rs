@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use tollgate_engine::limits::RULES;
+use tollgate_limits::RULES;
 
 use crate::harness::Session;
 use crate::harness::aggregator::Aggregator;

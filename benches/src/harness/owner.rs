@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use tempfile::TempDir;
-use tollgate::config::Config;
-use tollgate::log::Stream;
-use tollgate::log::kafka::KafkaConfig;
-use tollgate::log::kafka::reader::{KafkaReader, Read};
+use tollgate_log::Stream;
+use tollgate_log::kafka::reader::{KafkaReader, Read};
+use tollgate_server::config::Config;
 use tollgate_shared::wire::record::Record;
 
 use super::beside;
@@ -257,7 +256,7 @@ impl Owner {
         );
         let config = Config::read("bench", &text, Vec::new(), "bench");
         let config = config.map_err(|faults| anyhow::anyhow!("{faults}"))?;
-        let kafka = KafkaConfig::of(&config.kafka);
+        let kafka = config.kafka.of_log();
         let mut reader = KafkaReader::open(&kafka, Stream::Hits, 0, 0)?;
         let (mut bytes, mut hits) = (0usize, 0u64);
         loop {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use tollgate_engine::limits::Limits;
 use tollgate_engine::{Engine, Fate, Rulings};
+use tollgate_limits::Limits;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;

@@ -1,6 +1,6 @@
 //! Limits documents: what is printed in normal form is read as the same limits, and a fault names a line.
 
-use tollgate_engine::limits::{Limits, check};
+use tollgate_limits::{Limits, check};
 
 use crate::Memory;
 

@@ -1,8 +1,6 @@
 //! Names, spans and rates as people type them: what is written is read as it was.
 
-use tollgate_engine::limits::{
-    parse_quota, parse_rate, parse_span, print_quota, print_rate, print_span,
-};
+use tollgate_limits::{parse_quota, parse_rate, parse_span, print_quota, print_rate, print_span};
 use tollgate_shared::escape::{escaped, escaped_lines, is_hidden, unescaped};
 use tollgate_shared::names::{NAME_BYTES_MAX, admit_domain, check_domain, check_name};
 use tollgate_shared::networks::{NetworkName, NetworkText, address, network, network_of_domain};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use tollgate_engine::engine::Versions;
-use tollgate_engine::limits::Limits;
 use tollgate_engine::{Engine, Rulings};
+use tollgate_limits::Limits;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tokio::sync::mpsc::{Receiver, channel};
-use tollgate::log::{AppendError, Delivered, Log, LogEvent, Stream, Ticket};
+use tollgate_log::{AppendError, Delivered, Log, LogEvent, Stream, Ticket};
 
 use super::{Medium, PARTITIONS};
 

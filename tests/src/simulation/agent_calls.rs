@@ -39,7 +39,7 @@ impl World {
         };
         let kept = self
             .watch
-            .record(tollgate::log::Stream::Hits, partition, offset);
+            .record(tollgate_log::Stream::Hits, partition, offset);
         let there = kept.is_some_and(|kept| hash_of(&kept.bytes) == batch.hash);
         // One that was taken before the log lost records may be among them.
         let lost_us = self.watch.accounts.lost_us;

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tollgate::log::journal::disk::{Disk, DiskFile, Syncing};
+use tollgate_log::journal::disk::{Disk, DiskFile, Syncing};
 
 use super::random::Random;
 

@@ -289,7 +289,7 @@ fn change(random: &mut Random, resource: &mut Resource) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_engine::limits::Limits;
+    use tollgate_limits::Limits;
 
     fn parses(document: &Document) {
         let text = document.text();

@@ -4,8 +4,8 @@
 //! digests are the second engine's, everything recorded is in the log once, the log has all evidence,
 //! and every deny list agrees with the replay: what is in force is refused, and nothing else is, of rates and copies.
 
-use tollgate::core::recordings::Waiting;
 use tollgate_model::log::Scope;
+use tollgate_server::core::recordings::Waiting;
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::place::Place;
 
@@ -371,7 +371,7 @@ impl World {
         end_us: u64,
     ) -> bool {
         let ruled = &self.watch.ruled[partition as usize];
-        let stream = tollgate::log::Stream::Hits;
+        let stream = tollgate_log::Stream::Hits;
         let Some(cause) = self.watch.record(stream, partition, place.offset) else {
             return false;
         };

@@ -10,9 +10,9 @@
 
 use std::sync::Arc;
 
-use tollgate::core::limits_book::{Entered, Version, Void};
-use tollgate::judge::to_model;
-use tollgate::log::{Delivered, Stream};
+use tollgate_limits::versions::{Entered, Version, Void};
+use tollgate_log::{Delivered, Stream};
+use tollgate_replay::judge::to_model;
 use tollgate_shared::wire::amendment::{self, Amendment};
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
 use tollgate_shared::wire::record::kind;
@@ -44,8 +44,11 @@ impl Watch {
             check: check.into(),
             what: format!("{:?}, offset {offset}: {what}", Stream::Limits),
         };
-        let entered = { self.book.read(&record) }
-            .map_err(|error| violation("what is appended can be read", error.to_string()))?;
+        let entered = {
+            self.book
+                .read(record.offset, record.appended, &record.bytes)
+        }
+        .map_err(|error| violation("what is appended can be read", error.to_string()))?;
         let expected = expected_by(&kept.bytes);
         check_race(self.newest_version, offset, expected, entered.as_ref())
             .map_err(|what| violation("one version follows another", what))?;
@@ -140,13 +143,13 @@ mod tests {
     fn of_two_that_expect_one_version_the_second_loses() {
         let version = |number| {
             let document = "version = 1\nrules = 2\n";
-            let limits = tollgate_engine::limits::Limits::parse(document).expect("it is right");
+            let limits = tollgate_limits::Limits::parse(document).expect("it is right");
             Entered::Version {
                 push: 1,
                 version: Arc::new(Version {
                     number,
                     digest: [0; 32],
-                    text: tollgate::core::limits_text::Text::whole(document.into(), [0; 32]),
+                    text: tollgate_limits::versions::text::Text::whole(document.into(), [0; 32]),
                     limits: Arc::new(limits),
                     made: None,
                 }),

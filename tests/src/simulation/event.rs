@@ -4,9 +4,9 @@
 //! that it never reaches the next one.
 
 use bytes::Bytes;
-use tollgate::core::assignment::Known;
-use tollgate::log::LogEvent;
 use tollgate_agent::simulation::Happening;
+use tollgate_log::LogEvent;
+use tollgate_server::core::assignment::Known;
 use tollgate_shared::wire::frame::Topic;
 
 use super::operators::Does;

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tollgate::core::limits_book::{LimitsBook, Made};
-use tollgate::judge::{act_to_model, kind_to_model, part_to_model};
+use tollgate_limits::versions::{LimitsBook, Made};
 use tollgate_model as model;
 use tollgate_model::log::{HitEntry, HitsRecord, LogInput, Total};
+use tollgate_replay::judge::{act_to_model, kind_to_model, part_to_model};
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::wire::hits::{HitBatch, Sender};
 use tollgate_shared::wire::record::Totals;

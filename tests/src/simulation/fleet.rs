@@ -4,11 +4,11 @@
 //! `state_topic`. Whoever is to rule a partition next is told before, after or while the one before is told to let
 //! go, so that a partition has two owners at times and none at others. Knows nothing of rules.
 
-use tollgate::core::assignment::{Known, Restored};
-use tollgate::core::event::Event as CoreEvent;
-use tollgate::core::ruler::Ruler;
-use tollgate::core::snapshots::Chunks;
 use tollgate_engine::engine::SnapshotFault;
+use tollgate_log::Chunks;
+use tollgate_server::core::assignment::{Known, Restored};
+use tollgate_server::core::event::Event as CoreEvent;
+use tollgate_server::core::ruler::Ruler;
 
 use super::random::Random;
 use super::state_topic::{By, Cut};

@@ -10,8 +10,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate::core::limits_book::Version;
 use tollgate_engine::copies::{Copies, HoldState};
+use tollgate_limits::versions::Version;
 use tollgate_shared::wire::statement::{Cause, Says, Scope, Statement};
 
 use super::copy_limits::COPIES;

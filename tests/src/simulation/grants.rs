@@ -12,8 +12,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate::core::limits_book::Version;
 use tollgate_engine::engine::{Engine, Fate};
+use tollgate_limits::versions::Version;
 use tollgate_shared::wire::hits::Sender;
 use tollgate_shared::wire::holds::{Does, HoldBatch};
 use tollgate_shared::wire::statement::Scope;

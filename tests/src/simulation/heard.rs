@@ -217,7 +217,7 @@ impl World {
             return false;
         };
         let offset = statement.place.offset;
-        let stream = tollgate::log::Stream::Hits;
+        let stream = tollgate_log::Stream::Hits;
         let Some(cause) = self.watch.record(stream, partition, offset) else {
             return false;
         };

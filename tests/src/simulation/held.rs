@@ -12,9 +12,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tollgate::core::limits_book::LimitsBook;
 use tollgate_engine::copies::{HoldState, HoldView};
 use tollgate_engine::engine::{AgentChange, Engine};
+use tollgate_limits::versions::LimitsBook;
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::place::{Code, LogId, Place};

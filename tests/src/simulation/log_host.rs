@@ -8,11 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tollgate::core::Start;
-use tollgate::log::journal::core::{Command, Core as Journal};
-use tollgate::log::journal::disk::Disk;
-use tollgate::log::journal::{Ack, JournalConfig, JournalReader, LastStop, OpenError};
-use tollgate::log::{Delivered, LogEvent, Stream};
+use tollgate_log::journal::core::{Command, Core as Journal};
+use tollgate_log::journal::disk::Disk;
+use tollgate_log::journal::{Ack, JournalConfig, JournalReader, LastStop, OpenError};
+use tollgate_log::{Delivered, LogEvent, Stream};
+use tollgate_server::core::Start;
 
 use super::disk::SimDisk;
 use super::plan::{LogPlan, Plan};

@@ -11,10 +11,11 @@
 
 use std::collections::BTreeMap;
 
-use tollgate::core::amendments::{Proposal, Refused, told};
-use tollgate::core::event::{Event as CoreEvent, QueryId};
-use tollgate::core::view::{Query, Reply};
 use tollgate_engine::copies::Copies;
+use tollgate_limits::versions::in_one_line;
+use tollgate_server::core::amendments::{Proposal, Refused};
+use tollgate_server::core::event::{Event as CoreEvent, QueryId};
+use tollgate_server::core::view::{Query, Reply};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::amendment::Act;
 
@@ -159,7 +160,7 @@ impl World {
                 let expected = proposal.expected;
                 format!(
                     "operator-{query} tells owner {owner}: {}, expecting {expected:?}",
-                    told(&act)
+                    in_one_line(&act)
                 )
             });
         self.operators.asked.insert(query, act);

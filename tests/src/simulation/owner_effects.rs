@@ -4,11 +4,11 @@
 //! against the second engine before anybody hears it.
 
 use bytes::Bytes;
-use tollgate::core::announce::TOPIC_KEY_UNPROTECTED;
-use tollgate::core::counters::Counters;
-use tollgate::core::event::{Effect, Event as CoreEvent, Peer};
-use tollgate::core::view::{DigestsView, Gauges, Query, Readiness, Reply};
 use tollgate_agent::simulation::Happening;
+use tollgate_server::core::announce::TOPIC_KEY_UNPROTECTED;
+use tollgate_server::core::counters::Counters;
+use tollgate_server::core::event::{Effect, Event as CoreEvent, Peer};
+use tollgate_server::core::view::{DigestsView, Gauges, Query, Readiness, Reply};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::{Frame, Topic};
 use tollgate_shared::wire::link::FromAggregator;
@@ -280,7 +280,7 @@ impl World {
         let now = host.now(self.now_us);
         let core = host.core.as_mut()?;
         let mut effects = Vec::new();
-        let id = tollgate::core::event::QueryId(0);
+        let id = tollgate_server::core::event::QueryId(0);
         core.step(now, CoreEvent::Query { id, query }, &mut effects);
         effects.into_iter().find_map(|effect| match effect {
             Effect::Reply { reply, .. } => Some(*reply),

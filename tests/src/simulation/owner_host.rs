@@ -1,6 +1,6 @@
 //! An owner in the world: its process, its clocks, its connections, its snapshots.
 //!
-//! The process is the shipped core (`tollgate::core`), fed one event after the other as the real loop
+//! The process is the shipped core (`tollgate_server::core`), fed one event after the other as the real loop
 //! does: events, then a turn at most half a millisecond later. It may die between any two effects. What
 //! it publishes is held against the second engine before anybody hears it.
 
@@ -9,14 +9,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tollgate::core::event::{Event as CoreEvent, LimitsFile, Now, Peer};
-use tollgate::core::snapshots::{Chunks, Policy};
-use tollgate::core::{Core, Settings, Start};
-use tollgate::link::{Admitted, BatchFault, Session as LinkSession};
-use tollgate::log::journal::core::Command;
-use tollgate::log::journal::snapshots::Snapshots;
-use tollgate::log::{LogEvent, Stream, Ticket};
 use tollgate_agent::simulation::Happening;
+use tollgate_log::Chunks;
+use tollgate_log::journal::core::Command;
+use tollgate_log::journal::snapshots::Snapshots;
+use tollgate_log::{LogEvent, Stream, Ticket};
+use tollgate_server::core::event::{Event as CoreEvent, LimitsFile, Now, Peer};
+use tollgate_server::core::snapshots::Policy;
+use tollgate_server::core::{Core, Settings, Start};
+use tollgate_server::link::{Admitted, BatchFault, Session as LinkSession};
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;

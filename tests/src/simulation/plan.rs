@@ -7,7 +7,7 @@ use super::documents::{DOMAINS, Document, RESOURCES};
 pub use super::faults::{Edge, Episode, Fault, WAYS, Way, Whose};
 use super::kept::PLANS;
 use super::random::Random;
-use tollgate::log::journal::Ack;
+use tollgate_log::journal::Ack;
 
 /// The calm at the end, in which everything has to come right.
 pub const CALM_US: u64 = 12_000_000;

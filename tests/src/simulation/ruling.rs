@@ -10,8 +10,8 @@
 
 use std::fmt::Display;
 
-use tollgate::core::limits_book::LimitsBook;
 use tollgate_engine::engine::{Engine, Fate};
+use tollgate_limits::versions::LimitsBook;
 use tollgate_model::log::{LogInput, RecordOutcome};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::record::Record;

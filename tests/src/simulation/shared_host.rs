@@ -2,7 +2,7 @@
 //!
 //! Knows nothing of what records say. What stays true: what is in it stands in the watch first.
 
-use tollgate::log::{LogEvent, Stream};
+use tollgate_log::{LogEvent, Stream};
 
 use super::faults::LogWay;
 use super::log_host::{LOG_EVENTS_MAX, LogHost};

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tollgate::log::{AppendError, Delivered, LogEvent, Stream, Ticket};
+use tollgate_log::{AppendError, Delivered, LogEvent, Stream, Ticket};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::MESSAGE_BYTES_MAX;
 

@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate::core::snapshots::Chunks;
-use tollgate::log::kafka::state::catalogue::{Candidate, Catalogue, Gathered, Record};
-use tollgate::log::kafka::state::wire::{Key, Manifest};
-use tollgate::log::kafka::state::writing::{self, Medium, Source, Written};
-use tollgate_engine::limits::RULES;
+use tollgate_limits::RULES;
+use tollgate_log::Chunks;
+use tollgate_log::kafka::state::catalogue::{Candidate, Catalogue, Gathered, Record};
+use tollgate_log::kafka::state::wire::{Key, Manifest};
+use tollgate_log::kafka::state::writing::{self, Medium, Source, Written};
 use tollgate_shared::place::LogId;
 
 use super::random::Random;

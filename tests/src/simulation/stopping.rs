@@ -4,8 +4,8 @@
 //! Knows nothing of how a journal is opened or closed. What stays true: what a process that stopped in order was
 //! asked to append is in the log, and answered, but where nothing comes through to the log.
 
-use tollgate::core::event::Event as CoreEvent;
-use tollgate::log::LogEvent;
+use tollgate_log::LogEvent;
+use tollgate_server::core::event::Event as CoreEvent;
 
 use super::event::Event;
 use super::log_host::LogHost;

@@ -12,9 +12,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tollgate::core::limits_book::{LimitsBook, Made};
-use tollgate::log::Stream;
 use tollgate_engine::engine::{Engine, Rulings, Said};
+use tollgate_limits::versions::{LimitsBook, Made};
+use tollgate_log::Stream;
 use tollgate_model as model;
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::Timestamp;

@@ -3,8 +3,8 @@
 //! Each way begins with the one before it and draws more, from a stream of its own, so that kept seeds mean what they
 //! meant. What stays true: a plan is a function of its way and its seed.
 
-use tollgate::core::recordings::WAITING_MAX;
-use tollgate::log::journal::Ack;
+use tollgate_log::journal::Ack;
+use tollgate_server::core::recordings::WAITING_MAX;
 
 use super::constraints::BEFORE_MIDNIGHT_MAX_US;
 use super::copy_limits::CopyLimits;

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tokio::sync::mpsc;
-use tollgate::core::event::{Event, Peer as AgentPeer, Request};
-use tollgate::edge::{Bounds, Edge, listen};
-use tollgate::link::{self, Answers, LinkCounters};
+use tollgate_server::core::event::{Event, Peer as AgentPeer, Request};
+use tollgate_server::edge::{Bounds, Edge, listen};
+use tollgate_server::link::{self, Answers, LinkCounters};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator};
 use tollgate_zmtp::SocketType;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate::edge::{Bounds, Edge, listen};
-use tollgate::feed::{self, FeedCounters, Publisher};
+use tollgate_server::edge::{Bounds, Edge, listen};
+use tollgate_server::feed::{self, FeedCounters, Publisher};
 use tollgate_shared::wire::frame::Topic;
 use tollgate_zmtp::{SocketType, cancel, subscribe};
 

@@ -7,8 +7,8 @@ use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tollgate::log::kafka::{self, Expected, KafkaConfig, KafkaFault, KafkaLog};
-use tollgate::log::{AppendError, Log, LogEvent, Stream, Ticket};
+use tollgate_log::kafka::{self, Expected, KafkaConfig, KafkaFault, KafkaLog};
+use tollgate_log::{AppendError, Log, LogEvent, Stream, Ticket};
 use tollgate_tests::conformance::{self, Medium, PARTITIONS};
 use tollgate_tests::kafka::LocalKafka;
 

@@ -8,7 +8,7 @@ use rdkafka::consumer::Consumer as _;
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{ClientConfig, Offset};
-use tollgate::log::kafka::{self, KafkaConfig, StateError, StateTopic, StateWriter, Written};
+use tollgate_log::kafka::{self, KafkaConfig, StateError, StateTopic, StateWriter, Written};
 use tollgate_shared::place::LogId;
 use tollgate_tests::kafka::LocalKafka;
 

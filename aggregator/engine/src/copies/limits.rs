@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_shared::time::Span;
 
-use crate::limits::{CopiesResource, NameTable};
+use tollgate_limits::{CopiesResource, NameTable};
 
 use super::names::CELLS_MAX;
 
@@ -201,7 +201,7 @@ impl CopyLimitsBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::Limits;
+    use tollgate_limits::Limits;
 
     #[test]
     fn a_document_says_the_same_as_the_builder() {

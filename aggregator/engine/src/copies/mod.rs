@@ -23,7 +23,6 @@
 mod agents;
 mod audit;
 mod beats;
-pub mod cases;
 mod chunk;
 mod digest;
 mod domains;

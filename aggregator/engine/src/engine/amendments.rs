@@ -28,8 +28,8 @@ use super::network_bans::banned_network;
 use super::pointers::{Again, Touch};
 use super::rulings::Rulings;
 use crate::copies::{Copies, HoldId, TransferId};
-use crate::limits::Resource;
 use crate::pairs::Identity;
+use tollgate_limits::Resource;
 
 /// When an amendment is done.
 #[derive(Clone, Copy)]

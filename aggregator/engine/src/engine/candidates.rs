@@ -18,9 +18,9 @@ use tollgate_shared::time::Timestamp;
 use super::Engine;
 use super::pointers::Touch;
 use super::rulings::{CandidateClosed, CandidateCounts, add};
-use crate::limits::RateClass;
 use crate::pairs::{Identity, Opened, Rest};
 use crate::stream::{PairEvent, Ruled};
+use tollgate_limits::RateClass;
 
 /// An entry as its real pair was ruled.
 pub(super) struct Beside<'a> {

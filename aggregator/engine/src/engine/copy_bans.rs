@@ -25,7 +25,7 @@ use super::Engine;
 use super::pointers::{Again, Touch};
 use super::rulings::{HoldCounts, Rulings};
 use crate::copies::{Copies, HoldId, Scope};
-use crate::limits::Limits;
+use tollgate_limits::Limits;
 
 /// Resource and domain of a banned domain that took copies.
 pub(super) type BannedPair = (Arc<str>, Arc<str>);

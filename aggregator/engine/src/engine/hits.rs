@@ -28,9 +28,9 @@ use super::pointers::rule_of_amended;
 use super::rule::{How, Rule, copies_of, event_of, rule};
 use super::rulings::{Counts, Fate, ResourceCounts, Rulings, TotalDue, add};
 use super::senders::Clock;
-use crate::limits::{Limits, RateClass};
 use crate::pairs::{Hint, Identity, Opened, Prefix};
 use crate::stream::{Pair, Ruled};
+use tollgate_limits::{Limits, RateClass};
 
 /// A hit stamped longer than this before its append is only counted.
 pub const TOO_OLD: Span = Span::from_secs(600);

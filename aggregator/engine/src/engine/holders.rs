@@ -22,8 +22,8 @@ use super::rulings::{AgentChange, AgentNews};
 use super::scopes::{DeniedScopes, Voice};
 use crate::copies::silence::{Silence, ticks_of};
 use crate::copies::{Copies, CopyLimits, Effects, NameKey};
-use crate::limits::Limits;
 use crate::pairs::{Identities, mix};
+use tollgate_limits::Limits;
 
 /// Counted ticks for which the gone are kept and epochs that are over are known: ten minutes, as
 /// long as sequences are.

@@ -32,6 +32,7 @@ mod chains;
 mod copy_bans;
 mod crowd;
 mod denials;
+mod digests;
 mod epochs;
 mod hits;
 mod holders;
@@ -65,6 +66,7 @@ use pointers::RulingAgain;
 use versions::Steps;
 
 pub use denials::LiveDenial;
+pub use digests::is_digest_due;
 pub use hits::TOO_OLD;
 pub use near::PairNear;
 pub use query::{BucketView, CopiesFault, Count, PairView};

@@ -8,10 +8,10 @@ use tollgate_shared::wire::statement::Cause;
 
 use super::Engine;
 use super::rule::Rule;
-use crate::limits::RateClass;
 use crate::rules::request::LimitedBy;
 use crate::rules::tiers;
 use crate::stream::Closed;
+use tollgate_limits::RateClass;
 
 /// A pair near its limit, at its own time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use tollgate_shared::networks::{NetworkName, NetworkText, network};
 use tollgate_shared::time::Timestamp;
 
 use super::amended::Ban;
-use crate::limits::Networks;
+use tollgate_limits::Networks;
 
 /// All bans of networks.
 #[derive(Clone, Debug, Default)]

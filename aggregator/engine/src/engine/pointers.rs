@@ -31,9 +31,9 @@ use super::rule::Rule;
 use super::rulings::{Fate, Rulings, Stop};
 use super::totals::{class_of_everybody, global_denial};
 use super::versions::Versions;
-use crate::limits::{Limits, RULES, RateClass};
 use crate::pairs::{Identity, Opened, Rest};
 use crate::stream::Pair;
+use tollgate_limits::{Limits, RULES, RateClass};
 
 /// How many denials a slice looks at: less than a millisecond's worth.
 const SLICE: usize = 512;

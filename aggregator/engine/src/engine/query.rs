@@ -19,11 +19,12 @@ use super::scopes::name_of;
 use super::totals::class_of_everybody;
 use crate::copies::{Copies, Miscount};
 use crate::inline::tier_counts;
-use crate::limits::{Bucket, Limits, RateClass};
 use crate::rules::calendar::period;
 use crate::rules::request::{self, LimitedBy, number};
+use crate::rules::window::CountsStamps as _;
 use crate::rules::{State, tiers};
 use crate::stream::Pair;
+use tollgate_limits::{Bucket, Limits, RateClass};
 
 /// How a pair stands at its own time.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,10 +14,10 @@ use tollgate_shared::wire::hits::{Hit, HitKind};
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::amended::OfPair;
-use crate::limits::{Limits, Mode, RateClass, RateResource};
 use crate::pairs::Stored;
 use crate::rules::refund::Settlement;
 use crate::stream::{Closed, Closure, Entry, PairEvent, Ruled};
+use tollgate_limits::{Limits, Mode, RateClass, RateResource};
 
 /// How a resource is ruled.
 #[derive(Clone, Copy)]

@@ -19,10 +19,10 @@ use super::Engine;
 use super::denials::Standing;
 use super::rule::Rule;
 use super::rulings::{Counts, Fate, ResourceCounts, Rulings, add};
-use crate::limits::RateClass;
 use crate::pairs::{Opened, Stored};
-use crate::rules::window::SECOND;
 use crate::rules::{Until, whole};
+use tollgate_limits::RateClass;
+use tollgate_limits::SECOND;
 
 /// The limits of a resource's own pair: the global limit is a window of a second of all domains. Without
 /// one nothing is granted, and nothing is asked either.

@@ -19,9 +19,11 @@ use std::sync::Arc;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 
-use crate::limits::{Limits, RateClass, RateResource, Window};
 use crate::pairs::Stored;
 use crate::rules::carry_over;
+use crate::rules::window::CountsStamps as _;
+use tollgate_limits::versions::LimitsBook;
+use tollgate_limits::{Limits, RateClass, RateResource, Window};
 
 /// The texts of versions, checked, as the caller has them. Each was verified against the digest of
 /// the pointer that brings it in.
@@ -53,6 +55,21 @@ impl Versions for std::collections::BTreeMap<u64, Arc<Limits>> {
             )),
         };
         above.next().map(|(version, _)| *version)
+    }
+}
+
+impl Versions for LimitsBook {
+    fn limits(&self, version: u64) -> Option<Arc<Limits>> {
+        Some(Arc::clone(&self.get(version)?.limits))
+    }
+
+    fn next_after(&self, version: Option<u64>) -> Option<u64> {
+        self.after(version.unwrap_or(0)).map(|next| next.number)
+    }
+
+    fn amendment(&self, version: u64) -> Option<Arc<Act>> {
+        let made = self.get(version)?.made.as_ref()?;
+        (!made.act.is_limits()).then(|| Arc::clone(&made.act))
     }
 }
 

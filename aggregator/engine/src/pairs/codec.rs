@@ -19,12 +19,12 @@ use tollgate_shared::time::Timestamp;
 
 use super::alive::{Rest, Stay, slot_of};
 use super::identity::{Identity, Words, pad};
-use crate::limits::RateClass;
 use crate::rules::Stamps;
 use crate::rules::carry_over::print_of;
 use crate::stream::{Pair, STAYS};
 use crate::varint;
 use shaped::{fill, is_shaped, read_shaped, write_shaped, zigzag_level};
+use tollgate_limits::RateClass;
 
 /// A pair as it is stored: its state, and what the engine knows beside it.
 #[derive(Clone, Debug, Default)]

@@ -17,7 +17,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use super::pool::Renew;
 use super::quota::{forget_estimates, take_estimate};
 use super::stamps::Stamps;
-use crate::limits::Bucket;
+use tollgate_limits::Bucket;
 
 /// What is remembered of a bucket.
 #[derive(Clone, Debug, Default)]
@@ -35,55 +35,6 @@ impl Renew for BucketState {
         self.level = 0;
         self.at = Timestamp::ZERO;
         self.estimates.clear();
-    }
-}
-
-impl Bucket {
-    /// What a copy takes.
-    #[inline]
-    pub fn copy_units(&self) -> i64 {
-        i64::try_from(self.period.as_micros())
-            .unwrap_or(i64::MAX)
-            .max(1)
-    }
-
-    /// So many copies in units; what does not fit is the most there is.
-    fn units(&self, copies: u64) -> i64 {
-        let units = i128::from(copies) * i128::from(self.copy_units());
-        // A document with a greater bucket is refused; this keeps arithmetic total.
-        i64::try_from(units).unwrap_or(i64::MAX).min(1 << 62)
-    }
-
-    /// The level of a full bucket.
-    #[inline]
-    pub fn full(&self) -> i64 {
-        self.units(self.burst)
-    }
-
-    /// The level that debt does not take below.
-    #[inline]
-    pub fn floor(&self) -> i64 {
-        -self.units(self.debt)
-    }
-
-    /// How long it takes from a level to one that is not lower than another; `None` means for ever.
-    pub fn rises_in(&self, from: i64, to: i64) -> Option<Span> {
-        let missing = i128::from(to) - i128::from(from);
-        if missing <= 0 {
-            return Some(Span::ZERO);
-        }
-        if self.tokens == 0 {
-            return None;
-        }
-        let tokens = i128::from(self.tokens);
-        u64::try_from((missing + tokens - 1) / tokens)
-            .ok()
-            .map(Span::from_micros)
-    }
-
-    /// How long an empty bucket takes to be full, for those who show limits.
-    pub fn fills_in(&self) -> Span {
-        self.rises_in(0, self.full()).unwrap_or(Span::MAX)
     }
 }
 

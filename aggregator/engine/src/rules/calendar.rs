@@ -12,7 +12,7 @@
 
 use tollgate_shared::time::Timestamp;
 
-use crate::limits::{Calendar, Zone};
+use tollgate_limits::{Calendar, Zone};
 
 /// A period: from `begins` until just before `ends`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

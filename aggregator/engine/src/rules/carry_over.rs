@@ -22,7 +22,8 @@ use super::calendar::period;
 use super::quota::{QuotaState, kind_of};
 use super::stamps::Stamps;
 use super::state::State;
-use crate::limits::{Bucket, RateClass, Tier};
+use super::window::CountsStamps as _;
+use tollgate_limits::{Bucket, RateClass, Tier};
 
 /// Brings a state from one class of limits under another. `time` is the pair's time, to which the state
 /// has come.

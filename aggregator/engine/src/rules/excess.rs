@@ -16,8 +16,8 @@ use tollgate_shared::time::{Span, Timestamp};
 use super::quota::QuotaState;
 use super::state::State;
 use super::tiers;
-use super::window::has_left;
-use crate::limits::RateClass;
+use super::window::{CountsStamps as _, has_left};
+use tollgate_limits::RateClass;
 
 /// Excess stamped longer than this before the pair's time is no debt in a bucket.
 const BUCKET_LATE: Span = Span::from_secs(1);

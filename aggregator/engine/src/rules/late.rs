@@ -20,7 +20,8 @@ use super::quota::QuotaState;
 use super::request::{LimitedBy, Room, number};
 use super::state::State;
 use super::tiers;
-use crate::limits::RateClass;
+use super::window::CountsStamps as _;
+use tollgate_limits::RateClass;
 
 /// What became of late hits that were not too late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

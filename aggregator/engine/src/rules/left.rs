@@ -12,9 +12,9 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::request::{self, LimitedBy};
 use super::state::State;
-use super::window::leaves;
+use super::window::{CountsStamps as _, leaves};
 use super::{Stamps, tiers};
-use crate::limits::RateClass;
+use tollgate_limits::RateClass;
 
 /// What is left of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

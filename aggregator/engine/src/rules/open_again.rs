@@ -16,8 +16,9 @@ use tollgate_shared::time::Timestamp;
 
 use super::state::{State, TierState};
 use super::tiers::{self, Phase};
+use super::window::CountsStamps as _;
 use super::window::leaves;
-use crate::limits::{RateClass, Tier};
+use tollgate_limits::{RateClass, Tier};
 
 /// When something is open for one more hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate_shared::time::Span;
 
-use crate::limits::{Bucket, Calendar, Quota, RateClass, Tier, Window, Zone, normalise};
+use tollgate_limits::{Bucket, Calendar, Quota, RateClass, Tier, Window, Zone, normalise};
 
 /// Reads parts between `|`: tiers as `limit/window [active SPAN] [cooldown SPAN] [skippable]`, without an
 /// active time it is the window; and `hard N`, `window N/SPAN`, `quota N/day`, `bucket N/SPAN burst N debt N`.

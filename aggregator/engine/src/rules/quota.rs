@@ -16,7 +16,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use super::calendar::{Period, period};
 use super::pool::Renew;
 use super::stamps::Stamps;
-use crate::limits::{Calendar, Quota};
+use tollgate_limits::{Calendar, Quota};
 
 /// How long quotas and buckets remember what an estimate counted.
 pub const ESTIMATES_KEPT: Span = Span::from_secs(600);

@@ -15,7 +15,8 @@
 use tollgate_shared::time::Timestamp;
 
 use super::state::State;
-use crate::limits::{RateClass, Tier};
+use super::window::CountsStamps as _;
+use tollgate_limits::{RateClass, Tier};
 
 /// A settlement that takes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

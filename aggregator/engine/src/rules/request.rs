@@ -16,7 +16,8 @@ use tollgate_shared::time::Timestamp;
 
 use super::state::State;
 use super::tiers::{self, Climbed};
-use crate::limits::RateClass;
+use super::window::CountsStamps as _;
+use tollgate_limits::RateClass;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

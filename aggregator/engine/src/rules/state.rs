@@ -17,7 +17,7 @@ use super::bucket::BucketState;
 use super::pool::{Pool, Renew};
 use super::quota::QuotaState;
 use super::stamps::Stamps;
-use crate::limits::{RateClass, Tier};
+use tollgate_limits::{RateClass, Tier};
 
 /// What is remembered of one tier.
 #[derive(Clone, Debug, Default)]

@@ -16,7 +16,8 @@ use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Timestamp;
 
 use super::state::{State, TierState};
-use crate::limits::{RateClass, Tier};
+use super::window::CountsStamps as _;
+use tollgate_limits::{RateClass, Tier};
 
 /// Where a tier is at some instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,8 +13,9 @@ use tollgate_shared::time::Timestamp;
 
 use super::open_again::Until;
 use super::stamps::Stamps;
-use super::window::{SECOND, has_left};
-use crate::limits::Window;
+use super::window::{CountsStamps as _, has_left};
+use tollgate_limits::SECOND;
+use tollgate_limits::Window;
 
 /// What became of copies. The three add up to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,93 +8,59 @@
 //! ```
 //!
 //! A copy at h counts while not now > h + window. Excess counts as long as fewer than twice the limit
-//! do. Above [`EXACT_MAX`] stamps are rounded down, so that no window remembers more instants than
+//! do. Above [`tollgate_limits::EXACT_MAX`] stamps are rounded down, so that no window remembers more instants than
 //! that; rounding down lets a copy leave early, never late. Knows nothing of what else a pair is
 //! limited by. What stays true: asking changes nothing.
 
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::stamps::Stamps;
-use crate::limits::{RateClass, Tier, Window};
-
-/// What hard and global limits count over.
-pub const SECOND: Span = Span::from_secs(1);
-
-/// The greatest limit whose stamps are kept as they are.
-pub const EXACT_MAX: u64 = 4_096;
+use tollgate_limits::Window;
 
 /// The smallest step of time: a copy has left a window one step after stamp + window.
 const STEP: Span = Span::from_micros(1);
 
-impl RateClass {
-    /// The hard limit, if there is one, and then the windows, in the order in which they are asked.
-    #[inline]
-    pub fn sliding(&self) -> impl Iterator<Item = Window> + '_ {
-        let hard = self.hard.map(Window::of_second);
-        hard.into_iter().chain(self.windows.iter().copied())
-    }
-
-    /// How many [`RateClass::sliding`] gives.
-    #[inline]
-    pub fn sliding_len(&self) -> usize {
-        usize::from(self.hard.is_some()) + self.windows.len()
-    }
-}
-
-impl Tier {
-    /// The tier's window.
-    #[inline]
-    pub fn sliding(&self) -> Window {
-        Window {
-            limit: self.limit,
-            window: self.window,
-        }
-    }
-}
-
-impl Window {
-    /// A global limit: all domains' copies of a second.
-    pub fn of_second(limit: u64) -> Self {
-        Self {
-            limit,
-            window: SECOND,
-        }
-    }
-
-    /// The stamp under which a copy counts.
-    #[inline]
-    pub fn rounded(&self, at: Timestamp) -> Timestamp {
-        match self.is_exact() {
-            true => at,
-            false => {
-                let step_us = self.window.as_micros().div_ceil(EXACT_MAX).max(1);
-                Timestamp::from_micros(at.as_micros() - at.as_micros() % step_us)
-            }
-        }
-    }
-
+/// How a window counts the stamps that a pair remembers.
+pub trait CountsStamps {
     /// Rounds the stamps of a window that had a smaller limit before.
-    pub fn round(&self, stamps: &mut Stamps) {
+    fn round(&self, stamps: &mut Stamps);
+
+    /// How many more late copies stamped `at` are granted at `now`. Those that have left leave the room
+    /// as it was, so if there is any each of them has it.
+    fn late_room(&self, stamps: &Stamps, at: Timestamp, now: Timestamp) -> u64;
+
+    /// Counts granted copies stamped `at`, unless that has left at `now`.
+    fn take(&self, stamps: &mut Stamps, at_and_now: (Timestamp, Timestamp), copies: u64);
+
+    /// Counts as many copies of excess stamped `at` as debt allows; how many.
+    fn take_excess(
+        &self,
+        stamps: &mut Stamps,
+        at_and_now: (Timestamp, Timestamp),
+        copies: u64,
+    ) -> u64;
+
+    /// Takes debt back to the limit at `now`: the newest copies go.
+    fn forgive(&self, stamps: &mut Stamps, now: Timestamp);
+
+    /// How many more copies are granted at `now`.
+    fn room(&self, stamps: &Stamps, now: Timestamp) -> u64;
+
+    /// How many more copies count as excess at `now`.
+    fn debt_room(&self, stamps: &Stamps, now: Timestamp) -> u64;
+
+    /// The first instant from `now` on at which there is room; [`Timestamp::MAX`]: never.
+    fn opens(&self, stamps: &Stamps, now: Timestamp) -> Timestamp;
+}
+
+impl CountsStamps for Window {
+    fn round(&self, stamps: &mut Stamps) {
         if !self.is_exact() {
             stamps.move_stamps(|at| self.rounded(at));
         }
     }
 
-    /// Whether stamps are kept as they are.
-    #[inline]
-    pub fn is_exact(&self) -> bool {
-        self.limit <= EXACT_MAX
-    }
-
-    /// Whether a copy stamped `at` has left at `now`, by the stamp under which it counts.
-    #[inline]
-    pub fn has_left(&self, at: Timestamp, now: Timestamp) -> bool {
-        has_left(self.window, self.rounded(at), now)
-    }
-
-    /// How many more late copies stamped `at` are granted at `now`. Those that have left leave the room
-    /// as it was, so if there is any each of them has it.
-    pub fn late_room(&self, stamps: &Stamps, at: Timestamp, now: Timestamp) -> u64 {
+    fn late_room(&self, stamps: &Stamps, at: Timestamp, now: Timestamp) -> u64 {
         match self.room(stamps, now) {
             0 => 0,
             _ if self.has_left(at, now) => u64::MAX,
@@ -102,17 +68,15 @@ impl Window {
         }
     }
 
-    /// Counts granted copies stamped `at`, unless that has left at `now`.
     #[inline]
-    pub fn take(&self, stamps: &mut Stamps, (at, now): (Timestamp, Timestamp), copies: u64) {
+    fn take(&self, stamps: &mut Stamps, (at, now): (Timestamp, Timestamp), copies: u64) {
         let stamp = self.rounded(at);
         if !has_left(self.window, stamp, now) {
             stamps.take(stamp, copies);
         }
     }
 
-    /// Counts as many copies of excess stamped `at` as debt allows; how many.
-    pub fn take_excess(
+    fn take_excess(
         &self,
         stamps: &mut Stamps,
         (at, now): (Timestamp, Timestamp),
@@ -126,27 +90,23 @@ impl Window {
         takes
     }
 
-    /// Takes debt back to the limit at `now`: the newest copies go.
-    pub fn forgive(&self, stamps: &mut Stamps, now: Timestamp) {
+    fn forgive(&self, stamps: &mut Stamps, now: Timestamp) {
         let over = stamps.held(self.window, now).saturating_sub(self.limit);
         stamps.take_out_newest(over);
     }
 
-    /// How many more copies are granted at `now`.
     #[inline]
-    pub fn room(&self, stamps: &Stamps, now: Timestamp) -> u64 {
+    fn room(&self, stamps: &Stamps, now: Timestamp) -> u64 {
         self.limit.saturating_sub(stamps.held(self.window, now))
     }
 
-    /// How many more copies count as excess at `now`.
     #[inline]
-    pub fn debt_room(&self, stamps: &Stamps, now: Timestamp) -> u64 {
+    fn debt_room(&self, stamps: &Stamps, now: Timestamp) -> u64 {
         let most = self.limit.saturating_mul(2);
         most.saturating_sub(stamps.held(self.window, now))
     }
 
-    /// The first instant from `now` on at which there is room; [`Timestamp::MAX`]: never.
-    pub fn opens(&self, stamps: &Stamps, now: Timestamp) -> Timestamp {
+    fn opens(&self, stamps: &Stamps, now: Timestamp) -> Timestamp {
         if self.limit == 0 {
             return Timestamp::MAX;
         }
@@ -166,22 +126,4 @@ pub fn leaves(at: Timestamp, span: Span) -> Timestamp {
 #[inline]
 pub fn has_left(span: Span, at: Timestamp, now: Timestamp) -> bool {
     at.saturating_add(span) < now
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_stamps_of_large_limits_are_rounded_down() {
-        let of = |limit| Window {
-            limit,
-            window: Span::from_secs(10),
-        };
-        let at = Timestamp::from_micros(1_700_000_000_000_001);
-        assert_eq!(of(4_096).rounded(at), at);
-        let rounded = of(4_097).rounded(at);
-        assert_eq!(rounded.as_micros() % 2_442, 0);
-        assert!(at.since(rounded) < Span::from_micros(2_442));
-    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::known::Known;
 use tollgate_engine::engine::{Engine, Fate, Rulings};
-use tollgate_engine::limits::Limits;
+use tollgate_limits::Limits;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;

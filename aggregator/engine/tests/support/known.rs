@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tollgate_engine::engine::Versions;
-use tollgate_engine::limits::Limits;
+use tollgate_limits::Limits;
 use tollgate_shared::wire::amendment::Act;
 
 /// Limits, and what operators did beside them.

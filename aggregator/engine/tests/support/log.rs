@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tollgate_engine::engine::Versions;
-use tollgate_engine::limits::Limits;
+use tollgate_limits::Limits;
 use tollgate_model as model;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::LogId;

@@ -14,9 +14,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use tollgate_engine::limits::{
-    Bucket, Calendar, Limits, Quota, RateClass, Tier, Window, Zone, normalise,
-};
+use tollgate_limits::{Bucket, Calendar, Limits, Quota, RateClass, Tier, Window, Zone, normalise};
 use tollgate_model as model;
 use tollgate_shared::time::{Span, Timestamp};
 

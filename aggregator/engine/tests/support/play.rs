@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::known::Known;
 use super::log::START_US;
 use tollgate_engine::engine::{Counts, Engine, Fate, Rulings};
-use tollgate_engine::limits::Limits;
+use tollgate_limits::Limits;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use tollgate_engine::cases::play;
+use tollgate_replay::cases::play;
 use tollgate_shared::escape::escaped;
 
 use super::super::exit::{Exit, Failure};

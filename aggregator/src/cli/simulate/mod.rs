@@ -11,15 +11,15 @@ pub(crate) mod play;
 
 use std::path::PathBuf;
 
-use tollgate_engine::limits::{Limits, Rate};
+use tollgate_limits::{Limits, Rate};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Span;
 
 use super::exit::{Exit, Failure};
 use super::output::Format;
 use super::{Global, input_name, read_input, values};
-use crate::picture::{self, Played};
 use play::Requests;
+use tollgate_replay::picture::{self, Played};
 
 /// The most requests that are played for a picture.
 const REQUESTS_MAX: u64 = 1_000_000;

@@ -3,14 +3,14 @@
 //! Knows nothing of pictures. What stays true: the rules are the engine's own; this only looks on.
 
 use serde::Serialize;
-use tollgate_engine::limits::Limits;
 use tollgate_engine::rules::open_again::open_again;
 use tollgate_engine::rules::request::{Request, request};
-use tollgate_engine::rules::window::SECOND;
 use tollgate_engine::rules::{Stamps, State, Until, whole};
+use tollgate_limits::Limits;
+use tollgate_limits::SECOND;
 use tollgate_shared::time::{Span, Timestamp};
 
-use crate::picture::{Played, Step, name_of};
+use tollgate_replay::picture::{Played, Step, name_of};
 
 /// What is asked for.
 pub struct Requests {
@@ -188,4 +188,33 @@ struct RequestReport<'a> {
     limited_by: Option<String>,
     closed_until_us: Option<u64>,
     closed_for_ever: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_replay::picture::draw;
+
+    #[test]
+    fn a_burst_its_cooldown_and_what_was_refused_are_seen() {
+        let limits = Limits::parse(
+            r#"
+            version = 1
+            rules = 2
+            [rate.r]
+            tiers = [
+              { limit = 1, window = "1s", active = "20s" },
+              { limit = 2, window = "1s", active = "2s", cooldown = "3s" },
+            ]
+            "#,
+        )
+        .unwrap();
+        let requests = Requests {
+            at: (0..16).map(|n| Span::from_millis(500 * n)).collect(),
+            copies: 1,
+            min: 1,
+        };
+        let played = play(&limits, "r", "d", &requests).unwrap();
+        insta::assert_snapshot!(draw(&played, false));
+    }
 }

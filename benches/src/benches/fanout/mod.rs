@@ -118,7 +118,7 @@ impl Rounds {
 ///
 /// Where a process cannot be had.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
-    tollgate::edge::raise_descriptors();
+    tollgate_server::edge::raise_descriptors();
     for count in [8, 100] {
         session.step(&format!("{count} subscribers"));
         fan_out(session, count)?;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
-use tollgate::edge::{Bounds, Edge, listen};
-use tollgate::feed::{self, FeedCounters, Publisher};
+use tollgate_server::edge::{Bounds, Edge, listen};
+use tollgate_server::feed::{self, FeedCounters, Publisher};
 use tollgate_shared::wire::frame::Topic;
 use zeromq::{PubSocket, Socket as _, SocketSend as _, ZmqMessage};
 
@@ -40,7 +40,7 @@ enum Sink {
 /// Where a socket cannot be had, or a line is wrong.
 pub fn child(args: &[String]) -> anyhow::Result<()> {
     let kind: String = argument(args, 0, "kind")?;
-    tollgate::edge::raise_descriptors();
+    tollgate_server::edge::raise_descriptors();
     let (sink, address) = match kind.as_str() {
         "ours" => ours()?,
         "crate" => of_the_crate()?,

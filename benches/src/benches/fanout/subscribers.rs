@@ -50,7 +50,7 @@ pub fn child(args: &[String]) -> anyhow::Result<()> {
     let among: u32 = argument(args, 2, "connections")?;
     let stalled: u32 = argument(args, 3, "stalled")?;
     let topics: u32 = argument(args, 4, "topics")?;
-    tollgate::edge::raise_descriptors();
+    tollgate_server::edge::raise_descriptors();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use tollgate_shared::time::Span;
 
 use super::*;
-use crate::limits::{Tier, Window};
 use crate::rules::picture::class;
 use crate::stream::Entry;
+use tollgate_limits::{Tier, Window};
 
 fn stored() -> impl Strategy<Value = Stored> {
     let hits = prop::collection::vec((0u64..3_000_000, 1u64..4), 1..40);

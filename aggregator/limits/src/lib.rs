@@ -1,0 +1,78 @@
+//! Limits as checked types: what a limits document says, after everything wrong was refused.
+//!
+//! Text becomes a tree with the place of every value, which becomes these types; the rules see only
+//! these. What is wrong is collected, so that one reading reports all faults of a file. Knows
+//! nothing of the state of any pair, of files, clocks or the log.
+//!
+//! ```text
+//! text ── source ──> tree with places ── read ──> Limits ── print ──> canonical text
+//!                                          │         ├── scale ──> Limits, N times as fast
+//!                                          │         └── public ─> what agents learn
+//!                                          └── normal, warn ──> warnings ──┐
+//!                                          └── fault ──> faults ───────────┴─ report
+//! ```
+//!
+//! What stays true: [`Limits`] never change once made; every tier in them is normalised; two
+//! documents that rule alike have equal classes.
+
+mod amend;
+mod assemble;
+mod changed;
+mod fault;
+mod forgets;
+mod judge;
+mod names;
+mod networks;
+mod normal;
+mod path;
+mod patterns;
+mod print;
+mod print_stated;
+#[cfg(test)]
+mod property_tests;
+mod public;
+pub mod rate;
+mod read;
+mod report;
+#[cfg(test)]
+mod report_tests;
+mod resource;
+mod scale;
+mod settings;
+#[cfg(test)]
+mod shipped_tests;
+mod source;
+mod spelling;
+pub mod stated;
+mod units;
+mod version;
+pub mod versions;
+mod warning;
+mod words;
+
+mod zone;
+mod zone_tables;
+
+pub use amend::{NotChanged, Own, Revision};
+pub use fault::{FAULTS_MAX, Fault, FaultKind, Faults};
+pub use forgets::{Forgotten, forgets, forgotten};
+pub use judge::{STATE_BYTES_WARN, hits_max_in, state_bytes_at_limit};
+pub use names::{NameTable, TABLE_BYTES_MAX};
+pub use networks::Networks;
+pub use normal::{Change, normalise};
+pub use rate::{Bucket, Calendar, EXACT_MAX, Quota, RateClass, SECOND, Tier, Window};
+pub use read::{DOCUMENT_BYTES_MAX, spelt_domain};
+pub use report::{CheckReport, ResourceReport, SizeReport, check};
+pub use resource::{
+    CopiesResource, Excess, Group, Mode, NEAR_DEFAULT, RateOverride, RateResource, Reserve,
+    Resource,
+};
+pub use scale::{SCALED_WINDOW_MIN, ScaleFault};
+pub use settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate};
+pub use spelling::{parse_quota, parse_rate, print_quota, print_rate};
+pub use stated::{Allowance, Setting, Stated};
+pub use units::{parse_span, print_span};
+pub use version::{ClassId, Limits, RULES, ResourceIx};
+pub use warning::{WARNINGS_MAX, Warning, WarningKind, Warnings};
+pub use zone::Zone;
+pub use zone_tables::{with_zone_tables, without_zone_tables};

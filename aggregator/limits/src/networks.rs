@@ -1,0 +1,110 @@
+//! The networks among a resource's domains: which one an address belongs to.
+//!
+//! ```text
+//! 10.0.0.0/8   10.1.0.0/16        10.1.2.3 -> 10.1.0.0/16, the longest      10.9.9.9 -> 10.0.0.0/8
+//! ```
+//!
+//! Knows nothing of what a network may do: it gives names, longest first, and whoever asks looks them up. What
+//! stays true: a resource without networks asks nothing of a domain.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use tollgate_shared::networks::{NetworkName, NetworkText, network, network_of_domain};
+
+/// Networks, and which lengths they have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Networks {
+    all: Arc<BTreeSet<IpNet>>,
+    /// Lengths that occur, longest first; of IPv4 and of IPv6.
+    lengths: [Box<[u8]>; 2],
+}
+
+impl Networks {
+    /// The networks among some domains.
+    pub fn among<'a>(domains: impl Iterator<Item = &'a str>) -> Self {
+        Self::of(domains.filter_map(named).collect())
+    }
+
+    fn of(all: BTreeSet<IpNet>) -> Self {
+        let lengths = |is_v4: bool| {
+            let of_family = all.iter().filter(|net| net.addr().is_ipv4() == is_v4);
+            let lengths: BTreeSet<u8> = of_family.map(IpNet::prefix_len).collect();
+            lengths.into_iter().rev().collect()
+        };
+        Self {
+            lengths: [lengths(true), lengths(false)],
+            all: Arc::new(all),
+        }
+    }
+
+    /// These and one more domain, if it is a network; those that this was cloned from stay as they are, and are
+    /// copied at the first one alone.
+    pub fn add(&mut self, domain: &str) {
+        let Some(network) = named(domain) else {
+            return;
+        };
+        if !self.all.contains(&network) {
+            Arc::make_mut(&mut self.all).insert(network);
+            let lengths = &mut self.lengths[usize::from(network.addr().is_ipv6())];
+            let bits = network.prefix_len();
+            if let Err(at) = lengths.binary_search_by(|other| bits.cmp(other)) {
+                let mut more = lengths.to_vec();
+                more.insert(at, bits);
+                *lengths = more.into();
+            }
+        }
+    }
+
+    /// The first answer of `look_up` to the names of the networks that a domain's address is in, longest first.
+    pub fn find<T>(&self, domain: &str, look_up: impl Fn(&str) -> Option<T>) -> Option<T> {
+        if self.all.is_empty() {
+            return None;
+        }
+        let of = network_of_domain(domain)?;
+        let [v4, v6] = &self.lengths;
+        let lengths = if of.addr().is_ipv4() { v4 } else { v6 };
+        let mut text = NetworkText::default();
+        let longest_first = lengths.iter().filter(|bits| **bits <= of.prefix_len());
+        for &bits in longest_first {
+            let network = IpNet::new(of.addr(), bits).ok()?.trunc();
+            if self.all.contains(&network)
+                && let Some(found) = look_up(text.write(network))
+            {
+                return Some(found);
+            }
+        }
+        None
+    }
+}
+
+fn named(domain: &str) -> Option<IpNet> {
+    match network(domain) {
+        NetworkName::Network(network) => Some(network),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_network_of_an_address_is_found_first() {
+        let mut networks = Networks::among(["10.0.0.0/8", "acme", "2001:db8::/32"].into_iter());
+        networks.add("10.1.0.0/16");
+        networks.add("globex");
+        let of = |domain: &str| networks.find(domain, |name| Some(name.to_owned()));
+        assert_eq!(of("10.1.2.3").as_deref(), Some("10.1.0.0/16"));
+        assert_eq!(of("10.2.2.3").as_deref(), Some("10.0.0.0/8"));
+        assert_eq!(of("10.1.2.0/24").as_deref(), Some("10.1.0.0/16"));
+        assert_eq!(of("::ffff:10.2.2.3").as_deref(), Some("10.0.0.0/8"));
+        assert_eq!(of("2001:DB8::9").as_deref(), Some("2001:db8::/32"));
+        assert_eq!(of("11.0.0.1"), None);
+        assert_eq!(of("acme"), None);
+        let but_the_longest = |name: &str| (name != "10.1.0.0/16").then(|| name.to_owned());
+        let found = networks.find("10.1.2.3", but_the_longest);
+        assert_eq!(found.as_deref(), Some("10.0.0.0/8"));
+    }
+}

@@ -1,0 +1,170 @@
+//! Normalisation: the same limits in the one form that the rules work on (Charon, section 4.1).
+//!
+//! ```text
+//! never active          limit 5  window 1s  active 0s                tier is dropped
+//! window above active   limit 5  window 10s active 4s   ->  window 4s
+//! a part of a window    limit 5  window 3s  active 10s  ->  active 9s
+//! ```
+//!
+//! A partial window at the end of an active period would, with no cooldown, let a domain make
+//! nearly twice its limit across the edge. Knows nothing of names; what it did is told as changes.
+//! What stays true: normalised tiers stay as they are.
+
+use tollgate_shared::time::Span;
+
+use super::rate::Tier;
+
+/// What normalisation did to one tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The tier was never active and is gone.
+    Dropped,
+    /// The window was longer than the active time.
+    WindowCut {
+        /// As it was written.
+        before: Span,
+        /// As it rules.
+        after: Span,
+    },
+    /// The active time was not a whole number of windows.
+    ActiveTrimmed {
+        /// As it was written.
+        before: Span,
+        /// As it rules.
+        after: Span,
+    },
+}
+
+/// The tiers as they rule, and what was changed: the tier's number as written, from 1, and the
+/// change.
+pub fn normalise(tiers: &[Tier]) -> (Box<[Tier]>, Vec<(usize, Change)>) {
+    let mut changes = Vec::new();
+    let mut normal = Vec::with_capacity(tiers.len());
+    for (index, &tier) in tiers.iter().enumerate() {
+        match normalise_tier(tier) {
+            None => changes.push((index + 1, Change::Dropped)),
+            Some(after) => {
+                if after.window != tier.window {
+                    changes.push((
+                        index + 1,
+                        Change::WindowCut {
+                            before: tier.window,
+                            after: after.window,
+                        },
+                    ));
+                }
+                if after.active != tier.active {
+                    changes.push((
+                        index + 1,
+                        Change::ActiveTrimmed {
+                            before: tier.active,
+                            after: after.active,
+                        },
+                    ));
+                }
+                normal.push(after);
+            }
+        }
+    }
+    (normal.into_boxed_slice(), changes)
+}
+
+fn normalise_tier(tier: Tier) -> Option<Tier> {
+    if tier.active == Span::ZERO {
+        return None;
+    }
+    let window = tier.window.min(tier.active);
+    let active = match tier.active.as_micros().checked_rem(window.as_micros()) {
+        Some(part) => tier.active.saturating_sub(Span::from_micros(part)),
+        // A window of no length cannot be written in a document; it divides everything.
+        None => tier.active,
+    };
+    Some(Tier {
+        window,
+        active,
+        ..tier
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde::Deserialize;
+
+    use super::*;
+
+    /// `spec/vectors/normalize.jsonl`, as it lies beside the cross-crate tests.
+    const VECTORS: &str = include_str!("../../../tests/vectors/normalize.jsonl");
+
+    #[derive(Deserialize)]
+    struct Case {
+        name: String,
+        tiers: Vec<RawTier>,
+        expect: Vec<RawTier>,
+    }
+
+    #[derive(Deserialize)]
+    struct RawTier {
+        limit: u64,
+        window: u64,
+        active: u64,
+        cooldown: u64,
+        skippable: bool,
+    }
+
+    fn tiers(raw: &[RawTier]) -> Vec<Tier> {
+        raw.iter()
+            .map(|raw| Tier {
+                limit: raw.limit,
+                window: Span::from_micros(raw.window),
+                active: Span::from_micros(raw.active),
+                cooldown: Span::from_micros(raw.cooldown),
+                skippable: raw.skippable,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_vectors_hold() {
+        let mut cases = 0;
+        for line in VECTORS.lines().filter(|line| !line.trim().is_empty()) {
+            let case: Case = serde_json::from_str(line).expect("a vector is well-formed");
+            let (normal, changes) = normalise(&tiers(&case.tiers));
+            assert_eq!(*normal, tiers(&case.expect), "{}", case.name);
+            assert_eq!(
+                changes.is_empty(),
+                *normal == tiers(&case.tiers),
+                "{}: a change is told, and only a change",
+                case.name
+            );
+            cases += 1;
+        }
+        assert!(5 <= cases);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_normal_stays_and_holds_whole_windows(
+            raw in prop::collection::vec((0u64..9, 1u64..2_000, 0u64..9_000, 0u64..9), 0..5),
+        ) {
+            let written: Vec<Tier> = raw
+                .iter()
+                .map(|&(limit, window, active, cooldown)| Tier {
+                    limit,
+                    window: Span::from_micros(window),
+                    active: Span::from_micros(active),
+                    cooldown: Span::from_micros(cooldown),
+                    skippable: limit % 2 == 0,
+                })
+                .collect();
+            let (normal, _) = normalise(&written);
+            for tier in &normal {
+                prop_assert!(tier.window <= tier.active);
+                prop_assert_eq!(tier.active.as_micros() % tier.window.as_micros(), 0);
+            }
+            let (again, changes) = normalise(&normal);
+            prop_assert_eq!(again, normal);
+            prop_assert!(changes.is_empty());
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! The part of a resource's limits that agents learn with the feed.
+//!
+//! Agents decide by denials, not by limits; they need these for headers, for what to do while
+//! blind, and for resources that nobody configured.
+
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::public::{
+    BlindPolicy as PublicBlind, GROUPS_BYTES_MAX, Kind, OnExcess, Public, PublicBucket,
+    PublicCopies, PublicGroup, PublicQuota, PublicTier, QuotaUnit, Reserving,
+};
+
+use super::rate::Calendar;
+use super::resource::{CopiesResource, Excess, Mode, RateResource, Reserve, Resource};
+use super::settings::BlindPolicy;
+use super::version::Limits;
+
+impl Limits {
+    /// What agents learn about a resource, configured or not; `version` is these limits' own.
+    pub fn public(&self, resource: &str, version: u64) -> Public {
+        let namespace = self.namespace_of(resource);
+        let unconfigured = Public {
+            version,
+            blind: public_blind(namespace.blind),
+            ..Public::default()
+        };
+        match self.resource(resource) {
+            None => Public {
+                refused: !namespace.allow_unconfigured,
+                ..unconfigured
+            },
+            Some(Resource::Copies(copies)) => Public {
+                kind: Kind::Copies,
+                has_overrides: copies.overrides().next().is_some(),
+                blind: public_blind(copies.blind),
+                ignored: namespace.ignore_configured,
+                copies: Some(public_copies(copies, self.engine().agent_timeout)),
+                ..unconfigured
+            },
+            Some(Resource::Rate(rate)) => Public {
+                ignored: namespace.ignore_configured || rate.mode() == Mode::Shadow,
+                ..self.public_rate(rate, namespace.ignore_configured, unconfigured)
+            },
+        }
+    }
+
+    fn public_rate(&self, rate: &RateResource, ignored: bool, unconfigured: Public) -> Public {
+        let class = self.class(rate.default_class());
+        let windows = class.windows.iter().map(|window| PublicTier {
+            limit: window.limit,
+            window: window.window,
+        });
+        let tiers = class.tiers().iter().map(|tier| PublicTier {
+            limit: tier.limit,
+            window: tier.window,
+        });
+        let bucket = class.bucket.map(|bucket| PublicBucket {
+            tokens: bucket.tokens,
+            period: bucket.period,
+            burst: bucket.burst,
+        });
+        let quotas = class.quotas.iter().map(|quota| PublicQuota {
+            limit: quota.limit,
+            unit: public_unit(quota.unit),
+        });
+        let has_overrides = rate.overrides().next().is_some();
+        Public {
+            kind: Kind::Rate,
+            windows: windows.collect(),
+            tiers: tiers.collect(),
+            bucket,
+            quotas: quotas.collect(),
+            hard: class.hard,
+            most: self.most_of_any(rate),
+            keeps_estimates: !class.refunds,
+            addresses: rate.addresses(),
+            has_overrides,
+            blind: public_blind(rate.blind()),
+            // Or whoever calls under a new name each time would have a denial without end
+            // for each of them.
+            refused: class.grants_nothing()
+                && !has_overrides
+                && !ignored
+                && rate.mode() != Mode::Shadow,
+            ..unconfigured
+        }
+    }
+
+    /// The most copies that the limits of any domain can grant at once. `None`: any number.
+    ///
+    /// Of a document as it was read, each override once; what was changed of domains since is looked at one by
+    /// one.
+    fn most_of_any(&self, rate: &RateResource) -> Option<u64> {
+        let most = |class| self.class(class).most_at_once();
+        let of_overrides = rate.override_classes().map(most);
+        let mut of_all = std::iter::once(most(rate.default_class())).chain(of_overrides);
+        // `None` is the greatest.
+        let greatest = of_all.try_fold(0, |so_far: u64, most| Some(so_far.max(most?)));
+        greatest
+            .map(|most| rate.global().map_or(most, |global| most.min(global)))
+            .or(rate.global())
+    }
+}
+
+fn public_unit(unit: Calendar) -> QuotaUnit {
+    match unit {
+        Calendar::Day => QuotaUnit::Day,
+        Calendar::Week => QuotaUnit::Week,
+        Calendar::Month => QuotaUnit::Month,
+        Calendar::Year => QuotaUnit::Year,
+    }
+}
+
+fn public_copies(copies: &CopiesResource, agent_timeout: Span) -> PublicCopies {
+    PublicCopies {
+        limit: copies.limit,
+        global: nobody_is_above(copies),
+        reserve: match copies.reserve {
+            Reserve::Optimistic => Reserving::Optimistic,
+            Reserve::Strict => Reserving::Strict,
+        },
+        on_excess: match copies.on_excess {
+            Excess::Keep => OnExcess::Keep,
+            Excess::GiveBack => OnExcess::GiveBack,
+        },
+        max_age: copies.max_age,
+        agent_timeout,
+        groups: public_groups(copies, GROUPS_BYTES_MAX),
+    }
+}
+
+/// What the copies of no domain are above, beside the default limit of those that have none of their own.
+fn nobody_is_above(copies: &CopiesResource) -> Option<u64> {
+    let greatest = copies.overrides().next().map(|_| copies.greatest);
+    copies.global.into_iter().chain(greatest).min()
+}
+
+/// The groups of a resource, as far as they fit into `bytes`: first the names of all, then the
+/// members of one after the other.
+fn public_groups(copies: &CopiesResource, bytes: usize) -> Box<[PublicGroup]> {
+    // Heads of texts and arrays, and the limit.
+    const GROUP: usize = 32;
+    const MEMBER: usize = 3;
+    let mut left = bytes;
+    let mut groups: Vec<PublicGroup> = Vec::new();
+    for (name, group) in &copies.groups {
+        let Some(rest) = left.checked_sub(name.len() + GROUP) else {
+            break;
+        };
+        left = rest;
+        groups.push(PublicGroup {
+            name: name.clone(),
+            limit: group.limit,
+            members: None,
+        });
+    }
+    for told in &mut groups {
+        let Some(group) = copies.groups.get(&told.name) else {
+            continue;
+        };
+        let size: usize = group.members.iter().map(|name| name.len() + MEMBER).sum();
+        if let Some(rest) = left.checked_sub(size) {
+            left = rest;
+            told.members = Some(group.members.iter().map(Into::into).collect());
+        }
+    }
+    groups.into_boxed_slice()
+}
+
+fn public_blind(blind: BlindPolicy) -> PublicBlind {
+    match blind {
+        BlindPolicy::Open => PublicBlind::Open,
+        BlindPolicy::Closed => PublicBlind::Closed,
+        BlindPolicy::Local(rate) => PublicBlind::Local {
+            limit: rate.hits,
+            window: rate.window,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_shared::time::Span;
+
+    use super::*;
+
+    #[test]
+    fn what_grants_nothing_to_anybody_is_refused_without_being_asked() {
+        let limits = Limits::parse(
+            r#"
+            [rate.closed]
+            tiers = []
+            [rate.zero]
+            rate = "0/s"
+            [rate.none]
+            rate = "5/s"
+            hard = "0/s"
+            [rate.some]
+            tiers = []
+            domains.acme.rate = "5/s"
+            [rate.shown]
+            tiers = []
+            shadow = true
+            [rate.open]
+            rate = "1/s"
+            "#,
+        )
+        .expect("it is right");
+        let refused: Vec<&str> = ["closed", "zero", "none", "some", "shown", "open"]
+            .into_iter()
+            .filter(|resource| limits.public(resource, 1).refused)
+            .collect();
+        assert_eq!(refused, ["closed", "zero", "none"]);
+    }
+
+    #[test]
+    fn agents_learn_what_they_need_and_nothing_of_single_domains() {
+        let limits = Limits::parse(
+            r#"
+            [namespace.api]
+            allow_unconfigured = false
+            blind = "closed"
+            [namespace.old]
+            ignore_configured = true
+            [rate."api.search"]
+            hard = "200/s"
+            global = "500/s"
+            blind = { local = "6/m" }
+            tiers = [{ limit = 5, window = "2s", active = "4s", cooldown = "1s" }]
+            domains.acme.rate = "9/s"
+            [rate."api.export"]
+            rate = "1/s"
+            shadow = true
+            [rate."old.thing"]
+            rate = "1/s"
+            [copies."api.box"]
+            limit = 3
+            global = 7
+            reserve = "strict"
+            on_excess = "give-back"
+            max_age = "1h"
+            groups.new = { limit = 2, members = ["b", "a"] }
+            groups.all = { limit = 9, members = ["a"] }
+            "#,
+        )
+        .expect("it is right");
+        let search = Public {
+            version: 7,
+            kind: Kind::Rate,
+            tiers: [PublicTier {
+                limit: 5,
+                window: Span::from_secs(2),
+            }]
+            .into(),
+            hard: Some(200),
+            most: Some(9),
+            has_overrides: true,
+            blind: PublicBlind::Local {
+                limit: 6,
+                window: Span::from_secs(60),
+            },
+            refused: false,
+            ignored: false,
+            ..Public::default()
+        };
+        assert_eq!(limits.public("api.search", 7), search);
+        let public = |resource| limits.public(resource, 7);
+        assert!(public("api.export").ignored && !public("api.export").has_overrides);
+        assert!(public("old.thing").ignored);
+        assert_eq!(public("api.box").kind, Kind::Copies);
+        assert_eq!(public("api.box").blind, PublicBlind::Closed);
+        let group = |name: &str, limit, members: &[&str]| PublicGroup {
+            name: name.into(),
+            limit,
+            members: Some(members.iter().map(|name| (*name).into()).collect()),
+        };
+        let sandbox = PublicCopies {
+            limit: 3,
+            global: Some(7),
+            reserve: Reserving::Strict,
+            on_excess: OnExcess::GiveBack,
+            max_age: Some(Span::from_secs(3_600)),
+            agent_timeout: Span::from_secs(2),
+            groups: [group("all", 7, &["a"]), group("new", 2, &["a", "b"])].into(),
+        };
+        assert_eq!(public("api.box").copies, Some(sandbox));
+        assert_eq!(public("api.search").copies, None);
+        let unknown = public("api.unknown");
+        assert_eq!((unknown.kind, unknown.refused), (Kind::Unconfigured, true));
+        assert_eq!(unknown.blind, PublicBlind::Closed);
+        assert!(!public("web").refused);
+    }
+
+    #[test]
+    fn agents_learn_what_no_domain_may_exceed_where_some_have_limits_of_their_own() {
+        let limits = Limits::parse(
+            "version = 1\nrules = 2\n[copies.box]\nlimit = 3\nglobal = 90\ndomains = { a = 50, b = 1 }\n\
+             [copies.few]\nlimit = 3\ndomains = { a = 2 }\n[copies.one]\nlimit = 3\n",
+        )
+        .expect("it is right");
+        let greatest = |limits: &Limits, name| {
+            let copies = limits.public(name, 1).copies;
+            copies.and_then(|copies| copies.global)
+        };
+        assert_eq!(greatest(&limits, "box"), Some(50));
+        assert_eq!(greatest(&limits, "few"), Some(3), "the default is above it");
+        assert_eq!(greatest(&limits, "one"), None, "it is the default");
+        let own = |limit| crate::Own {
+            limit: Some(limit),
+            ..crate::Own::default()
+        };
+        let raised = limits
+            .with_own("box", "c", Some(&own(900)))
+            .expect("it may");
+        assert_eq!(
+            greatest(&raised, "box"),
+            Some(90),
+            "and what is changed since"
+        );
+    }
+
+    #[test]
+    fn members_that_do_not_fit_are_left_out_group_by_group() {
+        let limits = Limits::parse(
+            "version = 1\nrules = 2\n[copies.box]\nlimit = 3\n\
+             groups.a = { limit = 2, members = [\"one\", \"two\", \"three\"] }\n\
+             groups.b = { limit = 2, members = [\"one\"] }\n",
+        )
+        .expect("it is right");
+        let copies = limits.copies("box").expect("box");
+        let told = |bytes| {
+            let groups = public_groups(copies, bytes);
+            let members = |group: &PublicGroup| group.members.as_ref().map(|of| of.len());
+            groups.iter().map(members).collect::<Vec<_>>()
+        };
+        assert_eq!(told(1_000), [Some(3), Some(1)]);
+        assert_eq!(told(75), [None, Some(1)]);
+        assert_eq!(told(66), [None, None]);
+        assert_eq!(told(33), [None]);
+        assert_eq!(told(32), []);
+    }
+}

@@ -1,0 +1,353 @@
+//! A limits document, read: settings, namespaces and plans here, resources in the rooms below.
+//!
+//! What stays true: without a fault the answer is complete; with one there is none, and all faults
+//! that can be told apart are in it.
+
+mod copies;
+#[cfg(test)]
+mod fault_tests;
+pub(super) mod overrides;
+mod rate;
+pub(super) mod stated;
+#[cfg(test)]
+mod tests;
+mod tiers;
+mod zones;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tollgate_shared::names::check_name;
+use tollgate_shared::time::Span;
+
+use crate::assemble::{Draft, assemble};
+use crate::fault::{FaultKind, Faults};
+use crate::judge::judge;
+use crate::path::{Path, Step};
+use crate::settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate};
+use crate::source::{Item, Notes, Section, parse};
+use crate::version::{Limits, RULES};
+use crate::warning::{Collector, Warnings};
+use crate::zone::Zone;
+
+pub use self::overrides::spelt_domain;
+
+use self::overrides::domain_of;
+use self::zones::ZoneReader;
+
+/// The most bytes of a document. Millions of overrides fit; reading takes some fifty times its size
+/// for a moment, so more than that belongs into amendments. Every table stays within 32 bits.
+pub const DOCUMENT_BYTES_MAX: usize = 1 << 28;
+
+/// The longest span that a document may state: ten years. Longer ones are mistakes, and sums of
+/// allowed ones stay far from where instants end.
+const SPAN_MAX: Span = Span::from_secs(3_650 * 86_400);
+
+/// The shortest window: a log stamps by the millisecond, so a shorter one would rule by chance.
+const SPAN_MIN: Span = Span::from_millis(1);
+
+/// The greatest limit of a rate: rules count in 32 bits, and twice as much by debt.
+const LIMIT_MAX: u64 = u32::MAX as u64;
+
+/// The greatest limit of copies: what TOML's whole numbers can say.
+const COPIES_MAX: u64 = i64::MAX as u64;
+
+const DOCUMENT_FIELDS: &[&str] = &[
+    "version",
+    "rules",
+    "engine",
+    "namespace",
+    "plans",
+    "zones",
+    "rate",
+    "copies",
+];
+
+const ENGINE_FIELDS: &[&str] = &[
+    "pairs_per_partition_max",
+    "agent_timeout",
+    "epochs_per_partition_max",
+];
+
+const NAMESPACE_FIELDS: &[&str] = &["allow_unconfigured", "ignore_configured", "blind"];
+
+/// Every field that a document may have anywhere, for the test that the shipped one shows them.
+#[cfg(test)]
+pub(super) fn all_fields() -> impl Iterator<Item = &'static str> {
+    [
+        DOCUMENT_FIELDS,
+        ENGINE_FIELDS,
+        NAMESPACE_FIELDS,
+        rate::RESOURCE_FIELDS,
+        rate::ADDRESSES_FIELDS,
+        stated::BUCKET_FIELDS,
+        tiers::TIER_FIELDS,
+        zones::ZONE_FIELDS,
+        copies::RESOURCE_FIELDS,
+        copies::GROUP_FIELDS,
+        &["local"],
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
+}
+
+impl Limits {
+    /// Reads a limits document.
+    ///
+    /// # Errors
+    ///
+    /// [`Faults`] lists everything that is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, Faults> {
+        Self::parse_with_warnings(text).map(|(limits, _)| limits)
+    }
+
+    /// Reads a limits document, and says what is right but worth a look: what normalisation
+    /// changed, what can never be reached, what takes much memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Faults`] lists everything that is wrong with it.
+    pub fn parse_with_warnings(text: &str) -> Result<(Self, Warnings), Faults> {
+        Self::parse_whole(text).map(|(limits, warnings, _)| (limits, warnings))
+    }
+
+    /// Reads a limits document; also gives the zones that it names without having their tables.
+    pub(super) fn parse_whole(text: &str) -> Result<Whole, Faults> {
+        let notes = Notes::default();
+        if DOCUMENT_BYTES_MAX < text.len() {
+            let kind = FaultKind::TooLong {
+                bytes_max: DOCUMENT_BYTES_MAX,
+            };
+            notes.add(&Path::DOCUMENT, None, kind);
+            return Err(notes.into_faults(""));
+        }
+        let warnings = Collector::default();
+        let (tree, errors) = parse(text);
+        let document = Section::document(tree.get_ref(), &notes);
+        let zones = ZoneReader::of(&document);
+        let draft = read_document(&document, &zones, &warnings);
+        notes.add_syntax(text, &errors);
+        if !notes.is_empty() {
+            return Err(notes.into_faults(text));
+        }
+        let limits = assemble(draft);
+        judge(&limits, &warnings, &notes);
+        if !notes.is_empty() {
+            return Err(notes.into_faults(text));
+        }
+        Ok((limits, warnings.finish(), zones.into_expanded()))
+    }
+}
+
+/// A document, what is worth a look in it, and the zones that were looked up for it.
+pub(super) type Whole = (Limits, Warnings, Vec<Arc<Zone>>);
+
+/// What resources are read with.
+struct Reading<'r, 't> {
+    plans: &'r Plans<'t>,
+    namespaces: &'r Namespaces,
+    zones: &'r ZoneReader<'t>,
+    warnings: &'r Collector,
+}
+
+fn read_document<'t>(
+    document: &Section<'_, 't>,
+    zones: &ZoneReader<'t>,
+    warnings: &Collector,
+) -> Draft {
+    document.only(DOCUMENT_FIELDS);
+    if let Some(version) = document.get("version") {
+        version.number(1..=1, "1, the version of the format");
+    }
+    if let Some(rules) = document.get("rules") {
+        read_rules(&rules);
+    }
+    let namespaces = read_namespaces(document);
+    let plans = read_plans(document);
+    let reading = Reading {
+        plans: &plans,
+        namespaces: &namespaces,
+        zones,
+        warnings,
+    };
+    let rates = rate::read_rates(document, &reading);
+    let copies = copies::read_copies(document, &reading);
+    refuse_two_kinds(document);
+    Draft {
+        rules: RULES,
+        engine: read_engine(document),
+        rates,
+        copies,
+        namespaces,
+    }
+}
+
+fn read_rules(rules: &Item<'_, '_>) {
+    let expected = "2, the rule set that this build implements";
+    // Whoever has a document of the first rules is to know what it would mean now.
+    let first = "2: under rules 1 excess used nothing, so a steady caller was hardly ever refused; now what was let through counts, and a `rate` is a window beside tiers";
+    match rules.number(1..=u64::MAX, expected) {
+        Some(1) => rules.expected(first),
+        Some(number) if number != u64::from(RULES) => rules.expected(expected),
+        _ => {}
+    }
+}
+
+fn read_engine(document: &Section<'_, '_>) -> EngineSettings {
+    let mut engine = EngineSettings::default();
+    let Some(section) = document.section("engine", Step::Section("engine")) else {
+        return engine;
+    };
+    section.only(ENGINE_FIELDS);
+    let count = |field: &str, into: &mut u64| {
+        if let Some(item) = section.get(field) {
+            // The upper bound is what a partition can number in 32 bits.
+            if let Some(n) = item.number(
+                1..=u64::from(u32::MAX),
+                "a whole number from 1 to 4294967295",
+            ) {
+                *into = n;
+            }
+        }
+    };
+    count(
+        "pairs_per_partition_max",
+        &mut engine.pairs_per_partition_max,
+    );
+    count(
+        "epochs_per_partition_max",
+        &mut engine.epochs_per_partition_max,
+    );
+    if let Some(item) = section.get("agent_timeout") {
+        const EXPECTED: &str = "a whole number of half seconds from 1s to 1h, as \"2s\"";
+        let bounds = Span::from_secs(1)..=Span::from_secs(3_600);
+        match item.span(bounds, EXPECTED) {
+            Some(span) if span.as_micros() % 500_000 == 0 => engine.agent_timeout = span,
+            Some(_) => item.expected(EXPECTED),
+            None => {}
+        }
+    }
+    engine
+}
+
+fn read_namespaces(document: &Section<'_, '_>) -> Namespaces {
+    let mut namespaces = Namespaces::default();
+    let Some(section) = document.section("namespace", Step::Through("namespace")) else {
+        return namespaces;
+    };
+    for (name, item) in section.named("namespace") {
+        if name == "*" {
+            namespaces.default = read_namespace(&item, namespaces.default);
+        }
+    }
+    for (name, item) in section.named("namespace").filter(|(name, _)| *name != "*") {
+        match check_name(name) {
+            Err(fault) => item.place_fault(FaultKind::Name(fault)),
+            Ok(()) if name.contains('.') => item.place_fault(FaultKind::NamespaceWithDot),
+            Ok(()) => {
+                let namespace = read_namespace(&item, namespaces.default);
+                namespaces.named.insert(name.into(), namespace);
+            }
+        }
+    }
+    namespaces
+}
+
+fn read_namespace(item: &Item<'_, '_>, inherited: Namespace) -> Namespace {
+    let mut namespace = inherited;
+    let Some(section) = item.table("a table of switches") else {
+        return namespace;
+    };
+    section.only(NAMESPACE_FIELDS);
+    let switch = |field: &str| section.get(field).and_then(|item| item.boolean());
+    if let Some(allow) = switch("allow_unconfigured") {
+        namespace.allow_unconfigured = allow;
+    }
+    if let Some(ignore) = switch("ignore_configured") {
+        namespace.ignore_configured = ignore;
+    }
+    if let Some(blind) = section.get("blind").and_then(|item| read_blind(&item)) {
+        namespace.blind = blind;
+    }
+    namespace
+}
+
+/// `"open"`, `"closed"` or `{ local = "20/s" }`.
+fn read_blind(item: &Item<'_, '_>) -> Option<BlindPolicy> {
+    const EXPECTED: &str = "\"open\", \"closed\" or { local = \"20/s\" }";
+    if !item.is_table() {
+        let words = [("open", BlindPolicy::Open), ("closed", BlindPolicy::Closed)];
+        return item.word(&words, EXPECTED);
+    }
+    let section = item.table(EXPECTED)?;
+    section.only(&["local"]);
+    let rate = section
+        .require("local", "a rate as \"20/s\"")?
+        .rate(
+            // What an agent's own limiter counts in.
+            |rate| (1..=LIMIT_MAX).contains(&rate.hits),
+            "a rate from \"1/s\" to \"4294967295/s\" (or /m, /h, /d, /15s); to refuse all, blind = \"closed\"",
+        )?;
+    Some(BlindPolicy::Local(rate))
+}
+
+/// Domains by plan.
+type Plans<'t> = BTreeMap<&'t str, Vec<&'t str>>;
+
+fn read_plans<'t>(document: &Section<'_, 't>) -> Plans<'t> {
+    let mut plans = Plans::new();
+    let Some(section) = document.section("plans", Step::Through("plans")) else {
+        return plans;
+    };
+    for (plan, item) in section.checked("plan") {
+        plans.insert(plan, read_names(&item));
+    }
+    plans
+}
+
+/// A list of domains' names, each once, ascending.
+fn read_names<'t>(list: &Item<'_, 't>) -> Vec<&'t str> {
+    let mut names = BTreeSet::new();
+    let values = list.list("a list of domains, as [\"acme\", \"globex\"]");
+    for (index, value) in values.into_iter().flatten().enumerate() {
+        let item = list.nth(value, index + 1);
+        let Some(name) = item.name() else {
+            continue;
+        };
+        if let Err(kind) = domain_of(name, None) {
+            item.fault(kind);
+        }
+        if !names.insert(name) {
+            item.fault(FaultKind::Twice);
+        }
+    }
+    names.into_iter().collect()
+}
+
+fn refuse_two_kinds(document: &Section<'_, '_>) {
+    let (Some(rates), Some(copies)) = (
+        document
+            .value("rate")
+            .and_then(|value| value.get_ref().as_table()),
+        document.section("copies", Step::Through("copies")),
+    ) else {
+        return;
+    };
+    for (name, item) in copies.named("resource") {
+        if rates.contains_key(name) {
+            item.place_fault(FaultKind::TwoKinds);
+        }
+    }
+}
+
+/// Hits a second, as hard and global limits are stated.
+fn read_per_second(item: &Item<'_, '_>) -> Option<u64> {
+    const EXPECTED: &str = "hits a second, as \"200/s\"";
+    let Rate { hits, window } = item.rate(|rate| rate.hits <= LIMIT_MAX, EXPECTED)?;
+    if window == Span::from_secs(1) {
+        return Some(hits);
+    }
+    item.expected("hits a second, as \"200/s\": hard and global limits have no other unit");
+    None
+}

@@ -1,0 +1,185 @@
+//! `plans` and `domains` of a resource: who states something of his own.
+//!
+//! What a domain states beats what its plan states, field by field. Plans end here: what leaves is
+//! a table of domains, addresses and networks in their one spelling. What stays true: domains that state the
+//! same share one statement.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_shared::networks::{AddressPrefixes, NetworkName, NetworkText, address, network};
+
+use super::{Plans, Reading};
+use crate::assemble::OverridesDraft;
+use crate::fault::FaultKind;
+use crate::names::NameTable;
+use crate::path::Step;
+use crate::source::{Item, Section, nearest};
+use crate::stated::Stated;
+
+/// Reads the overrides of a rate-limited resource; `read` reads what one of them states.
+pub(super) fn read_overrides(
+    resource: &Section<'_, '_>,
+    reading: &Reading<'_, '_>,
+    addresses: Option<AddressPrefixes>,
+    read: impl Fn(&Item<'_, '_>) -> Option<Stated>,
+) -> OverridesDraft {
+    let mut statements = Statements::default();
+    let mut of_domain: BTreeMap<Cow<'_, str>, u32> = BTreeMap::new();
+    for (domain, (_, stated)) in plan_of_domain(resource, reading.plans, addresses, &read) {
+        of_domain.insert(domain, statements.number(stated));
+    }
+    let domains = resource.section("domains", Step::Through("domains"));
+    for (domain, item) in domains.iter().flat_map(|of| own_of_domain(of, addresses)) {
+        let Some(stated) = read(&item) else {
+            continue;
+        };
+        let stated = match of_domain.get(&domain) {
+            Some(&plan) => stated.or(&statements.list[plan as usize]),
+            None => stated,
+        };
+        of_domain.insert(domain, statements.number(stated));
+    }
+    OverridesDraft {
+        domains: NameTable::from_sorted(of_domain.keys().map(|domain| &**domain)),
+        stated_of: of_domain.into_values().collect(),
+        stated: statements.list,
+    }
+}
+
+/// What plans state about a resource, by domain, with the plan that states it.
+pub(super) fn plan_of_domain<'t, T: Clone>(
+    resource: &Section<'_, 't>,
+    plans: &Plans<'t>,
+    addresses: Option<AddressPrefixes>,
+    read: impl Fn(&Item<'_, '_>) -> Option<T>,
+) -> BTreeMap<Cow<'t, str>, (&'t str, T)> {
+    let mut of_domain: BTreeMap<Cow<'_, str>, (&str, T)> = BTreeMap::new();
+    let stated_plans = resource.section("plans", Step::Through("plans"));
+    for (plan, item) in stated_plans.iter().flat_map(|plans| plans.checked("plan")) {
+        let stated = read(&item);
+        let Some(members) = plans.get(plan) else {
+            let suggestion = nearest(plan, plans.keys().copied()).map(Into::into);
+            item.place_fault(FaultKind::UnknownPlan { suggestion });
+            continue;
+        };
+        let Some(stated) = stated else {
+            continue;
+        };
+        for domain in members {
+            let Ok(domain) = domain_of(domain, addresses) else {
+                // It is a fault where it stands in the plan, or of this resource's addresses.
+                note_narrow(resource, domain, &item, addresses);
+                continue;
+            };
+            let before = of_domain.get(&domain).map(|(other, _)| *other);
+            if let Some(other) = before.filter(|other| *other != plan) {
+                let kind = FaultKind::TwoPlans {
+                    first: other.into(),
+                    second: plan.into(),
+                };
+                resource.place_fault_below(Step::Named("domain", &domain), &item, kind);
+            }
+            of_domain.insert(domain, (plan, stated.clone()));
+        }
+    }
+    of_domain
+}
+
+/// The domains of a table `domains`, each with what stands there; a name that cannot be is noted and left out.
+pub(super) fn own_of_domain<'s, 't>(
+    domains: &'s Section<'_, 't>,
+    addresses: Option<AddressPrefixes>,
+) -> Vec<(Cow<'t, str>, Item<'s, 't>)> {
+    let mut seen = BTreeSet::new();
+    let mut own = Vec::new();
+    for (name, item) in domains.checked("domain") {
+        match domain_of(name, addresses) {
+            Ok(domain) if seen.contains(&domain) => item.place_fault(FaultKind::SameNetwork {
+                network: domain.as_ref().into(),
+            }),
+            Ok(domain) => {
+                seen.insert(domain.clone());
+                own.push((domain, item));
+            }
+            Err(kind) => item.place_fault(kind),
+        }
+    }
+    own
+}
+
+fn note_narrow(
+    resource: &Section<'_, '_>,
+    domain: &str,
+    item: &Item<'_, '_>,
+    addresses: Option<AddressPrefixes>,
+) {
+    if let Err(kind @ FaultKind::NarrowNetwork { .. }) = domain_of(domain, addresses) {
+        resource.place_fault_below(Step::Named("domain", domain), item, kind);
+    }
+}
+
+/// The one spelling of a domain that may be a network, of no resource in particular.
+///
+/// # Errors
+///
+/// Where it is meant as a network, and is not one.
+pub fn spelt_domain(name: &str) -> Result<Cow<'_, str>, FaultKind> {
+    domain_of(name, None)
+}
+
+/// The domain that a name in a document stands for: a network in its one spelling, an address as the resource
+/// limits it, else the name itself.
+pub(crate) fn domain_of(
+    name: &str,
+    addresses: Option<AddressPrefixes>,
+) -> Result<Cow<'_, str>, FaultKind> {
+    let mut text = NetworkText::default();
+    let own = |text: &str| match text == name {
+        true => Cow::Borrowed(name),
+        false => Cow::Owned(text.to_owned()),
+    };
+    let found = match network(name) {
+        NetworkName::Network(found) => found,
+        NetworkName::HostBits(expected) => {
+            return Err(FaultKind::HostBits {
+                expected: text.write(expected).into(),
+            });
+        }
+        NetworkName::Length => return Err(FaultKind::NetworkLength),
+        NetworkName::Other => {
+            return Ok(match (addresses, address(name)) {
+                (Some(addresses), Some(address)) => own(text.write(addresses.network_of(address))),
+                _ => Cow::Borrowed(name),
+            });
+        }
+    };
+    if let Some(addresses) = addresses {
+        let limited = addresses.network_of(found.addr());
+        if limited.prefix_len() < found.prefix_len() {
+            return Err(FaultKind::NarrowNetwork {
+                limited: text.write(limited).into(),
+            });
+        }
+    }
+    Ok(own(text.write(found)))
+}
+
+/// Statements, each once.
+#[derive(Default)]
+struct Statements {
+    numbers: BTreeMap<Stated, u32>,
+    list: Vec<Stated>,
+}
+
+impl Statements {
+    fn number(&mut self, stated: Stated) -> u32 {
+        if let Some(&number) = self.numbers.get(&stated) {
+            return number;
+        }
+        let number = self.list.len() as u32;
+        self.list.push(stated.clone());
+        self.numbers.insert(stated, number);
+        number
+    }
+}

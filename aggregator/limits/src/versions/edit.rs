@@ -1,0 +1,253 @@
+//! A limits document with some of its values changed.
+//!
+//! Text in, text out: comments and order stay as they were. Whether what comes out is a good document is
+//! found out by whoever reads it. Knows nothing of versions and logs. What stays true: nothing but what was
+//! stated changes, and a change that is not understood is refused with its place, all of them together.
+
+use std::str::FromStr as _;
+
+use crate::Own;
+use toml_edit::{DocumentMut, Item, Table, TableLike, Value, value};
+
+/// The faults that are listed; of more their number is said.
+const FAULTS_SHOWN: usize = 20;
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The resource.
+    pub resource: String,
+    /// The domain; none: all that have nothing of their own.
+    pub domain: Option<String>,
+    /// What is stated; none: the domain has nothing of its own any more.
+    pub own: Option<Own>,
+}
+
+/// Changes that cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NoEdit(pub String);
+
+/// The document with the changes in it, each of which has a place to name where it cannot be made.
+///
+/// # Errors
+///
+/// Where a resource is not configured, or is one of the other kind: all such changes are said.
+pub fn apply(text: &str, changes: &[(String, Change)]) -> Result<String, NoEdit> {
+    let bad = |error: toml_edit::TomlError| NoEdit(error.to_string());
+    let mut document = DocumentMut::from_str(text).map_err(bad)?;
+    let mut faults = Vec::new();
+    for (place, change) in changes {
+        if let Err(why) = apply_one(&mut document, change) {
+            faults.push(format!("{place}: resource \"{}\": {why}", change.resource));
+        }
+    }
+    match faults.is_empty() {
+        true => Ok(document.to_string()),
+        false => Err(NoEdit(listed(&faults))),
+    }
+}
+
+/// Faults for people: the first of them, and how many more there are.
+pub fn listed(faults: &[String]) -> String {
+    let mut text = faults[..faults.len().min(FAULTS_SHOWN)].join("\n");
+    if FAULTS_SHOWN < faults.len() {
+        text += &format!("\nand {} more", faults.len() - FAULTS_SHOWN);
+    }
+    text
+}
+
+fn apply_one(document: &mut DocumentMut, change: &Change) -> Result<(), String> {
+    if change.own == Some(Own::default()) {
+        return Err("nothing is stated of it".to_owned());
+    }
+    let name = &*change.resource;
+    let is = |kind: &str| {
+        let kind = document.get(kind).and_then(Item::as_table_like);
+        kind.is_some_and(|resources| resources.contains_key(name))
+    };
+    let kind = match (is("rate"), is("copies")) {
+        (true, _) => "rate",
+        (_, true) => "copies",
+        _ => return Err("it is not configured".to_owned()),
+    };
+    let fits = |stated: &Own| match kind {
+        "rate" => stated.limit.is_none(),
+        _ => stated.rate.is_none() && stated.hard.is_none(),
+    };
+    if change.own.as_ref().is_some_and(|stated| !fits(stated)) {
+        return Err(match kind {
+            "rate" => "it is limited by hits: expected a rate or a hard limit".to_owned(),
+            _ => "it is limited by copies: expected a limit".to_owned(),
+        });
+    }
+    let resource = document
+        .get_mut(kind)
+        .and_then(Item::as_table_like_mut)
+        .and_then(|resources| resources.get_mut(name))
+        .and_then(Item::as_table_like_mut)
+        .ok_or("expected a table")?;
+    match (&change.domain, &change.own) {
+        (None, None) => Err("it cannot be taken away from all".to_owned()),
+        (None, Some(stated)) => {
+            state(resource, stated);
+            Ok(())
+        }
+        (Some(domain), None) => {
+            let domains = resource
+                .get_mut("domains")
+                .and_then(Item::as_table_like_mut);
+            let removed = domains.and_then(|domains| domains.remove(domain));
+            removed
+                .map(drop)
+                .ok_or(format!("domain \"{domain}\" has nothing of its own"))
+        }
+        (Some(domain), Some(stated)) => {
+            let domains = table_in(resource, "domains").ok_or("domains: expected a table")?;
+            if let Some(copies) = stated.limit {
+                put(domains, domain, number(copies));
+                return Ok(());
+            }
+            let own = table_in(domains, domain).ok_or("expected a table of the domain")?;
+            state(own, stated);
+            Ok(())
+        }
+    }
+}
+
+/// Puts in what is stated, and takes out what it takes the place of.
+fn state(table: &mut dyn TableLike, stated: &Own) {
+    if let Some(rate) = &stated.rate {
+        table.remove("tiers");
+        put(table, "rate", (&**rate).into());
+    }
+    if let Some(hard) = &stated.hard {
+        put(table, "hard", (&**hard).into());
+    }
+    if let Some(copies) = stated.limit {
+        put(table, "limit", number(copies));
+    }
+}
+
+/// TOML's whole numbers end earlier than ours; such a limit is refused where the document is read.
+fn number(copies: u64) -> Value {
+    i64::try_from(copies).unwrap_or(i64::MAX).into()
+}
+
+/// Puts a value in place of the one there was, with what stood around that.
+fn put(table: &mut dyn TableLike, key: &str, mut new: Value) {
+    match table.get_mut(key).and_then(Item::as_value_mut) {
+        Some(old) => {
+            *new.decor_mut() = old.decor().clone();
+            *old = new;
+        }
+        None => drop(table.insert(key, value(new))),
+    }
+}
+
+/// A table in another: the one that is there, or a new one.
+fn table_in<'t>(table: &'t mut dyn TableLike, key: &str) -> Option<&'t mut dyn TableLike> {
+    if !table.contains_key(key) {
+        let mut new = Table::new();
+        // A heading of its own only where something stands under it.
+        new.set_implicit(true);
+        table.insert(key, Item::Table(new));
+    }
+    table.get_mut(key)?.as_table_like_mut()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+
+    const DOCUMENT: &str = r#"# ours
+version = 1
+rules = 2
+[rate."api.search"]
+hard = "200/s"   # of one domain
+tiers = [{ limit = 100, window = "1s", active = "1s" }]
+[rate."api.search".domains."203.0.113.7"]
+rate = "5/s"
+[copies.sandbox]
+limit = 10
+domains = { acme = 50 }
+"#;
+
+    fn set(resource: &str, domain: Option<&str>, own: Option<Own>) -> (String, Change) {
+        let change = Change {
+            resource: resource.to_owned(),
+            domain: domain.map(str::to_owned),
+            own,
+        };
+        ("here".to_owned(), change)
+    }
+
+    fn rate(rate: &str) -> Option<Own> {
+        Some(Own {
+            rate: Some(rate.into()),
+            ..Own::default()
+        })
+    }
+
+    fn limit(copies: u64) -> Option<Own> {
+        Some(Own {
+            limit: Some(copies),
+            ..Own::default()
+        })
+    }
+
+    fn applied(changes: &[(String, Change)]) -> String {
+        let text = apply(DOCUMENT, changes).expect("good changes");
+        assert!(Limits::parse(&text).is_ok(), "{text}");
+        text
+    }
+
+    #[test]
+    fn what_is_stated_changes_and_everything_else_stays_as_it_stands() {
+        assert_eq!(applied(&[]), DOCUMENT);
+        let text = applied(&[
+            set("api.search", Some("203.0.113.7"), rate("9/s")),
+            set("api.search", Some("new, inc"), rate("7/s")),
+            set("sandbox", Some("acme"), limit(51)),
+            set("sandbox", Some("globex"), limit(3)),
+        ]);
+        let new = "[rate.\"api.search\".domains.\"new, inc\"]\nrate = \"7/s\"\n";
+        let expected = DOCUMENT
+            .replace("5/s\"\n", &format!("9/s\"\n{new}"))
+            .replace("{ acme = 50 }", "{ acme = 51 , globex = 3 }");
+        let plain = |text: &str| text.replace([' ', '\n'], "");
+        assert_eq!(plain(&text), plain(&expected), "{text}");
+        let text = applied(&[
+            set("api.search", None, rate("8/s")),
+            set("sandbox", None, limit(4)),
+        ]);
+        assert!(!text.contains("tiers") && text.contains("hard = \"200/s\"   # of one domain"));
+        assert!(text.contains("limit = 4\n"), "{text}");
+    }
+
+    #[test]
+    fn what_a_domain_has_of_its_own_is_taken_away_once() {
+        let gone = set("sandbox", Some("acme"), None);
+        let text = applied(std::slice::from_ref(&gone));
+        assert!(!text.contains("acme"), "{text}");
+        let again = apply(&text, &[gone]).expect_err("gone already");
+        assert_eq!(
+            again.to_string(),
+            "here: resource \"sandbox\": domain \"acme\" has nothing of its own"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_changed_is_said_all_together() {
+        let bad = [
+            set("nobody", None, rate("1/s")),
+            set("sandbox", Some("acme"), rate("1/s")),
+            set("api.search", Some("acme"), limit(1)),
+            set("api.search", Some("acme"), Some(Own::default())),
+        ];
+        let error = apply(DOCUMENT, &bad).expect_err("bad").to_string();
+        assert_eq!(error.lines().count(), 4, "{error}");
+        assert!(error.contains("not configured") && error.contains("limited by copies"));
+    }
+}

@@ -1,0 +1,401 @@
+//! The book, record by record.
+
+use super::*;
+use tollgate_shared::time::Timestamp;
+
+const ONE: &str = "version = 1\nrules = 2\n[rate.\"a\"]\nrate = \"1/s\"\n";
+const TWO: &str = "version = 1\nrules = 2\n[rate.\"a\"]\nrate = \"2/s\"\n";
+
+fn chunk<'a>(
+    push: u128,
+    (index, count): (u32, u32),
+    expected: u64,
+    whole: &str,
+    bytes: &'a str,
+) -> LimitsChunk<'a> {
+    LimitsChunk {
+        push,
+        index,
+        count,
+        expected,
+        digest: digest(whole.as_bytes()),
+        who: "w",
+        why: "y",
+        at: Timestamp::ZERO,
+        bytes: bytes.as_bytes(),
+    }
+}
+
+fn why(entered: Entered) -> Void {
+    match entered {
+        Entered::Void { why, .. } => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_version_is_the_offset_of_its_last_chunk_and_that_decides_who_won() {
+    let mut book = LimitsBook::default();
+    let (head, tail) = ONE.split_at(10);
+    assert!(matches!(
+        book.enter(1, &chunk(1, (0, 2), 0, ONE, head)),
+        Entered::Part
+    ));
+    let two = book.enter(2, &chunk(2, (0, 1), 0, TWO, TWO));
+    assert!(matches!(two, Entered::Version { push: 2, version } if version.number == 2));
+    let lost = book.enter(3, &chunk(1, (1, 2), 0, ONE, tail));
+    assert_eq!(
+        why(lost),
+        Void::Conflict {
+            expected: 0,
+            found: 2
+        }
+    );
+    assert_eq!(book.latest_number(), 2);
+    assert_eq!(&*book.latest().unwrap().text, TWO);
+}
+
+#[test]
+fn what_does_not_make_one_readable_document_is_void() {
+    let mut book = LimitsBook::default();
+    assert_eq!(
+        why(book.enter(0, &chunk(1, (0, 1), 0, ONE, ONE))),
+        Void::Zero
+    );
+    assert_eq!(
+        why(book.enter(1, &chunk(2, (1, 2), 0, ONE, ONE))),
+        Void::Chunks
+    );
+    assert_eq!(
+        why(book.enter(2, &chunk(3, (0, 1), 0, ONE, TWO))),
+        Void::Digest
+    );
+    let bad = "version = 1\nrats = 1\n";
+    let faults = why(book.enter(3, &chunk(4, (0, 1), 0, bad, bad)));
+    assert!(matches!(faults, Void::Faults(text) if text.contains("rats")));
+    assert_eq!(book.latest_number(), 0);
+    assert_eq!(book.parts_bytes, 0);
+}
+
+#[test]
+fn documents_under_way_are_bounded() {
+    let mut book = LimitsBook::default();
+    for push in 0..PUSHES_MAX as u128 {
+        let entered = book.enter(push as u64 + 1, &chunk(push, (0, 2), 0, ONE, "x"));
+        assert!(matches!(entered, Entered::Part));
+    }
+    let crowd = book.enter(900, &chunk(900, (0, 2), 0, ONE, "x"));
+    assert!(matches!(
+        crowd,
+        Entered::Void {
+            push: 0,
+            why: Void::Crowd
+        }
+    ));
+    assert_eq!(book.parts.len(), PUSHES_MAX);
+}
+
+#[test]
+fn versions_are_found_in_order_and_forgotten_below() {
+    let mut book = LimitsBook::default();
+    for (offset, expected, text) in [(1, 0, ONE), (2, 1, TWO), (3, 2, ONE)] {
+        book.enter(
+            offset,
+            &chunk(u128::from(offset), (0, 1), expected, text, text),
+        );
+    }
+    let after = |book: &LimitsBook, number| book.after(number).map(|version| version.number);
+    assert_eq!(
+        [0, 1, 2, 3].map(|n| after(&book, n)),
+        [Some(1), Some(2), Some(3), None]
+    );
+    book.forget_below(3);
+    assert_eq!([0, 3].map(|n| after(&book, n)), [Some(3), None]);
+}
+
+#[test]
+fn a_document_of_a_later_build_is_a_version_that_this_one_cannot_follow() {
+    let mut book = LimitsBook::default();
+    let later = "version = 1\nrules = 3\n";
+    let entered = book.enter(1, &chunk(1, (0, 1), 0, later, later));
+    assert!(matches!(entered, Entered::Newer { number: 1, .. }));
+    assert_eq!(book.newer_between(0, 5), Some(1));
+    assert!(book.newer_between(1, 5).is_none() && book.latest().is_none());
+    // Who pushes next has to know it.
+    let lost = book.enter(2, &chunk(2, (0, 1), 0, ONE, ONE));
+    assert_eq!(
+        why(lost),
+        Void::Conflict {
+            expected: 0,
+            found: 1
+        }
+    );
+}
+
+fn amendment(offset: u64, push: u128, expected: u64, act: Act) -> (u64, Timestamp, Vec<u8>) {
+    let mut writer = tollgate_shared::wire::Writer::new();
+    Amendment {
+        push,
+        expected,
+        who: "ann",
+        why: "bug",
+        act,
+    }
+    .encode(&mut writer);
+    (
+        offset,
+        Timestamp::from_micros(offset),
+        writer.as_slice().to_vec(),
+    )
+}
+
+fn read(
+    book: &mut LimitsBook,
+    (offset, appended, bytes): &(u64, Timestamp, Vec<u8>),
+) -> Result<Option<Entered>, DecodeError> {
+    book.read(*offset, *appended, bytes)
+}
+
+fn reset() -> Act {
+    Act::Reset {
+        resource: "a".into(),
+        domain: "d".into(),
+    }
+}
+
+fn kill(on: Option<bool>) -> Act {
+    Act::Switch {
+        namespace: "a".into(),
+        ignore_configured: on,
+        allow_unconfigured: None,
+    }
+}
+
+#[test]
+fn an_amendment_is_a_version_over_the_document_that_it_expects() {
+    let mut book = LimitsBook::default();
+    let entered = read(&mut book, &amendment(1, 1, 0, reset()))
+        .unwrap()
+        .unwrap();
+    assert_eq!(why(entered), Void::Nothing);
+    book.enter(2, &chunk(2, (0, 1), 0, ONE, ONE));
+    let record = amendment(3, 3, 2, reset());
+    let entered = read(&mut book, &record).unwrap().unwrap();
+    let Entered::Version { push: 3, version } = entered else {
+        panic!("{entered:?}");
+    };
+    assert_eq!((version.number, &*version.text), (3, ONE));
+    assert_eq!(version.digest, digest(&record.2));
+    assert_eq!(version.text.digest(), digest(ONE.as_bytes()));
+    let made = version.made.as_ref().unwrap();
+    assert_eq!((&*made.who, made.at.as_micros()), ("ann", 3));
+    // Who did not know of it comes too late, with a document or an amendment.
+    let conflict = Void::Conflict {
+        expected: 2,
+        found: 3,
+    };
+    let late = read(&mut book, &amendment(4, 4, 2, reset()))
+        .unwrap()
+        .unwrap();
+    assert_eq!(why(late), conflict);
+    assert_eq!(why(book.enter(5, &chunk(5, (0, 1), 2, TWO, TWO))), conflict);
+    assert_eq!(book.latest_number(), 3);
+}
+
+#[test]
+fn a_switch_stays_over_later_documents_until_it_is_taken_back() {
+    let mut book = LimitsBook::default();
+    let ignored = |book: &LimitsBook| {
+        let limits = &book.latest().unwrap().limits;
+        limits.namespace_of("a").ignore_configured
+    };
+    book.enter(1, &chunk(1, (0, 1), 0, ONE, ONE));
+    assert!(!ignored(&book));
+    read(&mut book, &amendment(2, 2, 1, kill(Some(true)))).unwrap();
+    assert!(ignored(&book));
+    book.enter(3, &chunk(3, (0, 1), 2, TWO, TWO));
+    assert!(ignored(&book) && &*book.latest().unwrap().text == TWO);
+    read(&mut book, &amendment(4, 4, 3, kill(None))).unwrap();
+    assert!(!ignored(&book));
+}
+
+#[test]
+fn what_a_later_build_may_write_is_a_version_that_this_one_cannot_follow() {
+    let mut book = LimitsBook::default();
+    book.enter(1, &chunk(1, (0, 1), 0, ONE, ONE));
+    let mut record = amendment(2, 2, 1, reset());
+    let act = record.2.iter().rposition(|byte| *byte == 1).unwrap();
+    let mut bytes = record.2.clone();
+    bytes[act] = 99;
+    record.2 = bytes;
+    let entered = read(&mut book, &record).unwrap().unwrap();
+    assert!(
+        matches!(entered, Entered::Newer { number: 2, .. }),
+        "{entered:?}"
+    );
+    record.2 = vec![1, 0x85, 0xc0];
+    assert!(
+        read(&mut book, &record).unwrap().is_none(),
+        "it may be skipped"
+    );
+    record.2 = vec![1, 10, 0xc0];
+    assert!(read(&mut book, &record).is_err());
+    assert_eq!(book.latest_number(), 2);
+}
+
+fn row(domain: &str, rate: Option<&str>) -> SetRow {
+    SetRow {
+        resource: "a".into(),
+        domain: domain.into(),
+        rate: rate.map(Into::into),
+        hard: None,
+        limit: None,
+    }
+}
+
+fn set(domain: &str, rate: Option<&str>) -> Act {
+    Act::Set(row(domain, rate))
+}
+
+fn limit_of(book: &LimitsBook, domain: &str) -> u64 {
+    let latest = book.latest().unwrap();
+    latest.limits.class_of("a", domain).unwrap().windows[0].limit
+}
+
+#[test]
+fn a_domain_is_changed_by_a_record_and_the_version_has_its_text() {
+    let mut book = LimitsBook::default();
+    let early = read(&mut book, &amendment(1, 1, 0, set("d", Some("9/s")))).unwrap();
+    assert_eq!(why(early.unwrap()), Void::Nothing);
+    book.enter(2, &chunk(1, (0, 1), 0, ONE, ONE));
+    read(&mut book, &amendment(3, 2, 2, set("d", Some("9/s")))).unwrap();
+    let late = read(&mut book, &amendment(4, 3, 2, set("d", Some("8/s")))).unwrap();
+    assert!(matches!(
+        why(late.unwrap()),
+        Void::Conflict {
+            expected: 2,
+            found: 3
+        }
+    ));
+    for bad in [set("d", Some("fast")), set("nobody", None)] {
+        let bad = read(&mut book, &amendment(5, 4, 3, bad)).unwrap();
+        assert!(matches!(why(bad.unwrap()), Void::Change(_)));
+    }
+    assert_eq!(
+        (
+            book.latest_number(),
+            limit_of(&book, "d"),
+            limit_of(&book, "e")
+        ),
+        (3, 9, 1)
+    );
+    let text = &book.latest().unwrap().text;
+    assert_eq!(
+        Limits::parse(text).unwrap().normalised_text(),
+        book.latest().unwrap().limits.normalised_text()
+    );
+    // Switches over it stay, and it goes on from there.
+    read(&mut book, &amendment(6, 5, 3, kill(Some(true)))).unwrap();
+    read(&mut book, &amendment(7, 6, 6, set("e", Some("5/s")))).unwrap();
+    let limits = &book.latest().unwrap().limits;
+    assert!(limits.namespace_of("a").ignore_configured);
+    assert_eq!((limit_of(&book, "d"), limit_of(&book, "e")), (9, 5));
+    read(&mut book, &amendment(8, 7, 7, set("d", None))).unwrap();
+    assert_eq!((book.latest_number(), limit_of(&book, "d")), (8, 1));
+    // A document takes all of it back.
+    book.enter(9, &chunk(9, (0, 1), 8, TWO, TWO));
+    assert_eq!((limit_of(&book, "d"), limit_of(&book, "e")), (2, 2));
+}
+
+#[test]
+fn what_a_plan_says_is_left_when_a_domains_own_is_taken_away() {
+    let document =
+        "[plans]\ngold = [\"d\"]\n[rate.a]\nrate = \"1/s\"\n[rate.a.plans.gold]\nrate = \"7/s\"\n";
+    let mut book = LimitsBook::default();
+    book.enter(1, &chunk(1, (0, 1), 0, document, document));
+    assert_eq!(limit_of(&book, "d"), 7);
+    read(&mut book, &amendment(2, 2, 1, set("d", Some("9/s")))).unwrap();
+    assert_eq!(limit_of(&book, "d"), 9);
+    read(&mut book, &amendment(3, 3, 2, set("d", None))).unwrap();
+    assert_eq!((book.latest_number(), limit_of(&book, "d")), (3, 7));
+    let rows = vec![row("d", Some("9/s")), row("e", Some("4/s")), row("d", None)];
+    read(&mut book, &amendment(4, 4, 3, Act::SetMany(rows))).unwrap();
+    let limits = (limit_of(&book, "d"), limit_of(&book, "e"));
+    assert_eq!((book.latest_number(), limits), (4, (7, 4)));
+}
+
+#[test]
+fn many_domains_are_changed_by_one_record_in_the_order_of_its_rows() {
+    let mut book = LimitsBook::default();
+    book.enter(1, &chunk(1, (0, 1), 0, ONE, ONE));
+    read(&mut book, &amendment(2, 2, 1, set("gone", Some("3/s")))).unwrap();
+    let hard = SetRow {
+        hard: Some("20/s".into()),
+        ..row("d", None)
+    };
+    let rows = vec![
+        row("d", Some("9/s")),
+        row("e", Some("5/s")),
+        hard,
+        row("gone", None),
+        row("e", Some("6/s")),
+        row("f", Some("7/s")),
+        row("f", None),
+    ];
+    let one_by_one = rows.clone();
+    let record = amendment(3, 3, 2, Act::SetMany(rows));
+    let entered = read(&mut book, &record).unwrap().unwrap();
+    let Entered::Version { push: 3, version } = entered else {
+        panic!("{entered:?}");
+    };
+    assert_eq!((version.number, version.digest), (3, digest(&record.2)));
+    let limits = ["d", "e", "gone", "f"].map(|domain| limit_of(&book, domain));
+    assert_eq!(limits, [9, 6, 1, 1]);
+    assert_eq!(version.limits.class_of("a", "d").unwrap().hard, Some(20));
+    // It has the text that rules as it does, and rules as if they were set one after the other.
+    assert_eq!(
+        Limits::parse(&version.text).unwrap().normalised_text(),
+        version.limits.normalised_text()
+    );
+    let mut other = LimitsBook::default();
+    other.enter(1, &chunk(1, (0, 1), 0, ONE, ONE));
+    read(&mut other, &amendment(2, 2, 1, set("gone", Some("3/s")))).unwrap();
+    for (number, row) in (3..).zip(one_by_one) {
+        let record = amendment(number, 3, number - 1, Act::Set(row));
+        let entered = read(&mut other, &record).unwrap();
+        assert!(matches!(entered, Some(Entered::Version { .. })));
+    }
+    let other = other.latest().unwrap();
+    assert_eq!(
+        other.limits.normalised_text(),
+        version.limits.normalised_text()
+    );
+    assert_eq!(*other.text, *version.text);
+}
+
+#[test]
+fn a_row_that_cannot_be_changed_voids_all_of_them() {
+    let plans =
+        "[plans]\ngold = [\"g\"]\n[rate.a]\nrate = \"1/s\"\n[rate.a.plans.gold]\nrate = \"7/s\"\n";
+    for document in [ONE, plans] {
+        let mut book = LimitsBook::default();
+        book.enter(1, &chunk(1, (0, 1), 0, document, document));
+        let nobody = SetRow {
+            resource: "nobody".into(),
+            ..row("d", Some("9/s"))
+        };
+        for bad in [nobody, row("e", Some("often")), row("e", None)] {
+            let rows = vec![row("d", Some("9/s")), bad, row("f", Some("9/s"))];
+            let record = amendment(2, 2, 1, Act::SetMany(rows));
+            let entered = read(&mut book, &record).unwrap().unwrap();
+            assert!(matches!(why(entered), Void::Change(_)));
+            assert_eq!((book.latest_number(), limit_of(&book, "d")), (1, 1));
+            assert_eq!(&*book.latest().unwrap().text, document);
+        }
+        // And the next begins from there.
+        let record = amendment(3, 3, 1, set("f", Some("2/s")));
+        read(&mut book, &record).unwrap();
+        let limits = ["d", "e", "f"].map(|domain| limit_of(&book, domain));
+        assert_eq!((book.latest_number(), limits), (3, [1, 1, 2]));
+    }
+}

@@ -1,0 +1,228 @@
+//! Writes a large journal to audit and explain, as agents and an aggregator would have written it.
+//!
+//! ```text
+//! cargo run --release -p tollgate-replay --example audit_speed -- DIR MILLIONS-OF-ENTRIES
+//! tollgate audit --journal DIR        tollgate explain CODE --journal DIR     (a code is printed)
+//! ```
+//!
+//! A million pairs by a law like Zipf's, one hit an entry, 500 entries a batch, 100,000 hits a second of
+//! log time, a tick every 250 ms. The engine says what is to be announced, and that is recorded. Knows
+//! nothing of audits. What stays true: the same arguments write the same log.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::mpsc::{Receiver, channel};
+use tollgate_engine::engine::{Engine, Rulings};
+use tollgate_limits::Limits;
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::names::partition_of_pair;
+use tollgate_shared::place::{Code, LogId};
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::denial::Announced;
+use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
+use tollgate_shared::wire::limits_chunk::LimitsChunk;
+use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick};
+
+use tollgate_log::journal::{Ground, Journal, JournalConfig};
+use tollgate_log::{Log as _, LogEvent, Stream, Ticket};
+
+const PARTITIONS: u32 = 16;
+const PAIRS: u64 = 1_000_000;
+const BATCH: usize = 500;
+const BEGIN_US: u64 = 1_700_000_000_000_000;
+const US_PER_HIT: u64 = 10;
+const RESOURCE: &str = "api.search";
+const LIMITS: &str = "version = 1\nrules = 2\n[rate.\"api.search\"]\nrate = \"20/s\"\n";
+const LOG: LogId = LogId {
+    generation: 1,
+    random: 77,
+};
+
+struct Out {
+    journal: Journal,
+    events: Receiver<LogEvent>,
+    clock: Arc<AtomicU64>,
+    sent: u64,
+    answered: u64,
+}
+
+impl Out {
+    fn append(&mut self, stream: Stream, partition: u32, at_us: u64, record: Vec<u8>) {
+        // A turn of the journal stamps what it has by its own clock; one append at a time around a new
+        // instant keeps stamps exact.
+        if self.clock.load(Ordering::Relaxed) != at_us {
+            self.drain(0);
+            self.clock.store(at_us, Ordering::Relaxed);
+        }
+        self.sent += 1;
+        self.journal
+            .append(stream, partition, Ticket(self.sent), record);
+        self.drain(1_000);
+    }
+
+    fn drain(&mut self, left: u64) {
+        while self.answered + left < self.sent {
+            match self.events.blocking_recv().expect("the journal answers") {
+                LogEvent::Appended { result, .. } => {
+                    result.expect("appended");
+                    self.answered += 1;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+struct Partition {
+    engine: Engine,
+    next: u64,
+    sequence: u64,
+    waiting: Vec<(String, u64)>,
+}
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let dir = args.next().expect("DIR");
+    let millions: u64 = args.next().and_then(|n| n.parse().ok()).expect("MILLIONS");
+    let clock = Arc::new(AtomicU64::new(BEGIN_US));
+    let (sender, events) = channel(4_096);
+    let config = JournalConfig {
+        partitions: PARTITIONS,
+        retention: Span::MAX,
+        retention_bytes: u64::MAX,
+        ..JournalConfig::new(dir)
+    };
+    let of_journal = Arc::clone(&clock);
+    let ground = Ground {
+        clock: Arc::new(move || Timestamp::from_micros(of_journal.load(Ordering::Relaxed))),
+        ..Ground::of_this_machine()
+    };
+    let (journal, _) = Journal::open(config, ground, sender).expect("a new journal");
+    let mut out = Out {
+        journal,
+        events,
+        clock,
+        sent: 0,
+        answered: 0,
+    };
+    let mut writer = Writer::new();
+    let limits = Arc::new(Limits::parse(LIMITS).expect("right"));
+    let digest = *blake3::hash(LIMITS.as_bytes()).as_bytes();
+    let identity = OwnersPen::new(&MacKey::UNPROTECTED, 0).genesis(LOG);
+    out.append(Stream::Limits, 0, BEGIN_US, identity);
+    LimitsChunk {
+        push: 1,
+        index: 0,
+        count: 1,
+        expected: 0,
+        digest,
+        who: "audit_speed",
+        why: "to measure",
+        at: Timestamp::from_micros(BEGIN_US),
+        bytes: LIMITS.as_bytes(),
+    }
+    .encode(&mut writer);
+    out.append(Stream::Limits, 0, BEGIN_US, writer.as_slice().to_vec());
+    let versions = std::collections::BTreeMap::from([(1u64, limits)]);
+    let mut partitions: Vec<Partition> = (0..PARTITIONS)
+        .map(|index| Partition {
+            engine: Engine::new(index, PARTITIONS),
+            next: 0,
+            sequence: 0,
+            waiting: Vec::new(),
+        })
+        .collect();
+    let mut rulings = Rulings::new();
+    let (mut denials, mut a_code) = (0u64, None);
+    let mut apply = |out: &mut Out, p: &mut Partition, index: u32, at_us: u64, record: Vec<u8>| {
+        rulings.clear();
+        let decoded = Record::decode(&record).expect("a record");
+        let at = Timestamp::from_micros(at_us);
+        p.engine
+            .apply(p.next, at, &decoded, &versions, &mut rulings);
+        p.next += 1;
+        out.append(Stream::Hits, index, at_us, record.clone());
+        let mut writer = Writer::new();
+        for said in &rulings.statements {
+            denials += 1;
+            if denials.is_power_of_two() {
+                let place = said.statement.place;
+                a_code = Some(Code {
+                    partition: index,
+                    place,
+                });
+            }
+            Announced {
+                log: LOG,
+                partition: index,
+                resource: RESOURCE.into(),
+                statement: said.statement.clone(),
+            }
+            .encode(&mut writer);
+            let record = writer.as_slice().to_vec();
+            out.append(Stream::Denials, index, at_us, record);
+        }
+    };
+    for (index, p) in (0..).zip(&mut partitions) {
+        let pen = || OwnersPen::new(&MacKey::UNPROTECTED, index);
+        apply(&mut out, p, index, BEGIN_US, pen().genesis(LOG));
+        let pointer = Pointer { version: 1, digest };
+        apply(&mut out, p, index, BEGIN_US, pen().pointer(&pointer));
+    }
+    let mut random = 0x9e37_79b9_7f4a_7c15u64;
+    let mut ticks = 0;
+    for n in 0..millions * 1_000_000 {
+        let at_us = BEGIN_US + n * US_PER_HIT;
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        // Uniform in the exponent: as many hits on pairs 10..100 as on 100,000..1,000,000.
+        let share = (random >> 11) as f64 / (1u64 << 53) as f64;
+        let pair = ((PAIRS as f64).powf(share) as u64).min(PAIRS);
+        let domain = format!("tenant-{pair:07}");
+        let index = partition_of_pair(RESOURCE, &domain, PARTITIONS);
+        let p = &mut partitions[index as usize];
+        p.waiting.push((domain, at_us));
+        if p.waiting.len() == BATCH {
+            p.sequence += 1;
+            let sender = Sender {
+                agent: "bench-agent",
+                epoch: 9,
+                sequence: p.sequence,
+                sent: Timestamp::from_micros(at_us),
+            };
+            let waiting = std::mem::take(&mut p.waiting);
+            let hits = waiting
+                .iter()
+                .map(|(domain, at_us)| Hit::one(0, domain, Timestamp::from_micros(*at_us), 1));
+            write_hits(&mut writer, &sender, &[RESOURCE], hits, [].into_iter());
+            // The log stamps by the millisecond.
+            let appended = (at_us / 1_000 + 1) * 1_000;
+            let record = writer.as_slice().to_vec();
+            apply(&mut out, p, index, appended, record);
+        }
+        if n * US_PER_HIT / 250_000 != ticks {
+            ticks = n * US_PER_HIT / 250_000;
+            let appended = (at_us / 1_000 + 1) * 1_000;
+            for (index, p) in (0..).zip(&mut partitions) {
+                let tick = Tick {
+                    log: LOG,
+                    owner: "audit_speed",
+                    instance: 3,
+                    number: ticks,
+                };
+                let record = OwnersPen::new(&MacKey::UNPROTECTED, index).tick(&tick);
+                apply(&mut out, p, index, appended, record);
+            }
+        }
+    }
+    out.drain(0);
+    out.journal.close();
+    while !matches!(out.events.blocking_recv(), Some(LogEvent::Closed) | None) {}
+    println!("{denials} statements");
+    if let Some(code) = a_code {
+        println!("{code}");
+    }
+}

@@ -1,0 +1,217 @@
+//! What must not be: one difference between what a log says and what is right.
+//!
+//! Knows nothing of how differences are found. What stays true: fields are only ever added.
+
+use std::fmt;
+
+use serde::Serialize;
+use tollgate_shared::escape::escaped;
+use tollgate_shared::place::Code;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::denial::Announced;
+use tollgate_shared::wire::statement::{Says, Scope};
+
+use crate::range::Utc;
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The replay states it, and nobody announced it.
+    Missing,
+    /// It was announced, and the replay states nothing there.
+    Unexpected,
+    /// It was announced otherwise than the replay states it.
+    Changed,
+    /// It was recorded behind one that it comes before.
+    Order,
+    /// It was recorded before what caused it.
+    Early,
+    /// A record is not there.
+    Gap,
+    /// A record that only aggregators write bears a wrong tag, or points at no version.
+    Forged,
+    /// A snapshot is not what the replay has at its place.
+    Snapshot,
+    /// The independent model rules otherwise than the engine.
+    Model,
+    /// An owner said that it came to another state than the replay does.
+    Testimony,
+    /// More was let through in some span than a limit and one denial delay explain.
+    Effect,
+}
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// What is wrong.
+    pub kind: Kind,
+    /// The partition.
+    pub partition: u32,
+    /// `hits` or `denials`: where the offset is one of.
+    pub stream: &'static str,
+    /// The record: the one that caused the statement, or the one that is wrong.
+    pub offset: u64,
+    /// The entry in it.
+    pub entry: Option<u32>,
+    /// The code that agents give for the statement.
+    pub code: Option<String>,
+    /// The resource.
+    pub resource: Option<Box<str>>,
+    /// `pair`, `resource` or `group`.
+    pub scope: Option<&'static str>,
+    /// The domain or group.
+    pub domain: Option<Box<str>>,
+    /// What the replay states.
+    pub expected: Option<Stated>,
+    /// What is recorded.
+    pub found: Option<Stated>,
+    /// The offset at which it is recorded in the denials.
+    pub recorded_at: Option<u64>,
+    /// In words.
+    pub text: String,
+}
+
+/// What is stated about a scope.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Stated {
+    /// `denied` or `open`.
+    pub says: &'static str,
+    /// Which limit closed.
+    pub cause: Option<String>,
+    /// When it ends in engine time; null: never, or nothing is denied.
+    pub end_us: Option<u64>,
+    /// The limit.
+    pub limit: Option<u64>,
+    /// Its window.
+    pub window_us: Option<u64>,
+    /// The limits version.
+    pub version: Option<u64>,
+}
+
+impl Stated {
+    /// What a statement says.
+    pub fn of(says: &Says) -> Self {
+        let none = Self {
+            says: "open",
+            cause: None,
+            end_us: None,
+            limit: None,
+            window_us: None,
+            version: None,
+        };
+        match says {
+            Says::Open => none,
+            Says::Denied(denial) => Self {
+                says: "denied",
+                cause: Some(denial.cause.to_string()),
+                end_us: (denial.end < Timestamp::MAX).then_some(denial.end.as_micros()),
+                limit: Some(denial.limit),
+                window_us: Some(denial.window.as_micros()),
+                version: Some(denial.version),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Stated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.says == "open" {
+            return f.write_str("open again");
+        }
+        let end = self.end_us.map_or(Timestamp::MAX, Timestamp::from_micros);
+        write!(f, "{} until {}", self.says, Utc(end))?;
+        if let (Some(cause), Some(limit), Some(window_us), Some(version)) =
+            (&self.cause, self.limit, self.window_us, self.version)
+        {
+            let window = tollgate_limits::print_span(Span::from_micros(window_us));
+            write!(f, " by {cause} ({limit} in {window}), version {version}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The names of a scope as reports have them.
+pub fn scope_of(scope: &Scope) -> (&'static str, Option<Box<str>>) {
+    match scope {
+        Scope::Pair(domain) => ("pair", Some(domain.clone())),
+        Scope::Resource => ("resource", None),
+        Scope::Group(group) => ("group", Some(group.clone())),
+    }
+}
+
+impl Difference {
+    /// About a record.
+    pub fn of_record(
+        kind: Kind,
+        (partition, stream, offset): (u32, &'static str, u64),
+        text: impl Into<String>,
+    ) -> Self {
+        Self {
+            kind,
+            partition,
+            stream,
+            offset,
+            entry: None,
+            code: None,
+            resource: None,
+            scope: None,
+            domain: None,
+            expected: None,
+            found: None,
+            recorded_at: None,
+            text: text.into(),
+        }
+    }
+
+    /// About a statement.
+    pub fn of_statement(kind: Kind, about: &Announced, text: impl Into<String>) -> Self {
+        let place = about.statement.place;
+        let (scope, domain) = scope_of(&about.statement.scope);
+        let partition = about.partition;
+        Self {
+            entry: Some(place.entry),
+            code: Some(Code { partition, place }.to_string()),
+            resource: Some(about.resource.clone()),
+            scope: Some(scope),
+            domain,
+            ..Self::of_record(kind, (partition, "hits", place.offset), text)
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            partition,
+            stream,
+            offset,
+            ..
+        } = self;
+        write!(f, "partition {partition}, {stream} offset {offset}")?;
+        if let Some(entry) = self.entry {
+            write!(f, ", entry {entry}")?;
+        }
+        if let Some(resource) = &self.resource {
+            write!(f, ": {}", escaped(resource))?;
+            match &self.domain {
+                Some(domain) => write!(f, " of {}", escaped(domain))?,
+                None => f.write_str(" of everybody")?,
+            }
+        }
+        write!(f, ": {}", self.text)?;
+        if let Some(expected) = &self.expected {
+            write!(f, "\n    expected  {expected}")?;
+        }
+        if let Some(found) = &self.found {
+            write!(f, "\n    found     {found}")?;
+        }
+        if let Some(offset) = self.recorded_at {
+            write!(f, "\n    recorded  at denials offset {offset}")?;
+        }
+        if let Some(code) = &self.code {
+            write!(f, "\n    code      {code}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,295 @@
+//! The ledger of one partition: what the replay states against what was announced.
+//!
+//! ```text
+//! replay states   17@0 acme denied until …       recorded   17@0 acme denied until …   equal
+//!                 18@3 acme open again                      18@3 acme open again       equal
+//!                 21@0 globex denied …                      17@0 acme denied …         a repeat: remark
+//!                                                           (end)                      21@0 is missing
+//! ```
+//!
+//! Places name statements: there is one statement for each. Knows nothing of files and records. What
+//! stays true: memory is bounded, whatever the log's length: of what was found equal a fingerprint
+//! stays, for repeats, and of the oldest of those nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::denial::Announced;
+
+use super::report::{Difference, Kind, Part, Stated};
+use tollgate_log::RETRY_AFTER;
+
+/// How many statements are remembered for repeats: 40 bytes each. An owner that starts again repeats
+/// what it states behind its last snapshot, which is far less.
+const REMEMBERED: usize = 1_000_000;
+
+/// How many statements that were not announced yet are kept with their names.
+const OPEN_MAX: usize = 100_000;
+
+/// How far clocks of brokers may differ: a record that is older than its cause by more was not written
+/// by an aggregator. Less than the time after which failed appends are tried again.
+const CLOCKS_DIFFER: Span = Span::from_millis(200);
+
+type Key = (u64, u32);
+
+/// A statement of the replay.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    key: Key,
+    print: u64,
+    caused: Timestamp,
+    /// The offset at which it was recorded first.
+    recorded: Option<u64>,
+}
+
+/// Where a statement is recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Recorded {
+    /// The offset in the denials.
+    pub offset: u64,
+    /// When.
+    pub appended: Timestamp,
+}
+
+/// What an owner's record looks like again, for what is told of old ones.
+pub trait Lookup {
+    /// The record at an offset of the denials.
+    fn at(&self, offset: u64) -> Option<(Timestamp, Announced)>;
+}
+
+/// The ledger.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    expected: VecDeque<Expected>,
+    /// Those that are not announced yet, with their names.
+    open: BTreeMap<Key, Announced>,
+    /// The greatest one that was recorded.
+    highest: Option<Key>,
+    /// Everything up to this place has been forgotten.
+    forgotten: Option<Key>,
+    writer: Writer,
+}
+
+fn key_of(announced: &Announced) -> Key {
+    let place = announced.statement.place;
+    (place.offset, place.entry)
+}
+
+impl Ledger {
+    fn print(&mut self, announced: &Announced) -> u64 {
+        announced.encode(&mut self.writer);
+        let mut hasher = DefaultHasher::new();
+        self.writer.as_slice().hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// The replay states something, caused by a record that was appended at `caused`.
+    pub fn expect(&mut self, announced: Announced, caused: Timestamp, part: &mut Part) {
+        if REMEMBERED <= self.expected.len()
+            && let Some(oldest) = self.expected.pop_front()
+        {
+            self.forgotten = Some(oldest.key);
+            if oldest.recorded.is_none() {
+                self.miss(oldest, part);
+            }
+        }
+        let key = key_of(&announced);
+        let print = self.print(&announced);
+        self.expected.push_back(Expected {
+            key,
+            print,
+            caused,
+            recorded: None,
+        });
+        if self.open.len() < OPEN_MAX {
+            self.open.insert(key, announced);
+        }
+    }
+
+    /// Something is recorded as announced whose cause the replay has passed.
+    pub fn found(
+        &mut self,
+        announced: &Announced,
+        recorded: Recorded,
+        past: &dyn Lookup,
+        part: &mut Part,
+    ) {
+        let key = key_of(announced);
+        if self.forgotten.is_some_and(|forgotten| key <= forgotten) {
+            let text = "statements announced again so late that they are not compared";
+            return part.remark("old_repeats", 1, recorded.offset, text);
+        }
+        let Ok(at) = self.expected.binary_search_by_key(&key, |e| e.key) else {
+            let text = "was announced, and the replay states nothing at this place";
+            return part.differs(Difference {
+                found: Some(Stated::of(&announced.statement.says)),
+                recorded_at: Some(recorded.offset),
+                ..Difference::of_statement(Kind::Unexpected, announced, text)
+            });
+        };
+        let expected = self.expected[at];
+        let equal = expected.print == self.print(announced);
+        if !equal {
+            let difference = self.changed(announced, expected, recorded, past);
+            part.differs(difference);
+        }
+        if expected.recorded.is_some() {
+            if equal {
+                part.repeats += 1;
+                let text = "statements announced again, as they were";
+                part.remark("repeats", 1, recorded.offset, text);
+            }
+            return;
+        }
+        self.expected[at].recorded = Some(recorded.offset);
+        self.open.remove(&key);
+        part.compared += u64::from(equal);
+        self.check_cause(announced, expected, recorded, part);
+        if self.highest.is_some_and(|highest| key < highest) {
+            self.check_order(announced, at, recorded, past, part);
+        }
+        self.highest = self.highest.max(Some(key));
+    }
+
+    fn changed(
+        &self,
+        announced: &Announced,
+        expected: Expected,
+        recorded: Recorded,
+        past: &dyn Lookup,
+    ) -> Difference {
+        // Where it was announced before as it should be, that record says what was expected.
+        let before = || past.at(expected.recorded?).map(|(_, announced)| announced);
+        let right = self.open.get(&expected.key).cloned().or_else(before);
+        let text = match &right {
+            Some(right) => format!("was announced otherwise: {}", unlike(right, announced)),
+            None => "was announced otherwise".to_owned(),
+        };
+        let about = right.as_ref().unwrap_or(announced);
+        Difference {
+            expected: right.as_ref().map(|a| Stated::of(&a.statement.says)),
+            found: Some(Stated::of(&announced.statement.says)),
+            recorded_at: Some(recorded.offset),
+            ..Difference::of_statement(Kind::Changed, about, text)
+        }
+    }
+
+    /// Nobody announces what has not happened yet.
+    fn check_cause(
+        &self,
+        announced: &Announced,
+        expected: Expected,
+        recorded: Recorded,
+        part: &mut Part,
+    ) {
+        if expected.caused <= recorded.appended.saturating_add(CLOCKS_DIFFER) {
+            return;
+        }
+        let early = expected.caused.since(recorded.appended).as_millis();
+        let text = format!("is recorded {early} ms before the record that caused it");
+        part.differs(Difference {
+            recorded_at: Some(recorded.offset),
+            ..Difference::of_statement(Kind::Early, announced, text)
+        });
+    }
+
+    /// It stands behind one that it comes before: legal only for an append that failed at first and was
+    /// tried again, and that takes its time.
+    fn check_order(
+        &self,
+        announced: &Announced,
+        at: usize,
+        recorded: Recorded,
+        past: &dyn Lookup,
+        part: &mut Part,
+    ) {
+        let overtaking = self.expected.range(at + 1..).find_map(|e| e.recorded);
+        let first = overtaking.and_then(|offset| Some((offset, past.at(offset)?.0)));
+        if let Some((_, appended)) = first
+            && appended.saturating_add(RETRY_AFTER) <= recorded.appended
+        {
+            let text = "statements recorded late, after an append that had failed";
+            return part.remark("recorded_late", 1, recorded.offset, text);
+        }
+        let behind = overtaking.unwrap_or_default();
+        let text = format!(
+            "is recorded behind a later statement, which stands at denials offset {behind}"
+        );
+        part.differs(Difference {
+            recorded_at: Some(recorded.offset),
+            ..Difference::of_statement(Kind::Order, announced, text)
+        });
+    }
+
+    fn miss(&mut self, expected: Expected, part: &mut Part) {
+        let text = "is stated by the replay, and was not announced";
+        let difference = match self.open.remove(&expected.key) {
+            Some(announced) => Difference {
+                expected: Some(Stated::of(&announced.statement.says)),
+                ..Difference::of_statement(Kind::Missing, &announced, text)
+            },
+            None => Difference {
+                entry: Some(expected.key.1),
+                ..Difference::of_record(
+                    Kind::Missing,
+                    (part.partition, "hits", expected.key.0),
+                    format!("a statement {text}"),
+                )
+            },
+        };
+        part.differs(difference);
+    }
+
+    /// Both logs have been read to their ends; an owner is known to have recorded everything that
+    /// records below `proved` caused.
+    pub fn end(mut self, proved: u64, part: &mut Part) {
+        for expected in std::mem::take(&mut self.expected) {
+            if expected.recorded.is_some() {
+                continue;
+            }
+            if expected.key.0 < proved {
+                self.miss(expected, part);
+            } else {
+                let text = "statements at the log's end that nobody can have recorded yet";
+                part.remark("pending", 1, expected.key.0, text);
+            }
+        }
+    }
+}
+
+/// Which parts of two statements differ.
+fn unlike(right: &Announced, found: &Announced) -> String {
+    use tollgate_shared::wire::statement::Says;
+
+    let mut parts = Vec::new();
+    let (a, b) = (&right.statement, &found.statement);
+    if right.log != found.log {
+        parts.push("log");
+    }
+    if right.resource != found.resource {
+        parts.push("resource");
+    }
+    if a.scope != b.scope {
+        parts.push("scope");
+    }
+    if a.place.generation != b.place.generation {
+        parts.push("generation");
+    }
+    match (&a.says, &b.says) {
+        (Says::Denied(a), Says::Denied(b)) => {
+            let fields = [
+                ("end", a.end != b.end),
+                ("cause", a.cause != b.cause),
+                ("version", a.version != b.version),
+                ("limit", a.limit != b.limit),
+                ("window", a.window != b.window),
+            ];
+            parts.extend(fields.iter().filter(|(_, differ)| *differ).map(|(n, _)| *n));
+        }
+        (a, b) if a == b => {}
+        _ => parts.push("what is said"),
+    }
+    parts.join(", ")
+}

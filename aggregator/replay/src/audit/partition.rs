@@ -1,0 +1,498 @@
+//! The audit of one partition: its hits through the engine, its denials beside them.
+//!
+//! Both streams are read once, side by side by append time, since a statement is recorded after its
+//! cause. What stays true: hits are read to where their last recorded statement lies at least, so that
+//! a live log that grows meanwhile is no difference.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+use tollgate_engine::engine::{Engine, Fate};
+use tollgate_shared::place::LogId;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::denial::Announced;
+use tollgate_shared::wire::hits::HitBatch;
+use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::statement::Says;
+
+use super::amended::brought;
+use super::excess::ExcessLedger;
+use super::ledger::{Ledger, Lookup, Recorded};
+use super::report::{Difference, Kind, Part};
+use super::sample::Sample;
+use super::sequences::Sequences;
+use super::testimonies::Testimonies;
+use crate::range::Lies;
+use crate::replay::{Met, Replay, ReplayError};
+use crate::source::{Cursor, Source, Step};
+use crate::work::Work;
+use tollgate_log::{Delivered, Stream};
+
+/// How many ticks of one owner behind a record prove that what the record caused is recorded. An owner
+/// sends its next tick when the last one has come back; the one after that was written in a later turn
+/// of the log than what was ruled before the first.
+const TICKS_THAT_PROVE: usize = 2;
+
+/// Audits one partition.
+pub fn audit(work: &Work<'_>, index: u32) -> Result<Part, ReplayError> {
+    let mut part = Part::new(index);
+    if !work.task.range.has(index) {
+        return Ok(part);
+    }
+    let mut auditor = Auditor::begin(work, index, &mut part)?;
+    auditor.run(&mut part)?;
+    Ok(part)
+}
+
+struct Auditor<'w, 'a> {
+    work: &'w Work<'a>,
+    index: u32,
+    replay: Replay,
+    hits: Box<dyn Cursor>,
+    /// The offset of the next record of hits.
+    next: u64,
+    /// Hits behind the range have been met.
+    behind: bool,
+    /// The first record in the range.
+    first: Option<u64>,
+    denials: Denials,
+    ledger: Ledger,
+    logs: Vec<LogId>,
+    owners: HashMap<u128, [u64; TICKS_THAT_PROVE + 1]>,
+    proved: u64,
+    snapshots: Vec<u64>,
+    sequences: Sequences,
+    testimonies: Testimonies,
+    excess: ExcessLedger,
+    sample: Option<Sample>,
+}
+
+/// The recorded statements, read ahead by one batch.
+struct Denials {
+    cursor: Box<dyn Cursor>,
+    batch: std::collections::VecDeque<Delivered>,
+    next: Option<u64>,
+    /// Recorded statements whose cause the replay has not reached.
+    ahead: Vec<(Recorded, Announced)>,
+}
+
+struct Past<'a> {
+    source: &'a dyn Source,
+    partition: u32,
+}
+
+impl Lookup for Past<'_> {
+    fn at(&self, offset: u64) -> Option<(Timestamp, Announced)> {
+        let mut cursor = self.source.open(Stream::Denials, self.partition, offset);
+        let Step::Records(records) = cursor.as_mut().ok()?.read().ok()? else {
+            return None;
+        };
+        let record = records.first().filter(|record| record.offset == offset)?;
+        let announced = Announced::decode(&record.bytes).ok()?;
+        Some((record.appended, announced))
+    }
+}
+
+impl<'w, 'a> Auditor<'w, 'a> {
+    fn begin(work: &'w Work<'a>, index: u32, part: &mut Part) -> Result<Self, ReplayError> {
+        let (replay, next) = crate::start::begin(work, index)?;
+        let source = work.source;
+        let mut snapshots = source.snapshots(index);
+        snapshots.retain(|upto| next <= *upto);
+        snapshots.reverse();
+        let share = work.task.model.share(source.hits_bytes());
+        let sample = Sample::new(index, source.partitions(), share);
+        if 0 < next && sample.is_some() {
+            let text = "the model was not asked: the replay begins at a snapshot";
+            part.remark("model_not_asked", 1, next, text);
+        }
+        Ok(Self {
+            // It knows nothing but what it has read itself.
+            sample: sample.filter(|_| next == 0),
+            logs: replay.engine().log().into_iter().collect(),
+            hits: source.open(Stream::Hits, index, next)?,
+            denials: Denials {
+                cursor: source.open(Stream::Denials, index, 0)?,
+                batch: Default::default(),
+                next: None,
+                ahead: Vec::new(),
+            },
+            work,
+            index,
+            replay,
+            next,
+            behind: false,
+            first: None,
+            ledger: Ledger::default(),
+            owners: HashMap::new(),
+            proved: 0,
+            snapshots,
+            sequences: Sequences::default(),
+            testimonies: Testimonies::default(),
+            excess: ExcessLedger::default(),
+        })
+    }
+
+    fn run(&mut self, part: &mut Part) -> Result<(), ReplayError> {
+        while let Some(appended) = self.read_hits(part)? {
+            self.read_denials(Some(appended), part)?;
+        }
+        // What was recorded meanwhile is read first, then hits to where the last of it was caused.
+        self.read_denials(None, part)?;
+        while self.denials.reaches(self.next) && self.read_hits(part)?.is_some() {}
+        self.check_end(part);
+        for (recorded, announced) in std::mem::take(&mut self.denials.ahead) {
+            self.judge(&announced, recorded, part);
+        }
+        std::mem::take(&mut self.ledger).end(self.proved, part);
+        std::mem::take(&mut self.sequences).end(part);
+        std::mem::take(&mut self.excess).end(part);
+        if let Some(sample) = self.sample.take() {
+            sample.end(part);
+        }
+        Ok(())
+    }
+
+    /// An export says where its hits end: what lies behind is left out, what lies before is not.
+    fn check_end(&mut self, part: &mut Part) {
+        let Some(end) = self.work.source.hits_end(self.index) else {
+            return;
+        };
+        if self.next < end && !self.behind {
+            let text = format!("the last records are not there, up to offset {}", end - 1);
+            let place = (self.index, "hits", self.next);
+            part.differs(Difference::of_record(Kind::Gap, place, text));
+        } else {
+            self.behind = true;
+        }
+    }
+
+    /// Reads some hits; gives the append time of the last one, nothing at the end.
+    fn read_hits(&mut self, part: &mut Part) -> Result<Option<Timestamp>, ReplayError> {
+        if self.behind {
+            return Ok(None);
+        }
+        let records = match self.hits.read()? {
+            Step::Records(records) => records,
+            Step::Gone { wanted, next } => {
+                return Err(ReplayError::Gone {
+                    partition: self.index,
+                    wanted,
+                    first: next,
+                });
+            }
+            Step::End => return Ok(None),
+        };
+        let bytes: usize = records.iter().map(|record| record.bytes.len() + 20).sum();
+        let entries = part.entries;
+        for delivered in &records {
+            let lies = self
+                .work
+                .task
+                .range
+                .lies(delivered.offset, delivered.appended);
+            if lies == Lies::Behind {
+                self.behind = true;
+                break;
+            }
+            self.hit(delivered, lies == Lies::In, part)?;
+        }
+        part.tell(self.work.progress, entries);
+        let progress = &self.work.progress.bytes;
+        progress.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(records.last().map(|record| record.appended))
+    }
+
+    fn hit(
+        &mut self,
+        delivered: &Delivered,
+        in_range: bool,
+        part: &mut Part,
+    ) -> Result<(), ReplayError> {
+        let offset = delivered.offset;
+        if offset < self.next {
+            if in_range {
+                let text = "records that stand in the log twice at one offset";
+                part.remark("redelivered", 1, offset, text);
+            }
+            return Ok(());
+        }
+        let missing = offset - self.next;
+        if 0 < missing {
+            let text = format!(
+                "{missing} records are not there, up to offset {}",
+                offset - 1
+            );
+            let place = (self.index, "hits", self.next);
+            part.differs(Difference::of_record(Kind::Gap, place, text));
+        }
+        self.next = offset + 1;
+        let known = self.replay.engine().version();
+        let log_time = self.replay.engine().log_time();
+        let met = self.replay.apply(delivered, self.work.source)?;
+        let of = (&met, &self.replay);
+        self.testimonies
+            .take((offset, in_range), log_time, of, part);
+        if let Some(log) = self.replay.engine().log()
+            && !self.logs.contains(&log)
+        {
+            self.logs.push(log);
+        }
+        if let (Some(sample), Met::Ruled(record)) = (&mut self.sample, &met) {
+            sample.apply(delivered, record, &self.replay, in_range, part);
+        }
+        if let Met::Ruled(record) = &met {
+            let (excess, rulings) = (&mut self.excess, self.replay.rulings());
+            excess.ruled(record, delivered.appended, rulings, in_range, part);
+        }
+        if in_range {
+            self.first.get_or_insert(offset);
+            part.records += 1;
+            let upto = self.replay.engine().version();
+            if known != upto {
+                let place = (self.index, offset);
+                let new = brought(self.replay.book(), (known, upto), place);
+                part.amendments.extend(new);
+            }
+            self.weigh(delivered, &met, part);
+            self.expect(delivered, part);
+        }
+        self.compare_snapshot(part)
+    }
+
+    /// Counts a record, and says what is to be said about it.
+    fn weigh(&mut self, delivered: &Delivered, met: &Met<'_>, part: &mut Part) {
+        let offset = delivered.offset;
+        let record = match met {
+            Met::Ruled(record) => record,
+            Met::Forged(why) => {
+                let place = (self.index, "hits", offset);
+                part.differs(Difference::of_record(Kind::Forged, place, why.as_str()));
+                return;
+            }
+            Met::Undecodable(why) => {
+                let text = format!("records that nobody can read ({why})");
+                return part.remark("undecodable", 1, offset, &text);
+            }
+            Met::Skipped => {
+                let text = "records of a kind that this build may skip";
+                return part.remark("skipped", 1, offset, text);
+            }
+        };
+        match record {
+            Record::Hits(batch) => self.batch(offset, batch, part),
+            // One count of sequences for all records of an agent.
+            Record::Holds(batch) => self.sequences.saw(&batch.sender, offset, part),
+            Record::Beat(beat) => self.sequences.saw(&beat.sender, offset, part),
+            Record::Tick(tick) => {
+                let seen = self.owners.entry(tick.instance).or_default();
+                seen.rotate_left(1);
+                seen[TICKS_THAT_PROVE] = offset;
+                self.proved = self.proved.max(seen[0]);
+            }
+            _ => {}
+        }
+        for fate in &self.replay.rulings().fates {
+            let (kind, text) = match fate {
+                Fate::Duplicate { .. } => {
+                    ("duplicates", "batches that came again: not ruled twice")
+                }
+                Fate::OlderThanWindow { .. } => ("older", "batches too old to be ruled"),
+                Fate::Overtaken { .. } => (
+                    "overtaken",
+                    "hold operations or beats that came out of turn: not applied",
+                ),
+                Fate::EpochOver { .. } => (
+                    "epochs",
+                    "hold operations or beats of an epoch that was over: not applied",
+                ),
+                Fate::TooManyAgents { .. } => ("agents", "batches of agents beyond the bound"),
+                Fate::OfAnotherLog => ("foreign", "ticks of another log: not heeded"),
+                Fate::TotalOutOfOrder => ("totals", "totals that came again: not counted twice"),
+                _ => continue,
+            };
+            part.remark(kind, 1, offset, text);
+        }
+        for correction in &self.replay.rulings().corrections {
+            let text = format!(
+                "batches whose stamps were moved, because the agent's clock is wrong (first: {}, by {} us)",
+                correction.agent, correction.moved_us
+            );
+            part.remark("clocks", 1, offset, &text);
+        }
+    }
+
+    fn batch(&mut self, offset: u64, batch: &HitBatch<'_>, part: &mut Part) {
+        self.sequences.saw(&batch.sender, offset, part);
+        let rulings = self.replay.rulings();
+        for of in &rulings.counts {
+            let counts = &of.counts;
+            part.entries += counts.entries;
+            part.hits[0] += counts.granted;
+            part.hits[1] += counts.excess;
+            part.hits[2] += counts.late;
+            part.refused_calls += counts.refused_calls;
+            let not_ruled = counts.at_cap + counts.misrouted + counts.too_old;
+            if 0 < not_ruled {
+                let text =
+                    "hits that were only counted: too old, at the cap, or of another partition";
+                part.remark("not_ruled", not_ruled, offset, text);
+            }
+        }
+    }
+
+    fn expect(&mut self, delivered: &Delivered, part: &mut Part) {
+        let log = self.replay.engine().log().unwrap_or_default();
+        for said in &self.replay.rulings().statements {
+            match said.statement.says {
+                Says::Denied(_) => part.stated[0] += 1,
+                Says::Open => part.stated[1] += 1,
+            }
+            let announced = Announced {
+                log,
+                partition: self.index,
+                resource: (*said.resource).into(),
+                statement: said.statement.clone(),
+            };
+            self.ledger.expect(announced, delivered.appended, part);
+        }
+    }
+
+    fn compare_snapshot(&mut self, part: &mut Part) -> Result<(), ReplayError> {
+        let Some(upto) = self.snapshots.last().copied() else {
+            return Ok(());
+        };
+        if self.next <= upto {
+            return Ok(());
+        }
+        self.snapshots.pop();
+        let place = (self.index, "hits", upto);
+        let count = self.work.source.partitions();
+        let chunks = match self.work.source.snapshot(self.index, upto) {
+            Ok(chunks) => chunks,
+            Err(error) => {
+                let text = format!("the snapshot cannot be read: {error}");
+                part.differs(Difference::of_record(Kind::Snapshot, place, text));
+                return Ok(());
+            }
+        };
+        let found = Engine::restore(self.index, count, &chunks, &**self.replay.book());
+        let expected = self.replay.engine().digest();
+        match found.map(|engine| engine.digest()) {
+            Ok(found) if found == expected => part.snapshots += 1,
+            Ok(found) => {
+                let text = format!(
+                    "the snapshot has another state than the replay: digest {found:032x}, expected {expected:032x}"
+                );
+                part.differs(Difference::of_record(Kind::Snapshot, place, text));
+            }
+            Err(fault) => {
+                let text = format!("the snapshot is damaged: {fault}");
+                part.differs(Difference::of_record(Kind::Snapshot, place, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads recorded statements: those appended by `until`, or all that there are.
+    fn read_denials(
+        &mut self,
+        until: Option<Timestamp>,
+        part: &mut Part,
+    ) -> Result<(), ReplayError> {
+        loop {
+            let Some(record) = self.denials.batch.pop_front() else {
+                if self.denials.refill(self.index, part)? {
+                    continue;
+                }
+                return Ok(());
+            };
+            if until.is_some_and(|until| until < record.appended) {
+                self.denials.batch.push_front(record);
+                return Ok(());
+            }
+            self.recorded(&record, part);
+        }
+    }
+
+    fn recorded(&mut self, record: &Delivered, part: &mut Part) {
+        let announced = match Announced::decode(&record.bytes) {
+            Ok(announced) => announced,
+            Err(error) => {
+                // Nobody but owners writes here, so what cannot be read is no statement that was lost on
+                // the way: it was never one. A log's identity stands at its beginning, and where a
+                // later generation begins.
+                if !matches!(Record::decode(&record.bytes), Ok(Record::Genesis(_))) {
+                    let text = format!("is no statement: {error}");
+                    let place = (self.index, "denials", record.offset);
+                    part.differs(Difference::of_record(Kind::Unexpected, place, text));
+                }
+                return;
+            }
+        };
+        let recorded = Recorded {
+            offset: record.offset,
+            appended: record.appended,
+        };
+        if self.next <= announced.statement.place.offset {
+            self.denials.ahead.push((recorded, announced));
+            return;
+        }
+        // In the order in which they were recorded.
+        let next = self.next;
+        let reached = |(_, a): &(Recorded, Announced)| a.statement.place.offset < next;
+        let count = self.denials.ahead.iter().take_while(|a| reached(a)).count();
+        let waited: Vec<_> = self.denials.ahead.drain(..count).collect();
+        for (recorded, announced) in waited {
+            self.judge(&announced, recorded, part);
+        }
+        self.judge(&announced, recorded, part);
+    }
+
+    fn judge(&mut self, announced: &Announced, recorded: Recorded, part: &mut Part) {
+        let caused = announced.statement.place.offset;
+        // Of the record behind the range nothing is expected, and nothing of those before it.
+        let in_range = self.first.is_some_and(|first| first <= caused);
+        if !in_range || (self.behind && self.next <= caused) {
+            return;
+        }
+        if announced.partition == self.index && !self.logs.contains(&announced.log) {
+            let text = "statements about another log of this name";
+            return part.remark("another_log", 1, recorded.offset, text);
+        }
+        let past = Past {
+            source: self.work.source,
+            partition: self.index,
+        };
+        self.ledger.found(announced, recorded, &past, part);
+    }
+}
+
+impl Denials {
+    /// Reads the next batch; false at the end.
+    fn refill(&mut self, index: u32, part: &mut Part) -> Result<bool, ReplayError> {
+        match self.cursor.read()? {
+            Step::Records(records) => {
+                for record in records {
+                    let next = self.next.replace(record.offset + 1);
+                    if let Some(next) = next.filter(|next| *next < record.offset) {
+                        let text =
+                            format!("records are not there, up to offset {}", record.offset - 1);
+                        let place = (index, "denials", next);
+                        part.differs(Difference::of_record(Kind::Gap, place, text));
+                    }
+                    self.batch.push_back(record);
+                }
+                Ok(true)
+            }
+            Step::Gone { .. } => Ok(true),
+            Step::End => Ok(false),
+        }
+    }
+
+    fn reaches(&self, next: u64) -> bool {
+        self.ahead
+            .iter()
+            .any(|(_, announced)| next <= announced.statement.place.offset)
+    }
+}

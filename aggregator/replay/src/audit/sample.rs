@@ -1,0 +1,364 @@
+//! The independent model beside the engine: does it rule the same, pair by pair?
+//!
+//! The model is slow and shares no code with the engine. It is asked about a sample of pairs, chosen by
+//! their names' hash, so that the same pairs are asked in each audit; a pair is ruled by its own entries
+//! alone, so that leaving others out changes nothing about it. Knows nothing of what was announced.
+//!
+//! What stays true: what is in shadow, ignored or unconfigured is not compared, since the model states
+//! what the engine keeps to itself; neither is anything behind a record that met the cap on pairs.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use serde::Serialize;
+use tollgate_engine::engine::{Fate, Said};
+use tollgate_limits::{Limits, Mode, Resource};
+use tollgate_model::log::{Change, EntryRuling};
+use tollgate_model::{Denial as ModelDenial, End, PartitionModel};
+use tollgate_shared::names::partition_of_pair;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::denial::Announced;
+use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope};
+
+use super::reorder::Reorder;
+use super::report::{Difference, Kind, Part, Stated};
+use crate::judge::{At, Versions, cause_to_wire, feed};
+use crate::range::Utc;
+use crate::replay::Replay;
+use tollgate_limits::versions::LimitsBook;
+use tollgate_log::Delivered;
+
+/// What the model was asked in one partition, or in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ModelPart {
+    /// Pairs that it ruled.
+    pub pairs: u64,
+    /// Entries that it ruled.
+    pub entries: u64,
+    /// Statements of the engine that it was asked about.
+    pub statements: u64,
+    /// How long its pairs were denied beyond a replay in order of time.
+    pub reorder_denied_us: u64,
+    /// How long they were denied.
+    pub denied_us: u64,
+    /// Entries of them that were looked at for more than a limit and one denial delay explain.
+    pub effect_entries: u64,
+    /// Scopes and constraints of which there was more, in some span.
+    pub effect_violations: u64,
+    /// Entries that were not looked at, because too many are remembered.
+    pub effect_unjudged: u64,
+}
+
+/// The model of one partition.
+pub struct Sample {
+    model: PartitionModel,
+    partition: u32,
+    partitions: u32,
+    /// Pairs whose hash is below this are asked about.
+    below: u64,
+    versions: Versions,
+    newest: u64,
+    /// By resource: whether what the model says of it is what the engine states.
+    plain: RefCell<HashMap<Box<str>, bool>>,
+    pairs: HashSet<u64>,
+    reorder: Reorder,
+    /// The first record in the range.
+    first_us: Option<u64>,
+    last_us: u64,
+    at_cap: bool,
+}
+
+impl Sample {
+    /// A sample of a partition whose log is read from its beginning; none where nothing is asked.
+    pub fn new(partition: u32, partitions: u32, share: f64) -> Option<Self> {
+        (0.0 < share).then(|| Self {
+            model: PartitionModel::with_effect(),
+            partition,
+            partitions,
+            below: match 1.0 <= share {
+                true => u64::MAX,
+                false => (share * u64::MAX as f64) as u64,
+            },
+            versions: Versions::default(),
+            newest: 0,
+            plain: RefCell::default(),
+            pairs: HashSet::new(),
+            reorder: Reorder::default(),
+            first_us: None,
+            last_us: 0,
+            at_cap: false,
+        })
+    }
+
+    /// Asks the model about a record that the engine has applied. Differences are told where the record
+    /// lies in the range that is audited.
+    pub fn apply(
+        &mut self,
+        delivered: &Delivered,
+        record: &Record<'_>,
+        replay: &Replay,
+        in_range: bool,
+        part: &mut Part,
+    ) {
+        self.learn(replay.book());
+        // The model knows of no logs: a tick of another one is none to it.
+        if replay.rulings().fates.contains(&Fate::OfAnotherLog) {
+            return;
+        }
+        let at = At {
+            offset: delivered.offset,
+            appended_us: delivered.appended.as_micros(),
+        };
+        let mut model = std::mem::take(&mut self.model);
+        let wanted = |resource: &str, domain: &str| self.is_asked(resource, domain);
+        let fed = feed(&mut model, at, record, &self.versions, &wanted);
+        self.model = model;
+        self.last_us = at.appended_us;
+        if !fed.versions.is_empty() {
+            self.reorder.limits(at.appended_us, fed.versions);
+        }
+        for (entry, ruling) in &fed.entries {
+            if let EntryRuling::Ruled { at_us, .. } = ruling {
+                self.pairs.insert(hash(entry.resource, entry.domain));
+                self.reorder.hit(entry, *at_us);
+                part.model.entries += u64::from(in_range);
+            }
+        }
+        let by_limits = matches!(record, Record::Pointer(_));
+        if in_range {
+            self.first_us.get_or_insert(at.appended_us);
+        }
+        for change in &fed.changes {
+            let end = change.denied.map(|denial| denial.end);
+            let not_before_us = if by_limits { at.appended_us } else { 0 };
+            self.reorder.said(&change.scope, not_before_us, end);
+        }
+        self.reorder.reached(at.appended_us);
+        // A higher generation states everything anew, which says nothing about rules.
+        if in_range && !matches!(record, Record::Genesis(_) | Record::Tick(_)) {
+            self.compare(at.offset, by_limits, fed.changes, replay, part);
+        }
+    }
+
+    /// Takes note of versions that have come.
+    fn learn(&mut self, book: &LimitsBook) {
+        if book.latest_number() == self.newest {
+            return;
+        }
+        while let Some(version) = book.after(self.newest) {
+            self.newest = version.number;
+            self.versions.insert(version);
+        }
+        self.newest = book.latest_number();
+        self.plain.borrow_mut().clear();
+    }
+
+    fn is_asked(&self, resource: &str, domain: &str) -> bool {
+        (self.below == u64::MAX || hash(resource, domain) < self.below)
+            && self.is_plain(resource)
+            && partition_of_pair(resource, domain, self.partitions) == self.partition
+    }
+
+    fn is_plain(&self, resource: &str) -> bool {
+        if let Some(plain) = self.plain.borrow().get(resource) {
+            return *plain;
+        }
+        let plain = self
+            .versions
+            .limits()
+            .all(|limits| states_all(limits, resource));
+        self.plain.borrow_mut().insert(resource.into(), plain);
+        plain
+    }
+
+    fn compare(
+        &mut self,
+        offset: u64,
+        by_limits: bool,
+        changes: Vec<Change>,
+        replay: &Replay,
+        part: &mut Part,
+    ) {
+        let rulings = replay.rulings();
+        // Of a sample the model cannot say when there was no room, nor who left to make it.
+        let counted = rulings.counts.iter().any(|of| 0 < of.counts.at_cap);
+        if self.at_cap || counted || 0 < rulings.evicted {
+            self.at_cap = true;
+            let text =
+                "records that the model was not asked about: the log was at the cap on pairs";
+            return part.remark("model_at_cap", 1, offset, text);
+        }
+        let mut engine: Vec<&Said> = rulings
+            .statements
+            .iter()
+            .filter(|said| self.is_compared(said))
+            .collect();
+        part.model.statements += engine.len() as u64;
+        for change in changes {
+            if !self.is_plain(&change.scope.resource) {
+                continue;
+            }
+            let at = engine.iter().position(|said| {
+                let entry = said.statement.place.entry;
+                let same_place = by_limits || entry == change.place.entry;
+                same_place && is_about(said, &change)
+            });
+            let said = at.map(|at| engine.remove(at));
+            let says = said.map(|said| denial_of(&said.statement.says));
+            if says != Some(change.denied.map(of_model)) {
+                part.differs(self.difference(offset, Some(&change), said, replay));
+            }
+        }
+        for said in engine {
+            part.differs(self.difference(offset, None, Some(said), replay));
+        }
+    }
+
+    fn is_compared(&self, said: &Said) -> bool {
+        match &said.statement.scope {
+            Scope::Pair(domain) => self.is_asked(&said.resource, domain),
+            Scope::Resource => self.is_plain(&said.resource),
+            Scope::Group(_) => false,
+        }
+    }
+
+    fn difference(
+        &self,
+        offset: u64,
+        model: Option<&Change>,
+        engine: Option<&Said>,
+        replay: &Replay,
+    ) -> Difference {
+        let text = "the independent model rules otherwise than the engine (expected: the model)";
+        let base = match engine {
+            Some(said) => {
+                let about = Announced {
+                    log: replay.engine().log().unwrap_or_default(),
+                    partition: self.partition,
+                    resource: (*said.resource).into(),
+                    statement: said.statement.clone(),
+                };
+                Difference::of_statement(Kind::Model, &about, text)
+            }
+            None => Difference::of_record(Kind::Model, (self.partition, "hits", offset), text),
+        };
+        let scope = model.map(|change| &change.scope);
+        let resource = scope.map(|scope| scope.resource.as_str().into());
+        let domain = scope.and_then(|scope| scope.domain.as_deref().map(Into::into));
+        Difference {
+            resource: resource.or_else(|| base.resource.clone()),
+            domain: domain.or_else(|| base.domain.clone()),
+            expected: model.map(|change| stated(change.denied)),
+            found: engine.map(|said| Stated::of(&said.statement.says)),
+            ..base
+        }
+    }
+
+    /// Law 8: more was let through in a span that reaches into the range than a limit and one closing explain.
+    fn check_effect(&self, part: &mut Part) {
+        let (judged, unjudged) = self.model.effect_entries();
+        part.model.effect_entries += judged;
+        part.model.effect_unjudged += unjudged;
+        // At the cap some pairs are ruled for the model alone.
+        let Some(first_us) = self.first_us.filter(|_| !self.at_cap) else {
+            return;
+        };
+        for (scope, found) in self.model.effect_violations() {
+            if found.to_us < first_us {
+                continue;
+            }
+            part.model.effect_violations += 1;
+            let text = format!(
+                "{} were let through from {} to {} under {}, which allows {}",
+                found.let_through,
+                Utc(Timestamp::from_micros(found.from_us)),
+                Utc(Timestamp::from_micros(found.to_us)),
+                cause_to_wire(found.constraint),
+                found.allowed
+            );
+            part.differs(Difference {
+                resource: Some(scope.resource.into()),
+                scope: Some(if scope.domain.is_some() {
+                    "pair"
+                } else {
+                    "resource"
+                }),
+                domain: scope.domain.map(Into::into),
+                ..Difference::of_record(Kind::Effect, (self.partition, "hits", 0), text)
+            });
+        }
+    }
+
+    /// No more records come.
+    pub fn end(self, part: &mut Part) {
+        self.check_effect(part);
+        part.model.pairs += self.pairs.len() as u64;
+        let (denied_us, beyond_us) = self.reorder.end(self.last_us);
+        part.model.denied_us += denied_us;
+        part.model.reorder_denied_us += beyond_us;
+    }
+}
+
+/// Whether a version states everything that it rules about a resource.
+fn states_all(limits: &Limits, resource: &str) -> bool {
+    let namespace = limits.namespace_of(resource);
+    match limits.resource(resource) {
+        Some(Resource::Rate(rate)) => rate.mode() == Mode::Enforced && !namespace.ignore_configured,
+        // The model knows rates alone; full scopes are none of its business.
+        Some(Resource::Copies(_)) => false,
+        None => namespace.allow_unconfigured,
+    }
+}
+
+fn hash(resource: &str, domain: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (resource, domain).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn is_about(said: &Said, change: &Change) -> bool {
+    let domain = match &said.statement.scope {
+        Scope::Pair(domain) => Some(&**domain),
+        Scope::Resource | Scope::Group(_) => None,
+    };
+    *said.resource == *change.scope.resource && domain == change.scope.domain.as_deref()
+}
+
+/// What is compared of a denial: its end, and what closed.
+type Compared = Option<(Timestamp, Cause)>;
+
+fn denial_of(says: &Says) -> Compared {
+    match says {
+        // A resource without tiers is closed by its tiers, for the model.
+        Says::Denied(Denial {
+            end,
+            cause: Cause::Inaccessible,
+            ..
+        }) => Some((*end, Cause::Tier(0))),
+        Says::Denied(denial) => Some((denial.end, denial.cause)),
+        Says::Open => None,
+    }
+}
+
+fn of_model(denial: ModelDenial) -> (Timestamp, Cause) {
+    let end = match denial.end {
+        End::At(us) => Timestamp::from_micros(us),
+        End::Never => Timestamp::MAX,
+    };
+    (end, cause_to_wire(denial.cause))
+}
+
+fn stated(denied: Option<ModelDenial>) -> Stated {
+    let open = Stated::of(&Says::Open);
+    let Some((end, cause)) = denied.map(of_model) else {
+        return open;
+    };
+    Stated {
+        says: "denied",
+        cause: Some(cause.to_string()),
+        end_us: (end < Timestamp::MAX).then_some(end.as_micros()),
+        ..open
+    }
+}

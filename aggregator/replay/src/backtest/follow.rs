@@ -1,0 +1,376 @@
+//! Live traffic under other limits: the calls of a log, played as they come.
+//!
+//! ```text
+//! partitions ──calls──► kept for two seconds, in order of stamps ──► a player for each limits file
+//! ```
+//!
+//! What comes later than that is played at the latest instant before it, as an in-line limiter would have
+//! met it. Knows no clock: who follows says what "now" is. What stays true: memory grows with pairs and
+//! with two seconds of calls, not with time.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use serde::Serialize;
+use tollgate_limits::Limits;
+use tollgate_shared::time::{Span, Timestamp};
+
+use super::log::{Calls, LogFault, Sequences, calls_of};
+use super::pairs::Pairs;
+use super::read::Reading;
+use super::replay::Player;
+use super::table::count;
+use super::tape::Call;
+use crate::range::{Lies, Range};
+use crate::source::{Cursor, Source, Step};
+use tollgate_log::{Delivered, Stream};
+
+/// How long a call is kept back for such as were stamped before it.
+const KEPT_BACK: Span = Span::from_secs(2);
+
+/// Pairs that are shown of each limits file.
+const SHOWN_MAX: usize = 5;
+
+/// A log that is followed.
+pub struct Follow<'a> {
+    reading: &'a Reading,
+    range: Range,
+    cursors: Vec<(u32, Box<dyn Cursor>)>,
+    pairs: Pairs,
+    players: Vec<(&'a str, Player<'a>)>,
+    /// By stamp, and then as they came.
+    waiting: BinaryHeap<Reverse<(Timestamp, u64, CallKey)>>,
+    came: u64,
+    /// By epoch and partition.
+    agents: HashMap<(u128, u32), Sequences>,
+    inputs: FollowInputs,
+}
+
+/// A call as it is ordered: stamp and number come first.
+type CallKey = (u32, u32, u32, bool);
+
+/// What was read so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FollowInputs {
+    /// Calls, those included that were passed over.
+    pub rows: u64,
+    /// Records that this build cannot read.
+    pub skipped: u64,
+    /// Calls of other resources or domains than was asked for.
+    pub passed_over: u64,
+    /// Hits that were let through.
+    pub hits: u64,
+    /// Calls that agents refused.
+    pub refused_calls: u64,
+    /// Batches of agents.
+    pub batches: u64,
+    /// Records that were gone before they could be read.
+    pub records_gone: u64,
+    /// The stamp of the first call that was played; 0: none.
+    pub first_us: u64,
+    /// The stamp of the last one.
+    pub last_us: u64,
+}
+
+/// What came of it so far.
+#[derive(Debug, Serialize)]
+pub struct FollowReport<'a> {
+    /// The form's name.
+    pub schema: &'static str,
+    /// What was read.
+    pub inputs: FollowInputs,
+    /// By limits file.
+    pub results: Vec<FollowResult<'a>>,
+}
+
+/// What came of it under one limits file.
+#[derive(Debug, Default, Serialize)]
+pub struct FollowResult<'a> {
+    /// The file.
+    pub limits: &'a str,
+    /// Calls that were played.
+    pub calls: u64,
+    /// Calls granted.
+    pub granted: u64,
+    /// Calls refused.
+    pub refused: u64,
+    /// Calls refused here that were let through.
+    pub excess: u64,
+    /// Pairs.
+    pub pairs: u64,
+    /// Pairs of which a call was refused.
+    pub pairs_refused: u64,
+    /// Pairs refused here, and not under the first file.
+    pub newly_refused: u64,
+    /// Pairs refused under the first file, and not here.
+    pub no_longer_refused: u64,
+    /// The most refused pairs.
+    pub worst: Vec<FollowPair<'a>>,
+}
+
+/// One of the most refused pairs.
+#[derive(Debug, Serialize)]
+pub struct FollowPair<'a> {
+    /// Its resource.
+    pub resource: &'a str,
+    /// Its domain.
+    pub domain: &'a str,
+    /// Its calls.
+    pub calls: u64,
+    /// Of them, those refused.
+    pub refused: u64,
+}
+
+impl<'a> Follow<'a> {
+    /// Follows a log from a range's beginning to its end, if it has one, under limits files with their
+    /// names.
+    ///
+    /// # Errors
+    ///
+    /// Where the log cannot be read.
+    pub fn new(
+        source: &dyn Source,
+        range: Range,
+        reading: &'a Reading,
+        limits: impl IntoIterator<Item = (&'a str, &'a Limits)>,
+    ) -> Result<Self, LogFault> {
+        let partitions = (0..source.partitions()).filter(|partition| range.has(*partition));
+        let cursors = partitions.map(|partition| {
+            let cursor = source.open(Stream::Hits, partition, 0)?;
+            Ok((partition, cursor))
+        });
+        let pairs = Pairs::default();
+        let players = limits.into_iter();
+        Ok(Self {
+            reading,
+            range,
+            cursors: cursors.collect::<Result<_, LogFault>>()?,
+            players: players
+                .map(|(name, limits)| (name, Player::new(&pairs, limits)))
+                .collect(),
+            pairs,
+            waiting: BinaryHeap::new(),
+            came: 0,
+            agents: HashMap::new(),
+            inputs: FollowInputs::default(),
+        })
+    }
+
+    /// Reads what has come, and plays what is old enough by now.
+    ///
+    /// # Errors
+    ///
+    /// Where the log cannot be read any further.
+    pub fn go_on(&mut self, now: Timestamp) -> Result<(), LogFault> {
+        let mut cursors = std::mem::take(&mut self.cursors);
+        for (partition, cursor) in &mut cursors {
+            loop {
+                match cursor.read()? {
+                    Step::Records(records) => {
+                        for record in &records {
+                            self.record(*partition, record)?;
+                        }
+                    }
+                    Step::Gone { wanted, next } => {
+                        // What was gone when it began was not asked for.
+                        if 0 < self.inputs.batches {
+                            self.inputs.records_gone += next - wanted;
+                        }
+                    }
+                    Step::End => break,
+                }
+            }
+        }
+        self.cursors = cursors;
+        self.play_to(now.saturating_sub(KEPT_BACK));
+        Ok(())
+    }
+
+    /// Plays whatever is kept back still.
+    pub fn end(&mut self) {
+        self.play_to(Timestamp::MAX);
+    }
+
+    fn record(&mut self, partition: u32, delivered: &Delivered) -> Result<(), LogFault> {
+        let (offset, appended) = (delivered.offset, delivered.appended);
+        if self.range.lies(offset, appended) != Lies::In {
+            return Ok(());
+        }
+        let batch = match Calls::of(partition, delivered)? {
+            Calls::Batch(batch) => batch,
+            Calls::None => return Ok(()),
+            Calls::Unreadable(_) => {
+                self.inputs.skipped += 1;
+                return Ok(());
+            }
+        };
+        let sender = batch.sender;
+        let sequences = self.agents.entry((sender.epoch, partition)).or_default();
+        if !sequences.is_new(sender.sequence) {
+            return Ok(());
+        }
+        self.inputs.batches += 1;
+        let latest = appended.end_of_millisecond();
+        calls_of(&batch, latest, &mut |resource, domain, call| {
+            self.take(resource, domain, call);
+            Ok(())
+        })
+    }
+
+    fn take(&mut self, resource: &str, domain: &str, call: Call) {
+        self.inputs.rows += call.calls();
+        match call.was_refused {
+            true => self.inputs.refused_calls += call.calls(),
+            false => self.inputs.hits += u64::from(call.copies),
+        }
+        if !self.reading.takes(resource, domain) {
+            self.inputs.passed_over += call.calls();
+            return;
+        }
+        let pair = self.pairs.number_of(resource, domain);
+        self.came += 1;
+        let key = (pair, call.copies, call.min, call.was_refused);
+        self.waiting.push(Reverse((call.at, self.came, key)));
+    }
+
+    fn play_to(&mut self, upto: Timestamp) {
+        for (_, player) in &mut self.players {
+            player.grow(&self.pairs);
+        }
+        while let Some(Reverse((at, _, (pair, copies, min, was_refused)))) = self.waiting.peek()
+            && *at <= upto
+        {
+            let call = Call {
+                at: *at,
+                pair: *pair,
+                copies: *copies,
+                min: *min,
+                was_refused: *was_refused,
+            };
+            self.waiting.pop();
+            if self.inputs.first_us == 0 {
+                self.inputs.first_us = call.at.as_micros();
+            }
+            self.inputs.last_us = self.inputs.last_us.max(call.at.as_micros());
+            for (_, player) in &mut self.players {
+                player.call(&call);
+            }
+        }
+    }
+
+    /// What has come of it.
+    pub fn report(&self) -> FollowReport<'_> {
+        let first = self.players.first().map(|(_, player)| player);
+        let results = self.players.iter();
+        FollowReport {
+            schema: "tollgate.backtest_follow/1",
+            inputs: self.inputs,
+            results: results
+                .map(|(name, player)| self.result(name, player, first))
+                .collect(),
+        }
+    }
+
+    fn result<'s>(
+        &'s self,
+        name: &'s str,
+        player: &Player<'_>,
+        first: Option<&Player<'_>>,
+    ) -> FollowResult<'s> {
+        let mut result = FollowResult {
+            limits: name,
+            ..FollowResult::default()
+        };
+        let mut worst = Vec::new();
+        for pair in 0..player.len() as u32 {
+            let tally = player.tally(pair);
+            if tally.asked.calls == 0 {
+                continue;
+            }
+            let refused = tally.refused();
+            let refused_first = first.map_or(0, |first| first.tally(pair).refused());
+            result.calls += tally.asked.calls;
+            result.granted += tally.granted.calls;
+            result.refused += refused;
+            result.excess += tally.excess;
+            result.pairs += 1;
+            result.pairs_refused += u64::from(0 < refused);
+            result.newly_refused += u64::from(0 < refused && refused_first == 0);
+            result.no_longer_refused += u64::from(refused == 0 && 0 < refused_first);
+            if 0 < refused {
+                worst.push((Reverse(refused), pair, tally.asked.calls));
+            }
+        }
+        worst.sort_unstable();
+        let shown = worst.into_iter().take(SHOWN_MAX);
+        result.worst = shown
+            .map(|(Reverse(refused), pair, calls)| {
+                let (resource, domain) = self.pairs.names(pair);
+                FollowPair {
+                    resource,
+                    domain,
+                    calls,
+                    refused,
+                }
+            })
+            .collect();
+        result
+    }
+}
+
+impl std::fmt::Display for FollowReport<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let inputs = &self.inputs;
+        write!(
+            f,
+            "{} hits and {} refused calls in {} batches",
+            count(inputs.hits),
+            count(inputs.refused_calls),
+            count(inputs.batches)
+        )?;
+        for (what, number) in [
+            ("calls of others were passed over", inputs.passed_over),
+            ("records cannot be read", inputs.skipped),
+            (
+                "records were gone before they could be read",
+                inputs.records_gone,
+            ),
+        ] {
+            if 0 < number {
+                write!(f, "; {} {what}", count(number))?;
+            }
+        }
+        for (number, result) in self.results.iter().enumerate() {
+            write!(
+                f,
+                "\n  {}: {} calls, {} granted, {} refused ({} of them were let through); {} of {} pairs refused",
+                result.limits,
+                count(result.calls),
+                count(result.granted),
+                count(result.refused),
+                count(result.excess),
+                count(result.pairs_refused),
+                count(result.pairs)
+            )?;
+            if 0 < number {
+                write!(
+                    f,
+                    ", {} newly, {} no longer",
+                    count(result.newly_refused),
+                    count(result.no_longer_refused)
+                )?;
+            }
+            for pair in &result.worst {
+                write!(
+                    f,
+                    "\n    {} {}: {} of {} refused",
+                    pair.resource,
+                    pair.domain,
+                    count(pair.refused),
+                    count(pair.calls)
+                )?;
+            }
+        }
+        Ok(())
+    }
+}

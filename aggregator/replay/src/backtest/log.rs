@@ -1,0 +1,491 @@
+//! Reads a log of Tollgate's own onto a tape: what agents let through, and what they refused.
+//!
+//! ```text
+//! hits      at their stamps, never later than the log took them: one call each; with a min one call
+//! refused   so many calls from a first to a last instant: spread evenly between them
+//! ```
+//!
+//! A log holds what agents could deliver. What stays true: whatever is known to be missing is said
+//! (batches that never came, records that cannot be read, a beginning that retention took), because
+//! then limits looser than those in force are judged by too few calls.
+
+use std::collections::HashMap;
+use std::io;
+
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::DecodeError;
+use tollgate_shared::wire::hits::{HitBatch, Refused};
+use tollgate_shared::wire::record::{Record, authentic};
+
+use super::pairs::Pairs;
+use super::read::{Counts, ReadFault, Reading, Recording};
+use super::table::count;
+use super::tape::{Call, Recorder};
+use crate::range::{Cut, Lies, Point, Range};
+use crate::source::{Source, SourceError, Step, nothing_in};
+use tollgate_log::{Delivered, Stream};
+
+/// What of the attempts a log has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Seen {
+    /// Hits that were let through.
+    pub hits: u64,
+    /// Calls that agents refused.
+    pub refused_calls: u64,
+    /// Batches of agents.
+    pub batches: u64,
+    /// Batches that came again, and were left out.
+    pub batches_repeated: u64,
+    /// Batches whose numbers are missing between others of their agent.
+    pub batches_missing: u64,
+    /// Batches that are there, of all that agents numbered.
+    pub share: f64,
+    /// Records that this build cannot read.
+    pub records_unreadable: u64,
+    /// Records at the beginning that retention has taken.
+    pub records_gone: u64,
+    /// Statements of aggregators that closed or opened a scope.
+    pub statements: u64,
+    /// Whether refused calls are missing, so that under looser limits more would have been granted
+    /// and refused than is said.
+    pub lower_bound: bool,
+}
+
+impl std::fmt::Display for Seen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "saw {:.2}% of the attempts: {} hits and {} refused calls, in {} of the {} batches that agents numbered",
+            100.0 * self.share,
+            count(self.hits),
+            count(self.refused_calls),
+            count(self.batches),
+            count(self.batches + self.batches_missing),
+        )?;
+        if 0 < self.records_gone {
+            let gone = count(self.records_gone);
+            write!(f, "; retention has taken {gone} records at the beginning")?;
+        }
+        if 0 < self.records_unreadable {
+            let unreadable = count(self.records_unreadable);
+            write!(f, "; {unreadable} records cannot be read")?;
+        }
+        if self.lower_bound {
+            f.write_str(
+                "; refused calls are missing, so under limits looser than those in force all figures are a lower bound",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a log cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LogFault {
+    /// The log itself.
+    #[error(transparent)]
+    Log(#[from] SourceError),
+    /// What was made of it.
+    #[error(transparent)]
+    Read(#[from] ReadFault),
+    /// There is nothing to be played.
+    #[error("{0}")]
+    Nothing(String),
+    /// Retention has removed what the range begins with.
+    #[error("{0}")]
+    Cut(Cut),
+    /// A later build wrote something that may not be passed over.
+    #[error(
+        "partition {partition}, offset {offset}: kind {kind} is not known to this build and may not be skipped"
+    )]
+    Newer {
+        /// The partition.
+        partition: u32,
+        /// The record.
+        offset: u64,
+        /// Its kind.
+        kind: u8,
+    },
+    /// A record cannot be read, and that was not to be.
+    #[error("partition {partition}, offset {offset}: {why}")]
+    Unreadable {
+        /// The partition.
+        partition: u32,
+        /// The record.
+        offset: u64,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// Reads a range of a log, as far as it goes now; `progress` hears of records.
+///
+/// # Errors
+///
+/// [`LogFault`].
+pub fn read(
+    source: &dyn Source,
+    reading: &Reading,
+    range: &Range,
+    progress: &dyn Fn(u64),
+) -> Result<(Recording, Seen), LogFault> {
+    let mut reader = Reader {
+        reading,
+        pairs: Pairs::default(),
+        recorder: Recorder::new(reading.order),
+        counts: Counts::default(),
+        seen: Seen::default(),
+        agents: HashMap::new(),
+    };
+    let mut records = 0;
+    for partition in (0..source.partitions()).filter(|partition| range.has(*partition)) {
+        let hits = each((source, range), Stream::Hits, partition, &mut |delivered| {
+            progress(1);
+            reader.record(partition, delivered)
+        })?;
+        reader.seen.records_gone += hits.gone;
+        records += hits.records;
+        let statements = each((source, range), Stream::Denials, partition, &mut |_| Ok(()))?;
+        reader.seen.statements += statements.records;
+    }
+    if reader.counts.rows == 0 {
+        return Err(LogFault::Nothing(match records {
+            0 => nothing_in(source, range),
+            _ => format!(
+                "{}: no calls on rates in what was read, expected hits or refused calls",
+                source.name()
+            ),
+        }));
+    }
+    let seen = reader.seen();
+    let recording = Recording {
+        pairs: reader.pairs,
+        tape: reader.recorder.wind(),
+        counts: reader.counts,
+    };
+    Ok((recording, seen))
+}
+
+/// What was read of one partition.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passed {
+    records: u64,
+    /// Records that retention has taken, before the first and between others.
+    gone: u64,
+}
+
+fn each(
+    (source, range): (&dyn Source, &Range),
+    stream: Stream,
+    partition: u32,
+    each: &mut dyn FnMut(&Delivered) -> Result<(), LogFault>,
+) -> Result<Passed, LogFault> {
+    let mut cursor = source.open(stream, partition, 0)?;
+    let mut passed = Passed::default();
+    let mut first = None;
+    loop {
+        let records = match cursor.read()? {
+            Step::Records(records) => records,
+            // Before the first record its own offset says it.
+            Step::Gone { wanted, next } if first.is_some() => {
+                passed.gone += next - wanted;
+                continue;
+            }
+            Step::Gone { .. } => continue,
+            Step::End => return Ok(passed),
+        };
+        if let (None, Some(record)) = (first, records.first()) {
+            first = Some(record.offset);
+            if stream == Stream::Hits
+                && let Some(cut) = range.cut(partition, record.offset, record.appended)
+            {
+                return Err(LogFault::Cut(cut));
+            }
+            // What lies before a range is not missing in it.
+            passed.gone = match range.from {
+                None => record.offset,
+                Some(_) => 0,
+            };
+        }
+        for record in &records {
+            match lies(range, stream, record) {
+                Lies::Before => {}
+                Lies::In => {
+                    passed.records += 1;
+                    each(record)?;
+                }
+                Lies::Behind => return Ok(passed),
+            }
+        }
+    }
+}
+
+/// Offsets are those of hits; of statements only instants say anything.
+fn lies(range: &Range, stream: Stream, record: &Delivered) -> Lies {
+    let instant = |point: &Point| matches!(point, Point::At(_));
+    let range = match stream {
+        Stream::Hits => *range,
+        _ => Range {
+            from: range.from.filter(instant),
+            to: range.to.filter(instant),
+        },
+    };
+    range.lies(record.offset, record.appended)
+}
+
+struct Reader<'a> {
+    reading: &'a Reading,
+    pairs: Pairs,
+    recorder: Recorder,
+    counts: Counts,
+    seen: Seen,
+    /// By epoch and partition.
+    agents: HashMap<(u128, u32), Sequences>,
+}
+
+impl Reader<'_> {
+    fn record(&mut self, partition: u32, delivered: &Delivered) -> Result<(), LogFault> {
+        let batch = match Calls::of(partition, delivered)? {
+            Calls::Batch(batch) => batch,
+            Calls::None => return Ok(()),
+            Calls::Unreadable(error) if self.reading.strict => {
+                return Err(LogFault::Unreadable {
+                    partition,
+                    offset: delivered.offset,
+                    why: error.to_string(),
+                });
+            }
+            Calls::Unreadable(_) => {
+                self.seen.records_unreadable += 1;
+                return Ok(());
+            }
+        };
+        let sender = batch.sender;
+        let sequences = self.agents.entry((sender.epoch, partition)).or_default();
+        if !sequences.is_new(sender.sequence) {
+            self.seen.batches_repeated += 1;
+            return Ok(());
+        }
+        self.seen.batches += 1;
+        let latest = delivered.appended.end_of_millisecond();
+        self.batch(&batch, latest)
+            .map_err(|error| ReadFault::Temporary(error).into())
+    }
+
+    fn batch(&mut self, batch: &HitBatch<'_>, latest: Timestamp) -> io::Result<()> {
+        self.counts.rows += u64::from(batch.hits_len());
+        calls_of(batch, latest, &mut |resource, domain, call| {
+            match call.was_refused {
+                true => self.seen.refused_calls += call.calls(),
+                false => self.seen.hits += u64::from(call.copies),
+            }
+            if !self.reading.takes(resource, domain) {
+                self.counts.passed_over += 1;
+                return Ok(());
+            }
+            let pair = self.pairs.number_of(resource, domain);
+            self.recorder.push(Call { pair, ..call })
+        })?;
+        self.counts.rows += batch.refused().count() as u64;
+        Ok(())
+    }
+
+    fn seen(&self) -> Seen {
+        let missing = self.agents.values().map(Sequences::missing).sum();
+        let seen = Seen {
+            batches_missing: missing,
+            share: self.seen.batches as f64 / (self.seen.batches + missing) as f64,
+            ..self.seen
+        };
+        let unheard = 0 < seen.statements && seen.refused_calls == 0;
+        let cut = 0 < missing + seen.records_unreadable + seen.records_gone;
+        Seen {
+            lower_bound: unheard || cut,
+            ..seen
+        }
+    }
+}
+
+/// What a record of the hits stream says of calls.
+pub enum Calls<'a> {
+    /// The calls of an agent.
+    Batch(HitBatch<'a>),
+    /// Nothing: it is about something else.
+    None,
+    /// It cannot be read. Aggregators keep such a record aside and go on.
+    Unreadable(DecodeError),
+}
+
+impl<'a> Calls<'a> {
+    /// Those of a record.
+    ///
+    /// # Errors
+    ///
+    /// [`LogFault::Newer`] for a kind that must not be passed over by whoever does not know it. One that no
+    /// aggregator wrote is passed over, as aggregators do.
+    pub fn of(partition: u32, delivered: &'a Delivered) -> Result<Self, LogFault> {
+        match Record::decode(&delivered.bytes) {
+            Ok(Record::Hits(batch)) => Ok(Self::Batch(batch)),
+            Ok(Record::Unknown {
+                skippable: false,
+                kind,
+            }) if authentic(&delivered.bytes, partition, &MacKey::UNPROTECTED) => {
+                Err(LogFault::Newer {
+                    partition,
+                    offset: delivered.offset,
+                    kind,
+                })
+            }
+            Ok(_) => Ok(Self::None),
+            Err(error) => Ok(Self::Unreadable(error)),
+        }
+    }
+}
+
+/// The calls of a batch, each with its resource and domain; the numbers of their pairs are not known here.
+///
+/// # Errors
+///
+/// The first error of `each`.
+pub fn calls_of<E>(
+    batch: &HitBatch<'_>,
+    latest: Timestamp,
+    each: &mut dyn FnMut(&str, &str, Call) -> Result<(), E>,
+) -> Result<(), E> {
+    for hit in batch.hits().filter(|hit| !hit.is_refund()) {
+        let call = Call {
+            at: hit.at.min(latest),
+            pair: 0,
+            copies: hit.copies,
+            // Who says nothing of a least wants all.
+            min: hit.min.unwrap_or(hit.copies),
+            was_refused: false,
+        };
+        for _ in 0..hit.calls {
+            each(batch.resource(hit.resource), hit.domain, call)?;
+        }
+    }
+    for refused in batch.refused() {
+        for call in spread(&refused, latest) {
+            each(batch.resource(refused.resource), refused.domain, call)?;
+        }
+    }
+    Ok(())
+}
+
+/// Calls of which only the first and the last instant are known, as calls between them.
+fn spread<'a>(refused: &Refused<'a>, latest: Timestamp) -> impl Iterator<Item = Call> + use<'a> {
+    /// More points than this in one flush tell nothing more.
+    const POINTS_MAX: u64 = 1_024;
+
+    let (first, last) = (refused.first.min(latest), refused.last.min(latest));
+    let (calls, lasted) = (refused.calls, last.since(first).as_micros());
+    let copies = u32::try_from(refused.copies / calls.max(1))
+        .unwrap_or(u32::MAX)
+        .max(1);
+    let points = calls.min(POINTS_MAX);
+    let call = move |number: u64, copies, min| {
+        let part = u128::from(lasted) * u128::from(number) / u128::from((points - 1).max(1));
+        Call {
+            at: first.saturating_add(Span::from_micros(part as u64)),
+            pair: 0,
+            copies,
+            min,
+            was_refused: true,
+        }
+    };
+    (0..points).flat_map(move |number| {
+        let here = calls / points + u64::from(number < calls % points);
+        // Calls of one hit go together; calls of several are one entry each.
+        let (entries, copies, min) = match copies {
+            1 => (1, u32::try_from(here).unwrap_or(u32::MAX), 0),
+            copies => (here, copies, copies),
+        };
+        std::iter::repeat_n(call(number, copies, min), entries as usize)
+    })
+}
+
+/// The numbers of batches that one epoch of an agent sent to one partition.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sequences {
+    first: u64,
+    highest: u64,
+    /// Which of the 128 up to the highest there were; the highest is the lowest bit.
+    window: u128,
+    distinct: u64,
+}
+
+impl Sequences {
+    /// Whether a number is new; it is known from then on.
+    pub fn is_new(&mut self, number: u64) -> bool {
+        if self.distinct == 0 {
+            (self.first, self.highest) = (number, number);
+        }
+        if self.highest <= number {
+            let shift = u32::try_from(number - self.highest).unwrap_or(u32::MAX);
+            self.window = self.window.checked_shl(shift).unwrap_or(0);
+            self.highest = number;
+        }
+        let behind = u32::try_from(self.highest - number).unwrap_or(u32::MAX);
+        let bit = 1u128.checked_shl(behind).unwrap_or(0);
+        // Couriers never have numbers further apart on their way, so what is older came before.
+        let new = bit != 0 && self.window & bit == 0;
+        self.window |= bit;
+        self.distinct += u64::from(new);
+        self.first = self.first.min(number);
+        new
+    }
+
+    fn missing(&self) -> u64 {
+        (self.highest - self.first + 1).saturating_sub(self.distinct)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_shared::wire::statement::Cause;
+
+    #[test]
+    fn numbers_that_come_again_are_known_and_gaps_are_counted() {
+        let mut sequences = Sequences::default();
+        let new: Vec<bool> = [5, 6, 5, 9, 8, 9, 200, 6]
+            .into_iter()
+            .map(|number| sequences.is_new(number))
+            .collect();
+        assert_eq!(new, [true, true, false, true, true, false, true, false]);
+        // 5 6 8 9 200 of 5 to 200.
+        assert_eq!(sequences.missing(), 196 - 5);
+    }
+
+    #[test]
+    fn refused_calls_are_spread_from_the_first_to_the_last_and_none_is_lost() {
+        let refused = |calls, copies| Refused {
+            resource: 0,
+            domain: "d",
+            calls,
+            copies,
+            first: Timestamp::from_micros(1_000),
+            last: Timestamp::from_micros(4_000),
+            cause: Cause::Hard,
+            place: None,
+        };
+        let of = |calls, copies| -> Vec<(u64, u32, u32)> {
+            let calls = spread(&refused(calls, copies), Timestamp::MAX);
+            let calls = calls.map(|call| (call.at.as_micros(), call.copies, call.min));
+            calls.collect()
+        };
+        assert_eq!(of(1, 1), [(1_000, 1, 0)]);
+        assert_eq!(of(3, 3), [(1_000, 1, 0), (2_500, 1, 0), (4_000, 1, 0)]);
+        assert_eq!(of(2, 10), [(1_000, 5, 5), (4_000, 5, 5)]);
+        let many = of(5_000, 5_000);
+        assert_eq!(
+            many.iter()
+                .map(|(_, calls, _)| u64::from(*calls))
+                .sum::<u64>(),
+            5_000
+        );
+        assert_eq!((many[0].0, many[many.len() - 1].0), (1_000, 4_000));
+    }
+}

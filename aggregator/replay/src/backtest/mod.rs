@@ -1,0 +1,29 @@
+//! Recorded traffic under other limits: what would have been granted, and what refused?
+//!
+//! ```text
+//! read     files of rows ──► pairs (names as numbers) and a tape (calls in order)
+//! log      a log of Tollgate's own, the same
+//! replay   the tape against each limits file: the engine's in-line rules, tallied
+//! suggest  the tape against limits that are tried, until the least one is found
+//! report   tallies ──► one object for programs, tables and a page for people
+//! ```
+//!
+//! Here calls are requests: each is asked of an ideal in-line limiter, in order of its stamp. Knows
+//! nothing of a running fleet. What stays true: memory grows with pairs and with what their windows
+//! hold, never with calls; and nothing is said of a recording that could not be read to its end.
+
+mod ahead;
+pub mod follow;
+pub mod html;
+pub mod inputs;
+pub mod log;
+pub mod pairs;
+pub mod read;
+pub mod replay;
+pub mod report;
+pub mod states;
+pub mod suggest;
+pub mod table;
+pub mod tally;
+pub mod tape;
+pub mod trace;

@@ -1,0 +1,340 @@
+//! Plays a recording against one limits file: calls are requests of an ideal in-line limiter.
+//!
+//! ```text
+//! call ──► the resource's limits, the domain's class ──► the engine's rules ──► tallies
+//! ```
+//!
+//! A resource that is in shadow mode, or whose namespace ignores limits, is ruled like any other: the
+//! question is what the limits would do. The rules are the engine's own; here is only who is asked
+//! what. What stays true: instants never fall within a resource; an earlier one is read as the latest.
+
+use std::io;
+
+use tollgate_engine::engine::Count;
+use tollgate_engine::inline::{ask, tier_counts};
+use tollgate_engine::rules::request::Request;
+use tollgate_engine::rules::{Stamps, State, tiers};
+use tollgate_limits::{ClassId, Limits, RateClass, RateResource, Resource};
+use tollgate_shared::time::Timestamp;
+
+use super::pairs::Pairs;
+use super::states::States;
+use super::tally::{Amount, Outcome, PairTally, ResourceTally, Timeline, USE_STEPS};
+use super::tape::{Call, Order, Tape};
+
+/// What limits a resource of the recording.
+#[derive(Clone, Copy, Debug)]
+enum Ruled<'a> {
+    /// These.
+    Rate(&'a RateResource),
+    /// Nothing: it is not limited in rate, or not configured where that is let through.
+    Nothing,
+    /// It is not configured where that is refused.
+    Closed,
+}
+
+/// What one limits file made of a recording.
+#[derive(Debug)]
+pub struct Played {
+    /// By number of pair.
+    pub pairs: Vec<PairTally>,
+    /// By number of resource.
+    pub resources: Vec<ResourceTally>,
+    /// Over time.
+    pub timeline: Timeline,
+    /// Calls on resources that have no limits on rates.
+    pub unlimited: u64,
+}
+
+/// Plays a whole tape; `progress` hears of every so many calls. Pairs are dealt out to so many threads,
+/// since nothing but a global limit joins them.
+///
+/// # Errors
+///
+/// Where the tape cannot be read.
+pub fn play(
+    tape: &Tape,
+    pairs: &Pairs,
+    limits: &Limits,
+    threads: usize,
+    progress: &(dyn Fn(u64) + Sync),
+) -> io::Result<Played> {
+    // As recorded, a call's instant depends on those of other pairs before it.
+    let of = match tape.order() {
+        Order::Stamps => threads.max(1),
+        Order::Recorded => 1,
+    };
+    let shards: Vec<Shard> = (0..of).map(|number| Shard { number, of }).collect();
+    let played = std::thread::scope(|scope| {
+        let threads: Vec<_> = shards
+            .iter()
+            .map(|shard| scope.spawn(|| play_shard(tape, pairs, limits, *shard, progress)))
+            .collect();
+        // A panic of a part is one of the whole.
+        let joined = threads.into_iter().map(|thread| {
+            let result = thread.join();
+            result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        joined.collect::<io::Result<Vec<Played>>>()
+    })?;
+    let mut played = played.into_iter();
+    let first = played.next();
+    let first = first.ok_or_else(|| io::Error::other("no thread played"))?;
+    Ok(played.fold(first, Played::and))
+}
+
+/// One of several parts of all pairs.
+#[derive(Clone, Copy, Debug)]
+struct Shard {
+    number: usize,
+    of: usize,
+}
+
+fn play_shard(
+    tape: &Tape,
+    pairs: &Pairs,
+    limits: &Limits,
+    shard: Shard,
+    progress: &(dyn Fn(u64) + Sync),
+) -> io::Result<Played> {
+    let mut player = Player::new(pairs, limits);
+    let mut timeline = Timeline::new(tape.extent().first, tape.played_until());
+    let mut calls = 0u64;
+    tape.play(&mut |call| {
+        calls += 1;
+        if shard.number == 0 && calls.is_multiple_of(PROGRESS_CALLS) {
+            progress(PROGRESS_CALLS);
+        }
+        if player.is_of(shard, call.pair) {
+            let outcome = player.call(call);
+            timeline.count(call.at, &outcome);
+        }
+    })?;
+    Ok(Played {
+        pairs: player.slots.into_iter().map(|slot| slot.tally).collect(),
+        resources: player.resource_tallies,
+        timeline,
+        unlimited: player.unlimited,
+    })
+}
+
+impl Played {
+    /// This and what another part of the pairs came to.
+    fn and(mut self, other: Self) -> Self {
+        for (here, there) in self.pairs.iter_mut().zip(other.pairs) {
+            // A pair is played in one part only.
+            if 0 < there.asked.calls {
+                *here = there;
+            }
+        }
+        for (here, there) in self.resources.iter_mut().zip(&other.resources) {
+            here.add(there);
+        }
+        self.timeline.add(&other.timeline);
+        self.unlimited += other.unlimited;
+        self
+    }
+}
+
+/// How often progress is told.
+const PROGRESS_CALLS: u64 = 1 << 16;
+
+/// One limits file under way.
+pub struct Player<'a> {
+    limits: &'a Limits,
+    ruled: Vec<Ruled<'a>>,
+    /// By number of resource: granted hits of all domains, where that is limited.
+    seconds: Vec<Stamps>,
+    /// By number of resource: the latest instant.
+    latest: Vec<Timestamp>,
+    /// By number of pair.
+    slots: Vec<Slot>,
+    states: States,
+    resource_tallies: Vec<ResourceTally>,
+    unlimited: u64,
+    /// Whether a resource has a global limit.
+    has_global: bool,
+}
+
+/// What a call needs to know of its pair, in one place: with a million pairs each place costs a look
+/// into memory that is not near.
+struct Slot {
+    resource: u32,
+    /// Meaningful where the resource is ruled.
+    class: ClassId,
+    tally: PairTally,
+}
+
+impl<'a> Player<'a> {
+    /// Before the first call.
+    pub fn new(pairs: &Pairs, limits: &'a Limits) -> Self {
+        let mut player = Self {
+            limits,
+            ruled: Vec::new(),
+            seconds: Vec::new(),
+            latest: Vec::new(),
+            slots: Vec::new(),
+            states: States::new(0),
+            resource_tallies: Vec::new(),
+            unlimited: 0,
+            has_global: false,
+        };
+        player.grow(pairs);
+        player
+    }
+
+    /// There are more pairs now; those that were known keep what they have.
+    pub fn grow(&mut self, pairs: &Pairs) {
+        let limits = self.limits;
+        let of_resource = |name: &str| match limits.resource(name) {
+            Some(Resource::Rate(rate)) => Ruled::Rate(rate),
+            Some(Resource::Copies(_)) => Ruled::Nothing,
+            None if limits.namespace_of(name).allow_unconfigured => Ruled::Nothing,
+            None => Ruled::Closed,
+        };
+        let known = self.ruled.len();
+        self.ruled
+            .extend(pairs.resources().skip(known).map(of_resource));
+        let resources = self.ruled.len();
+        self.seconds.resize_with(resources, Stamps::new);
+        self.latest.resize(resources, Timestamp::ZERO);
+        self.resource_tallies
+            .resize_with(resources, ResourceTally::new);
+        self.has_global = self
+            .ruled
+            .iter()
+            .any(|ruled| matches!(ruled, Ruled::Rate(rate) if rate.global().is_some()));
+        for number in self.slots.len()..pairs.all().len() {
+            let number = number as u32;
+            let resource = pairs.pair(number).resource;
+            let class = match self.ruled[resource as usize] {
+                Ruled::Rate(rate) => rate.class_of(pairs.names(number).1),
+                Ruled::Nothing | Ruled::Closed => ClassId(0),
+            };
+            self.slots.push(Slot {
+                resource,
+                class,
+                tally: PairTally::default(),
+            });
+        }
+        self.states.grow(self.slots.len());
+    }
+
+    /// How many pairs it knows.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether it knows none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// What a pair's calls came to so far.
+    pub fn tally(&self, pair: u32) -> &PairTally {
+        &self.slots[pair as usize].tally
+    }
+
+    /// Whether a part has this pair: pairs under one global limit stay together.
+    fn is_of(&self, shard: Shard, pair: u32) -> bool {
+        if shard.of == 1 {
+            return true;
+        }
+        let number = match self.has_global {
+            false => pair,
+            true => {
+                let resource = self.slots[pair as usize].resource;
+                match self.ruled[resource as usize] {
+                    Ruled::Rate(rate) if rate.global().is_some() => resource,
+                    _ => pair,
+                }
+            }
+        };
+        number as usize % shard.of == shard.number
+    }
+
+    /// What is remembered of a pair; none where nothing matters.
+    pub fn state(&self, pair: u32) -> Option<&State> {
+        self.states.get(pair)
+    }
+
+    /// Judges the next call.
+    pub fn call(&mut self, call: &Call) -> Outcome {
+        let resource = self.slots[call.pair as usize].resource as usize;
+        let now = self.latest[resource].max(call.at);
+        self.latest[resource] = now;
+        let asked = Amount {
+            calls: call.calls(),
+            hits: u64::from(call.copies),
+        };
+        let mut outcome = Outcome {
+            at: now,
+            asked,
+            granted: asked,
+            limited_by: None,
+            was_refused: call.was_refused,
+            used: None,
+        };
+        match self.ruled[resource] {
+            Ruled::Nothing => self.unlimited += asked.calls,
+            Ruled::Closed => outcome.granted = Amount::default(),
+            Ruled::Rate(rate) => self.rule(rate, call, &mut outcome),
+        }
+        self.slots[call.pair as usize].tally.count(&outcome);
+        self.resource_tallies[resource].count(&outcome);
+        outcome
+    }
+
+    fn rule(&mut self, rate: &RateResource, call: &Call, outcome: &mut Outcome) {
+        let slot = &self.slots[call.pair as usize];
+        let (class, resource) = (self.limits.class(slot.class), slot.resource as usize);
+        let request = Request {
+            copies: outcome.asked.hits,
+            // Calls of one hit each at one instant are asked together: hit by hit is how a request is
+            // granted as well.
+            min: u64::from(call.min.max(1)),
+        };
+        let (now, second) = (outcome.at, &mut self.seconds[resource]);
+        let (limits, latest) = (self.limits, &self.latest);
+        let slots = &self.slots;
+        self.states.sweep(|pair| {
+            let slot = &slots[pair as usize];
+            (limits.class(slot.class), latest[slot.resource as usize])
+        });
+        let state = self.states.of(call.pair, class);
+        let grant = ask(class, state, rate.global(), second, now, request);
+        outcome.granted = Amount {
+            calls: call.granted_calls(grant.hits),
+            hits: grant.hits,
+        };
+        outcome.limited_by = grant.limited_by;
+        outcome.used = Some(match 0 < outcome.refused_calls() {
+            true => USE_STEPS as u16,
+            false => used(class, state, now),
+        });
+    }
+}
+
+/// How full a pair's limits are: the current tier's window, or any other constraint that is fuller.
+fn used(class: &RateClass, state: &State, now: Timestamp) -> u16 {
+    let (limit, hits) = tier_counts(class, state, tiers::current(class, state, now), now);
+    let of_tier = match class.tiers {
+        Some(_) => steps(hits, limit),
+        None => 0,
+    };
+    let counts = Count::of(class, state, now);
+    let counts = counts.iter().map(|count| steps(count.counted, count.limit));
+    let bucket = class.bucket.iter().zip(state.bucket.iter());
+    let bucket = bucket.map(|(bucket, level)| {
+        let left = level.room(bucket, now);
+        steps(bucket.burst.saturating_sub(left), bucket.burst)
+    });
+    counts.chain(bucket).fold(of_tier, u16::max)
+}
+
+fn steps(hits: u64, limit: u64) -> u16 {
+    match limit {
+        0 => USE_STEPS as u16,
+        limit => (hits.saturating_mul(USE_STEPS as u64) / limit).min(USE_STEPS as u64) as u16,
+    }
+}

@@ -1,0 +1,315 @@
+//! The least limit that refuses at most a share of the calls.
+//!
+//! ```text
+//! window 10s, at most 0.1 % refused     30 refuses 0.036 %, 21 refuses 0.094 %, 20 refuses 0.131 %: 21
+//! ```
+//!
+//! Asked for each window, tier, hard limit, bucket and quota that resources in the limits files state: so many
+//! hits in such a window or period, or such a burst at that rate, as the only constraint of every domain. Limits
+//! are tried by playing the recording again, all resources and constraints at once, doubling until one suffices
+//! and halving from there.
+//!
+//! For calls of one hit the answer is exact: whatever a lower limit grants a higher one grants too. (By
+//! induction: a call that L grants and L + 1 refuses would find L + 1 hits in its window, at least two
+//! of them refused under L; the later of those two had L granted hits before it in its own window, and
+//! with the earlier one L + 1 under L + 1, so that it would have been refused there as well.) The greater of two
+//! bursts has granted at least as many calls at every instant: it refuses one that the smaller grants only where
+//! it has granted one more before. Calls for several copies can be unlucky: there it is a limit that suffices, while one less does not.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+
+use serde::Serialize;
+use tollgate_engine::inline::ask;
+use tollgate_engine::rules::Stamps;
+use tollgate_engine::rules::request::Request;
+use tollgate_limits::{
+    Bucket, Calendar, Limits, Quota, Rate, RateClass, Window, Zone, print_quota, print_rate,
+};
+use tollgate_shared::time::{Span, Timestamp};
+
+use super::pairs::Pairs;
+use super::states::States;
+use super::tape::{Call, Tape};
+
+/// A share of calls, in parts of a thousand million.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShareE9(pub u64);
+
+/// A limit that suffices.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Suggestion {
+    /// The resource.
+    pub resource: String,
+    /// `window`, `bucket` or `quota`.
+    pub constraint: &'static str,
+    /// The window; of a bucket the time in which its rate lets copies flow in; of a quota 0.
+    pub window_us: u64,
+    /// The least limit in such a window or period, or the least burst.
+    pub limit: u64,
+    /// The constraint as a limits document states it.
+    pub written: String,
+    /// Calls that it refuses.
+    pub refused: u64,
+    /// Of so many.
+    pub calls: u64,
+    /// Which is this share.
+    pub refused_share: f64,
+    /// What share was asked for.
+    pub share_max: f64,
+}
+
+/// A constraint whose limit is looked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Constraint {
+    /// A sliding window of this length.
+    Window(Span),
+    /// A bucket into which so many copies flow in such a time.
+    Bucket(u64, Span),
+    /// A calendar's period.
+    Quota(Calendar, Arc<Zone>),
+}
+
+/// The greatest limit that a document may state.
+const LIMIT_MAX: u64 = u32::MAX as u64;
+
+impl Constraint {
+    /// All that a class states, each with its limit.
+    fn of(class: &RateClass) -> Vec<(Self, u64)> {
+        let tiers = class.tiers().iter().map(|tier| (tier.window, tier.limit));
+        let windows = class.sliding().map(|window| (window.window, window.limit));
+        let windows = windows.chain(tiers);
+        let windows = windows.map(|(window, limit)| (Self::Window(window), limit));
+        let quotas = class.quotas.iter();
+        let quotas = quotas.map(|of| (Self::Quota(of.unit, Arc::clone(&of.zone)), of.limit));
+        let bucket = class.bucket.iter();
+        let bucket = bucket.map(|of| (Self::Bucket(of.tokens, of.period), of.burst));
+        windows.chain(quotas).chain(bucket).collect()
+    }
+
+    /// This constraint with a limit, and nothing else.
+    fn class(&self, limit: u64) -> RateClass {
+        let mut class = RateClass::default();
+        match self {
+            &Self::Window(window) => class.windows = [Window { limit, window }].into(),
+            &Self::Bucket(tokens, period) => {
+                let debt = Bucket::default_debt(tokens, period, limit);
+                class.bucket = Some(Bucket::new(tokens, period, limit, debt));
+            }
+            Self::Quota(unit, zone) => {
+                let (unit, zone) = (*unit, Arc::clone(zone));
+                class.quotas = [Quota { limit, unit, zone }].into();
+            }
+        }
+        class
+    }
+
+    fn written(&self, limit: u64) -> String {
+        let rate = |hits, window| print_rate(Rate { hits, window });
+        match self {
+            Self::Window(window) => format!("rate = \"{}\"", rate(limit, *window)),
+            Self::Bucket(tokens, period) => {
+                let rate = rate(*tokens, *period);
+                format!("bucket = {{ rate = \"{rate}\", burst = {limit} }}")
+            }
+            Self::Quota(unit, zone) => {
+                let quota = print_quota(limit, *unit);
+                format!("quota = [\"{quota}\"], zone = \"{}\"", zone.name())
+            }
+        }
+    }
+
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Window(_) => "window",
+            Self::Bucket(..) => "bucket",
+            Self::Quota(..) => "quota",
+        }
+    }
+
+    fn window_us(&self) -> u64 {
+        match self {
+            Self::Window(window) | Self::Bucket(_, window) => window.as_micros(),
+            Self::Quota(..) => 0,
+        }
+    }
+}
+
+/// One resource and constraint under way.
+struct Search {
+    resource: u32,
+    constraint: Constraint,
+    /// The limit that is tried.
+    limit: u64,
+    /// The greatest limit that is known to refuse too much; at first one that nobody tried.
+    too_low: u64,
+    /// The least limit that is known to suffice, and what it refuses.
+    suffices: Option<(u64, u64)>,
+    class: RateClass,
+    states: States,
+    second: Stamps,
+    latest: Timestamp,
+    refused: u64,
+}
+
+/// The least limits for all constraints that `limits` state of the recording's resources.
+///
+/// # Errors
+///
+/// Where the tape cannot be read.
+pub fn suggest(
+    tape: &Tape,
+    pairs: &Pairs,
+    limits: &[&Limits],
+    share: ShareE9,
+    progress: &dyn Fn(u64),
+) -> io::Result<Vec<Suggestion>> {
+    let calls = calls_of(tape, pairs)?;
+    let allowed = |resource: u32| {
+        let calls = u128::from(calls[resource as usize]);
+        (calls * u128::from(share.0) / 1_000_000_000) as u64
+    };
+    let mut under_way = searches(pairs, limits);
+    let mut settled = Vec::new();
+    while !under_way.is_empty() {
+        play(tape, pairs, &mut under_way, progress)?;
+        let (done, left): (Vec<Search>, Vec<Search>) = under_way
+            .into_iter()
+            .filter_map(|search| search.judged(allowed))
+            .partition(Search::is_settled);
+        under_way = left;
+        settled.extend(done);
+        for search in &mut under_way {
+            search.clear(pairs.all().len());
+        }
+    }
+    settled.sort_by(|a, b| (a.resource, &a.constraint).cmp(&(b.resource, &b.constraint)));
+    let suggestion = |search: &Search| {
+        let (limit, refused) = search.suffices?;
+        let resource = pairs.resources().nth(search.resource as usize)?;
+        let calls = calls[search.resource as usize];
+        Some(Suggestion {
+            resource: resource.to_owned(),
+            constraint: search.constraint.name(),
+            window_us: search.constraint.window_us(),
+            written: search.constraint.written(limit),
+            limit,
+            refused,
+            calls,
+            refused_share: refused as f64 / calls.max(1) as f64,
+            share_max: share.0 as f64 / 1e9,
+        })
+    };
+    Ok(settled.iter().filter_map(suggestion).collect())
+}
+
+/// Calls by number of resource.
+fn calls_of(tape: &Tape, pairs: &Pairs) -> io::Result<Vec<u64>> {
+    let mut calls = vec![0; pairs.resources().len()];
+    tape.play(&mut |call| {
+        calls[pairs.pair(call.pair).resource as usize] += call.calls();
+    })?;
+    Ok(calls)
+}
+
+/// A search for every resource and constraint, beginning at the limit that is stated.
+fn searches(pairs: &Pairs, limits: &[&Limits]) -> Vec<Search> {
+    let mut searches: Vec<Search> = Vec::new();
+    for (resource, name) in pairs.resources().enumerate() {
+        let mut known = BTreeSet::new();
+        for rate in limits.iter().filter_map(|limits| limits.rate(name)) {
+            for (constraint, limit) in Constraint::of(&rate.stated().class()) {
+                if known.insert(constraint.clone()) {
+                    let limit = limit.max(1);
+                    let mut search = Search {
+                        resource: resource as u32,
+                        class: constraint.class(limit),
+                        constraint,
+                        limit,
+                        too_low: 0,
+                        suffices: None,
+                        states: States::new(0),
+                        second: Stamps::new(),
+                        latest: Timestamp::ZERO,
+                        refused: 0,
+                    };
+                    search.clear(pairs.all().len());
+                    searches.push(search);
+                }
+            }
+        }
+    }
+    searches
+}
+
+fn play(
+    tape: &Tape,
+    pairs: &Pairs,
+    searches: &mut [Search],
+    progress: &dyn Fn(u64),
+) -> io::Result<()> {
+    let mut of_resource: Vec<Vec<usize>> = vec![Vec::new(); pairs.resources().len()];
+    for (number, search) in searches.iter().enumerate() {
+        of_resource[search.resource as usize].push(number);
+    }
+    let mut calls = 0u64;
+    tape.play(&mut |call| {
+        let resource = pairs.pair(call.pair).resource as usize;
+        for number in &of_resource[resource] {
+            searches[*number].call(call);
+        }
+        calls += 1;
+        if calls.is_multiple_of(1 << 16) {
+            progress(1 << 16);
+        }
+    })
+}
+
+impl Search {
+    fn call(&mut self, call: &Call) {
+        let now = self.latest.max(call.at);
+        self.latest = now;
+        let (class, states) = (&self.class, &mut self.states);
+        states.sweep(|_| (class, now));
+        let state = states.of(call.pair, class);
+        let request = Request {
+            copies: u64::from(call.copies),
+            min: u64::from(call.min.max(1)),
+        };
+        let grant = ask(class, state, None, &mut self.second, now, request);
+        self.refused += call.calls() - call.granted_calls(grant.hits);
+    }
+
+    /// What was learnt, and the limit to try next. None where no limit suffices.
+    fn judged(mut self, allowed: impl Fn(u32) -> u64) -> Option<Self> {
+        let limit = self.limit;
+        if self.refused <= allowed(self.resource) {
+            self.suffices = Some((limit, self.refused));
+        } else if limit == LIMIT_MAX {
+            return None;
+        } else {
+            self.too_low = limit;
+        }
+        let next = match self.suffices {
+            Some((suffices, _)) => self.too_low + (suffices - self.too_low) / 2,
+            None => limit.saturating_mul(2).min(LIMIT_MAX),
+        };
+        self.limit = next;
+        self.class = self.constraint.class(next);
+        Some(self)
+    }
+
+    fn is_settled(&self) -> bool {
+        // A limit of nothing suffices only where all may be refused; one is the least worth stating.
+        self.suffices
+            .is_some_and(|(suffices, _)| suffices - self.too_low <= 1)
+    }
+
+    fn clear(&mut self, pairs: usize) {
+        self.states = States::new(pairs);
+        self.second = Stamps::new();
+        self.latest = Timestamp::ZERO;
+        self.refused = 0;
+    }
+}

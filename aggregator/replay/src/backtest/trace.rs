@@ -1,0 +1,155 @@
+//! What happened to the tiers of one pair, over a part of the recording, in columns of a picture.
+//!
+//! Knows nothing of drawing. What stays true: the rules are those of the replay; this only looks on,
+//! and takes no more memory for a longer recording.
+
+use std::io;
+
+use tollgate_limits::{Limits, RateClass};
+use tollgate_shared::time::{Span, Timestamp};
+
+use super::pairs::Pairs;
+use super::replay::Player;
+use super::tally::PairTally;
+use super::tape::{Extent, Tape};
+
+/// How many columns a picture has.
+const COLUMNS: u64 = 240;
+
+/// How many entries of one tier are kept. A tier cannot be seen to be entered more often than there
+/// are columns.
+const ENTRIES_MAX: usize = 2 * COLUMNS as usize;
+
+/// What happened in one column.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Column {
+    /// Hits asked for.
+    pub asked: u64,
+    /// Hits granted.
+    pub granted: u64,
+    /// By tier: the most hits in its window after a call.
+    pub held: Vec<u64>,
+}
+
+/// What happened to one pair.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// Its resource.
+    pub resource: String,
+    /// Its domain.
+    pub domain: String,
+    /// Its limits.
+    pub class: RateClass,
+    /// Where the first column begins.
+    pub from: Timestamp,
+    /// How long a column is.
+    pub width: Span,
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// By tier: when it was entered.
+    pub entries: Vec<Vec<Timestamp>>,
+}
+
+/// Looks at a pair around its longest refusal, or over the whole recording if it has none. None where
+/// the pair has no limits on rates.
+///
+/// # Errors
+///
+/// Where the tape cannot be read.
+pub fn trace(
+    tape: &Tape,
+    pairs: &Pairs,
+    limits: &Limits,
+    number: u32,
+    tally: &PairTally,
+) -> io::Result<Option<Trace>> {
+    let (resource, domain) = pairs.names(number);
+    let Some(class) = limits.class_of(resource, domain) else {
+        return Ok(None);
+    };
+    let (from, to) = part(class, tally, tape.extent());
+    // Whole milliseconds, since people read them.
+    let width = (to.since(from).as_micros() / COLUMNS + 1).next_multiple_of(1_000);
+    let mut trace = Trace {
+        resource: resource.to_owned(),
+        domain: domain.to_owned(),
+        class: class.clone(),
+        from,
+        width: Span::from_micros(width),
+        columns: vec![Column::default(); COLUMNS as usize],
+        entries: vec![Vec::new(); class.tiers().len()],
+    };
+    let of_resource = pairs.pair(number).resource;
+    let mut player = Player::new(pairs, limits);
+    tape.play(&mut |call| {
+        // Others matter as well, through the global limit of the resource.
+        if pairs.pair(call.pair).resource != of_resource || to < call.at {
+            return;
+        }
+        let outcome = player.call(call);
+        if call.pair == number {
+            trace.look(&player, number, outcome.at, &outcome);
+        }
+    })?;
+    Ok(Some(trace))
+}
+
+/// From when to when it is worth looking: the longest refusal, and around it as long as the tiers take
+/// to be as they were.
+fn part(class: &RateClass, tally: &PairTally, extent: Extent) -> (Timestamp, Timestamp) {
+    if tally.refused() == 0 {
+        return (extent.first, extent.last);
+    }
+    let cycle = |tier: &tollgate_limits::Tier| {
+        tier.active
+            .as_micros()
+            .saturating_add(tier.cooldown.as_micros())
+    };
+    let cycle = class.tiers().iter().map(cycle).max().unwrap_or(0);
+    let around = Span::from_micros(cycle.max(tally.longest.span().as_micros()).max(10_000_000));
+    let from = tally.longest.from.saturating_sub(around).max(extent.first);
+    let to = tally.longest.to.saturating_add(around).min(extent.last);
+    (from.min(to), to)
+}
+
+impl Trace {
+    fn look(
+        &mut self,
+        player: &Player<'_>,
+        number: u32,
+        at: Timestamp,
+        outcome: &super::tally::Outcome,
+    ) {
+        let Some(state) = player.state(number) else {
+            return;
+        };
+        let tiers = self.class.tiers().iter().zip(state.tiers.iter());
+        for ((tier, state), entries) in tiers.zip(&mut self.entries) {
+            let over = |entered: Timestamp| {
+                let end = entered.saturating_add(tier.active);
+                end.saturating_add(tier.cooldown) < self.from
+            };
+            if let Some(entered) = state.entered
+                && entries.last() != Some(&entered)
+                && !over(entered)
+                && entries.len() < ENTRIES_MAX
+            {
+                entries.push(entered);
+            }
+        }
+        if at < self.from {
+            return;
+        }
+        let number = at.since(self.from).as_micros() / self.width.as_micros();
+        let Some(column) = self.columns.get_mut(number as usize) else {
+            return;
+        };
+        column.asked += outcome.asked.hits;
+        column.granted += outcome.granted.hits;
+        column.held.resize(self.class.tiers().len(), 0);
+        let tiers = self.class.tiers().iter().zip(state.tiers.iter());
+        for ((tier, state), held) in tiers.zip(&mut column.held) {
+            *held = (*held).max(state.window.held(tier.window, at));
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The answer about one pair: which statement was in force, what filled its window, what led there.
+//!
+//! Knows only what was followed. What stays true: every number is counted from entries of the log.
+
+use tollgate_shared::escape::escaped;
+use tollgate_shared::place::{Code, Place};
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::statement::{Cause, Denial, Says};
+
+use super::follow::{Follow, Until};
+use super::history::{Entry, EntryFate, Said, denial_of, key};
+use super::view::{CallView, DenialView, Explanation, StatementView, VersionView};
+use super::{Asked, ExplainError, counts, open, recorded, sentences};
+use crate::range::Utc;
+use crate::source::Source;
+use tollgate_limits::versions::in_one_line;
+use tollgate_limits::versions::{LimitsBook, Made};
+use tollgate_shared::hex::hex;
+
+/// How near a call has to be to the instant that was asked about.
+const NEAR: Span = Span::from_secs(1);
+
+/// An explanation of what was followed.
+pub(super) fn of(
+    source: &dyn Source,
+    asked: &Asked,
+    partition: u32,
+    follow: Follow,
+) -> Result<Explanation, ExplainError> {
+    let mut explanation = Explanation {
+        schema: "tollgate.explain/1",
+        log: source.name(),
+        resource: asked.resource.clone(),
+        domain: asked.domain.clone(),
+        partition,
+        at_us: match asked.until {
+            Until::Instant(at) => Some(at.as_micros()),
+            _ => None,
+        },
+        ..Explanation::default()
+    };
+    let index = wanted(asked, &follow)?;
+    if let Until::Instant(at) = asked.until {
+        explanation.call = nearest(&follow, at).map(call_view);
+    }
+    let found = index.and_then(|index| {
+        let denial = denial_of(&follow.said[index].statement)?;
+        let over = matches!(asked.until, Until::Instant(at) if denial.end <= at);
+        (!over).then_some((index, denial))
+    });
+    match found {
+        Some((index, denial)) => {
+            denied(&mut explanation, source, &follow, index, denial)?;
+            if let Until::Instant(at) = asked.until {
+                open::let_through(&mut explanation, &follow, at);
+            }
+        }
+        None => open::explain(&mut explanation, &follow, asked.until),
+    }
+    Ok(explanation)
+}
+
+/// The statement that is asked about.
+fn wanted(asked: &Asked, follow: &Follow) -> Result<Option<usize>, ExplainError> {
+    let mut said = follow.said.iter();
+    match asked.until {
+        Until::End => Ok(said.rposition(|said| denial_of(&said.statement).is_some())),
+        Until::Instant(at) => Ok(said.rposition(|said| said.since <= at)),
+        Until::Place(place) => {
+            let none = |why: String| {
+                let code = asked.code.map(|code| code.to_string()).unwrap_or_default();
+                ExplainError::NotThere(format!("{code}: {why}"))
+            };
+            let index = said.position(|said| key(&said.statement) == place);
+            let index = index.ok_or_else(|| none("nothing is stated there".to_owned()))?;
+            let found = follow.said[index].statement.place.generation;
+            match asked.code.map(|code| code.place.generation) {
+                Some(wanted) if wanted != found => {
+                    let text =
+                        format!("generation {wanted}, the log there is of generation {found}");
+                    Err(none(text))
+                }
+                _ => Ok(Some(index)),
+            }
+        }
+    }
+}
+
+pub(super) fn nearest(follow: &Follow, at: Timestamp) -> Option<&Entry> {
+    let apart = |entry: &&Entry| entry.stamp.signed_micros_since(at).unsigned_abs();
+    let nearest = follow.entries.iter().min_by_key(apart)?;
+    (apart(&nearest) <= NEAR.as_micros()).then_some(nearest)
+}
+
+pub(super) fn place_text(place: (u64, u32)) -> String {
+    format!("offset {}, entry {}", place.0, place.1)
+}
+
+fn call_view(entry: &Entry) -> CallView {
+    let (granted, excess, late) = match entry.fate {
+        EntryFate::Ruled {
+            granted,
+            excess,
+            late,
+            ..
+        } => (granted, excess, late),
+        _ => (0, 0, 0),
+    };
+    CallView {
+        place: place_text(entry.place),
+        agent: entry.agent.to_string(),
+        stamp_us: entry.stamp.as_micros(),
+        at_us: entry.at.as_micros(),
+        appended_us: entry.appended.as_micros(),
+        copies: entry.copies,
+        granted,
+        excess,
+        late,
+    }
+}
+
+/// The statements of one closure: from the first denial to the one that ends it.
+fn closure(follow: &Follow, index: usize) -> std::ops::Range<usize> {
+    let ends_after = |said: &Said, at: Timestamp| {
+        denial_of(&said.statement).is_some_and(|denial| at < denial.end)
+    };
+    let mut first = index;
+    while let Some(before) = first.checked_sub(1)
+        && ends_after(&follow.said[before], follow.said[first].since)
+    {
+        first = before;
+    }
+    let mut last = index;
+    while let Some(next) = follow.said.get(last + 1)
+        && ends_after(&follow.said[last], next.since)
+    {
+        last += 1;
+    }
+    first..last + 1
+}
+
+fn denied(
+    explanation: &mut Explanation,
+    source: &dyn Source,
+    follow: &Follow,
+    index: usize,
+    denial: Denial,
+) -> Result<(), ExplainError> {
+    let partition = explanation.partition;
+    let said = &follow.said[index];
+    let place = said.statement.place;
+    let recorded = recorded(source, partition, |a| a.statement.place == place)?;
+    let span = closure(follow, index);
+    let since = follow.said[span.start].since;
+    let until = ended(&follow.said[span.end - 1]);
+    explanation.denied = true;
+    explanation.reason = reason_of(denial.cause);
+    explanation.code = Some(Code { partition, place }.to_string());
+    explanation.denial = Some(denial_view(said, &denial, recorded.map(|(at, _)| at)));
+    explanation.statements = follow
+        .said
+        .range(span)
+        .map(|said| statement_view(partition, said))
+        .collect();
+    explanation.version = version_view(follow.replay.book(), denial.version, &explanation.resource);
+    explanation.window = counts::window(follow, said, &denial);
+    explanation.tiers = counts::tiers(follow, said);
+    explanation.constraints = said.constraints.clone();
+    explanation.excess = counts::excess(follow, since, until);
+    explanation.refused = counts::refused(follow, since, until);
+    explanation.picture = counts::picture(follow, said, explanation, until);
+    sentences::tell(explanation, said, &denial, until);
+    Ok(())
+}
+
+/// When the last statement of a closure ended it.
+fn ended(last: &Said) -> Timestamp {
+    match denial_of(&last.statement) {
+        Some(denial) => denial.end,
+        None => last.since,
+    }
+}
+
+pub(super) fn reason_of(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Tier(_) => "tier",
+        Cause::Hard => "hard",
+        Cause::Global => "global",
+        Cause::Inaccessible => "inaccessible",
+        Cause::Unconfigured => "unconfigured",
+        Cause::Blind => "blind",
+        Cause::Full => "full",
+        Cause::Banned => "banned",
+        Cause::Window(_) => "window",
+        Cause::Quota(_) => "quota",
+        Cause::Bucket => "bucket",
+        Cause::TooMany => "too-many",
+        _ => "other",
+    }
+}
+
+pub(super) fn end_us(end: Timestamp) -> Option<u64> {
+    (end < Timestamp::MAX).then_some(end.as_micros())
+}
+
+fn denial_view(said: &Said, denial: &Denial, recorded: Option<Timestamp>) -> DenialView {
+    DenialView {
+        cause: denial.cause.to_string(),
+        tier: match denial.cause {
+            Cause::Tier(tier) => Some(tier),
+            _ => None,
+        },
+        limit: denial.limit,
+        window_us: denial.window.as_micros(),
+        since_us: said.since.as_micros(),
+        appended_us: said.appended.as_micros(),
+        recorded_us: recorded.map(Timestamp::as_micros),
+        until_us: end_us(denial.end),
+    }
+}
+
+fn statement_view(partition: u32, said: &Said) -> StatementView {
+    let place: Place = said.statement.place;
+    let (says, until, cause) = match said.statement.says {
+        Says::Denied(denial) => ("denied", end_us(denial.end), Some(denial.cause.to_string())),
+        Says::Open => ("open", None, None),
+    };
+    StatementView {
+        code: Code { partition, place }.to_string(),
+        at_us: said.since.as_micros(),
+        until_us: until,
+        says,
+        cause,
+    }
+}
+
+pub(super) fn version_view(book: &LimitsBook, number: u64, resource: &str) -> Option<VersionView> {
+    let version = book.get(number)?;
+    Some(VersionView {
+        number,
+        digest: hex(&version.text.digest()),
+        amendment: version.made.as_deref().map(amendment),
+        excerpt: excerpt(&version.text, resource),
+        text: version.text.to_string(),
+    })
+}
+
+fn amendment(made: &Made) -> String {
+    let Made { who, why, at, act } = made;
+    format!(
+        "{}, by {} at {}: {}",
+        in_one_line(act),
+        escaped(who),
+        Utc(*at),
+        escaped(why)
+    )
+}
+
+/// The tables of a document that name a resource, as they were written.
+fn excerpt(text: &str, resource: &str) -> String {
+    let named = |line: &str| {
+        let inner = line.trim_start_matches('[').trim_start();
+        let rest = inner
+            .strip_prefix("rate.")
+            .or_else(|| inner.strip_prefix("copies."));
+        let rest = rest.map(|rest| rest.trim_start_matches('"'));
+        let rest = rest.and_then(|rest| rest.strip_prefix(resource));
+        rest.is_some_and(|rest| rest.starts_with([']', '.', '"', ' ']))
+    };
+    let (mut kept, mut inside) = (Vec::new(), false);
+    for line in text.lines() {
+        if line.trim_start().starts_with('[') {
+            inside = named(line.trim_start());
+        }
+        if inside && !line.trim().is_empty() {
+            kept.push(line);
+        }
+    }
+    kept.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_has_a_resources_tables_and_no_others() {
+        let text = "version = 1\n[rate.\"api.search\"]\nrate = \"1/s\"\n\n[rate.\"api.search\".domains.x]\nrate = \"2/s\"\n[rate.\"api.search2\"]\nrate = \"3/s\"\n[rate.plain]\nhard = 1\n";
+        let found = excerpt(text, "api.search");
+        assert_eq!(found.lines().count(), 4, "{found}");
+        assert!(!found.contains("3/s") && found.contains("2/s"));
+        assert_eq!(excerpt(text, "plain"), "[rate.plain]\nhard = 1");
+    }
+}

@@ -1,0 +1,89 @@
+//! Hard limit, windows, quotas and bucket of a pair, as they stood: what counted, and when there was room again.
+//!
+//! ```text
+//! window 1m: 100 of 100, full until 2026-11-25T12:00:41Z
+//! bucket: -3 of 500 left, empty until 2026-11-25T12:00:00.04Z
+//! ```
+//!
+//! Knows nothing of statements. What stays true: the numbers are the engine's own state, replayed.
+
+use tollgate_engine::engine::{BucketView, Count};
+use tollgate_engine::rules::State;
+use tollgate_engine::rules::request::LimitedBy;
+use tollgate_limits::{Calendar, RateClass, print_span};
+use tollgate_shared::time::Timestamp;
+
+use super::answer::end_us;
+use super::view::ConstraintView;
+use crate::range::Utc;
+
+/// All of them at an instant, in the order of asking.
+pub(super) fn of(class: &RateClass, state: &State, now: Timestamp) -> Vec<ConstraintView> {
+    let counts = Count::of(class, state, now).into_iter();
+    let counts = counts.map(|count| ConstraintView {
+        name: name_of(class, &count),
+        limit: count.limit,
+        counted: count.counted,
+        level: None,
+        full: count.limit <= count.counted,
+        room_at_us: end_us(count.opens),
+    });
+    let bucket = BucketView::of(class, state, now).map(|view| {
+        let units = view.bucket.copy_units().max(1);
+        let level = view.level.div_euclid(units);
+        let burst = i64::try_from(view.bucket.burst).unwrap_or(i64::MAX);
+        ConstraintView {
+            name: "bucket".to_owned(),
+            limit: view.bucket.burst,
+            counted: burst.saturating_sub(level).unsigned_abs(),
+            level: Some(level),
+            full: level < 1,
+            room_at_us: end_us(view.opens),
+        }
+    });
+    counts.chain(bucket).collect()
+}
+
+fn name_of(class: &RateClass, count: &Count) -> String {
+    match count.of {
+        LimitedBy::Hard => "hard limit".to_owned(),
+        LimitedBy::Quota(index) => {
+            let quota = class.quotas.get(usize::from(index));
+            let period = match quota.map(|quota| quota.unit) {
+                Some(Calendar::Day) => "day",
+                Some(Calendar::Week) => "week",
+                Some(Calendar::Month) => "month",
+                Some(Calendar::Year) => "year",
+                None => "period",
+            };
+            format!("quota of the {period}")
+        }
+        _ => format!("window {}", print_span(count.span)),
+    }
+}
+
+/// One of them in words.
+pub(super) fn told(of: &ConstraintView) -> String {
+    let ConstraintView {
+        name,
+        limit,
+        counted,
+        ..
+    } = of;
+    let until = Utc(of.room_at_us.map_or(Timestamp::MAX, Timestamp::from_micros));
+    match (of.level, of.full) {
+        (Some(level), true) => format!("{name}: {level} of {limit} left, empty until {until}"),
+        (Some(level), false) => format!("{name}: {level} of {limit} left"),
+        (None, true) => format!("{name}: {counted} of {limit}, full until {until}"),
+        (None, false) => format!("{name}: {counted} of {limit}"),
+    }
+}
+
+/// Those that had no room, in words; `otherwise` where the state shows none.
+pub(super) fn closed_by(all: &[ConstraintView], otherwise: &str) -> String {
+    let full: Vec<String> = all.iter().filter(|of| of.full).map(told).collect();
+    match full.is_empty() {
+        true => otherwise.to_owned(),
+        false => full.join("; "),
+    }
+}

@@ -1,0 +1,246 @@
+//! The answer about everybody: a resource's global limit, ruled from totals.
+//!
+//! Totals say which record of which partition granted how much; whose hits those were stands there.
+//! Knows nothing of tiers: a resource's own pair has none.
+
+use std::collections::VecDeque;
+
+use tollgate_engine::engine::TOO_OLD;
+use tollgate_limits::print_span;
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::place::Code;
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::statement::{Scope, Statement};
+
+use super::answer::{end_us, reason_of, version_view};
+use super::counts::window_of;
+use super::follow::Until;
+use super::history::{denial_of, key};
+use super::view::{DenialView, Explanation, StatementView};
+use super::{Asked, ExplainError, begin, partition_of_everybody, record_at, recorded};
+use crate::range::Utc;
+use crate::replay::{Met, ReplayError};
+use crate::source::{Source, Step};
+use tollgate_log::Stream;
+
+/// How many totals are remembered; the newest.
+const TOTALS_MAX: usize = 100_000;
+
+/// How many source records are looked up for their agents.
+const SOURCES_MAX: usize = 500;
+
+/// How long after a statement totals are read that may belong to it.
+const LATE: Span = Span::from_secs(10);
+
+struct Total {
+    place: u64,
+    source: (u32, u64),
+    granted: Vec<(Timestamp, u32)>,
+}
+
+struct Said {
+    statement: Statement,
+    since: Timestamp,
+    appended: Timestamp,
+}
+
+/// Explains what denied everybody.
+pub(super) fn explain(
+    source: &dyn Source,
+    asked: &Asked,
+    key: &MacKey,
+) -> Result<Explanation, ExplainError> {
+    let partition = partition_of_everybody(source, &asked.resource);
+    let mut begun = begin(source, partition, key, asked)?;
+    let mut cursor = source.open(Stream::Hits, partition, begun.next)?;
+    let (mut totals, mut said) = (VecDeque::new(), Vec::new());
+    let mut now = Timestamp::ZERO;
+    'reading: loop {
+        let records = match cursor.read()? {
+            Step::Records(records) => records,
+            Step::Gone { wanted, next } => {
+                return Err(ReplayError::Gone {
+                    partition,
+                    wanted,
+                    first: next,
+                }
+                .into());
+            }
+            Step::End => break,
+        };
+        for delivered in &records {
+            if is_over(asked.until, &said, delivered.appended) {
+                break 'reading;
+            }
+            // Hits of domains do not bear on everybody's pair.
+            if matches!(Record::decode(&delivered.bytes), Ok(Record::Hits(_))) {
+                continue;
+            }
+            let met = begun.replay.apply(delivered, source)?;
+            if let Met::Ruled(Record::Totals(record)) = &met
+                && record.resource == asked.resource
+            {
+                let granted: Vec<_> = record
+                    .counted()
+                    .map(|total| (total.at(), total.copies))
+                    .collect();
+                let newest = granted.iter().map(|(at, _)| *at).max();
+                now = now.max(newest.unwrap_or_default());
+                if TOTALS_MAX <= totals.len() {
+                    totals.pop_front();
+                }
+                totals.push_back(Total {
+                    place: delivered.offset,
+                    source: (record.source_partition, record.source_offset),
+                    granted,
+                });
+            }
+            for ruled in &begun.replay.rulings().statements {
+                if *ruled.resource == *asked.resource && ruled.statement.scope == Scope::Resource {
+                    said.push(Said {
+                        statement: ruled.statement.clone(),
+                        since: now,
+                        appended: delivered.appended,
+                    });
+                }
+            }
+        }
+    }
+    answer(source, asked, partition, (&totals, &said), &begun.replay)
+}
+
+fn is_over(until: Until, said: &[Said], appended: Timestamp) -> bool {
+    match until {
+        Until::End => false,
+        Until::Instant(at) => at.saturating_add(TOO_OLD) < appended,
+        Until::Place(place) => said
+            .iter()
+            .find(|said| key(&said.statement) == place)
+            .is_some_and(|said| said.appended.saturating_add(LATE) < appended),
+    }
+}
+
+fn answer(
+    source: &dyn Source,
+    asked: &Asked,
+    partition: u32,
+    (totals, said): (&VecDeque<Total>, &[Said]),
+    replay: &crate::replay::Replay,
+) -> Result<Explanation, ExplainError> {
+    let found = match asked.until {
+        Until::End => said.iter().rposition(|s| denial_of(&s.statement).is_some()),
+        Until::Instant(at) => said.iter().rposition(|s| s.since <= at),
+        Until::Place(place) => said.iter().position(|s| key(&s.statement) == place),
+    };
+    let mut explanation = Explanation {
+        schema: "tollgate.explain/1",
+        log: source.name(),
+        resource: asked.resource.clone(),
+        partition,
+        at_us: match asked.until {
+            Until::Instant(at) => Some(at.as_micros()),
+            _ => None,
+        },
+        reason: "room",
+        ..Explanation::default()
+    };
+    let denial = found.and_then(|index| denial_of(&said[index].statement).map(|d| (index, d)));
+    let over = |end| matches!(asked.until, Until::Instant(at) if end <= at);
+    let Some((index, denial)) = denial.filter(|(_, denial)| !over(denial.end)) else {
+        if let (Until::Place(_), Some(code)) = (asked.until, asked.code) {
+            let text = format!("{code}: nothing is stated there");
+            return Err(ExplainError::NotThere(text));
+        }
+        let text = format!("everybody's use of {} was not denied", asked.resource);
+        explanation.sentences.push(text);
+        return Ok(explanation);
+    };
+    let said = &said[index];
+    let place = said.statement.place;
+    let recorded = recorded(source, partition, |a| a.statement.place == place)?;
+    explanation.denied = true;
+    explanation.reason = reason_of(denial.cause);
+    explanation.code = Some(Code { partition, place }.to_string());
+    explanation.denial = Some(DenialView {
+        cause: denial.cause.to_string(),
+        tier: None,
+        limit: denial.limit,
+        window_us: denial.window.as_micros(),
+        since_us: said.since.as_micros(),
+        appended_us: said.appended.as_micros(),
+        recorded_us: recorded.map(|(at, _)| at.as_micros()),
+        until_us: end_us(denial.end),
+    });
+    explanation.statements = vec![StatementView {
+        code: Code { partition, place }.to_string(),
+        at_us: said.since.as_micros(),
+        until_us: end_us(denial.end),
+        says: "denied",
+        cause: Some(denial.cause.to_string()),
+    }];
+    explanation.version = version_view(replay.book(), denial.version, &asked.resource);
+    let hits = hits_of(source, totals, said, denial.window)?;
+    let hits = hits.iter().map(|(agent, at, n)| (&**agent, *at, *n));
+    let window = window_of(hits.collect());
+    let agents = window.by_agent.iter().take(5);
+    let agents: Vec<_> = agents
+        .map(|of| format!("{} by {}", of.hits, of.agent))
+        .collect();
+    explanation.sentences = vec![
+        format!(
+            "everybody's use of {} was denied from {} until {}: the global limit was reached ({} in {}), by limits version {}",
+            asked.resource,
+            Utc(said.since),
+            Utc(denial.end),
+            denial.limit,
+            print_span(denial.window),
+            denial.version
+        ),
+        format!(
+            "{} granted hits of all domains filled it: {}",
+            window.hits,
+            agents.join(", ")
+        ),
+    ];
+    explanation.window = Some(window);
+    Ok(explanation)
+}
+
+/// The hits in the window, with their agents where the source records are there.
+fn hits_of(
+    source: &dyn Source,
+    totals: &VecDeque<Total>,
+    said: &Said,
+    window: Span,
+) -> Result<Vec<(String, Timestamp, u64)>, ExplainError> {
+    let (mut hits, mut looked_up) = (Vec::new(), 0);
+    for total in totals
+        .iter()
+        .filter(|t| t.place <= said.statement.place.offset)
+    {
+        let inside = total
+            .granted
+            .iter()
+            .filter(|(at, _)| said.since <= at.saturating_add(window));
+        let inside: Vec<_> = inside.collect();
+        if inside.is_empty() {
+            continue;
+        }
+        let (partition, offset) = total.source;
+        let mut agent = format!("partition {partition}");
+        if looked_up < SOURCES_MAX {
+            looked_up += 1;
+            if let Some(record) = record_at(source, Stream::Hits, partition, offset)?
+                && let Ok(Record::Hits(batch)) = Record::decode(&record.bytes)
+            {
+                agent = batch.sender.agent.to_owned();
+            }
+        }
+        let of = inside
+            .iter()
+            .map(|(at, n)| (agent.clone(), *at, u64::from(*n)));
+        hits.extend(of);
+    }
+    Ok(hits)
+}

@@ -1,0 +1,437 @@
+//! Follows one pair through its partition's log: what became of each of its entries, tier by tier.
+//!
+//! Each batch is handed to the engine with this pair's entries alone, so that the engine's memory stays
+//! small and every other rule (doubles, clocks, limits) is as it was. Beside the engine a state of the
+//! same pair is kept that can be looked into; it is the engine's own kind, fed with the engine's own
+//! instants. Knows nothing of what is asked. What stays true: at most [`ENTRIES_MAX`] entries are
+//! remembered; where the log is at the cap on pairs, the pair is ruled as if there were room, and no pair
+//! leaves to make it: what that changes is what late hits find.
+
+use std::collections::VecDeque;
+
+use tollgate_engine::engine::{Fate, TOO_OLD, event_of, instant};
+use tollgate_engine::stream::Pair;
+use tollgate_limits::{Limits, RateClass};
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::hits::{Hit, HitBatch, Refused, write_hits};
+use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::statement::{Says, Statement};
+
+use super::Begun;
+use super::constraints;
+use super::history::{Burst, Entry, EntryFate, RefusedCalls, Said, TierNow, key};
+use super::view::ConstraintView;
+use crate::replay::{Met, Replay, ReplayError};
+use crate::source::{Source, Step};
+use tollgate_log::{Delivered, Stream};
+
+/// How many entries of the pair are remembered; the newest.
+const ENTRIES_MAX: usize = 200_000;
+
+/// How many statements, bursts and reports of refused calls.
+const OTHERS_MAX: usize = 10_000;
+
+/// How long after the end of a denial reports of refused calls may come that belong to it: couriers send
+/// at once, and again for as long as it takes a connection to come back.
+const LATE: Span = Span::from_secs(10);
+
+/// Until when the pair is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Until what was stated at this place (offset and entry) is over.
+    Place((u64, u32)),
+    /// Until what was in force at this instant is over.
+    Instant(Timestamp),
+    /// To the log's end.
+    End,
+}
+
+/// One pair, followed.
+pub struct Follow {
+    /// The replay.
+    pub replay: Replay,
+    next: u64,
+    partition: u32,
+    resource: Box<str>,
+    domain: Box<str>,
+    pair: Pair,
+    class: RateClass,
+    version: Option<u64>,
+    /// The newest entries.
+    pub entries: VecDeque<Entry>,
+    /// Tiers that were entered.
+    pub bursts: VecDeque<Burst>,
+    /// What was said.
+    pub said: VecDeque<Said>,
+    /// What agents refused.
+    pub refused: VecDeque<RefusedCalls>,
+    /// The append time of the last record that was read.
+    pub read_upto: Timestamp,
+    writer: Writer,
+}
+
+fn push<T>(into: &mut VecDeque<T>, bound: usize, value: T) {
+    if bound <= into.len() {
+        into.pop_front();
+    }
+    into.push_back(value);
+}
+
+impl Follow {
+    /// Follows a pair from where a replay begins.
+    pub fn new(begun: Begun, resource: &str, domain: &str) -> Self {
+        let Begun {
+            replay,
+            next,
+            partition,
+        } = begun;
+        let version = replay.engine().version();
+        let class = class_of(replay.engine().limits(), resource, domain);
+        let pair = match replay.engine().look(resource, domain) {
+            Some(pair) => pair,
+            None => Pair::of(&class),
+        };
+        Self {
+            replay,
+            next,
+            partition,
+            resource: resource.into(),
+            domain: domain.into(),
+            pair,
+            class,
+            version,
+            entries: VecDeque::new(),
+            bursts: VecDeque::new(),
+            said: VecDeque::new(),
+            refused: VecDeque::new(),
+            read_upto: Timestamp::ZERO,
+            writer: Writer::new(),
+        }
+    }
+
+    /// Reads on until everything is known.
+    ///
+    /// # Errors
+    ///
+    /// Where the log cannot be read or ruled.
+    pub fn run(&mut self, source: &dyn Source, until: Until) -> Result<(), ReplayError> {
+        let mut cursor = source.open(Stream::Hits, self.partition, self.next)?;
+        loop {
+            let records = match cursor.read()? {
+                Step::Records(records) => records,
+                Step::Gone { wanted, next } => {
+                    return Err(ReplayError::Gone {
+                        partition: self.partition,
+                        wanted,
+                        first: next,
+                    });
+                }
+                Step::End => return Ok(()),
+            };
+            for delivered in &records {
+                if self.next <= delivered.offset {
+                    self.next = delivered.offset + 1;
+                    self.read_upto = delivered.appended;
+                    self.record(delivered, source)?;
+                }
+            }
+            if self.is_over(until) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn is_over(&self, until: Until) -> bool {
+        let (begun, from) = match until {
+            Until::End => return false,
+            Until::Place(place) => {
+                let said = self.said.iter().find(|said| key(&said.statement) == place);
+                let reached = place.0 < self.next;
+                let since = said.map_or(self.read_upto, |said| said.appended);
+                (reached, since)
+            }
+            Until::Instant(at) => (at < self.read_upto, at),
+        };
+        let end = match self.in_force_after(from) {
+            Some(Timestamp::MAX) => from,
+            Some(end) => end.max(from),
+            None => from,
+        };
+        let late = match until {
+            // An older call than this is only counted, whenever it comes.
+            Until::Instant(_) => TOO_OLD,
+            Until::Place(_) | Until::End => LATE,
+        };
+        begun && end.saturating_add(late) < self.read_upto
+    }
+
+    /// The end of what was in force at an instant or stated since, as it was said last.
+    fn in_force_after(&self, at: Timestamp) -> Option<Timestamp> {
+        let last = self.said.back()?;
+        match last.statement.says {
+            Says::Denied(denial) if at < denial.end => Some(denial.end),
+            _ => None,
+        }
+    }
+
+    fn record(&mut self, delivered: &Delivered, source: &dyn Source) -> Result<(), ReplayError> {
+        if let Ok(Record::Hits(batch)) = Record::decode(&delivered.bytes) {
+            return self.batch(delivered, &batch);
+        }
+        if let Met::Ruled(Record::Pointer(_)) = self.replay.apply(delivered, source)? {
+            self.new_limits();
+        }
+        self.listen(delivered, &[]);
+        Ok(())
+    }
+
+    fn is_ours(&self, batch: &HitBatch<'_>, resource: u32, domain: &str) -> bool {
+        domain == &*self.domain && batch.resource(resource) == &*self.resource
+    }
+
+    fn batch(&mut self, delivered: &Delivered, batch: &HitBatch<'_>) -> Result<(), ReplayError> {
+        let mut numbers = Vec::new();
+        let mut hits: Vec<Hit<'_>> = Vec::new();
+        for (number, hit) in (0u32..).zip(batch.hits()) {
+            if self.is_ours(batch, hit.resource, hit.domain) {
+                numbers.push(number);
+                hits.push(Hit { resource: 0, ..hit });
+            }
+        }
+        let ours = |refused: &Refused<'_>| self.is_ours(batch, refused.resource, refused.domain);
+        let refused: Vec<_> = batch.refused().filter(ours).collect();
+        for refused in refused {
+            self.refused(batch, &refused);
+        }
+        write_hits(
+            &mut self.writer,
+            &batch.sender,
+            &[&self.resource],
+            hits.iter().copied(),
+            [].into_iter(),
+        );
+        let bytes = self.writer.as_slice().to_vec();
+        if let Ok(record) = Record::decode(&bytes) {
+            self.replay.feed(delivered, &record)?;
+        }
+        if !hits.is_empty() {
+            self.entries(delivered, batch, &numbers, &hits);
+        }
+        Ok(())
+    }
+
+    fn refused(&mut self, batch: &HitBatch<'_>, refused: &Refused<'_>) {
+        let calls = RefusedCalls {
+            agent: batch.sender.agent.into(),
+            calls: refused.calls,
+            copies: refused.copies,
+            first: refused.first,
+            last: refused.last,
+        };
+        push(&mut self.refused, OTHERS_MAX, calls);
+    }
+
+    fn entries(
+        &mut self,
+        delivered: &Delivered,
+        batch: &HitBatch<'_>,
+        numbers: &[u32],
+        hits: &[Hit<'_>],
+    ) {
+        let applied = self.replay.rulings().fates.contains(&Fate::Applied);
+        let corrections = &self.replay.rulings().corrections;
+        let moved_us = corrections.first().map_or(0, |moved| moved.moved_us);
+        let limits = self.replay.engine().limits();
+        let namespace = limits.namespace_of(&self.resource);
+        let free = limits.rate(&self.resource).is_none() && namespace.allow_unconfigured;
+        let mut stood = Vec::new();
+        for (number, hit) in numbers.iter().zip(hits) {
+            let at = instant(hit.at, moved_us, delivered.appended);
+            let place = (delivered.offset, *number);
+            let agent: Box<str> = batch.sender.agent.into();
+            let before = self.closed_until();
+            let fate = if !applied {
+                EntryFate::Duplicate
+            } else if free {
+                EntryFate::Free
+            } else if TOO_OLD < delivered.appended.since(at) {
+                EntryFate::TooOld
+            } else {
+                self.rule(at, hit, place, &agent)
+            };
+            let until = self.closed_until();
+            // Where nothing changed nothing can have been said.
+            stood.push((until != before).then(|| self.standing()));
+            let entry = Entry {
+                place,
+                agent,
+                stamp: hit.at,
+                at,
+                appended: delivered.appended,
+                copies: hit.total(),
+                fate,
+                until: until.filter(|_| !free),
+            };
+            push(&mut self.entries, ENTRIES_MAX, entry);
+        }
+        let stood: Vec<_> = numbers.iter().copied().zip(stood).collect();
+        self.listen(delivered, &stood);
+        debug_assert!(self.agrees(), "the state beside the engine is another one");
+    }
+
+    /// Rules an entry on the state beside the engine.
+    fn rule(&mut self, at: Timestamp, hit: &Hit<'_>, place: (u64, u32), agent: &str) -> EntryFate {
+        let now = self.pair.time.map_or(at, |time| time.max(at));
+        // What has left by now must not look as if this entry had taken it away.
+        self.pair.state.forget(&self.class, now);
+        let held = |pair: &Pair| -> Vec<u64> {
+            let tiers = pair.state.tiers.iter().zip(self.class.tiers());
+            tiers
+                .map(|(of, tier)| of.window.held(tier.window, now))
+                .collect()
+        };
+        let entered =
+            |pair: &Pair| -> Vec<_> { pair.state.tiers.iter().map(|tier| tier.entered).collect() };
+        let (held_before, entered_before) = (held(&self.pair), entered(&self.pair));
+        // As a correction that moves stamps moves those of estimates.
+        let moved_us = at.signed_micros_since(hit.at);
+        let event = event_of(hit, |stamp| stamp.saturating_offset(moved_us));
+        let ruled = self.pair.rule(&self.class, at, event, false);
+        let by_tier = held(&self.pair)
+            .iter()
+            .zip(&held_before)
+            .map(|(after, before)| after.saturating_sub(*before))
+            .collect();
+        let entered: Vec<usize> = entered(&self.pair)
+            .iter()
+            .zip(&entered_before)
+            .enumerate()
+            .filter(|(_, (after, before))| after != before && **after == Some(now))
+            .map(|(index, _)| index)
+            .collect();
+        for index in &entered {
+            let burst = Burst {
+                tier: index + 1,
+                at: now,
+                place,
+                agent: agent.into(),
+            };
+            push(&mut self.bursts, OTHERS_MAX, burst);
+        }
+        EntryFate::Ruled {
+            granted: ruled.granted,
+            excess: ruled.excess,
+            late: ruled.late,
+            by_tier,
+            entered,
+        }
+    }
+
+    /// Takes note of what the engine said about the pair. `stood` is how it stood after each entry.
+    fn listen(&mut self, delivered: &Delivered, stood: &[(u32, Option<Said>)]) {
+        let statements: Vec<Statement> = self
+            .replay
+            .rulings()
+            .statements
+            .iter()
+            .filter(|said| {
+                *said.resource == *self.resource
+                    && matches!(&said.statement.scope,
+                        tollgate_shared::wire::statement::Scope::Pair(domain) if *domain == self.domain)
+            })
+            .map(|said| said.statement.clone())
+            .collect();
+        for mut statement in statements {
+            let mut said = self.standing();
+            if let Some((number, then)) = stood.get(statement.place.entry as usize) {
+                statement.place.entry = *number;
+                said = then.clone().unwrap_or(said);
+            }
+            said.statement = statement;
+            said.appended = delivered.appended;
+            push(&mut self.said, OTHERS_MAX, said);
+        }
+    }
+
+    fn closed_until(&self) -> Option<Timestamp> {
+        let closure = self.pair.closure(&self.class, self.pair.now());
+        closure.map(|closure| closure.end)
+    }
+
+    /// The constraints at the pair's time, other than tiers.
+    pub fn constraints(&self) -> Vec<ConstraintView> {
+        constraints::of(&self.class, &self.pair.state, self.pair.now())
+    }
+
+    /// How the pair stands, with nothing said about it yet.
+    fn standing(&self) -> Said {
+        let now = self.pair.now();
+        let tiers = self.pair.state.tiers.iter().zip(self.class.tiers());
+        let tiers = tiers.map(|(state, tier)| TierNow {
+            phase: state.phase(tier, now),
+            entered: state.entered,
+            window: state
+                .window
+                .runs()
+                .filter(|(at, _)| now <= at.saturating_add(tier.window))
+                .collect(),
+        });
+        Said {
+            statement: Statement {
+                scope: tollgate_shared::wire::statement::Scope::Pair(self.domain.clone()),
+                place: Default::default(),
+                says: Says::Open,
+            },
+            since: now,
+            appended: Timestamp::ZERO,
+            class: self.class.clone(),
+            tiers: tiers.collect(),
+            constraints: constraints::of(&self.class, &self.pair.state, now),
+        }
+    }
+
+    /// New versions have come into force: the pair follows, one after the other.
+    fn new_limits(&mut self) {
+        let newest = self.replay.engine().version();
+        while self.version != newest {
+            let book = self.replay.book();
+            let Some(version) = book.after(self.version.unwrap_or(0)).cloned() else {
+                return;
+            };
+            let class = class_of(&version.limits, &self.resource, &self.domain);
+            if class != self.class {
+                self.pair.new_limits(&self.class, &class);
+                self.class = class;
+            }
+            self.version = Some(version.number);
+        }
+    }
+
+    /// The limits version in force at the end.
+    pub fn version(&self) -> u64 {
+        self.version.unwrap_or(0)
+    }
+
+    /// The pair's limits at the end.
+    pub fn class(&self) -> &RateClass {
+        &self.class
+    }
+
+    /// Whether the state beside the engine is the engine's.
+    fn agrees(&self) -> bool {
+        let Some(engines) = self.replay.engine().look(&self.resource, &self.domain) else {
+            return true;
+        };
+        let now = self.pair.now();
+        engines.now() == now
+            && engines.closure(&self.class, now) == self.pair.closure(&self.class, now)
+    }
+}
+
+fn class_of(limits: &Limits, resource: &str, domain: &str) -> RateClass {
+    limits
+        .class_of(resource, domain)
+        .cloned()
+        .unwrap_or_default()
+}

@@ -1,0 +1,289 @@
+//! Why was I refused? And why was I not?
+//!
+//! ```text
+//! code, or resource, domain and instant
+//!   ├─> copies: whose copies filled what, where copies are limited
+//!   └─> follow: the pair's partition through the engine, with this pair's hits alone
+//!         └─> answer: the statement in force, its window, its tiers, what led there
+//!               └─> text: the same for people
+//! ```
+//!
+//! The log alone answers; nothing is asked of an aggregator. Knows nothing of command lines and HTTP.
+//! What stays true: the rulings that are shown are the engine's, from the same records by the same
+//! limits; what the log does not say is not guessed.
+
+mod answer;
+mod constraints;
+mod copies;
+mod counts;
+mod everybody;
+mod follow;
+mod history;
+mod open;
+mod sentences;
+mod text;
+mod view;
+
+use std::sync::Arc;
+
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::names::{EVERYBODY, partition_of_pair, partition_of_resource};
+use tollgate_shared::place::Code;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::denial::Announced;
+use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::statement::Scope;
+
+use crate::range::{Point, Range};
+use crate::replay::{Replay, ReplayError};
+use crate::source::{Source, SourceError, Step, limits_of};
+use crate::start;
+use crate::work::{Model, Progress, Task, Work};
+use follow::{Follow, Until};
+use tollgate_log::{Delivered, Stream};
+pub use view::Explanation;
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// What stands behind the code that an agent gave?
+    Code(Code),
+    /// What became of a call of a pair at an instant; without one: what denied it last?
+    Pair {
+        /// The resource.
+        resource: String,
+        /// The domain; none: everybody, under the global limit.
+        domain: Option<String>,
+        /// When.
+        at: Option<Timestamp>,
+    },
+}
+
+/// Why there is no explanation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExplainError {
+    /// The log cannot be read or ruled.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// The log has no such record, or nothing was stated there.
+    #[error("{0}")]
+    NotThere(String),
+}
+
+impl From<SourceError> for ExplainError {
+    fn from(error: SourceError) -> Self {
+        Self::Replay(error.into())
+    }
+}
+
+/// Explains a refusal, or that there was none.
+///
+/// # Errors
+///
+/// Where the log cannot be read, or does not have what is asked about.
+pub fn explain(
+    source: &dyn Source,
+    question: &Question,
+    key: &MacKey,
+) -> Result<Explanation, ExplainError> {
+    let asked = match question {
+        Question::Code(code) => pair_of(source, *code)?,
+        Question::Pair {
+            resource,
+            domain,
+            at,
+        } => Asked {
+            resource: resource.clone(),
+            domain: domain.clone(),
+            until: match at {
+                Some(at) => Until::Instant(*at),
+                None => Until::End,
+            },
+            code: None,
+        },
+    };
+    let book = limits_of(source)?;
+    if let Some(version) = book.latest()
+        && version.limits.copies(&asked.resource).is_some()
+    {
+        return copies::explain(source, &asked, key);
+    }
+    let Some(domain) = asked.domain.clone().filter(|domain| domain != EVERYBODY) else {
+        return everybody::explain(source, &asked, key);
+    };
+    let partition = match asked.code {
+        Some(code) => code.partition,
+        None => partition_of_pair(&asked.resource, &domain, source.partitions()),
+    };
+    let mut follow = Follow::new(
+        begin(source, partition, key, &asked)?,
+        &asked.resource,
+        &domain,
+    );
+    follow.run(source, asked.until)?;
+    let explanation = answer::of(source, &asked, partition, follow)?;
+    if explanation.denied || asked.code.is_some() {
+        return Ok(explanation);
+    }
+    // The pair was open; perhaps everybody was denied.
+    let everybody = Asked {
+        domain: None,
+        ..asked
+    };
+    match everybody::explain(source, &everybody, key) {
+        Ok(of_all) if of_all.denied => Ok(of_all),
+        Ok(_) | Err(ExplainError::NotThere(_)) => Ok(explanation),
+        Err(error) => Err(error),
+    }
+}
+
+/// What is asked, with the pair's names known.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub resource: String,
+    /// None: everybody.
+    pub domain: Option<String>,
+    pub until: Until,
+    pub code: Option<Code>,
+}
+
+/// Where a replay begins, with the next offset.
+pub(crate) struct Begun {
+    pub replay: Replay,
+    pub next: u64,
+    pub partition: u32,
+}
+
+fn begin(
+    source: &dyn Source,
+    partition: u32,
+    key: &MacKey,
+    asked: &Asked,
+) -> Result<Begun, ExplainError> {
+    if source.partitions() <= partition {
+        let count = source.partitions();
+        let text = format!("partition {partition}: the log has {count} partitions");
+        return Err(ExplainError::NotThere(text));
+    }
+    // From the nearest snapshot that leaves the windows of a quarter of an hour before the instant in
+    // sight; where there is none, from the beginning.
+    let from = match asked.until {
+        Until::Instant(at) => Some(Point::At(at.saturating_sub(LOOK_BACK))),
+        Until::Place(_) | Until::End => None,
+    };
+    let task = Task {
+        range: Range { from, to: None },
+        key: key.clone(),
+        threads: 1,
+        model: Model::None,
+    };
+    let work = Work {
+        source,
+        task: &task,
+        book: Arc::new(limits_of(source)?),
+        progress: &Progress::default(),
+    };
+    let (replay, next) = start::begin(&work, partition)?;
+    Ok(Begun {
+        replay,
+        next,
+        partition,
+    })
+}
+
+/// How far before an instant what led to it may lie, for a replay that begins at a snapshot.
+const LOOK_BACK: tollgate_shared::time::Span = tollgate_shared::time::Span::from_secs(900);
+
+/// The pair that a code is about.
+fn pair_of(source: &dyn Source, code: Code) -> Result<Asked, ExplainError> {
+    let none = |why: &str| ExplainError::NotThere(format!("{code}: {why}"));
+    if source.partitions() <= code.partition {
+        return Err(none("the log has no such partition"));
+    }
+    let offset = code.place.offset;
+    let record = record_at(source, Stream::Hits, code.partition, offset)?
+        .ok_or_else(|| none("the log has no record there, or does not have it any more"))?;
+    let asked = |resource: &str, domain: Option<&str>| Asked {
+        resource: resource.to_owned(),
+        domain: domain.map(str::to_owned),
+        until: Until::Place((offset, code.place.entry)),
+        code: Some(code),
+    };
+    match Record::decode(&record.bytes) {
+        Ok(Record::Hits(batch)) => {
+            let hit = batch.hits().nth(code.place.entry as usize);
+            let hit = hit.ok_or_else(|| none("the batch there has no such entry"))?;
+            Ok(asked(batch.resource(hit.resource), Some(hit.domain)))
+        }
+        Ok(Record::Totals(totals)) => Ok(asked(totals.resource, None)),
+        Ok(Record::Holds(batch)) => {
+            if let Some(op) = batch.ops().nth(code.place.entry as usize) {
+                return Ok(asked(batch.resource(op.resource), None));
+            }
+            // Bans are stated behind the operations of those who met them.
+            let said = announced_at(source, code)?;
+            let said = said.ok_or_else(|| none("the batch there has no such operation"))?;
+            Ok(asked(&said.resource, None))
+        }
+        // Limits and generations state anew what is in force; whose, only the statement says.
+        _ => {
+            let said = announced_at(source, code)?;
+            let said = said.ok_or_else(|| none("nothing was announced from there"))?;
+            let domain = match &said.statement.scope {
+                Scope::Pair(domain) => Some(&**domain),
+                Scope::Resource | Scope::Group(_) => None,
+            };
+            Ok(asked(&said.resource, domain))
+        }
+    }
+}
+
+/// The record at an offset, if the log has it.
+pub(crate) fn record_at(
+    source: &dyn Source,
+    stream: Stream,
+    partition: u32,
+    offset: u64,
+) -> Result<Option<Delivered>, SourceError> {
+    let step = source.open(stream, partition, offset)?.read()?;
+    Ok(match step {
+        Step::Records(records) => records.into_iter().find(|record| record.offset == offset),
+        Step::Gone { .. } | Step::End => None,
+    })
+}
+
+fn announced_at(source: &dyn Source, code: Code) -> Result<Option<Announced>, SourceError> {
+    let found = recorded(source, code.partition, |announced| {
+        announced.statement.place == code.place
+    })?;
+    Ok(found.map(|(_, announced)| announced))
+}
+
+/// The first recorded statement that is wanted, and when it was recorded.
+pub(crate) fn recorded(
+    source: &dyn Source,
+    partition: u32,
+    wanted: impl Fn(&Announced) -> bool,
+) -> Result<Option<(Timestamp, Announced)>, SourceError> {
+    let mut cursor = source.open(Stream::Denials, partition, 0)?;
+    loop {
+        match cursor.read()? {
+            Step::Records(records) => {
+                for record in &records {
+                    if let Ok(announced) = Announced::decode(&record.bytes)
+                        && wanted(&announced)
+                    {
+                        return Ok(Some((record.appended, announced)));
+                    }
+                }
+            }
+            Step::Gone { .. } => {}
+            Step::End => return Ok(None),
+        }
+    }
+}
+
+/// The partition that rules everybody's use of a resource.
+pub(crate) fn partition_of_everybody(source: &dyn Source, resource: &str) -> u32 {
+    partition_of_resource(resource, source.partitions())
+}

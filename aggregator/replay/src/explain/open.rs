@@ -1,0 +1,192 @@
+//! Why a call was not refused.
+//!
+//! Knows only what was followed. What stays true: where the log cannot tell two reasons apart, both are
+//! named.
+
+use tollgate_limits::{Limits, Mode, print_span};
+use tollgate_shared::escape::escaped;
+use tollgate_shared::time::{Span, Timestamp};
+
+use super::answer::{nearest, version_view};
+use super::constraints;
+use super::follow::{Follow, Until};
+use super::history::{EntryFate, key};
+use super::view::Explanation;
+use crate::range::Utc;
+
+/// How long a denial may take from its record to an agent, generously; a call that was let through
+/// later than this was let through by an agent that had not heard it for another reason.
+const DELAY: Span = Span::from_secs(1);
+
+/// A denial was in force; was a call let through all the same?
+pub(super) fn let_through(explanation: &mut Explanation, follow: &Follow, at: Timestamp) {
+    let refused = follow
+        .refused
+        .iter()
+        .any(|refused| refused.first <= at && at <= refused.last);
+    let Some(call) = nearest(follow, at).filter(|call| call.stamp == at && !refused) else {
+        return;
+    };
+    let said = follow.said.iter().rev().find(|said| said.since <= call.at);
+    if said.is_some_and(|said| key(&said.statement) == call.place) {
+        // It is the hit that closed it, which is let through by right.
+        let text =
+            "the call at that instant is the one that filled the window: the next is stopped";
+        explanation.sentences.push(text.to_owned());
+        explanation.reason = "room";
+        return;
+    }
+    let known = explanation
+        .denial
+        .as_ref()
+        .and_then(|denial| denial.recorded_us);
+    let recorded = known.map_or(call.appended, Timestamp::from_micros);
+    let late_us = call.stamp.signed_micros_since(recorded);
+    let (reason, text) = if late_us <= DELAY.as_micros() as i64 {
+        let when = match late_us {
+            ..=0 => format!("{} us before the denial was recorded", -late_us),
+            _ => format!("{late_us} us after the denial was recorded"),
+        };
+        let text = format!("{when}: within the delay in which agents hear of it");
+        ("within_delay", text)
+    } else {
+        let text = format!(
+            "{late_us} us after the denial was recorded: the agent had not heard it (blind), or a switch let everything through"
+        );
+        ("blind", text)
+    };
+    explanation.reason = reason;
+    explanation.sentences.push(format!(
+        "the call at that instant was let through by {}, {text}",
+        call.agent
+    ));
+}
+
+/// Nothing was in force: why not?
+pub(super) fn explain(explanation: &mut Explanation, follow: &Follow, until: Until) {
+    let limits = follow.replay.engine().limits();
+    let who = format!(
+        "{} of {}",
+        explanation.resource,
+        explanation.domain.clone().unwrap_or_default()
+    );
+    explanation.version = version_view(
+        follow.replay.book(),
+        follow.version(),
+        &explanation.resource,
+    );
+    let (reason, text) = unruled(limits, &explanation.resource).unwrap_or_else(|| match until {
+        Until::Instant(at) => room(follow, at),
+        _ => ("room", "the log denies it nowhere".to_owned()),
+    });
+    explanation.reason = reason;
+    explanation
+        .sentences
+        .push(format!("{who} was not denied: {text}"));
+    if matches!(reason, "shadow" | "ignored")
+        && let Until::Instant(at) = until
+        && let Some(end) = would_have(follow, at)
+    {
+        let text = format!("its limits would have denied it until {}", Utc(end));
+        explanation.sentences.push(text);
+    }
+}
+
+/// Why a resource's limits deny nobody.
+fn unruled(limits: &Limits, resource: &str) -> Option<(&'static str, String)> {
+    let namespace = limits.namespace_of(resource);
+    match limits.rate(resource) {
+        None if namespace.allow_unconfigured => {
+            Some(("no_limit", "nothing limits its resource".to_owned()))
+        }
+        _ if namespace.ignore_configured => {
+            let text = "its namespace ignores limits: they are ruled and counted, nobody is denied";
+            Some(("ignored", text.to_owned()))
+        }
+        Some(rate) if rate.mode() != Mode::Enforced => {
+            let text = "its limits are in shadow: ruled and counted, never announced";
+            Some(("shadow", text.to_owned()))
+        }
+        _ => None,
+    }
+}
+
+fn would_have(follow: &Follow, at: Timestamp) -> Option<Timestamp> {
+    let before = follow.entries.iter().rev().find(|entry| entry.at <= at)?;
+    before.until.filter(|end| at < *end)
+}
+
+/// What became of the call at an instant, where nothing was in force.
+fn room(follow: &Follow, at: Timestamp) -> (&'static str, String) {
+    let Some(call) = nearest(follow, at) else {
+        let text = "the log has no call of it within a second of that instant";
+        return ("no_call", text.to_owned());
+    };
+    let by = format!(
+        "the call of {} at {}",
+        escaped(&call.agent),
+        Utc(call.stamp)
+    );
+    match &call.fate {
+        EntryFate::Duplicate => (
+            "duplicate",
+            format!("{by} stands in a batch that had come before"),
+        ),
+        EntryFate::TooOld => (
+            "too_old",
+            format!("{by} came to the log more than 10 minutes later: only counted"),
+        ),
+        EntryFate::Free => ("no_limit", format!("{by} is of a resource without limits")),
+        EntryFate::Ruled {
+            granted: 0,
+            excess: 0,
+            late,
+            ..
+        } if 0 < *late => (
+            "late",
+            format!(
+                "{by} came too late to say: the pair's time had passed it, by {} us",
+                call.appended.since(call.at).as_micros()
+            ),
+        ),
+        EntryFate::Ruled { granted, .. } => (
+            "room",
+            format!(
+                "{by} had room: {} of its {} hits were granted{}",
+                granted,
+                call.copies,
+                used(follow, call.at)
+            ),
+        ),
+    }
+}
+
+/// How full the constraints were at an instant.
+fn used(follow: &Follow, at: Timestamp) -> String {
+    let class = follow.class();
+    let tiers = class.tiers().iter().enumerate().map(|(index, tier)| {
+        let inside = follow
+            .entries
+            .iter()
+            .filter(|entry| entry.at <= at && at <= entry.at.saturating_add(tier.window));
+        let hits: u64 = inside
+            .map(|entry| match &entry.fate {
+                EntryFate::Ruled { by_tier, .. } => by_tier.get(index).copied().unwrap_or(0),
+                _ => 0,
+            })
+            .sum();
+        format!(
+            "tier {}: {hits} of {} in {}",
+            index + 1,
+            tier.limit,
+            print_span(tier.window)
+        )
+    });
+    // The others are known as they stood when what was asked about had been read.
+    let others = follow.constraints();
+    let all: Vec<String> = others.iter().map(constraints::told).chain(tiers).collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", all.join("; ")),
+    }
+}

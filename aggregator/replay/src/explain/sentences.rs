@@ -1,0 +1,108 @@
+//! A refusal in sentences.
+
+use tollgate_limits::print_span;
+use tollgate_shared::escape::escaped;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::statement::{Cause, Denial};
+
+use super::constraints;
+use super::history::Said;
+use super::view::{Explanation, Tally, TierView, VersionView};
+use crate::range::Utc;
+
+/// Says in words what was found.
+pub(super) fn tell(explanation: &mut Explanation, said: &Said, denial: &Denial, until: Timestamp) {
+    let mut all = Vec::new();
+    let limit = format!("{} in {}", denial.limit, print_span(denial.window));
+    let who = match &explanation.domain {
+        Some(domain) => format!("{} of {}", escaped(&explanation.resource), escaped(domain)),
+        None => escaped(&explanation.resource).to_string(),
+    };
+    let closed = match denial.cause {
+        Cause::Tier(0) => "no tier was active, and none could be entered".to_owned(),
+        Cause::Tier(tier) => format!("tier {tier} was full ({limit})"),
+        Cause::Hard => format!("the hard limit was reached ({limit})"),
+        Cause::Inaccessible => "the resource is configured without tiers: inaccessible".to_owned(),
+        Cause::Unconfigured => {
+            "the resource is not configured, and its namespace does not allow that".to_owned()
+        }
+        Cause::Banned => banned(explanation.version.as_ref()),
+        Cause::Window(_) | Cause::Quota(_) | Cause::Bucket => {
+            constraints::closed_by(&explanation.constraints, &denial.cause.to_string())
+        }
+        other => other.to_string(),
+    };
+    all.push(format!(
+        "{who} was denied from {} until {}: {closed}, by limits version {}",
+        Utc(said.since),
+        Utc(denial.end),
+        denial.version
+    ));
+    if let Some(window) = explanation.window.as_ref().filter(|window| 0 < window.hits) {
+        let agents: Vec<String> = window
+            .by_agent
+            .iter()
+            .take(5)
+            .map(|of| format!("{} by {}", of.hits, escaped(&of.agent)))
+            .collect();
+        all.push(format!(
+            "{} hits filled it between {} and {}: {}",
+            window.hits,
+            Utc(Timestamp::from_micros(window.from_us)),
+            Utc(Timestamp::from_micros(window.to_us)),
+            agents.join(", ")
+        ));
+    }
+    for tier in explanation
+        .tiers
+        .iter()
+        .filter(|tier| tier.phase == "cooling")
+    {
+        all.push(cooling(tier));
+    }
+    if until != denial.end {
+        all.push(format!(
+            "as it was said later, it was open again from {} on",
+            Utc(until)
+        ));
+    }
+    let Tally { calls, hits, .. } = &explanation.refused;
+    all.push(match calls {
+        0 => "the log has no calls that agents refused meanwhile".to_owned(),
+        _ => format!("agents refused {calls} calls meanwhile, which asked for {hits} hits"),
+    });
+    if 0 < explanation.excess.hits {
+        all.push(format!(
+            "{} hits more were let through meanwhile (excess: counted, never punished)",
+            explanation.excess.hits
+        ));
+    }
+    explanation.sentences = all;
+}
+
+/// Who had banned it, and why, where the version is that.
+pub(super) fn banned(version: Option<&VersionView>) -> String {
+    match version.and_then(|version| version.amendment.as_ref()) {
+        Some(amendment) => format!("an operator had banned it ({amendment})"),
+        None => "an operator had banned it".to_owned(),
+    }
+}
+
+fn cooling(tier: &TierView) -> String {
+    let instant = |us: Option<u64>| Utc(us.map_or(Timestamp::MAX, Timestamp::from_micros));
+    let by = match (&tier.entered_by, &tier.entered_at) {
+        (Some(agent), Some(place)) => format!("by a hit of {} ({place})", escaped(agent)),
+        _ => "before what was read".to_owned(),
+    };
+    let skipped = if tier.skippable {
+        " (it is skippable)"
+    } else {
+        ""
+    };
+    format!(
+        "tier {} was cooling down until {}{skipped}: a burst had entered it at {}, {by}",
+        tier.tier,
+        instant(tier.cooling_until_us),
+        instant(tier.entered_us)
+    )
+}

@@ -1,0 +1,177 @@
+//! An explanation for people.
+
+use std::fmt;
+
+use tollgate_limits::print_span;
+use tollgate_shared::escape::escaped;
+use tollgate_shared::time::{Span, Timestamp};
+
+use super::constraints;
+use super::view::{Explanation, TierView};
+use crate::range::Utc;
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for sentence in &self.sentences {
+            writeln!(f, "{sentence}")?;
+        }
+        if let Some(code) = &self.code {
+            writeln!(f, "\ncode         {code}")?;
+        }
+        if let Some(denial) = &self.denial {
+            writeln!(f, "partition    {}", self.partition)?;
+            if self.reason == "full" {
+                writeln!(f, "limit        {} copies at a time", denial.limit)?;
+            } else {
+                writeln!(
+                    f,
+                    "limit        {}: {} in {}",
+                    denial.cause,
+                    denial.limit,
+                    span(denial.window_us)
+                )?;
+            }
+            writeln!(f, "since        {}", at(denial.since_us))?;
+            writeln!(f, "until        {}", until(denial.until_us))?;
+            match denial.recorded_us {
+                Some(us) => writeln!(f, "announced    {} (when it was recorded)", at(us))?,
+                None => writeln!(f, "announced    not recorded")?,
+            }
+        }
+        if let Some(window) = &self.window {
+            writeln!(f, "\nhits that filled the window, by agent")?;
+            for of in &window.by_agent {
+                writeln!(
+                    f,
+                    "{:>12}  {} ({} to {})",
+                    of.hits,
+                    escaped(&of.agent),
+                    at(of.first_us),
+                    at(of.last_us)
+                )?;
+            }
+            writeln!(f, "and by time")?;
+            for step in &window.by_time {
+                writeln!(f, "{:>12}  from {}", step.hits, at(step.from_us))?;
+            }
+        }
+        if !self.holders.is_empty() {
+            writeln!(f, "\nwho held copies of it")?;
+        }
+        for of in &self.holders {
+            let agent = escaped(of.agent.as_deref().unwrap_or("(staged)"));
+            let since = at(of.oldest_us);
+            writeln!(
+                f,
+                "{:>12}  {agent}, in {} holds, the oldest of {since}",
+                of.copies, of.holds
+            )?;
+        }
+        if !self.constraints.is_empty() {
+            writeln!(f, "\nconstraints at that moment")?;
+        }
+        for of in &self.constraints {
+            writeln!(f, "  {}", constraints::told(of))?;
+        }
+        if !self.tiers.is_empty() {
+            writeln!(f, "\ntiers at that moment")?;
+        }
+        for tier in self.tiers.iter().rev() {
+            write_tier(f, tier)?;
+        }
+        if let Some(picture) = &self.picture {
+            writeln!(f, "\n{}", picture.trim_end())?;
+        }
+        for (what, tally) in [
+            ("refused calls", &self.refused),
+            ("excess hits", &self.excess),
+        ] {
+            for of in &tally.by_agent {
+                writeln!(
+                    f,
+                    "{what}: {} by {} ({} to {})",
+                    of.hits,
+                    escaped(&of.agent),
+                    at(of.first_us),
+                    at(of.last_us)
+                )?;
+            }
+        }
+        if 1 < self.statements.len() {
+            writeln!(f, "\nstated one after the other")?;
+        }
+        for said in self.statements.iter().filter(|_| 1 < self.statements.len()) {
+            let end = said
+                .until_us
+                .map_or_else(String::new, |us| format!(" until {}", at(us)));
+            writeln!(
+                f,
+                "{:>24}  {} at {}{end}",
+                said.code,
+                said.says,
+                at(said.at_us)
+            )?;
+        }
+        if let Some(call) = &self.call {
+            writeln!(
+                f,
+                "\nthe call nearest to that instant: {} of {}, {} hits ({} granted, {} excess, {} late), at {}",
+                call.place,
+                escaped(&call.agent),
+                call.copies,
+                call.granted,
+                call.excess,
+                call.late,
+                at(call.stamp_us)
+            )?;
+        }
+        if let Some(version) = &self.version {
+            write!(
+                f,
+                "\nlimits version {} ({})",
+                version.number,
+                &version.digest[..16.min(version.digest.len())]
+            )?;
+            for line in version.excerpt.lines() {
+                write!(f, "\n    {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_tier(f: &mut fmt::Formatter<'_>, tier: &TierView) -> fmt::Result {
+    write!(
+        f,
+        "  tier {}  {} of {} in {}, {}",
+        tier.tier,
+        tier.hits,
+        tier.limit,
+        span(tier.window_us),
+        tier.phase
+    )?;
+    match tier.phase {
+        "active" => write!(f, " until {}", until(tier.active_until_us))?,
+        "cooling" => write!(f, " down until {}", until(tier.cooling_until_us))?,
+        _ => {}
+    }
+    if let Some(us) = tier.entered_us {
+        write!(f, ", entered at {}", at(us))?;
+    }
+    if let Some(agent) = &tier.entered_by {
+        write!(f, " by {}", escaped(agent))?;
+    }
+    writeln!(f)
+}
+
+fn at(us: u64) -> Utc {
+    Utc(Timestamp::from_micros(us))
+}
+
+fn until(us: Option<u64>) -> Utc {
+    Utc(us.map_or(Timestamp::MAX, Timestamp::from_micros))
+}
+
+fn span(us: u64) -> String {
+    print_span(Span::from_micros(us)).to_string()
+}

@@ -1,0 +1,361 @@
+//! Reading an export as a log. All of it is verified before any of it is believed.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use flate2::read::ZlibDecoder;
+use tollgate_shared::time::Timestamp;
+
+use super::{
+    BlockKind, DIGEST_BYTES, Description, HEADER_BYTES, Header, MAGIC, RAW_BYTES_MAX, VERSION,
+};
+use crate::source::{Cursor, Source, SourceError, Step};
+use tollgate_log::Chunks;
+use tollgate_log::{Delivered, Stream};
+
+/// A block of the file: its header and where what it stores begins.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    header: Header,
+    position: u64,
+}
+
+/// An export that is read.
+pub struct ExportSource {
+    path: PathBuf,
+    file: Arc<File>,
+    description: Description,
+    records: BTreeMap<(Stream, u32), Arc<[Block]>>,
+    /// By partition and offset.
+    snapshots: BTreeMap<(u32, u64), Vec<Block>>,
+    bytes: u64,
+}
+
+impl ExportSource {
+    /// Opens an export, and verifies all of it.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none, or it was cut or altered: then with where.
+    pub fn open(path: &Path) -> Result<Self, SourceError> {
+        let name = path.display();
+        let missing = |error| SourceError::Missing(format!("{name}: {error}"));
+        let file = File::open(path).map_err(missing)?;
+        let bytes = file.metadata().map_err(missing)?.len();
+        let mut scan = Scan {
+            reader: BufReader::with_capacity(1 << 20, &file),
+            at: 0,
+            length: bytes,
+        };
+        let (blocks, description) = scan
+            .run()
+            .map_err(|why| SourceError::Bad(format!("{name}: {why}")))?;
+        let mut records: BTreeMap<_, Vec<Block>> = BTreeMap::new();
+        let mut snapshots: BTreeMap<_, Vec<Block>> = BTreeMap::new();
+        for block in blocks {
+            let header = block.header;
+            match header.kind {
+                BlockKind::Records => {
+                    let of = (header.stream, header.partition);
+                    records.entry(of).or_default().push(block);
+                }
+                BlockKind::Chunk => {
+                    let of = (header.partition, header.first);
+                    snapshots.entry(of).or_default().push(block);
+                }
+                BlockKind::Description | BlockKind::End => {}
+            }
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            file: Arc::new(file),
+            description,
+            records: records
+                .into_iter()
+                .map(|(of, blocks)| (of, blocks.into()))
+                .collect(),
+            snapshots,
+            bytes,
+        })
+    }
+
+    /// What it is of.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+}
+
+/// The first pass: every block's digest, and the whole file's.
+struct Scan<'f> {
+    reader: BufReader<&'f File>,
+    at: u64,
+    length: u64,
+}
+
+impl Scan<'_> {
+    fn run(&mut self) -> Result<(Vec<Block>, Description), String> {
+        let magic: [u8; 12] = self.take("an export's beginning")?;
+        if magic[..8] != MAGIC {
+            return Err("byte 0: not an export, expected `TGEXPORT`".to_owned());
+        }
+        let version = u32::from_le_bytes([8, 9, 10, 11].map(|at| magic[at]));
+        if version != VERSION {
+            return Err(format!(
+                "byte 8: format {version}, this build reads {VERSION}"
+            ));
+        }
+        let (mut blocks, mut description) = (Vec::new(), None);
+        let mut digests = blake3::Hasher::new();
+        loop {
+            let (block, stored, digest, begin) = self.block()?;
+            let header = block.header;
+            let encoded = header.encode();
+            let of_block = match header.kind {
+                BlockKind::End => digests.update(&encoded).update(&stored).finalize(),
+                _ => blake3::Hasher::new()
+                    .update(&encoded)
+                    .update(&stored)
+                    .finalize(),
+            };
+            if of_block.as_bytes() != &digest {
+                return Err(format!(
+                    "byte {begin}: {}: its digest is not that of its content",
+                    what(&header)
+                ));
+            }
+            digests.update(&digest);
+            match header.kind {
+                BlockKind::Description => {
+                    let raw = inflate(&header, &stored).map_err(|why| at(begin, &header, &why))?;
+                    let read = serde_json::from_slice(&raw);
+                    description = Some(read.map_err(|why| at(begin, &header, &why.to_string()))?);
+                }
+                BlockKind::End if header.first != blocks.len() as u64 => {
+                    return Err(format!(
+                        "byte {begin}: the end counts {} blocks, and there are {}",
+                        header.first,
+                        blocks.len()
+                    ));
+                }
+                BlockKind::End if self.at < self.length => {
+                    return Err(format!("byte {}: something stands behind the end", self.at));
+                }
+                BlockKind::End => {
+                    let none = || format!("byte {begin}: the description is missing");
+                    return Ok((blocks, description.ok_or_else(none)?));
+                }
+                BlockKind::Records | BlockKind::Chunk => {}
+            }
+            blocks.push(block);
+        }
+    }
+
+    fn block(&mut self) -> Result<(Block, Vec<u8>, [u8; DIGEST_BYTES], u64), String> {
+        let begin = self.at;
+        let bytes: [u8; HEADER_BYTES] = self.take("a block")?;
+        let header = Header::decode(&bytes).filter(|header| header.encode() == bytes);
+        let header = header.ok_or_else(|| format!("byte {begin}: no block begins here"))?;
+        let position = self.at;
+        let left = self.length - self.at;
+        if RAW_BYTES_MAX < header.raw || left < u64::from(header.stored) {
+            return Err(format!(
+                "cut off at byte {}: {} from byte {begin} on has {} bytes",
+                self.length,
+                what(&header),
+                header.stored
+            ));
+        }
+        let mut stored = vec![0; header.stored as usize];
+        self.fill(&mut stored, "a block's content")?;
+        let digest = self.take("a block's digest")?;
+        Ok((Block { header, position }, stored, digest, begin))
+    }
+
+    fn take<const N: usize>(&mut self, what: &str) -> Result<[u8; N], String> {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes, what)?;
+        Ok(bytes)
+    }
+
+    fn fill(&mut self, into: &mut [u8], what: &str) -> Result<(), String> {
+        if self.length - self.at < into.len() as u64 {
+            return Err(format!(
+                "cut off at byte {}: expected {what} at byte {}",
+                self.length, self.at
+            ));
+        }
+        let read = self.reader.read_exact(into);
+        read.map_err(|error| format!("byte {}: {error}", self.at))?;
+        self.at += into.len() as u64;
+        Ok(())
+    }
+}
+
+fn at(begin: u64, header: &Header, why: &str) -> String {
+    format!("byte {begin}: {}: {why}", what(header))
+}
+
+/// A block in words.
+fn what(header: &Header) -> String {
+    let Header {
+        partition,
+        first,
+        last,
+        ..
+    } = header;
+    let stream = match header.stream {
+        Stream::Hits => "hits",
+        Stream::Limits => "limits",
+        Stream::Denials => "denials",
+    };
+    match header.kind {
+        BlockKind::Records => {
+            format!("the {stream} of partition {partition}, offsets {first} to {last}")
+        }
+        BlockKind::Chunk => format!("the snapshot of partition {partition} up to offset {first}"),
+        BlockKind::Description => "the description".to_owned(),
+        BlockKind::End => "the end".to_owned(),
+    }
+}
+
+fn inflate(header: &Header, stored: &[u8]) -> Result<Vec<u8>, String> {
+    let mut raw = Vec::with_capacity(header.raw as usize);
+    // One byte more than there should be, so that a longer content is seen.
+    ZlibDecoder::new(stored)
+        .take(u64::from(header.raw) + 1)
+        .read_to_end(&mut raw)
+        .map_err(|error| error.to_string())?;
+    match raw.len() == header.raw as usize {
+        true => Ok(raw),
+        false => Err(format!("{} bytes, expected {}", raw.len(), header.raw)),
+    }
+}
+
+impl ExportSource {
+    fn raw(&self, block: &Block) -> Result<Vec<u8>, SourceError> {
+        raw(&self.path, &self.file, block)
+    }
+}
+
+fn raw(path: &Path, file: &File, block: &Block) -> Result<Vec<u8>, SourceError> {
+    let bad = |why: String| {
+        let place = at(block.position, &block.header, &why);
+        SourceError::Bad(format!("{}: {place}", path.display()))
+    };
+    let mut stored = vec![0; block.header.stored as usize];
+    file.read_exact_at(&mut stored, block.position)
+        .map_err(|error| bad(error.to_string()))?;
+    inflate(&block.header, &stored).map_err(bad)
+}
+
+impl Source for ExportSource {
+    fn name(&self) -> String {
+        format!("{} (of {})", self.path.display(), self.description.log)
+    }
+
+    fn partitions(&self) -> u32 {
+        self.description.partitions
+    }
+
+    fn open(
+        &self,
+        stream: Stream,
+        partition: u32,
+        from: u64,
+    ) -> Result<Box<dyn Cursor>, SourceError> {
+        let none = || Arc::from(Vec::new());
+        let blocks = self.records.get(&(stream, partition)).cloned();
+        Ok(Box::new(BlockCursor {
+            path: self.path.clone(),
+            file: Arc::clone(&self.file),
+            blocks: blocks.unwrap_or_else(none),
+            at: 0,
+            from,
+        }))
+    }
+
+    fn snapshots(&self, partition: u32) -> Vec<u64> {
+        let of = self.snapshots.range((partition, 0)..=(partition, u64::MAX));
+        of.map(|((_, upto), _)| *upto).collect()
+    }
+
+    fn snapshot(&self, partition: u32, upto: u64) -> Result<Chunks, SourceError> {
+        let blocks = self.snapshots.get(&(partition, upto));
+        let blocks = blocks.map(Vec::as_slice).unwrap_or_default();
+        blocks.iter().map(|block| self.raw(block)).collect()
+    }
+
+    fn hits_bytes(&self) -> Option<u64> {
+        let hits = self.records.iter().filter(|((s, _), _)| *s == Stream::Hits);
+        let raw = hits.flat_map(|(_, blocks)| blocks.iter().map(|b| u64::from(b.header.raw)));
+        Some(raw.sum::<u64>().max(self.bytes / 2))
+    }
+
+    fn hits_end(&self, partition: u32) -> Option<u64> {
+        let mut slices = self.description.hits.iter();
+        let slice = slices.find(|slice| slice.partition == partition);
+        Some(slice.map_or(0, |slice| slice.next))
+    }
+}
+
+struct BlockCursor {
+    path: PathBuf,
+    file: Arc<File>,
+    blocks: Arc<[Block]>,
+    at: usize,
+    from: u64,
+}
+
+impl Cursor for BlockCursor {
+    fn read(&mut self) -> Result<Step, SourceError> {
+        while let Some(block) = self.blocks.get(self.at) {
+            if self.at == 0 && self.from < block.header.first {
+                let wanted = std::mem::replace(&mut self.from, block.header.first);
+                let next = block.header.first;
+                return Ok(Step::Gone { wanted, next });
+            }
+            self.at += 1;
+            if block.header.last < self.from {
+                continue;
+            }
+            let raw = Bytes::from(raw(&self.path, &self.file, block)?);
+            let records = records(&raw).ok_or_else(|| {
+                let place = at(block.position, &block.header, "records are cut short");
+                SourceError::Bad(format!("{}: {place}", self.path.display()))
+            })?;
+            let from = self.from;
+            let wanted: Vec<_> = records.into_iter().filter(|r| from <= r.offset).collect();
+            if !wanted.is_empty() {
+                return Ok(Step::Records(wanted));
+            }
+        }
+        Ok(Step::End)
+    }
+}
+
+/// The records of a block.
+fn records(raw: &Bytes) -> Option<Vec<Delivered>> {
+    let (mut records, mut at) = (Vec::new(), 0);
+    while at < raw.len() {
+        let long = |from: usize| -> Option<u64> {
+            Some(u64::from_le_bytes(
+                raw.get(from..from + 8)?.try_into().ok()?,
+            ))
+        };
+        let length = u32::from_le_bytes(raw.get(at + 16..at + 20)?.try_into().ok()?) as usize;
+        let begin = at + 20;
+        raw.get(begin..begin + length)?;
+        records.push(Delivered {
+            offset: long(at)?,
+            appended: Timestamp::from_millis(long(at + 8)?),
+            bytes: raw.slice(begin..begin + length),
+        });
+        at = begin + length;
+    }
+    Some(records)
+}

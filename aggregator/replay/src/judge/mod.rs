@@ -1,0 +1,371 @@
+//! The bridge from the log's records to the independent model: what was denied, and was it right?
+//!
+//! Decodes records and limits and hands them to the model under its own names; rules nothing itself.
+//! Used by the demonstration and by audits. What stays true: the model is fed in log order, partition
+//! by partition, and neither the engine nor anything it said takes part.
+
+mod entries;
+mod limits;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tollgate_limits::Limits;
+use tollgate_model::log::{
+    Change, EntryRuling, HitEntry, HitsRecord, LogInput, Place, Scope, Statement, Total,
+    TotalRuling,
+};
+use tollgate_model::{PartitionModel, log::RecordOutcome};
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::place::Code;
+use tollgate_shared::wire::amendment::Act;
+use tollgate_shared::wire::hits::HitBatch;
+use tollgate_shared::wire::record::{Record, authentic};
+
+pub use entries::{cause_to_wire, kind_to_model, part_to_model};
+pub use limits::{act_to_model, to_model};
+use tollgate_limits::versions::Version;
+use tollgate_log::Delivered;
+
+/// Versions by number, as they stand in the log: limits, and what operators did beside them.
+#[derive(Clone, Debug, Default)]
+pub struct Versions {
+    all: BTreeMap<u64, Brought>,
+}
+
+#[derive(Clone, Debug)]
+enum Brought {
+    Limits(Arc<Limits>),
+    Act(Arc<Act>),
+}
+
+impl Versions {
+    /// Takes note of one.
+    pub fn insert(&mut self, version: &Version) {
+        let made = version.made.as_ref().map(|made| &made.act);
+        let brought = match made {
+            Some(act) if !act.is_limits() => Brought::Act(Arc::clone(act)),
+            _ => Brought::Limits(Arc::clone(&version.limits)),
+        };
+        self.all.insert(version.number, brought);
+    }
+
+    /// Those that are limits, in order.
+    pub fn limits(&self) -> impl Iterator<Item = &Arc<Limits>> {
+        self.all.values().filter_map(|brought| match brought {
+            Brought::Limits(limits) => Some(limits),
+            Brought::Act(_) => None,
+        })
+    }
+}
+
+/// What the model said of one hits record, and who sent it.
+#[derive(Debug)]
+pub struct RuledBatch<'a> {
+    /// The record's partition.
+    pub partition: u32,
+    /// Its offset.
+    pub offset: u64,
+    /// The agent's name.
+    pub agent: &'a str,
+    /// Its entries with their rulings, in order.
+    pub entries: Vec<(HitEntry<'a>, EntryRuling)>,
+    /// The statements that it caused.
+    pub statements: Vec<(Scope, Statement)>,
+}
+
+/// Records that the model never saw, because nobody could.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unseen {
+    /// Records that cannot be decoded.
+    pub undecodable: u64,
+    /// Records that only aggregators may write, without their tag.
+    pub forged: u64,
+}
+
+/// Where a record stands.
+#[derive(Clone, Copy, Debug)]
+pub struct At {
+    /// Its offset.
+    pub offset: u64,
+    /// When the log took it, in microseconds.
+    pub appended_us: u64,
+}
+
+/// What the model said of one record.
+#[derive(Debug, Default)]
+pub struct Fed<'a> {
+    /// The entries that it was asked about, with their rulings, in order.
+    pub entries: Vec<(HitEntry<'a>, EntryRuling)>,
+    /// The statements that the record caused.
+    pub changes: Vec<Change>,
+    /// What became of totals.
+    pub totals: Vec<TotalRuling>,
+    /// The first instant in them.
+    pub first_total_us: u64,
+    /// The versions that the record brought in.
+    pub versions: Vec<(u64, tollgate_model::Limits)>,
+}
+
+/// Feeds a record to the model of its partition: of hits those of the pairs that are `wanted`.
+pub fn feed<'a>(
+    model: &mut PartitionModel,
+    at: At,
+    record: &Record<'a>,
+    versions: &Versions,
+    wanted: &dyn Fn(&str, &str) -> bool,
+) -> Fed<'a> {
+    let At {
+        offset,
+        appended_us,
+    } = at;
+    match record {
+        Record::Hits(batch) => feed_hits(model, at, batch, wanted),
+        Record::Tick(_) => {
+            model.apply(&LogInput::Tick {
+                offset,
+                appended_us,
+            });
+            Fed::default()
+        }
+        Record::Totals(totals) => {
+            let total = Total {
+                resource: totals.resource,
+                source_partition: totals.source_partition,
+                source_offset: totals.source_offset,
+                previous_offset: totals.previous,
+                parts: totals.counted().map(part_to_model).collect(),
+            };
+            let totals_of = vec![total];
+            let totals_input = LogInput::Totals {
+                offset,
+                totals: totals_of,
+            };
+            let outcome = model.apply(&totals_input);
+            Fed {
+                changes: outcome.changes,
+                totals: outcome.totals,
+                first_total_us: totals
+                    .counted()
+                    .next()
+                    .map_or(0, |total| total.at().as_micros()),
+                ..Fed::default()
+            }
+        }
+        Record::Pointer(pointer) => {
+            let known = model.version().map_or(Bound::Unbounded, Bound::Excluded);
+            let is_known = model
+                .version()
+                .is_some_and(|version| pointer.version <= version);
+            let mut fed = Fed::default();
+            if is_known {
+                return fed;
+            }
+            let new = versions
+                .all
+                .range((known, Bound::Included(pointer.version)));
+            // One after the other: the engine states what each of them changes.
+            for (version, brought) in new {
+                let input = match brought {
+                    Brought::Limits(limits) => {
+                        let limits = to_model(limits);
+                        fed.versions.push((*version, limits.clone()));
+                        LogInput::Limits {
+                            offset,
+                            appended_us,
+                            versions: vec![(*version, limits)],
+                        }
+                    }
+                    Brought::Act(act) => {
+                        let last = versions.all.range(..*version).rev();
+                        let limits = last
+                            .filter_map(|(_, brought)| match brought {
+                                Brought::Limits(limits) => Some(limits),
+                                Brought::Act(_) => None,
+                            })
+                            .next();
+                        LogInput::Amendment {
+                            offset,
+                            appended_us,
+                            version: *version,
+                            act: act_to_model(act, limits, wanted),
+                        }
+                    }
+                };
+                fed.changes.extend(model.apply(&input).changes);
+            }
+            fed
+        }
+        // Copies are none of the model's business.
+        Record::Genesis(_)
+        | Record::Holds(_)
+        | Record::Beat(_)
+        | Record::Testimony(_)
+        | Record::Unknown { .. } => Fed::default(),
+    }
+}
+
+fn feed_hits<'a>(
+    model: &mut PartitionModel,
+    at: At,
+    batch: &HitBatch<'a>,
+    wanted: &dyn Fn(&str, &str) -> bool,
+) -> Fed<'a> {
+    // The number that each entry has in the record: places go by it.
+    let (mut numbers, mut entries) = (Vec::new(), Vec::new());
+    for (number, hit) in (0u32..).zip(batch.hits()) {
+        let resource = batch.resource(hit.resource);
+        if wanted(resource, hit.domain) {
+            numbers.push(number);
+            entries.push(HitEntry {
+                resource,
+                domain: hit.domain,
+                at_us: hit.at.as_micros(),
+                n: hit.total(),
+                kind: kind_to_model(hit.kind),
+                unguarded: hit.unguarded,
+            });
+        }
+    }
+    let sender = batch.sender;
+    let input = LogInput::Hits(HitsRecord {
+        offset: at.offset,
+        appended_us: at.appended_us,
+        agent: sender.agent,
+        epoch: sender.epoch,
+        seq: sender.sequence,
+        sent_us: sender.sent.as_micros(),
+        entries: entries.clone(),
+    });
+    let RecordOutcome {
+        entries: rulings,
+        mut changes,
+        ..
+    } = model.apply(&input);
+    for change in &mut changes {
+        if let Some(number) = numbers.get(change.place.entry as usize) {
+            change.place.entry = *number;
+        }
+    }
+    Fed {
+        entries: entries.into_iter().zip(rulings).collect(),
+        changes,
+        ..Fed::default()
+    }
+}
+
+/// The model of every partition.
+#[derive(Debug)]
+pub struct Judge {
+    partitions: Vec<PartitionModel>,
+    key: MacKey,
+    unseen: Unseen,
+    global_excess: Vec<(u64, u64)>,
+}
+
+impl Judge {
+    /// Judges a log of so many partitions, whose owners sign with this key.
+    pub fn new(partitions: u32, key: MacKey) -> Self {
+        let partitions = (0..partitions).map(|_| PartitionModel::new()).collect();
+        Self {
+            partitions,
+            key,
+            unseen: Unseen::default(),
+            global_excess: Vec::new(),
+        }
+    }
+
+    /// Applies the next record of a partition. What it says of a hits record is given back.
+    pub fn apply<'a>(
+        &mut self,
+        partition: u32,
+        delivered: &'a Delivered,
+        versions: &Versions,
+    ) -> Option<RuledBatch<'a>> {
+        if !authentic(&delivered.bytes, partition, &self.key) {
+            self.unseen.forged += 1;
+            return None;
+        }
+        let Ok(record) = Record::decode(&delivered.bytes) else {
+            self.unseen.undecodable += 1;
+            return None;
+        };
+        let model = self.partitions.get_mut(partition as usize)?;
+        let at = At {
+            offset: delivered.offset,
+            appended_us: delivered.appended.as_micros(),
+        };
+        let fed = feed(model, at, &record, versions, &|_, _| true);
+        for total in &fed.totals {
+            if let TotalRuling::Ruled { excess, .. } = total {
+                self.global_excess.push((fed.first_total_us, *excess));
+            }
+        }
+        let Record::Hits(batch) = record else {
+            return None;
+        };
+        let statement = |change: Change| {
+            let (place, denied) = (change.place, change.denied);
+            (change.scope, Statement { place, denied })
+        };
+        Some(RuledBatch {
+            partition,
+            offset: delivered.offset,
+            agent: batch.sender.agent,
+            entries: fed.entries,
+            statements: fed.changes.into_iter().map(statement).collect(),
+        })
+    }
+
+    /// Whether the model denies what an agent refused at `at_us`, naming `code` as its reason: the
+    /// pair, or its whole resource, denied by a statement at or before that place, with a later end.
+    pub fn justifies(&self, code: Code, resource: &str, domain: &str, at_us: u64) -> bool {
+        let place = Place {
+            offset: code.place.offset,
+            entry: code.place.entry,
+        };
+        self.partitions
+            .get(code.partition as usize)
+            .and_then(|model| model.justification(place, resource, domain, at_us))
+            .is_some()
+    }
+
+    /// In words, when what the model says of the pair and of its resource at a code's place ends: what to look
+    /// at where a refusal is not justified.
+    pub fn ends(&self, code: Code, resource: &str, domain: &str) -> String {
+        let place = Place {
+            offset: code.place.offset,
+            entry: code.place.entry,
+        };
+        let Some(model) = self.partitions.get(code.partition as usize) else {
+            return format!("and there is no partition {}", code.partition);
+        };
+        let of = |domain: Option<&str>| {
+            let scope = Scope::new(resource, domain);
+            let said = model.statements(&scope).iter();
+            match said.take_while(|one| one.place <= place).last() {
+                None => "nothing said".to_owned(),
+                Some(one) => match &one.denied {
+                    None => "open".to_owned(),
+                    Some(denial) => format!("closed until {:?}", denial.end),
+                },
+            }
+        };
+        format!("the pair {}, all {}", of(Some(domain)), of(None))
+    }
+
+    /// What the model could not be fed.
+    pub const fn unseen(&self) -> Unseen {
+        self.unseen
+    }
+
+    /// Hits beyond global limits, stamped before `before_us`.
+    pub fn global_excess(&self, before_us: u64) -> u64 {
+        let before = self
+            .global_excess
+            .iter()
+            .filter(|(at_us, _)| *at_us < before_us);
+        before.map(|(_, excess)| excess).sum()
+    }
+}

@@ -1,0 +1,212 @@
+//! Replay: the records of one partition into an engine of its own, as an aggregator applies them.
+//!
+//! What an aggregator keeps aside is kept aside here too: what cannot be read, what bears a wrong tag,
+//! a pointer to no version. Knows nothing of what was announced. What stays true: the rulings are the
+//! engine's own, and nothing but the log and its limits takes part.
+
+use std::sync::Arc;
+
+use tollgate_engine::engine::{Engine, Rulings, SnapshotFault};
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::wire::record::{Pointer, Record, authentic};
+
+use super::range::Cut;
+use super::source::{Source, SourceError, limits_of};
+use tollgate_limits::versions::LimitsBook;
+use tollgate_log::Chunks;
+use tollgate_log::Delivered;
+
+/// Why a replay cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// The log cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The log cannot be ruled by this build.
+    #[error("partition {partition}, offset {offset}: {why}")]
+    Stopped {
+        /// The partition.
+        partition: u32,
+        /// The record.
+        offset: u64,
+        /// Why.
+        why: String,
+    },
+    /// Retention has removed what an asked range begins with.
+    #[error("{0}")]
+    Cut(Cut),
+    /// What would be needed has been removed by retention, and no snapshot stands in for it.
+    #[error(
+        "partition {partition}: offset {wanted} is wanted, the log begins at {first}, and no snapshot at or behind {first} lies beside it"
+    )]
+    Gone {
+        /// The partition.
+        partition: u32,
+        /// The offset that was wanted.
+        wanted: u64,
+        /// The first one that there is.
+        first: u64,
+    },
+}
+
+/// What became of a record.
+#[derive(Debug)]
+pub enum Met<'a> {
+    /// The engine applied it: see [`Replay::rulings`].
+    Ruled(Record<'a>),
+    /// It bears the wrong tag, or points at no version: aggregators keep it aside.
+    Forged(String),
+    /// It cannot be read: aggregators keep it aside.
+    Undecodable(String),
+    /// Its kind is not known and may be skipped.
+    Skipped,
+}
+
+/// One partition's replay.
+pub struct Replay {
+    partition: u32,
+    engine: Engine,
+    rulings: Rulings,
+    key: MacKey,
+    book: Arc<LimitsBook>,
+}
+
+impl Replay {
+    /// From the partition's beginning.
+    pub fn new(partition: u32, partitions: u32, key: MacKey, book: Arc<LimitsBook>) -> Self {
+        let engine = Engine::new(partition, partitions);
+        Self::with(engine, partition, key, book)
+    }
+
+    /// From a snapshot on.
+    ///
+    /// # Errors
+    ///
+    /// Where it is not the whole of a snapshot of this partition, or limits are not at hand.
+    pub fn restore(
+        (partition, partitions): (u32, u32),
+        key: MacKey,
+        book: Arc<LimitsBook>,
+        chunks: &Chunks,
+    ) -> Result<Self, SnapshotFault> {
+        let engine = Engine::restore(partition, partitions, chunks, &*book)?;
+        Ok(Self::with(engine, partition, key, book))
+    }
+
+    fn with(engine: Engine, partition: u32, key: MacKey, book: Arc<LimitsBook>) -> Self {
+        Self {
+            partition,
+            engine,
+            rulings: Rulings::new(),
+            key,
+            book,
+        }
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The engine, for a copy of its moment.
+    pub fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// What the last record led to.
+    pub fn rulings(&self) -> &Rulings {
+        &self.rulings
+    }
+
+    /// The limits versions that are known.
+    pub fn book(&self) -> &Arc<LimitsBook> {
+        &self.book
+    }
+
+    /// Applies the next record.
+    ///
+    /// # Errors
+    ///
+    /// Where this build cannot rule any further.
+    pub fn apply<'a>(
+        &mut self,
+        delivered: &'a Delivered,
+        source: &dyn Source,
+    ) -> Result<Met<'a>, ReplayError> {
+        self.rulings.clear();
+        let record = match Record::decode(&delivered.bytes) {
+            Ok(record) => record,
+            Err(error) => return Ok(Met::Undecodable(error.to_string())),
+        };
+        if !authentic(&delivered.bytes, self.partition, &self.key) {
+            let why = "its tag is wrong: not written by an aggregator of this fleet";
+            return Ok(Met::Forged(why.to_owned()));
+        }
+        match &record {
+            Record::Unknown {
+                skippable: true, ..
+            } => return Ok(Met::Skipped),
+            Record::Pointer(pointer) => {
+                if let Some(why) = self.fault_of(delivered.offset, pointer, source)? {
+                    return Ok(Met::Forged(why));
+                }
+            }
+            _ => {}
+        }
+        self.feed(delivered, &record)?;
+        Ok(Met::Ruled(record))
+    }
+
+    /// Applies a record that is known to be good; `delivered` says where it stands.
+    ///
+    /// # Errors
+    ///
+    /// As [`Replay::apply`].
+    pub fn feed(&mut self, delivered: &Delivered, record: &Record<'_>) -> Result<(), ReplayError> {
+        let (offset, appended) = (delivered.offset, delivered.appended);
+        self.rulings.clear();
+        self.engine
+            .apply(offset, appended, record, &*self.book, &mut self.rulings);
+        match self.rulings.stopped() {
+            Some(stop) => Err(self.stopped(offset, stop.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// What is wrong with a pointer, by the same reasons for which aggregators keep it aside.
+    fn fault_of(
+        &mut self,
+        offset: u64,
+        pointer: &Pointer,
+        source: &dyn Source,
+    ) -> Result<Option<String>, ReplayError> {
+        let known = self.engine.version().unwrap_or(0);
+        if pointer.version <= known {
+            return Ok(None);
+        }
+        if self.book.latest_number() < pointer.version {
+            // A live log has gone on since the limits were read.
+            self.book = Arc::new(limits_of(source)?);
+        }
+        if let Some(version) = self.book.newer_between(known, pointer.version) {
+            let why = format!("limits version {version} is of a later build");
+            return Err(self.stopped(offset, why));
+        }
+        let found = self.book.get(pointer.version);
+        if found.is_some_and(|version| version.digest == pointer.digest) {
+            return Ok(None);
+        }
+        Ok(Some(format!(
+            "no limits version {} with this digest",
+            pointer.version
+        )))
+    }
+
+    fn stopped(&self, offset: u64, why: String) -> ReplayError {
+        ReplayError::Stopped {
+            partition: self.partition,
+            offset,
+            why,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! A journal's directory as evidence, with the snapshots that lie in it.
+//!
+//! What stays true: nothing in the directory is changed, and whoever writes it is not disturbed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Cursor, Source, SourceError, Step};
+use tollgate_log::Chunks;
+use tollgate_log::Stream;
+use tollgate_log::journal::disk::OsDisk;
+use tollgate_log::journal::reader::Read;
+use tollgate_log::journal::snapshots::Snapshots;
+use tollgate_log::journal::{JournalReader, OpenError, PartitionReader, ReadError};
+
+/// A journal that is read.
+pub struct JournalSource {
+    dir: PathBuf,
+    snapshots: Snapshots,
+    reader: JournalReader,
+}
+
+impl JournalSource {
+    /// Opens a journal's directory for reading.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none that this build reads.
+    pub fn open(dir: &Path) -> Result<Self, SourceError> {
+        if !dir.is_dir() {
+            let text = format!("{}: no such directory", dir.display());
+            return Err(SourceError::Missing(text));
+        }
+        let reader = JournalReader::open(dir, Arc::new(OsDisk)).map_err(|error| {
+            let text = error.to_string();
+            match error {
+                OpenError::Newer { .. } | OpenError::Corrupt(_) => SourceError::Bad(text),
+                _ => SourceError::Missing(text),
+            }
+        })?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            snapshots: Snapshots::beside(dir, Arc::new(OsDisk)),
+            reader,
+        })
+    }
+}
+
+impl Source for JournalSource {
+    fn name(&self) -> String {
+        self.dir.display().to_string()
+    }
+
+    fn partitions(&self) -> u32 {
+        self.reader.partitions()
+    }
+
+    fn open(
+        &self,
+        stream: Stream,
+        partition: u32,
+        from: u64,
+    ) -> Result<Box<dyn Cursor>, SourceError> {
+        Ok(Box::new(self.reader.read(stream, partition, from)))
+    }
+
+    fn snapshots(&self, partition: u32) -> Vec<u64> {
+        let mut found = self.snapshots.offsets(partition);
+        found.sort_unstable();
+        found
+    }
+
+    fn snapshot(&self, partition: u32, upto: u64) -> Result<Chunks, SourceError> {
+        self.snapshots.read(partition, upto).map_err(|error| {
+            let path = self.snapshots.file(partition, upto);
+            let text = format!("{}: {error}", path.display());
+            match error.kind() {
+                std::io::ErrorKind::InvalidData => SourceError::Bad(text),
+                _ => SourceError::Missing(text),
+            }
+        })
+    }
+
+    fn hits_bytes(&self) -> Option<u64> {
+        let sizes = (0..self.partitions()).map(|partition| {
+            self.reader
+                .bytes(Stream::Hits, partition)
+                .unwrap_or_default()
+        });
+        Some(sizes.sum())
+    }
+}
+
+impl Cursor for PartitionReader {
+    fn read(&mut self) -> Result<Step, SourceError> {
+        match PartitionReader::read(self) {
+            Ok(Read::Records(records)) => Ok(Step::Records(records)),
+            Ok(Read::Gone { wanted, first }) => Ok(Step::Gone {
+                wanted,
+                next: first,
+            }),
+            Ok(Read::End) => Ok(Step::End),
+            Err(error @ ReadError::Corrupt(_)) => Err(SourceError::Bad(error.to_string())),
+            Err(error @ ReadError::Io { .. }) => Err(SourceError::Missing(error.to_string())),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The topics of a Kafka as evidence. Nothing is made in it, no group is joined, nothing is committed.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use tollgate_limits::RULES;
+
+use super::{Cursor, Source, SourceError, Step};
+use tollgate_log::Chunks;
+use tollgate_log::Stream;
+use tollgate_log::kafka::reader::{self, KafkaReader, Read};
+use tollgate_log::kafka::{Candidate, KafkaConfig, KafkaFault, StateTopic};
+
+/// A Kafka that is read.
+pub struct KafkaSource {
+    config: KafkaConfig,
+    state: Option<StateTopic>,
+    /// By partition: the snapshots that look whole.
+    candidates: Mutex<BTreeMap<u32, Vec<Candidate>>>,
+}
+
+impl KafkaSource {
+    /// Finds the topics whose names begin with a prefix.
+    ///
+    /// # Errors
+    ///
+    /// Where nobody answers, or there are none.
+    pub fn open(
+        bootstrap: &str,
+        prefix: &str,
+        properties: BTreeMap<String, String>,
+    ) -> Result<Self, SourceError> {
+        let mut config = KafkaConfig {
+            bootstrap: bootstrap.split(',').map(str::to_owned).collect(),
+            topic_prefix: prefix.to_owned(),
+            group: format!("{prefix}-reader"),
+            properties,
+            ..KafkaConfig::new(bootstrap)
+        };
+        config.partitions = reader::partitions(&config).map_err(fault)?;
+        Ok(Self {
+            state: reader::snapshots(&config, RULES).map_err(fault)?,
+            config,
+            candidates: Mutex::default(),
+        })
+    }
+
+    fn candidates(&self, partition: u32) -> Result<Vec<Candidate>, SourceError> {
+        let Some(state) = &self.state else {
+            return Ok(Vec::new());
+        };
+        let known = || {
+            self.candidates
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        if let Some(found) = known().get(&partition) {
+            return Ok(found.clone());
+        }
+        let reader = state.reader().map_err(fault)?;
+        let found = reader.candidates(partition);
+        let found = found.map_err(|error| SourceError::Unreachable(error.to_string()))?;
+        known().insert(partition, found.clone());
+        Ok(found)
+    }
+}
+
+impl Source for KafkaSource {
+    fn name(&self) -> String {
+        let KafkaConfig {
+            bootstrap,
+            topic_prefix,
+            ..
+        } = &self.config;
+        format!("kafka {} ({topic_prefix}.*)", bootstrap.join(","))
+    }
+
+    fn partitions(&self) -> u32 {
+        self.config.partitions
+    }
+
+    fn open(
+        &self,
+        stream: Stream,
+        partition: u32,
+        from: u64,
+    ) -> Result<Box<dyn Cursor>, SourceError> {
+        let reader = KafkaReader::open(&self.config, stream, partition, from).map_err(fault)?;
+        Ok(Box::new(reader))
+    }
+
+    fn snapshots(&self, partition: u32) -> Vec<u64> {
+        // Where they cannot be looked at there is nothing to compare; the hits are read all the same.
+        let found = self.candidates(partition).unwrap_or_default();
+        let mut uptos: Vec<u64> = found.iter().map(|found| found.id.upto).collect();
+        uptos.sort_unstable();
+        uptos.dedup();
+        uptos
+    }
+
+    fn snapshot(&self, partition: u32, upto: u64) -> Result<Chunks, SourceError> {
+        let found = self.candidates(partition)?;
+        let found = found.iter().find(|found| found.id.upto == upto);
+        let (Some(found), Some(state)) = (found, &self.state) else {
+            let text = format!("partition {partition}: no snapshot at {upto}");
+            return Err(SourceError::Missing(text));
+        };
+        let reader = state.reader().map_err(fault)?;
+        let chunks = reader.chunks(partition, found);
+        chunks.map_err(|error| SourceError::Bad(error.to_string()))
+    }
+}
+
+impl Cursor for KafkaReader {
+    fn read(&mut self) -> Result<Step, SourceError> {
+        Ok(match KafkaReader::read(self).map_err(fault)? {
+            Read::Records(records) => Step::Records(records),
+            Read::Gone { wanted, first } => Step::Gone {
+                wanted,
+                next: first,
+            },
+            Read::End => Step::End,
+        })
+    }
+}
+
+fn fault(fault: KafkaFault) -> SourceError {
+    let text = fault.to_string();
+    match fault {
+        KafkaFault::Unreachable { .. } => SourceError::Unreachable(text),
+        KafkaFault::NotAuthorised { .. } | KafkaFault::NotAuthenticated { .. } => {
+            SourceError::NotAuthorised(text)
+        }
+        KafkaFault::Property { .. } | KafkaFault::Reserved { .. } => SourceError::Settings(text),
+        _ => SourceError::Missing(text),
+    }
+}

@@ -1,0 +1,81 @@
+//! Where the replay of a partition begins: at its beginning, or at a snapshot.
+//!
+//! Knows nothing of what follows. What stays true: a partition whose beginning is gone is replayed from
+//! a snapshot or not at all.
+
+use std::sync::Arc;
+
+use tollgate_shared::time::Timestamp;
+
+use super::range::Point;
+use super::replay::{Replay, ReplayError};
+use super::source::Step;
+use super::work::Work;
+use tollgate_log::Stream;
+
+/// How much later than its newest tick a snapshot may have been taken, in microseconds: two slots.
+const TICKS_LATE_US: u64 = 1_000_000;
+
+/// The replay of a partition at its beginning, and the offset of the record that comes next.
+pub(crate) fn begin(work: &Work<'_>, index: u32) -> Result<(Replay, u64), ReplayError> {
+    let (first, appended) = first_record(work, index)?;
+    if let Some(cut) = work.task.range.cut(index, first, appended) {
+        return Err(ReplayError::Cut(cut));
+    }
+    let uptos = work.source.snapshots(index);
+    if let Some(from) = work.task.range.from {
+        for upto in uptos.iter().rev().filter(|upto| first <= **upto + 1) {
+            if let Some(replay) = restore(work, index, *upto)
+                && precedes(&replay, *upto, from)
+            {
+                return Ok((replay, upto + 1));
+            }
+        }
+    }
+    let (key, book) = (work.task.key.clone(), Arc::clone(&work.book));
+    if first == 0 {
+        return Ok((Replay::new(index, work.source.partitions(), key, book), 0));
+    }
+    for upto in uptos.into_iter().filter(|upto| first <= *upto + 1) {
+        if let Some(replay) = restore(work, index, upto) {
+            return Ok((replay, upto + 1));
+        }
+    }
+    Err(ReplayError::Gone {
+        partition: index,
+        wanted: 0,
+        first,
+    })
+}
+
+fn precedes(replay: &Replay, upto: u64, from: Point) -> bool {
+    match from {
+        Point::Offset { offset, .. } => upto < offset,
+        Point::At(instant) => replay.engine().log_time().is_some_and(|log| {
+            log.as_micros().saturating_add(TICKS_LATE_US) <= instant.as_micros()
+        }),
+    }
+}
+
+/// The offset of the first record that there is, and when the log took it.
+fn first_record(work: &Work<'_>, index: u32) -> Result<(u64, Timestamp), ReplayError> {
+    let mut cursor = work.source.open(Stream::Hits, index, 0)?;
+    loop {
+        match cursor.read()? {
+            Step::Records(records) => {
+                let first = records.first();
+                return Ok(first.map_or_else(Default::default, |r| (r.offset, r.appended)));
+            }
+            Step::Gone { .. } => {}
+            Step::End => return Ok(Default::default()),
+        }
+    }
+}
+
+/// A replay from a snapshot; none where that is damaged, which comparing it will say.
+fn restore(work: &Work<'_>, index: u32, upto: u64) -> Option<Replay> {
+    let chunks = work.source.snapshot(index, upto).ok()?;
+    let of = (index, work.source.partitions());
+    let (key, book) = (work.task.key.clone(), Arc::clone(&work.book));
+    Replay::restore(of, key, book, &chunks).ok()
+}

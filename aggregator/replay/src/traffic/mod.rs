@@ -1,0 +1,98 @@
+//! Recorded traffic from elsewhere: access logs of many servers, CSV and JSON, plain or compressed.
+//!
+//! Knows nothing of limits. What stays true: a row that cannot be read is counted and, for the
+//! first of them, shown; it never ends the reading and never counts as a request.
+
+pub mod clients;
+pub mod csv;
+mod dates;
+mod forms;
+pub mod instant;
+mod json;
+mod lines;
+pub mod open;
+pub mod pattern;
+mod peek;
+mod plan;
+pub mod rows;
+mod w3c;
+
+use std::borrow::Cow;
+use std::num::NonZeroU32;
+
+use tollgate_shared::time::Timestamp;
+
+pub use clients::Clients;
+pub use instant::TimeUnit;
+pub use lines::Unreadable;
+pub use open::open;
+pub use rows::{Kind, Rows, Told, Wanted};
+
+/// One recorded request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row<'a> {
+    /// When it was made.
+    pub at: Timestamp,
+    /// What it used, where the row says so.
+    pub resource: Option<Cow<'a, str>>,
+    /// On whose behalf, where the row says so.
+    pub domain: Option<Cow<'a, str>>,
+    /// Hits that it asked for.
+    pub copies: NonZeroU32,
+    /// Below how many of them it had no use for any; none: not said.
+    pub min: Option<NonZeroU32>,
+}
+
+/// What columns of a CSV and members of JSON are called, where somebody said so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Columns {
+    /// The instant.
+    pub t: Option<String>,
+    /// The resource.
+    pub resource: Option<String>,
+    /// The domain.
+    pub domain: Option<String>,
+    /// Hits that were asked for.
+    pub copies: Option<String>,
+    /// The least number of them that was of use.
+    pub min: Option<String>,
+}
+
+/// What is expected of copies and of min.
+const COPIES: &str = "whole numbers from 1 to 4294967295 for copies and min, min not above copies";
+
+/// A whole number as programs write it: `3`, `3.0`, `3e2`.
+fn whole(text: &str) -> Result<u64, &'static str> {
+    let text = text.trim_ascii();
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    match text.parse::<f64>() {
+        Ok(number) if number.fract() == 0.0 && (0.0..4_294_967_296.0).contains(&number) => {
+            Ok(number as u64)
+        }
+        _ => Err(COPIES),
+    }
+}
+
+/// Copies and min as a row states them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Widths {
+    copies: Option<u64>,
+    min: Option<u64>,
+}
+
+impl Widths {
+    fn checked(self) -> Result<(NonZeroU32, Option<NonZeroU32>), &'static str> {
+        let whole = |number: u64| {
+            let number = u32::try_from(number).ok().and_then(NonZeroU32::new);
+            number.ok_or(COPIES)
+        };
+        let copies = whole(self.copies.unwrap_or(1))?;
+        let min = self.min.map(whole).transpose()?;
+        match min {
+            Some(min) if copies < min => Err(COPIES),
+            min => Ok((copies, min)),
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! Rows of recorded traffic, whichever form a file has.
+//!
+//! The form is told by the first lines (`plan`): an object or an array of them is JSON; a heading with a column of
+//! instants, or an instant before a comma, is CSV; `#Fields:` is a log of the W3C; everything else is an access log,
+//! whose form `forms` tells.
+
+use std::io::{self, BufRead};
+use std::num::NonZeroU32;
+use std::ops::ControlFlow;
+
+use super::clients::Clients;
+use super::dates::LastDate;
+use super::forms::Read;
+use super::lines::{Lines, Split, Unreadable};
+use super::peek::Peeked;
+use super::plan::{Before, Parser, Plan, plan};
+use super::{Columns, Row, TimeUnit, w3c};
+
+/// The form of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A line a request, in one of many forms.
+    AccessLog,
+    /// Separated by commas, semicolons or tabs, mostly with a heading.
+    Csv,
+    /// Objects of JSON, one a line or in an array.
+    JsonLines,
+}
+
+impl Kind {
+    /// Its name, as in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AccessLog => "access_log",
+            Self::Csv => "csv",
+            Self::JsonLines => "jsonl",
+        }
+    }
+}
+
+/// What is said of how to read; what is not said is told by the first lines.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The kind of file.
+    pub kind: Option<Kind>,
+    /// The form of an access log: its name, or a pattern.
+    pub form: Option<String>,
+    /// The field that is the client.
+    pub client: Option<String>,
+    /// What columns and members are called.
+    pub columns: Columns,
+    /// What numbers count where an instant stands.
+    pub unit: TimeUnit,
+    /// How clients are told and spelled.
+    pub clients: Clients,
+}
+
+/// How a file is read, for a report.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Told {
+    /// The form: `combined`, `csv`, `jsonl`, …
+    pub form: String,
+    /// The field that is the client or domain, where it has a name.
+    pub client: Option<String>,
+    /// Nobody said so.
+    pub guessed: bool,
+}
+
+/// The rows of one file.
+pub struct Rows<R> {
+    lines: Lines<Peeked<R>>,
+    parser: Parser,
+    clients: Clients,
+    client: Option<String>,
+    told: Told,
+    /// Lines that are passed over before rows begin: remarks and a heading, and bytes before it.
+    before: Before,
+}
+
+/// What there was to read.
+#[expect(clippy::large_enum_variant, reason = "there is one for a file")]
+pub enum Opened<R> {
+    /// Rows.
+    Rows(Rows<R>),
+    /// It should have been CSV and cannot be.
+    NoColumns(Unreadable),
+    /// What was said of it does not fit it.
+    Misfit(String),
+}
+
+impl<R: BufRead> Rows<R> {
+    /// Looks at the first lines and makes a reader of the form that was stated, or else of the form
+    /// that they have.
+    ///
+    /// # Errors
+    ///
+    /// What reading says.
+    pub fn open(reader: R, wanted: &Wanted) -> io::Result<Opened<R>> {
+        let peeked = Peeked::new(reader);
+        let plan = plan(peeked.head(), wanted);
+        let mut lines = Lines::new(peeked);
+        let (parser, told, before) = match plan {
+            Plan::Parser(parser, told, before) => (parser, told, before),
+            Plan::Objects(parser, told) => {
+                lines.split_by(Split::Objects);
+                (parser, told, Before::default())
+            }
+            Plan::Misfit(what) => return Ok(Opened::Misfit(what)),
+            Plan::NoColumns => {
+                lines.advance()?;
+                lines.refuse("a heading with a column t, or a row of t,resource,domain,copies");
+                let first = lines.unreadable().first().cloned();
+                return first
+                    .map(Opened::NoColumns)
+                    .ok_or_else(|| io::Error::other("no line"));
+            }
+        };
+        Ok(Opened::Rows(Self {
+            lines,
+            parser,
+            clients: wanted.clients.clone(),
+            client: wanted.client.clone(),
+            told,
+            before,
+        }))
+    }
+
+    /// The kind that it has.
+    pub const fn kind(&self) -> Kind {
+        match self.parser {
+            Parser::Text(..) | Parser::Columns(..) => Kind::AccessLog,
+            Parser::Csv(_) => Kind::Csv,
+            Parser::Json(_) => Kind::JsonLines,
+        }
+    }
+
+    /// How it is read.
+    pub fn told(&self) -> &Told {
+        &self.told
+    }
+
+    /// Gives the rows to `each`, which may end the reading; or refuse a row by saying what was
+    /// expected. Unreadable ones are passed over and counted.
+    ///
+    /// # Errors
+    ///
+    /// What reading says, faults of the compression included.
+    pub fn for_each(
+        &mut self,
+        each: &mut dyn FnMut(Row<'_>) -> Result<(), &'static str>,
+        until: &mut dyn FnMut(&Lines<Peeked<R>>) -> ControlFlow<()>,
+    ) -> io::Result<()> {
+        self.pass_before()?;
+        while self.lines.advance()? {
+            let line = self.lines.line();
+            let row = match &mut self.parser {
+                Parser::Text(read, last) => of_text(read, last, &self.clients, line).map(Some),
+                Parser::Columns(read) => {
+                    of_columns(read, self.client.as_deref(), &self.clients, line)
+                }
+                Parser::Csv(csv) => csv.parse(line),
+                Parser::Json(json) => json.parse(line).map(Some),
+            };
+            let taken = match row {
+                Ok(Some(row)) => each(row),
+                Ok(None) => {
+                    self.lines.is_heading();
+                    continue;
+                }
+                Err(expected) => Err(expected),
+            };
+            if let Err(expected) = taken {
+                self.lines.refuse(expected);
+            }
+            if until(&self.lines).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes over what stands before the rows.
+    fn pass_before(&mut self) -> io::Result<()> {
+        let Before { junk, heading } = std::mem::take(&mut self.before);
+        for left in (0..junk + usize::from(heading)).rev() {
+            if !self.lines.advance()? {
+                break;
+            }
+            let is_heading = heading && left == 0;
+            if is_heading || self.lines.line().starts_with(b"#") {
+                self.lines.is_heading();
+            } else {
+                self.lines.refuse("a heading");
+            }
+        }
+        Ok(())
+    }
+
+    /// What was counted.
+    pub const fn lines(&self) -> &Lines<Peeked<R>> {
+        &self.lines
+    }
+}
+
+/// The row of a line of an access log; or what was expected.
+fn of_text<'a>(
+    read: &Read,
+    last: &mut LastDate,
+    clients: &Clients,
+    line: &'a [u8],
+) -> Result<Row<'a>, &'static str> {
+    let found = read.pattern.find(line)?;
+    let at = read.pattern.at(&found, last)?;
+    let (forwarded, peer) = read.pattern.clients(&found);
+    let client = clients
+        .of(forwarded, peer)
+        .ok_or("a client in UTF-8 that is not -")?;
+    Ok(Row {
+        at,
+        resource: None,
+        domain: Some(client),
+        copies: NonZeroU32::MIN,
+        min: None,
+    })
+}
+
+/// The same of a log of the W3C; none where the line says something of the others.
+fn of_columns<'a>(
+    read: &mut Option<Box<Read>>,
+    client: Option<&str>,
+    clients: &Clients,
+    line: &'a [u8],
+) -> Result<Option<Row<'a>>, &'static str> {
+    if line.starts_with(b"#") {
+        return match w3c::directive(line, client) {
+            None => Ok(None),
+            Some(named) => {
+                *read = named.ok().map(Box::new);
+                let known = read.as_ref().map(|_| None);
+                known.ok_or("#Fields: with date, time and c-ip")
+            }
+        };
+    }
+    let read = read.as_ref().ok_or("#Fields: before the first row")?;
+    of_text(read, &mut LastDate::default(), clients, line).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every row as text, and the lines that were refused.
+    fn read(text: &str) -> (Kind, Vec<String>, Vec<u64>) {
+        let opened = Rows::open(text.as_bytes(), &Wanted::default());
+        let Ok(Opened::Rows(mut rows)) = opened else {
+            panic!("no rows in {text:?}")
+        };
+        let mut read = Vec::new();
+        let mut each = |row: Row<'_>| {
+            read.push(format!(
+                "{} {} {} {} {}",
+                row.at.as_micros(),
+                row.resource.as_deref().unwrap_or("-"),
+                row.domain.as_deref().unwrap_or("-"),
+                row.copies,
+                row.min.map_or(0, NonZeroU32::get),
+            ));
+            Ok(())
+        };
+        rows.for_each(&mut each, &mut |_| ControlFlow::Continue(()))
+            .expect("memory");
+        let refused = rows.lines().unreadable().iter().map(|bad| bad.line);
+        let refused = refused.collect();
+        assert_eq!(
+            rows.lines().rows(),
+            (read.len() + rows.lines().skipped() as usize) as u64
+        );
+        (rows.kind(), read, refused)
+    }
+
+    #[test]
+    fn columns_are_found_by_their_heading_wherever_they_stand() {
+        let (kind, rows, refused) = read(
+            "domain,note,T,copies,resource\nacme,,1.5,2,api\n\nacme,x,soon,1,api\nacme,x,2,0,api\nacme,x\n\"a,b\",x,3,,api\n",
+        );
+        assert_eq!(kind, Kind::Csv);
+        assert_eq!(rows, ["1500000 api acme 2 0", "3000000 api a,b 1 0"]);
+        assert_eq!(refused, [4, 5, 6]);
+    }
+
+    #[test]
+    fn rows_without_a_heading_have_the_usual_columns() {
+        let (kind, rows, _) = read("1,api,acme,5,2\n2,api,acme,1,2\n");
+        assert_eq!(kind, Kind::Csv);
+        assert_eq!(rows, ["1000000 api acme 5 2"]);
+    }
+
+    #[test]
+    fn objects_are_json_lines_and_keep_all_digits_of_an_instant() {
+        let (kind, rows, refused) = read(
+            "{\"t\":1455944445.123456,\"resource\":\"api\",\"domain\":\"a\\\"b\"}\n\
+             {\"t\":\"2016-02-20T05:00:45Z\",\"domain\":\"c\",\"copies\":3,\"min\":1,\"more\":[1]}\n\
+             {\"t\":1,\"domain\":7}\n[]\n{\"domain\":\"d\"}\n",
+        );
+        assert_eq!(kind, Kind::JsonLines);
+        assert_eq!(
+            rows,
+            [
+                "1455944445123456 api a\"b 1 0",
+                "1455944445000000 - c 3 1",
+                "1000000 - 7 1 0"
+            ]
+        );
+        assert_eq!(refused, [4, 5]);
+    }
+
+    #[test]
+    fn separators_remarks_blanks_and_numbers_are_read_as_they_are_meant() {
+        let expected = ["1000000 api acme 3 0", "2000000 api 7 1 0"];
+        for text in [
+            "t;resource;domain;copies\n1;api;acme;3.0\n2;api;7;\n",
+            "# t\tresource\tdomain\tcopies\n1\tapi\tacme\t3\n# a remark\n2\tapi\t7\t1\n",
+            "junk before it\n t , resource , domain , copies\n 1 , api , acme , 3\n2, api, 7, 1\n",
+            "[{\"t\":1,\"resource\":\"api\",\"domain\":\"acme\",\"copies\":\"3\"},\n {\"t\":2.0,\"resource\":\"api\",\"domain\":7,\"copies\":1.0}]",
+            "\0\0{\"time\":1,\"resource\":\"api\",\"domain\":\"acme\",\"copies\":3}\n{\"time\":2,\"resource\":\"api\",\"domain\":\"7\"}",
+        ] {
+            assert_eq!(read(text).1, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_log_of_the_w3c_names_its_columns_and_may_name_them_anew() {
+        let (kind, rows, refused) = read(
+            "#Software: IIS\n#Fields: date time cs-method c-ip\n2016-02-20 05:00:45 GET 203.0.113.7\n#Fields: c-ip date time\n::1 2016-02-20 05:00:46\nx\n",
+        );
+        assert_eq!(kind, Kind::AccessLog);
+        assert_eq!(
+            rows,
+            [
+                "1455944445000000 - 203.0.113.7 1 0",
+                "1455944446000000 - ::1 1 0"
+            ]
+        );
+        assert_eq!(refused, [6]);
+        let cloudfront = "#Version: 1.0\n#Fields: date time x-edge-location c-ip\n2016-02-20\t05:00:45\tLAX 1\t203.0.113.7\n";
+        assert_eq!(read(cloudfront).1, ["1455944445000000 - 203.0.113.7 1 0"]);
+    }
+
+    #[test]
+    fn nothing_is_lost_behind_blank_lines_however_many_there_are() {
+        let line = "10.0.0.1 - - [20/Feb/2016:00:00:45 -0500] \"GET /\"\n";
+        let text = "\n".repeat(300_000) + line + line;
+        let (_, rows, refused) = read(&text);
+        assert_eq!((rows.len(), refused), (2, vec![]));
+    }
+
+    #[test]
+    fn how_clients_are_told_holds_for_names_of_ours_where_it_is_stated() {
+        let prefixes = tollgate_shared::networks::AddressPrefixes { v4: 24, v6: 64 };
+        let stated = Wanted {
+            clients: Clients::new(None, Some(prefixes)),
+            ..Wanted::default()
+        };
+        for text in [
+            "t,domain\n1,10.0.0.7\n",
+            "1,api,10.0.0.7\n",
+            "{\"t\":1,\"domain\":\"10.0.0.7\"}\n",
+        ] {
+            for (wanted, expected) in [(&stated, "10.0.0.0/24"), (&Wanted::default(), "10.0.0.7")] {
+                let Ok(Opened::Rows(mut rows)) = Rows::open(text.as_bytes(), wanted) else {
+                    panic!("no rows in {text:?}")
+                };
+                let mut domain = None;
+                let mut each = |row: Row<'_>| {
+                    domain = row.domain.map(|domain| domain.into_owned());
+                    Ok(())
+                };
+                rows.for_each(&mut each, &mut |_| ControlFlow::Continue(()))
+                    .expect("memory");
+                assert_eq!(domain.as_deref(), Some(expected), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told() {
+        let misfit = |text: &str, wanted: &Wanted| match Rows::open(text.as_bytes(), wanted) {
+            Ok(Opened::Misfit(what)) => what,
+            _ => panic!("it fits: {text}"),
+        };
+        let columns = Columns {
+            domain: Some("tenant".to_owned()),
+            ..Columns::default()
+        };
+        let wanted = Wanted {
+            columns,
+            ..Wanted::default()
+        };
+        let what = misfit("t,domain\n1,acme\n", &wanted);
+        assert_eq!(
+            what,
+            "--column domain=tenant: no such column, expected one of t, domain"
+        );
+        assert!(misfit("1,api,acme\n", &wanted).contains("columns of a heading"));
+        let log = "10.0.0.1 - - [20/Feb/2016:00:00:45 -0500] \"GET /\"\n";
+        assert!(misfit(log, &wanted).starts_with("--column: an access log has none"));
+        let wanted = Wanted {
+            form: Some("nonsense".to_owned()),
+            ..Wanted::default()
+        };
+        assert!(misfit("x\n", &wanted).starts_with("--log-format \"nonsense\": expected combined"));
+    }
+
+    #[test]
+    fn everything_else_is_an_access_log() {
+        let (kind, rows, refused) =
+            read("junk, indeed\n10.0.0.1 - - [20/Feb/2016:00:00:45 -0500] \"GET / HTTP/1.1\"\n");
+        assert_eq!(kind, Kind::AccessLog);
+        assert_eq!(rows, ["1455944445000000 - 10.0.0.1 1 0"]);
+        assert_eq!(refused, [1]);
+    }
+}

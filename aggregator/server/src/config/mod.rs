@@ -1,0 +1,507 @@
+//! The aggregator's own configuration: text, then options by path, then this checked type.
+//!
+//! ```text
+//! flags ─┐
+//! env ───┼─> Source (options by path, faults) ──> Config
+//! file ──┘
+//! ```
+//!
+//! Nothing here can change a ruling: what can stands in the limits document and is versioned. Knows
+//! nothing of sockets and files beyond their names. What stays true: a [`Config`] can be served, and
+//! all faults of one reading are reported together.
+
+mod edge;
+mod fault;
+mod source;
+mod units;
+
+use std::collections::BTreeMap;
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use fault::{Fault, FaultKind, Faults, most_like};
+pub use source::{Given, OPTIONS, from_environment, variable};
+
+use crate::edge::Bounds;
+use source::Source;
+use tollgate_limits::parse_span;
+use tollgate_shared::names::check_name;
+use tollgate_shared::time::Span;
+
+/// Everything that `tollgate serve` is told, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The aggregator's name: it stands in its ticks and in its log lines.
+    pub name: String,
+    /// Where the log is.
+    pub log: LogKind,
+    /// The embedded journal.
+    pub journal: Journal,
+    /// The Kafka cluster.
+    pub kafka: Kafka,
+    /// The limits file.
+    pub limits: LimitsFile,
+    /// The addresses.
+    pub listen: Listen,
+    /// The denial feed.
+    pub feed: Feed,
+    /// What peers may take of this process.
+    pub edge: Bounds,
+    /// Snapshots of engines.
+    pub snapshot: Snapshot,
+    /// What is logged.
+    pub telemetry: Telemetry,
+    /// The key that agents hash domains with: those of the limits file are hashed before it is pushed.
+    pub domain_key_file: Option<PathBuf>,
+}
+
+/// Where the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogKind {
+    /// In a directory of this machine.
+    Journal,
+    /// In a Kafka cluster.
+    Kafka,
+}
+
+/// The embedded journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Journal {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// How many partitions a new journal gets.
+    pub partitions: u32,
+    /// When an append is acknowledged.
+    pub ack: Ack,
+    /// How long records are kept.
+    pub retention: Duration,
+    /// How many bytes of records are kept at most.
+    pub retention_bytes: u64,
+}
+
+/// When the journal acknowledges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ack {
+    /// Once the record is with the operating system: survives the end of the process.
+    Written,
+    /// Once the record is on the medium: survives a power cut, too.
+    Synced,
+}
+
+/// The Kafka cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kafka {
+    /// Brokers to ask first, as `host:port`.
+    pub bootstrap: Vec<String>,
+    /// What the topics' names begin with.
+    pub topic_prefix: String,
+    /// The consumer group.
+    pub group: String,
+    /// How many partitions the topics have.
+    pub partitions: u32,
+    /// A file with more of what is passed through to the client; it beats `properties`.
+    pub properties_file: Option<PathBuf>,
+    /// What is passed through to the client.
+    pub properties: BTreeMap<String, String>,
+}
+
+#[cfg(feature = "kafka")]
+impl Kafka {
+    /// The settings of the log that it describes.
+    pub fn of_log(&self) -> tollgate_log::kafka::KafkaConfig {
+        tollgate_log::kafka::KafkaConfig {
+            bootstrap: self.bootstrap.clone(),
+            topic_prefix: self.topic_prefix.clone(),
+            group: self.group.clone(),
+            partitions: self.partitions,
+            replication: None,
+            properties: self.properties.clone(),
+        }
+    }
+}
+
+/// The limits file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitsFile {
+    /// Its name; none: limits come by the log alone.
+    pub file: Option<PathBuf>,
+    /// Whether it is pushed to the log when it differs from the version in force.
+    pub follow: bool,
+}
+
+/// The addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// HTTP.
+    pub http: SocketAddr,
+    /// The one address that agents need.
+    pub agents: SocketAddr,
+    /// The denial feed.
+    pub feed: SocketAddr,
+    /// The host under which agents reach the feed.
+    pub advertise: String,
+    /// Names under which HTTP is answered, beside addresses, `localhost`, the host's, the aggregator's and
+    /// the advertised one.
+    pub hosts: Vec<String>,
+    /// Whether addresses that are not loopback are served although nothing is sealed.
+    pub insecure: bool,
+}
+
+/// The denial feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Feed {
+    /// How often a quiet topic says that it is quiet.
+    pub heartbeat: Duration,
+}
+
+/// Snapshots of engines: the bound on recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The longest time between two.
+    pub every: Duration,
+    /// The most entries between two.
+    pub entries_max: u64,
+    /// How many hourly ones are kept beside the newest; in Kafka alone.
+    pub keep_hourly: u64,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Telemetry {
+    /// A level, or directives by module.
+    pub log: String,
+    /// One line of text, or one JSON object, an event.
+    pub log_format: LogFormat,
+}
+
+/// The form of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+impl Config {
+    /// Reads the text of a file called `file` and what was given beside it, weakest first; `host` is
+    /// the machine's name.
+    ///
+    /// # Errors
+    ///
+    /// All faults, wherever they were written.
+    pub fn read(file: &str, text: &str, given: Vec<Given>, host: &str) -> Result<Self, Faults> {
+        let mut source = Source::new(file, text, given);
+        let kind = source.text(
+            "log.kind",
+            "\"journal\" or \"kafka\"",
+            LogKind::Journal,
+            |text| match text {
+                "journal" => Some(LogKind::Journal),
+                "kafka" => Some(LogKind::Kafka),
+                _ => None,
+            },
+        );
+        if kind == LogKind::Kafka && !cfg!(feature = "kafka") {
+            source.not_yet("log.kind", "it was built without the feature `kafka`");
+        }
+        let insecure = source.truth("security.insecure_listen").unwrap_or(false);
+        let config = Self {
+            name: read_name(&mut source, host),
+            log: kind,
+            journal: Journal::read(&mut source),
+            kafka: Kafka::read(&mut source),
+            limits: LimitsFile::read(&mut source, kind),
+            listen: Listen::read(&mut source, insecure),
+            feed: Feed::read(&mut source),
+            edge: edge::read(&mut source),
+            snapshot: Snapshot::read(&mut source, kind),
+            telemetry: Telemetry::read(&mut source),
+            domain_key_file: source.text(
+                "security.domain_key_file",
+                "the name of a file, or empty",
+                None,
+                |text| Some((!text.is_empty()).then(|| PathBuf::from(text))),
+            ),
+        };
+        read_security(&mut source);
+        if source.faults.is_empty() {
+            Ok(config)
+        } else {
+            Err(Faults(source.faults))
+        }
+    }
+}
+
+fn read_partitions(source: &mut Source, path: &'static str) -> u32 {
+    source.number(path, "a whole number from 1 to 1024", 16, 1..=1024) as u32
+}
+
+/// A duration, in the one way in which Tollgate's documents write it.
+fn read_duration(text: &str) -> Option<Duration> {
+    parse_span(text).map(Span::to_std)
+}
+
+fn read_name(source: &mut Source, host: &str) -> String {
+    let stated = source.text(
+        "name",
+        "1 to 256 bytes without `*` and control characters; empty: the host's name",
+        String::new(),
+        |text| (text.is_empty() || check_name(text).is_ok()).then(|| text.to_owned()),
+    );
+    match (stated.is_empty(), check_name(host).is_ok()) {
+        (false, _) => stated,
+        (true, true) => host.to_owned(),
+        (true, false) => "aggregator".to_owned(),
+    }
+}
+
+impl Journal {
+    fn read(source: &mut Source) -> Self {
+        const SECOND: Duration = Duration::from_secs(1);
+        Self {
+            dir: source.text(
+                "journal.dir",
+                "the name of a directory",
+                PathBuf::from("./tollgate-data"),
+                |text| (!text.is_empty()).then(|| PathBuf::from(text)),
+            ),
+            partitions: read_partitions(source, "journal.partitions"),
+            ack: source.text(
+                "journal.ack",
+                "\"written\" or \"synced\"",
+                Ack::Written,
+                |text| match text {
+                    "written" => Some(Ack::Written),
+                    "synced" => Some(Ack::Synced),
+                    _ => None,
+                },
+            ),
+            retention: source.duration(
+                "journal.retention",
+                "a duration of at least 1s, such as \"24h\"",
+                Duration::from_secs(24 * 3_600),
+                SECOND,
+            ),
+            retention_bytes: source.text(
+                "journal.retention_bytes",
+                "a size of at least 1MiB, such as \"8GiB\"",
+                8 << 30,
+                |text| units::bytes(text).filter(|bytes| 1 << 20 <= *bytes),
+            ),
+        }
+    }
+}
+
+impl Kafka {
+    fn read(source: &mut Source) -> Self {
+        Self {
+            bootstrap: source.list(
+                "kafka.bootstrap",
+                "a list of brokers with their ports, such as [\"127.0.0.1:9092\"]",
+                vec!["127.0.0.1:9092".to_owned()],
+                has_port,
+            ),
+            topic_prefix: source.text(
+                "kafka.topic_prefix",
+                "1 to 200 of the letters a-z A-Z 0-9 . _ -",
+                "tollgate".to_owned(),
+                topic_word,
+            ),
+            group: source.text(
+                "kafka.group",
+                "1 to 200 of the letters a-z A-Z 0-9 . _ -",
+                "a".to_owned(),
+                topic_word,
+            ),
+            partitions: read_partitions(source, "kafka.partitions"),
+            properties_file: source.text(
+                "kafka.properties_file",
+                "the name of a file",
+                None,
+                |text| Some((!text.is_empty()).then(|| PathBuf::from(text))),
+            ),
+            properties: source.properties(),
+        }
+    }
+}
+
+/// What Kafka takes in the name of a topic, with room for what is put behind it.
+/// Whether it is a host, or an address in brackets, with a port.
+fn has_port(broker: &str) -> bool {
+    let port = |port: &str| port.parse::<u16>().is_ok_and(|port| port != 0);
+    broker.rsplit_once(':').is_some_and(|(host, of)| {
+        !host.is_empty() && !host.contains(char::is_whitespace) && port(of)
+    })
+}
+
+fn topic_word(text: &str) -> Option<String> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    (matches!(text.len(), 1..=200) && text.chars().all(legal)).then(|| text.to_owned())
+}
+
+impl LimitsFile {
+    fn read(source: &mut Source, kind: LogKind) -> Self {
+        let file = source.text("limits.file", "the name of a file", None, |text| {
+            Some((!text.is_empty()).then(|| PathBuf::from(text)))
+        });
+        let follow = source.truth("limits.follow_file");
+        Self {
+            file,
+            follow: follow.unwrap_or(kind == LogKind::Journal),
+        }
+    }
+}
+
+impl Listen {
+    fn read(source: &mut Source, insecure: bool) -> Self {
+        let hosts = source.list(
+            "listen.hosts",
+            "a list of hosts' names without a port, such as [\"tollgate.internal\"]",
+            Vec::new(),
+            is_host,
+        );
+        let mut address = |path, port: u16| {
+            let default = SocketAddr::from(([127, 0, 0, 1], port));
+            let address = source.text(
+                path,
+                "an address such as \"127.0.0.1:7400\", or the name of one and a port, such as \"localhost:7400\"",
+                default,
+                address_of,
+            );
+            if !address.ip().is_loopback() && !insecure {
+                source.not_yet(
+                    path,
+                    "nothing is sealed, so only loopback addresses are served, unless \
+                     security.insecure_listen = true says that the network is trusted",
+                );
+            }
+            address
+        };
+        Self {
+            insecure,
+            hosts,
+            http: address("listen.http", 7400),
+            agents: address("listen.agents", 7401),
+            feed: address("listen.feed", 7402),
+            advertise: source.text(
+                "listen.advertise",
+                "a host's name or address, without a port",
+                "127.0.0.1".to_owned(),
+                host_of,
+            ),
+        }
+    }
+}
+
+/// The address that a text is or names; of a name that has several, the first.
+fn address_of(text: &str) -> Option<SocketAddr> {
+    match text.parse() {
+        Ok(address) => Some(address),
+        Err(_) => text.to_socket_addrs().ok()?.next(),
+    }
+}
+
+/// A host as it stands before a port: an IPv6 address in brackets.
+fn host_of(text: &str) -> Option<String> {
+    match text.parse::<Ipv6Addr>() {
+        Ok(address) => Some(format!("[{address}]")),
+        Err(_) => is_host(text).then(|| text.to_owned()),
+    }
+}
+
+/// Whether it is a host's name, or an address, without a port.
+fn is_host(text: &str) -> bool {
+    let legal = |c: char| !c.is_whitespace() && c != '/';
+    let port = text.contains(':') && !text.starts_with('[');
+    matches!(text.len(), 1..=200) && text.chars().all(legal) && !port
+}
+
+impl Feed {
+    fn read(source: &mut Source) -> Self {
+        Self {
+            heartbeat: source.text(
+                "feed.heartbeat",
+                "a duration from 10ms to 500ms: a second without one, and calls are unguarded",
+                Duration::from_millis(250),
+                |text| {
+                    read_duration(text).filter(|heartbeat| {
+                        (Duration::from_millis(10)..=Duration::from_millis(500)).contains(heartbeat)
+                    })
+                },
+            ),
+        }
+    }
+}
+
+impl Snapshot {
+    fn read(source: &mut Source, kind: LogKind) -> Self {
+        let every = source.duration(
+            "snapshot.every",
+            "a duration of at least 1s, such as \"30s\"",
+            Duration::from_secs(30),
+            Duration::from_secs(1),
+        );
+        let entries_max = source.number(
+            "snapshot.entries_max",
+            "a whole number from 1000 on",
+            2_000_000,
+            1_000..=u64::MAX,
+        );
+        let keep_hourly = source.number("snapshot.keep_hourly", "a whole number", 0, 0..=u64::MAX);
+        if keep_hourly != 0 && kind == LogKind::Journal {
+            source.not_yet(
+                "snapshot.keep_hourly",
+                "beside a journal it keeps the last two snapshots, so expected 0",
+            );
+        }
+        Self {
+            every,
+            entries_max,
+            keep_hourly,
+        }
+    }
+}
+
+/// What protects a fleet comes with its sealing; until then an aggregator serves loopback alone, and
+/// says so rather than let somebody believe in a key that nobody uses.
+fn read_security(source: &mut Source) {
+    for path in ["security.key_file", "security.admin_token_file"] {
+        let named = source.text(path, "the name of a file, or empty", false, |text| {
+            Some(!text.is_empty())
+        });
+        if named {
+            source.not_yet(path, "expected \"\", which serves loopback addresses only");
+        }
+    }
+}
+
+impl Telemetry {
+    fn read(source: &mut Source) -> Self {
+        Self {
+            log: source.text(
+                "telemetry.log",
+                "a level (off, error, warn, info, debug, trace) or directives such as \"info,tollgate_server::feed=debug\"",
+                "info".to_owned(),
+                |text| {
+                    let filter = tracing_subscriber::EnvFilter::builder().parse(text);
+                    (!text.is_empty() && filter.is_ok()).then(|| text.to_owned())
+                },
+            ),
+            log_format: source.text(
+                "telemetry.log_format",
+                "\"text\" or \"json\"",
+                LogFormat::Text,
+                |text| match text {
+                    "text" => Some(LogFormat::Text),
+                    "json" => Some(LogFormat::Json),
+                    _ => None,
+                },
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

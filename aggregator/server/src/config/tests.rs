@@ -1,0 +1,156 @@
+//! Promises of the configuration: layers, faults, the shipped file.
+
+use super::*;
+
+const SHIPPED: &str = include_str!("../../../../config/tollgate.toml");
+
+fn read(text: &str) -> Result<Config, Faults> {
+    Config::read("tollgate.toml", text, Vec::new(), "host-1")
+}
+
+fn faults(text: &str) -> Vec<String> {
+    let faults = read(text).expect_err("the text is wrong");
+    faults.0.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn the_shipped_file_says_the_defaults() {
+    assert_eq!(read(SHIPPED), read(""));
+    assert_eq!(read("").unwrap().name, "host-1");
+}
+
+#[test]
+fn the_shipped_file_has_every_option() {
+    let tree: toml::Table = SHIPPED.parse().unwrap();
+    for path in OPTIONS.iter().filter(|path| path.contains('.')) {
+        let (section, key) = path.split_once('.').unwrap();
+        let there = tree.get(section).and_then(|section| section.get(key));
+        assert!(there.is_some(), "{path} is missing");
+    }
+}
+
+#[test]
+fn names_of_this_host_are_listened_at_and_an_ipv6_address_is_advertised_in_brackets() {
+    let text = "[listen]\nhttp = \"localhost:7400\"\nagents = \"[::1]:7401\"\nadvertise = \"::1\"";
+    let listen = read(text).expect("addresses").listen;
+    assert!(listen.http.ip().is_loopback() && listen.http.port() == 7400);
+    assert_eq!(listen.advertise, "[::1]");
+    let bracketed = read("listen.advertise = \"[::1]\"").expect("an address");
+    assert_eq!(bracketed.listen.advertise, "[::1]");
+    assert_eq!(faults("listen.http = \"no such host:7400\"").len(), 1);
+    assert_eq!(faults("listen.advertise = \"::1:7402:x\"").len(), 1);
+}
+
+#[test]
+fn all_faults_are_reported_together_by_path() {
+    let text = r#"
+        nmae = "agg-1"
+        name = 7
+        [listen]
+        http = "7400"
+        agents = "0.0.0.0:7401"
+        [jurnal]
+        dir = "x"
+        [journal]
+        partitions = 0
+        ack = "maybe"
+        retention = "1 day"
+        [security]
+        key_file = "fleet.key"
+    "#;
+    assert_eq!(
+        faults(text),
+        [
+            "tollgate.toml: jurnal: unknown option, did you mean `journal`?",
+            "tollgate.toml: nmae: unknown option, did you mean `name`?",
+            "tollgate.toml: name = 7: expected 1 to 256 bytes without `*` and control characters; empty: the host's name",
+            "tollgate.toml: journal.partitions = 0: expected a whole number from 1 to 1024",
+            "tollgate.toml: journal.ack = \"maybe\": expected \"written\" or \"synced\"",
+            "tollgate.toml: journal.retention = \"1 day\": expected a duration of at least 1s, such as \"24h\"",
+            "tollgate.toml: listen.http = \"7400\": expected an address such as \"127.0.0.1:7400\", or the name of one and a port, such as \"localhost:7400\"",
+            "tollgate.toml: listen.agents = \"0.0.0.0:7401\": not supported by this build yet; nothing is sealed, so only loopback addresses are served, unless security.insecure_listen = true says that the network is trusted",
+            "tollgate.toml: security.key_file = \"fleet.key\": not supported by this build yet; expected \"\", which serves loopback addresses only",
+        ]
+    );
+}
+
+#[test]
+fn a_misspelt_option_of_a_section_is_recognised() {
+    assert_eq!(
+        faults("[listen]\nhtpp = \"127.0.0.1:1\""),
+        ["tollgate.toml: listen.htpp: unknown option, did you mean `listen.http`?"]
+    );
+}
+
+#[test]
+fn what_is_not_toml_is_said_with_its_line() {
+    let faults = faults("name = \"a\"\nlisten = [");
+    assert_eq!(faults.len(), 1);
+    assert!(faults[0].contains("line 2"), "{faults:?}");
+}
+
+#[test]
+fn an_option_of_a_later_build_is_refused_and_never_ignored() {
+    for text in [
+        "snapshot.keep_hourly = 48",
+        "security.key_file = \"k\"",
+        "security.admin_token_file = \"t\"",
+        "listen.feed = \"[::]:7402\"",
+    ] {
+        let faults = faults(text);
+        assert!(
+            faults[0].contains("not supported by this build yet"),
+            "{faults:?}"
+        );
+    }
+}
+
+#[test]
+fn a_later_layer_beats_an_earlier_one_and_is_named_by_its_fault() {
+    let given = |path, origin: &str, text: &str| Given {
+        path,
+        origin: origin.to_owned(),
+        text: text.to_owned(),
+    };
+    let env = from_environment(|variable| match variable {
+        "TOLLGATE_LISTEN_HTTP" => Some("127.0.0.1:2".to_owned()),
+        "TOLLGATE_JOURNAL_PARTITIONS" => Some("4".to_owned()),
+        "TOLLGATE_KAFKA_BOOTSTRAP" => Some("a:1, b:2".to_owned()),
+        _ => None,
+    });
+    let mut layers = env;
+    layers.push(given("listen.http", "--http", "127.0.0.1:3"));
+    let text = "listen.http = \"127.0.0.1:1\"\nlisten.feed = \"127.0.0.1:9\"";
+    let config = Config::read("tollgate.toml", text, layers.clone(), "h").unwrap();
+    assert_eq!(config.listen.http.port(), 3);
+    assert_eq!(config.listen.feed.port(), 9);
+    assert_eq!(config.journal.partitions, 4);
+    assert_eq!(config.kafka.bootstrap, ["a:1", "b:2"]);
+
+    layers.push(given("listen.http", "--http", "nowhere"));
+    let faults = Config::read("tollgate.toml", text, layers, "h").unwrap_err();
+    assert_eq!(
+        faults.to_string(),
+        "--http: listen.http = \"nowhere\": expected an address such as \"127.0.0.1:7400\", or the name of one and a port, such as \"localhost:7400\""
+    );
+}
+
+#[test]
+fn the_limits_file_is_followed_where_the_log_is_ones_own() {
+    let follow = |text| read(text).unwrap().limits.follow;
+    assert!(follow(""));
+    assert!(!follow("limits.follow_file = false"));
+    assert!(follow("limits.follow_file = true\nlog.kind = \"journal\""));
+    #[cfg(feature = "kafka")]
+    assert!(!follow("log.kind = \"kafka\""));
+}
+
+#[test]
+fn who_says_that_the_network_is_trusted_may_listen_on_it() {
+    let text = "[listen]\nhttp = \"0.0.0.0:7400\"\n[security]\ninsecure_listen = true\n";
+    let config = Config::read("t", text, Vec::new(), "host").unwrap();
+    assert!(config.listen.insecure && !config.listen.http.ip().is_loopback());
+    let text = text.replace("true", "false");
+    let faults = Config::read("t", &text, Vec::new(), "host").unwrap_err();
+    assert!(faults.to_string().contains("nothing is sealed"), "{faults}");
+}

@@ -1,0 +1,286 @@
+//! Whether there is a point in an operator's word, as far as this aggregator knows.
+//!
+//! Knows nothing of appending. What stays true: a look changes nothing, and what cannot be known here, because
+//! another one rules it, is not refused here.
+
+use tollgate_limits::{Limits, NotChanged, Revision, spelt_domain};
+use tollgate_shared::escape::escaped;
+use tollgate_shared::names::{check_domain, check_name, partition_of_pair, partition_of_resource};
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::amendment::Act;
+use tollgate_shared::wire::limits_chunk::REASON_BYTES_MAX;
+use tollgate_shared::wire::set_rows::SetRow;
+use tollgate_shared::wire::statement::Cause;
+
+use super::super::{Core, Partition};
+use super::{PROPOSALS_MAX, Proposal, Refused};
+use tollgate_limits::versions::own_of;
+use tollgate_limits::versions::switches;
+
+impl Core {
+    /// Whether it can be done at all, as far as this process sees.
+    pub(super) fn look_at(&self, proposal: &Proposal, act: &Act) -> Result<(), Refused> {
+        let not_now = |why: &str| Refused::NotNow { why: why.into() };
+        if let Some(down) = &self.log_down {
+            return Err(not_now(down));
+        }
+        if let Some(why) = self.limits.why_unread() {
+            return Err(not_now(&why));
+        }
+        if PROPOSALS_MAX <= self.proposals.0.len() {
+            return Err(not_now("too many amendments are on their way"));
+        }
+        let found = self.limits.book.latest_number();
+        if let Some(expected) = proposal.expected.filter(|expected| *expected != found) {
+            return Err(Refused::Conflict { expected, found });
+        }
+        if REASON_BYTES_MAX < proposal.why.len() {
+            return Err(Refused::Name {
+                field: "why",
+                name: format!("{} bytes", proposal.why.len()),
+                fault: format!("expected at most {REASON_BYTES_MAX}"),
+            });
+        }
+        check("who", &proposal.who)?;
+        self.look_at_act(act)
+    }
+
+    /// The act about the domain as it is limited, where that is not what was written: an address of a resource
+    /// that limits addresses by their networks, or a network in another spelling.
+    pub(super) fn spelt(&self, act: &Act) -> Result<Option<Act>, Refused> {
+        if matches!(act, Act::Set(_) | Act::SetMany(_)) {
+            return Ok(None);
+        }
+        let mut spelt = act.clone();
+        let (resource, domain) = match &mut spelt {
+            Act::Reset { resource, domain }
+            | Act::Pardon { resource, domain }
+            | Act::Refund {
+                resource, domain, ..
+            } => (Some(&**resource), domain),
+            Act::Ban {
+                resource, domain, ..
+            }
+            | Act::Unban { resource, domain } => (resource.as_deref(), domain),
+            _ => return Ok(None),
+        };
+        let limits = self.limits.book.latest().map(|version| &version.limits);
+        let rate = resource.and_then(|resource| limits?.rate(resource));
+        let limited = match rate {
+            Some(rate) => rate.limited_as(domain),
+            None => spelt_domain(domain),
+        };
+        match limited {
+            Ok(limited) if *limited == **domain => Ok(None),
+            Ok(limited) => {
+                *domain = limited.into();
+                Ok(Some(spelt))
+            }
+            Err(fault) if matches!(act, Act::Ban { .. }) => Err(Refused::Name {
+                field: "domain",
+                name: domain.to_string(),
+                fault: fault.to_string(),
+            }),
+            // Whatever callers are limited under can be opened again.
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn look_at_act(&self, act: &Act) -> Result<(), Refused> {
+        match act {
+            Act::Reset { resource, domain }
+            | Act::Refund {
+                resource, domain, ..
+            } => {
+                self.is_rate(resource)?;
+                check("domain", domain)?;
+                self.is_known(resource, domain)
+            }
+            Act::Pardon { resource, domain } => {
+                self.is_rate(resource)?;
+                check("domain", domain)?;
+                self.can_pardon(resource, domain)
+            }
+            Act::Ban {
+                resource, domain, ..
+            } => {
+                check("domain", domain)?;
+                resource.as_ref().map_or(Ok(()), |of| self.is_limited(of))
+            }
+            Act::Unban { resource, domain } => {
+                check("domain", domain)?;
+                self.is_banned(resource.as_deref(), domain)
+            }
+            Act::ReleaseHold { resource, .. }
+            | Act::ReleaseHolds { resource, .. }
+            | Act::ReleaseTransfer { resource, .. } => {
+                self.is_copies(resource)?;
+                self.is_held(act)
+            }
+            Act::Switch { namespace, .. } => match &**namespace {
+                switches::ALL => Ok(()),
+                name => check("namespace", name),
+            },
+            Act::Set(_) | Act::SetMany(_) => self.can_set(act.rows()),
+        }
+    }
+
+    /// Whether the changes make limits, as whoever reads them will find.
+    fn can_set(&self, rows: &[SetRow]) -> Result<(), Refused> {
+        let none = Limits::default();
+        let latest = self.limits.book.latest();
+        let mut revision = Revision::of(latest.map_or(&none, |version| &version.limits));
+        for row in rows {
+            let (resource, domain) = (&*row.resource, &*row.domain);
+            check("domain", domain)?;
+            match revision.set(resource, domain, own_of(row).as_ref()) {
+                Ok(()) => {}
+                Err(NotChanged::NotConfigured(_)) => {
+                    return Err(self.unknown(resource, "rate or copies"));
+                }
+                Err(why @ NotChanged::Nothing(_)) => {
+                    return Err(Refused::Nothing {
+                        what: why.to_string(),
+                    });
+                }
+                Err(why) => {
+                    return Err(Refused::Name {
+                        field: "domain",
+                        name: domain.to_owned(),
+                        fault: why.to_string(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_rate(&self, resource: &str) -> Result<(), Refused> {
+        let limits = self.limits.book.latest().map(|version| &version.limits);
+        match limits.and_then(|limits| limits.rate(resource)) {
+            Some(_) => Ok(()),
+            None => Err(self.unknown(resource, "rate")),
+        }
+    }
+
+    fn is_limited(&self, resource: &str) -> Result<(), Refused> {
+        match self.is_rate(resource).is_ok() || self.is_copies(resource).is_ok() {
+            true => Ok(()),
+            false => Err(self.unknown(resource, "rate or copies")),
+        }
+    }
+
+    fn is_copies(&self, resource: &str) -> Result<(), Refused> {
+        let limits = self.limits.book.latest().map(|version| &version.limits);
+        match limits.and_then(|limits| limits.copies(resource)) {
+            Some(_) => Ok(()),
+            None => Err(self.unknown(resource, "copies")),
+        }
+    }
+
+    fn unknown(&self, resource: &str, by: &'static str) -> Refused {
+        Refused::UnknownResource {
+            resource: resource.into(),
+            by,
+            version: self.limits.book.latest_number(),
+        }
+    }
+
+    /// The partition of a pair, if it can be asked here.
+    fn ruled(&self, index: u32) -> Option<&Partition> {
+        let partition = self.partitions.get(index as usize)?;
+        (partition.is_ours() && partition.why_not_ready().is_none()).then_some(partition)
+    }
+
+    fn is_known(&self, resource: &str, domain: &str) -> Result<(), Refused> {
+        let index = partition_of_pair(resource, domain, self.settings.partitions);
+        match self.ruled(index) {
+            Some(partition) if partition.ruler.pair(resource, domain).is_none() => {
+                Err(Refused::Nothing {
+                    what: format!(
+                        "{} {}: nothing is remembered of this pair",
+                        escaped(resource),
+                        escaped(domain)
+                    ),
+                })
+            }
+            // Another rules it; if there is nothing to change there, nothing changes.
+            _ => Ok(()),
+        }
+    }
+
+    fn can_pardon(&self, resource: &str, domain: &str) -> Result<(), Refused> {
+        let index = partition_of_pair(resource, domain, self.settings.partitions);
+        let Some(partition) = self.ruled(index) else {
+            return Ok(());
+        };
+        let why = match partition.ruler.denial(resource, domain) {
+            None => "it is not denied",
+            Some(denial) if denial.cause == Cause::Banned => "it is banned: see `tollgate unban`",
+            Some(denial) if denial.end == Timestamp::MAX => {
+                "its limits never let it in: see `tollgate limits`"
+            }
+            Some(_) => return Ok(()),
+        };
+        Err(Refused::Nothing {
+            what: format!("{} {}: {why}", escaped(resource), escaped(domain)),
+        })
+    }
+
+    fn is_banned(&self, resource: Option<&str>, domain: &str) -> Result<(), Refused> {
+        let count = self.settings.partitions;
+        let asked: Vec<_> = match resource {
+            Some(resource) if self.is_copies(resource).is_ok() => {
+                vec![partition_of_resource(resource, count)]
+            }
+            Some(resource) => vec![partition_of_pair(resource, domain, count)],
+            None => (0..count).collect(),
+        };
+        let asked: Option<Vec<_>> = asked.into_iter().map(|index| self.ruled(index)).collect();
+        let is_banned = asked.is_none_or(|asked| {
+            let mut asked = asked.into_iter();
+            asked.any(|partition| partition.ruler.is_banned(resource, domain))
+        });
+        match is_banned {
+            true => Ok(()),
+            false => Err(Refused::Nothing {
+                what: format!(
+                    "{} {}: it is not banned",
+                    escaped(resource.unwrap_or("*")),
+                    escaped(domain)
+                ),
+            }),
+        }
+    }
+
+    fn is_held(&self, act: &Act) -> Result<(), Refused> {
+        let (resource, what) = match act {
+            Act::ReleaseHold { resource, .. } | Act::ReleaseHolds { resource, .. } => {
+                (resource, "there is no such hold".to_owned())
+            }
+            Act::ReleaseTransfer { resource, transfer } => {
+                (resource, format!("nothing is staged under {transfer}"))
+            }
+            _ => return Ok(()),
+        };
+        let index = partition_of_resource(resource, self.settings.partitions);
+        match self.ruled(index) {
+            Some(partition) if partition.ruler.holds_meant(act) == 0 => Err(Refused::Nothing {
+                what: format!("{}: {what}", escaped(resource)),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check(field: &'static str, name: &str) -> Result<(), Refused> {
+    let checked = match field {
+        "domain" => check_domain(name),
+        _ => check_name(name),
+    };
+    checked.map_err(|fault| Refused::Name {
+        field,
+        name: name.into(),
+        fault: fault.to_string(),
+    })
+}

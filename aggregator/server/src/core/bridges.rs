@@ -1,0 +1,239 @@
+//! Chains of totals that cannot go on are bridged.
+//!
+//! ```text
+//! source 3      totalled 9, 12, 17 ── 21, previous 17
+//! target        applied 9 ── a power cut took 12 and 17, or took the source's end and not the target's
+//! bridge        a total of nothing: previous 9, offset 17         from 21 on each follows again
+//! ```
+//!
+//! A total is applied only where the one before it was, so that each counts once. A log that lost its end
+//! may have lost one that the source will not say again, or have one that the source never said; then none
+//! would follow any more, and the global limit would not be ruled for that source. What was granted in
+//! between is left out, which is lenient. Knows nothing of why a chain broke.
+//!
+//! Where another rules the source, what may still come is not known. Then totals that come and follow nothing
+//! show that the chain is broken, and lead to where it goes on. One that the log takes before the bridge makes
+//! that useless, and the next one is tried: a source that has a total more often than each half second may wait
+//! long for its bridge, and is not counted meanwhile. What comes by itself after more than [`STRAYED_FOR`] is
+//! left out.
+//!
+//! What stays true: where both ends are ruled here, nothing is bridged that may still come by itself; nothing is bridged backwards, where it
+//! could count twice; a bridge that was not needed follows nothing, and is ignored like any total out of order.
+
+use std::collections::BTreeMap;
+
+use tollgate_shared::bugs::{Bug, planted};
+use tollgate_shared::names::partition_of_resource;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::record::OwnersPen;
+
+use super::event::Now;
+use super::partition::Partition;
+use super::totals::ChainKey;
+use super::{Core, Purpose};
+use tollgate_log::Stream;
+
+/// How often chains are looked at.
+const LOOK_EVERY: Span = Span::from_millis(500);
+
+/// How long a chain has to stand still: what the log has taken is read again in a fraction of it.
+const STOOD_FOR: Span = Span::from_secs(2);
+
+/// How long totals have to come that follow nothing, where another rules their source: twice as long, since
+/// what that one sends again after a failure is not known here.
+const STRAYED_FOR: Span = Span::from_secs(4);
+
+/// Chains that do not go on.
+#[derive(Debug, Default)]
+pub struct Bridges {
+    /// Those that stand still: what the target applied last, and since when nothing follows it.
+    standing: BTreeMap<ChainKey, (Option<u64>, Span)>,
+    /// Those of which totals came that follow nothing.
+    strays: BTreeMap<ChainKey, Strays>,
+    next_look: Span,
+}
+
+/// Totals of one chain that follow nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Strays {
+    /// Since when none has come that follows.
+    since: Span,
+    /// The last of them, if one has come since a bridge was tried.
+    newest: Option<u64>,
+}
+
+impl Bridges {
+    /// A total was applied. A bridge says nothing: only what follows it shows that the chain goes on.
+    pub fn followed(&mut self, key: &ChainKey, is_bridge: bool) {
+        if !is_bridge {
+            self.strays.remove(key);
+        }
+    }
+
+    /// A total came that does not follow the one that was `applied` last.
+    pub fn strayed(&mut self, clock: Span, key: ChainKey, offset: u64, applied: Option<u64>) {
+        // What was sent again, by whoever took the source over or after a failure, was applied once.
+        if Some(offset) <= applied {
+            return;
+        }
+        let strays = self.strays.entry(key).or_insert(Strays {
+            since: clock,
+            newest: None,
+        });
+        strays.newest = Some(offset);
+    }
+
+    /// Forgets what was met of a source, and of the resources of a target, which begins anew or is another's.
+    pub fn forget(&mut self, partition: u32, is_its: impl Fn(&str) -> bool) {
+        self.strays
+            .retain(|key, _| key.source != partition && !is_its(&key.resource));
+    }
+
+    /// The chains that are to be bridged, each with where to.
+    fn take_strayed(&mut self, clock: Span) -> Vec<(ChainKey, u64)> {
+        let due = self
+            .strays
+            .iter_mut()
+            .filter(|(_, strays)| strays.since.saturating_add(STRAYED_FOR) <= clock);
+        due.filter_map(|(key, strays)| Some((key.clone(), strays.newest.take()?)))
+            .collect()
+    }
+}
+
+impl Core {
+    /// Looks for chains whose next total is nowhere, and appends a bridge where that has lasted.
+    pub(super) fn bridges_turn(&mut self, now: Now) {
+        if now.clock < self.bridges.next_look {
+            return;
+        }
+        self.bridges.next_look = now.clock.saturating_add(LOOK_EVERY);
+        self.bridge_strayed(now);
+        let before = std::mem::take(&mut self.bridges.standing);
+        for (key, applied, due) in self.broken_chains() {
+            let since = before
+                .get(&key)
+                .filter(|(of, _)| *of == applied)
+                .map_or(now.clock, |(_, since)| *since);
+            let mut standing = (applied, since);
+            if since.saturating_add(STOOD_FOR) <= now.clock {
+                self.bridge(&key, applied, due);
+                standing.1 = now.clock;
+            }
+            self.bridges.standing.insert(key, standing);
+        }
+    }
+
+    /// Bridges chains of which the other end is ruled elsewhere.
+    fn bridge_strayed(&mut self, now: Now) {
+        let count = self.settings.partitions;
+        for (key, newest) in self.bridges.take_strayed(now.clock) {
+            let target = partition_of_resource(&key.resource, count);
+            let target = self.partitions.get(target as usize);
+            let Some(target) = target.filter(|target| target.announcing) else {
+                continue;
+            };
+            let applied = target.ruler.applied_total(&key.resource, key.source);
+            let is_elsewhere = |source: &Partition| !source.is_ours();
+            let source = self.partitions.get(key.source as usize);
+            if source.is_some_and(is_elsewhere) && applied < Some(newest) {
+                self.bridge(&key, applied, newest);
+            }
+        }
+    }
+
+    /// Chains of which both ends are ruled here: what was applied last, and what was totalled last, where
+    /// nothing on its way leads from one to the other.
+    fn broken_chains(&self) -> Vec<(ChainKey, Option<u64>, u64)> {
+        let count = self.settings.partitions;
+        let mut found = Vec::new();
+        for source in self.partitions.iter().filter(|one| one.announcing) {
+            for (resource, due) in source.ruler.totalled() {
+                let target = partition_of_resource(resource, count);
+                let target = self.partitions.get(target as usize);
+                let Some(target) = target.filter(|target| target.announcing) else {
+                    continue;
+                };
+                let applied = target.ruler.applied_total(resource, source.index);
+                let key = ChainKey {
+                    source: source.index,
+                    resource: resource.into(),
+                };
+                // One that the source never said lies before it; until the source has come so far there is
+                // nothing that could follow it.
+                if applied < Some(due) && !self.totals.goes_on_from(&key, applied) {
+                    found.push((key, applied, due));
+                }
+            }
+        }
+        found
+    }
+
+    fn bridge(&mut self, key: &ChainKey, applied: Option<u64>, due: u64) {
+        if planted(Bug::BridgeUnsent) {
+            return;
+        }
+        let target = partition_of_resource(&key.resource, self.settings.partitions);
+        tracing::warn!(
+            source = key.source,
+            resource = &*key.resource,
+            ?applied,
+            due,
+            "a chain of totals does not go on: it is bridged, and what was granted in between is left out"
+        );
+        let source = (key.source, due);
+        let pen = OwnersPen::new(&self.settings.key, target);
+        let record = pen.totals(&key.resource, source, applied, &[]);
+        self.counters.totals_bridged += 1;
+        self.append(Stream::Hits, target, record, Purpose::Bridge);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> ChainKey {
+        ChainKey {
+            source: 3,
+            resource: "api.search".into(),
+        }
+    }
+
+    fn at(seconds: u64) -> Span {
+        Span::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_chain_is_bridged_to_the_newest_total_when_none_has_followed_for_long() {
+        let mut bridges = Bridges::default();
+        bridges.strayed(at(1), key(), 40, Some(9));
+        bridges.strayed(at(4), key(), 50, Some(9));
+        assert_eq!(bridges.take_strayed(at(4)), []);
+        assert_eq!(bridges.take_strayed(at(5)), [(key(), 50)]);
+        // Nothing has come since, and nothing is known to be amiss.
+        assert_eq!(bridges.take_strayed(at(9)), []);
+        // Another one came before the bridge: tried again, at once.
+        bridges.followed(&key(), true);
+        bridges.strayed(at(9), key(), 60, Some(50));
+        assert_eq!(bridges.take_strayed(at(9)), [(key(), 60)]);
+        bridges.followed(&key(), false);
+        bridges.strayed(at(10), key(), 90, Some(70));
+        assert_eq!(bridges.take_strayed(at(12)), []);
+    }
+
+    #[test]
+    fn what_is_sent_again_is_no_sign_and_what_is_forgotten_none_either() {
+        let mut bridges = Bridges::default();
+        for second in 0..9 {
+            bridges.strayed(at(second), key(), second, Some(8));
+        }
+        assert_eq!(bridges.take_strayed(at(9)), []);
+        for forgotten in [3, 5] {
+            bridges.strayed(at(1), key(), 40, Some(8));
+            bridges.forget(forgotten, |resource| {
+                forgotten == 5 && resource == "api.search"
+            });
+            assert_eq!(bridges.take_strayed(at(9)), []);
+        }
+    }
+}

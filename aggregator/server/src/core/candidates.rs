@@ -1,0 +1,331 @@
+//! What candidates would have done, beside what the limits in force did: by partition and resource, since
+//! each came, or since the partition did.
+//!
+//! ```text
+//! api.search   limits: 1,000 hits let through, 12 calls refused
+//!              candidate: would have refused 40 of the 1,000; began to deny 3 domains, acme last
+//! ```
+//!
+//! Knows nothing of how a candidate rules. What stays true: nobody is told any of it who is not asking; a
+//! candidate that changes starts anew; so many resources and denials are remembered at most.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde::Serialize;
+use tollgate_engine::engine::{CandidateClosed, CandidateCounts, Counts, ResourceCounts};
+use tollgate_limits::{Limits, RateResource};
+use tollgate_shared::place::Code;
+use tollgate_shared::time::Timestamp;
+
+/// Resources whose candidates are counted, by partition.
+const RESOURCES_MAX: usize = 10_000;
+
+/// Denials that are shown of each candidate, the newest.
+const SHOWN_MAX: usize = 20;
+
+/// What was ruled of one resource since its candidate is what it is.
+#[derive(Debug)]
+struct Compared {
+    /// The version that was compared last: while it is the same one, so are limits and candidate.
+    limits: Arc<Limits>,
+    /// When the first and the last record were taken by the log.
+    span: (Timestamp, Timestamp),
+    counts: Counts,
+    closed: VecDeque<CandidateClosed>,
+}
+
+/// All candidates of one partition.
+#[derive(Debug, Default)]
+pub struct Candidates {
+    compared: BTreeMap<Box<str>, Compared>,
+}
+
+/// What candidates would have done since the process began, by resource: for metrics, which never go back.
+#[derive(Debug, Default)]
+pub(super) struct Ever(BTreeMap<Box<str>, CandidateCounts>);
+
+/// What one record said of resources that have candidates.
+#[derive(Debug, Default)]
+pub struct RuledBeside {
+    /// What became of their entries.
+    pub counts: Vec<ResourceCounts>,
+    /// Pairs that candidates would have begun to deny.
+    pub closed: Vec<CandidateClosed>,
+}
+
+/// What candidates would have done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CandidatesView {
+    /// The form's name.
+    pub schema: &'static str,
+    /// The limits version in force.
+    pub version: u64,
+    /// The resources that have a candidate in it, by name.
+    pub configured: Vec<Box<str>>,
+    /// What was compared, by partition and resource.
+    pub candidates: Vec<CandidateView>,
+    /// Partitions that are not counted here: they are ruled elsewhere, or not at the moment.
+    pub partitions_missing: Vec<u32>,
+}
+
+/// One resource's limits and its candidate in one partition, side by side. Hits, unless it says otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CandidateView {
+    /// The resource.
+    pub resource: Box<str>,
+    /// The partition.
+    pub partition: u32,
+    /// When the log took the first record that was ruled by both.
+    pub from_us: u64,
+    /// When it took the last one.
+    pub to_us: u64,
+    /// Hits that were let through, and ruled by both.
+    pub let_through: u64,
+    /// Of them, those beyond the limits in force: denials take their time to reach agents.
+    pub excess: u64,
+    /// Calls that agents refused by the limits in force. No candidate is asked about them.
+    pub refused_calls: u64,
+    /// Of what was let through, what the candidate has room for.
+    pub candidate_granted: u64,
+    /// Of what was let through, what the candidate would have refused.
+    pub candidate_refused: u64,
+    /// Of what was let through, what came too late for the candidate to say.
+    pub candidate_late: u64,
+    /// Hits that the candidate would have refused, and the limits in force would not have.
+    pub newly_refused: u64,
+    /// Hits that the limits in force would have refused, and the candidate would not have.
+    pub no_longer_refused: u64,
+    /// Times that the candidate would have begun to deny a domain.
+    pub candidate_denials: u64,
+    /// Hits of domains beyond the cap on pairs: not ruled by the candidate.
+    pub candidate_at_cap: u64,
+    /// The newest of those denials, the newest first.
+    pub newest: Vec<CandidateDenialView>,
+}
+
+/// A denial that a candidate would have begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CandidateDenialView {
+    /// The domain.
+    pub domain: Box<str>,
+    /// From when on.
+    pub at_us: u64,
+    /// Until when; null: for ever.
+    pub end_us: Option<u64>,
+    /// The place of the hit after which it would have.
+    pub code: String,
+}
+
+impl Candidates {
+    /// Counts what a record said, which the log took at `appended`.
+    pub fn note(&mut self, appended: Timestamp, limits: &Arc<Limits>, said: RuledBeside) {
+        for ResourceCounts { resource, counts } in said.counts {
+            let Some(compared) = self.of(&resource, limits, appended) else {
+                continue;
+            };
+            compared.span.1 = compared.span.1.max(appended);
+            add(&mut compared.counts, &counts);
+        }
+        for closed in said.closed {
+            if let Some(compared) = self.compared.get_mut(&*closed.resource) {
+                compared.closed.push_front(closed);
+                compared.closed.truncate(SHOWN_MAX);
+            }
+        }
+    }
+
+    fn of(
+        &mut self,
+        resource: &str,
+        limits: &Arc<Limits>,
+        appended: Timestamp,
+    ) -> Option<&mut Compared> {
+        let anew = || Compared {
+            limits: Arc::clone(limits),
+            span: (appended, appended),
+            counts: Counts::default(),
+            closed: VecDeque::new(),
+        };
+        if !self.compared.contains_key(resource) {
+            if RESOURCES_MAX <= self.compared.len() {
+                return None;
+            }
+            self.compared.insert(resource.into(), anew());
+        }
+        let compared = self.compared.get_mut(resource)?;
+        if !Arc::ptr_eq(&compared.limits, limits) {
+            let same = is_same(compared.limits.rate(resource), limits.rate(resource));
+            compared.limits = Arc::clone(limits);
+            if !same {
+                *compared = anew();
+            }
+        }
+        Some(compared)
+    }
+
+    /// What was compared of the candidates of a version.
+    pub fn view(&self, partition: u32, limits: &Limits) -> Vec<CandidateView> {
+        let same = |name: &str, compared: &Compared| {
+            std::ptr::eq(&*compared.limits, limits)
+                || is_same(compared.limits.rate(name), limits.rate(name))
+        };
+        let compared = self.compared.iter();
+        compared
+            .filter(|(name, _)| has_candidate(limits, name))
+            .filter(|(name, compared)| same(name, compared))
+            .map(|(name, compared)| view_of(partition, name, compared))
+            .collect()
+    }
+}
+
+impl Ever {
+    /// Counts what a record said.
+    pub fn note(&mut self, said: &RuledBeside) {
+        for ResourceCounts { resource, counts } in &said.counts {
+            let known = self.0.contains_key(resource);
+            if !known && RESOURCES_MAX <= self.0.len() {
+                continue;
+            }
+            let sum = self.0.entry(resource.clone()).or_default();
+            add_candidate(sum, &counts.candidate);
+        }
+    }
+
+    /// All resources.
+    pub fn all(&self) -> Vec<(Box<str>, CandidateCounts)> {
+        let all = self.0.iter();
+        all.map(|(name, counts)| (name.clone(), *counts)).collect()
+    }
+}
+
+/// The resources that have a candidate.
+pub(super) fn with_candidate(limits: &Limits) -> Vec<Box<str>> {
+    let rates = limits.rates().filter(|rate| rate.candidate().is_some());
+    rates.map(|rate| rate.name().into()).collect()
+}
+
+fn has_candidate(limits: &Limits, resource: &str) -> bool {
+    let rate = limits.rate(resource);
+    rate.is_some_and(|rate| rate.candidate().is_some())
+}
+
+/// Whether a resource is limited alike by two versions, and by the same candidate.
+fn is_same(before: Option<&RateResource>, after: Option<&RateResource>) -> bool {
+    let stated = |rate: &RateResource| (rate.stated().clone(), rate.candidate().cloned());
+    before.map(stated) == after.map(stated)
+}
+
+fn add(sum: &mut Counts, counts: &Counts) {
+    sum.granted += counts.granted;
+    sum.excess += counts.excess;
+    sum.late += counts.late;
+    sum.refused_calls += counts.refused_calls;
+    add_candidate(&mut sum.candidate, &counts.candidate);
+}
+
+fn add_candidate(sum: &mut CandidateCounts, counts: &CandidateCounts) {
+    sum.granted += counts.granted;
+    sum.excess += counts.excess;
+    sum.late += counts.late;
+    sum.newly += counts.newly;
+    sum.no_longer += counts.no_longer;
+    sum.closed += counts.closed;
+    sum.at_cap += counts.at_cap;
+}
+
+fn view_of(partition: u32, resource: &str, compared: &Compared) -> CandidateView {
+    let Compared {
+        span,
+        counts,
+        closed,
+        ..
+    } = compared;
+    let candidate = counts.candidate;
+    let newest = closed.iter().map(|closed| {
+        let code = Code {
+            partition,
+            place: closed.place,
+        };
+        CandidateDenialView {
+            domain: (*closed.domain).into(),
+            at_us: closed.at.as_micros(),
+            end_us: (closed.end < Timestamp::MAX).then_some(closed.end.as_micros()),
+            code: code.to_string(),
+        }
+    });
+    CandidateView {
+        resource: resource.into(),
+        partition,
+        from_us: span.0.as_micros(),
+        to_us: span.1.as_micros(),
+        let_through: counts.granted + counts.excess + counts.late,
+        excess: counts.excess,
+        refused_calls: counts.refused_calls,
+        candidate_granted: candidate.granted,
+        candidate_refused: candidate.excess,
+        candidate_late: candidate.late,
+        newly_refused: candidate.newly,
+        no_longer_refused: candidate.no_longer,
+        candidate_denials: candidate.closed,
+        candidate_at_cap: candidate.at_cap,
+        newest: newest.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(candidate: &str) -> Arc<Limits> {
+        let text = format!(
+            "version = 1\nrules = 2\n[rate.a]\nrate = \"9/s\"\n{candidate}\n[rate.b]\nrate = \"1/s\""
+        );
+        Arc::new(Limits::parse(&text).expect("good limits"))
+    }
+
+    fn said(granted: u64, newly: u64) -> RuledBeside {
+        let candidate = CandidateCounts {
+            newly,
+            ..CandidateCounts::default()
+        };
+        let counts = Counts {
+            granted,
+            candidate,
+            ..Counts::default()
+        };
+        RuledBeside {
+            counts: vec![ResourceCounts {
+                resource: "a".into(),
+                counts,
+            }],
+            closed: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_candidate_is_counted_until_it_is_another_one() {
+        let (one, same, other) = (
+            limits("candidate = { rate = \"2/s\" }"),
+            limits("candidate = { rate = \"2/s\" }"),
+            limits("candidate = { rate = \"3/s\" }"),
+        );
+        let at = Timestamp::from_millis(7_000);
+        let mut candidates = Candidates::default();
+        let seen = |candidates: &Candidates, limits: &Limits| {
+            let views = candidates.view(0, limits);
+            let view = views
+                .iter()
+                .map(|view| (view.let_through, view.newly_refused));
+            view.collect::<Vec<_>>()
+        };
+        assert_eq!(seen(&candidates, &one), []);
+        candidates.note(at, &one, said(5, 1));
+        candidates.note(at, &same, said(5, 1));
+        assert_eq!(seen(&candidates, &one), [(10, 2)]);
+        assert_eq!(seen(&candidates, &other), []);
+        candidates.note(at, &other, said(5, 1));
+        assert_eq!(seen(&candidates, &other), [(5, 1)]);
+        assert_eq!(seen(&candidates, &limits("")), []);
+    }
+}

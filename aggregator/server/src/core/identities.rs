@@ -1,0 +1,153 @@
+//! Which partitions are given an identity, and how far that is.
+//!
+//! ```text
+//! wanted ── due, sent ──> Sent ── the log has it ──> Stated ── nothing came back in time ──> wanted
+//!    ^                      │
+//!    └──── it failed ───────┘            forgotten: let go, or the log was made anew
+//! ```
+//!
+//! Knows nothing of what an identity is, and of what comes back. What stays true: an answer counts only where its
+//! ticket is the one that is waited for, so that one of a log that is gone says nothing of the one in its place.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_shared::time::Span;
+
+use tollgate_log::RETRY_AFTER;
+use tollgate_log::{Stream, Ticket};
+
+/// How long an identity that the log has taken may be on its way back. One that is stated twice is passed
+/// over the second time.
+const BACK_WITHIN: Span = Span::from_secs(2);
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Wanted { not_before: Span },
+    Sent { ticket: Ticket },
+    Stated { since: Span },
+}
+
+/// All that this process gives, or has given.
+#[derive(Debug, Default)]
+pub struct Identities {
+    stages: BTreeMap<(Stream, u32), Stage>,
+    /// Those that the log does not have yet.
+    awaited: BTreeSet<(Stream, u32)>,
+}
+
+impl Identities {
+    /// A partition is to be given one, if it is not on the way.
+    pub fn want(&mut self, at: (Stream, u32)) {
+        self.stages.entry(at).or_insert_with(|| {
+            self.awaited.insert(at);
+            Stage::Wanted {
+                not_before: Span::ZERO,
+            }
+        });
+    }
+
+    /// Whether nothing else may be appended there yet.
+    pub fn is_awaited(&self, at: (Stream, u32)) -> bool {
+        self.awaited.contains(&at)
+    }
+
+    /// Whether there is any such partition.
+    pub fn any_awaited(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+
+    /// Those that are to be sent now.
+    pub fn due(&self, clock: Span) -> Vec<(Stream, u32)> {
+        let due =
+            |stage: &Stage| matches!(stage, Stage::Wanted { not_before } if *not_before <= clock);
+        let all = self.stages.iter().filter(|(_, stage)| due(stage));
+        all.map(|(at, _)| *at).collect()
+    }
+
+    /// One was appended under this ticket.
+    pub fn sent(&mut self, at: (Stream, u32), ticket: Ticket) {
+        self.stages.insert(at, Stage::Sent { ticket });
+        self.awaited.insert(at);
+    }
+
+    /// What became of the one under this ticket.
+    pub fn answered(&mut self, at: (Stream, u32), ticket: Ticket, is_taken: bool, clock: Span) {
+        if let Some(stage) = self.stages.get_mut(&at)
+            && *stage == (Stage::Sent { ticket })
+        {
+            if is_taken {
+                *stage = Stage::Stated { since: clock };
+                self.awaited.remove(&at);
+            } else {
+                let not_before = clock.saturating_add(RETRY_AFTER);
+                *stage = Stage::Wanted { not_before };
+            }
+        }
+    }
+
+    /// Whether the log took it, and it should have come back by now.
+    pub fn is_late(&self, at: (Stream, u32), clock: Span) -> bool {
+        let stage = self.stages.get(&at);
+        matches!(stage, Some(Stage::Stated { since }) if since.saturating_add(BACK_WITHIN) <= clock)
+    }
+
+    /// Nothing is known of the partition any more: it is another's, or its log is another one.
+    pub fn forget(&mut self, at: (Stream, u32)) {
+        self.stages.remove(&at);
+        self.awaited.remove(&at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: (Stream, u32) = (Stream::Hits, 3);
+    const MOMENT: Span = Span::from_secs(1);
+
+    fn sent(ticket: u64) -> Identities {
+        let mut identities = Identities::default();
+        identities.want(AT);
+        assert_eq!(identities.due(Span::ZERO), [AT]);
+        identities.sent(AT, Ticket(ticket));
+        identities
+    }
+
+    #[test]
+    fn one_that_failed_is_sent_again_after_a_while() {
+        let mut identities = sent(1);
+        assert_eq!(identities.due(MOMENT), []);
+        identities.answered(AT, Ticket(1), false, MOMENT);
+        assert!(identities.is_awaited(AT));
+        assert_eq!(identities.due(MOMENT), []);
+        assert_eq!(identities.due(MOMENT.saturating_add(RETRY_AFTER)), [AT]);
+    }
+
+    #[test]
+    fn an_answer_of_the_log_before_says_nothing() {
+        let mut identities = sent(1);
+        identities.forget(AT);
+        identities.want(AT);
+        identities.answered(AT, Ticket(1), true, MOMENT);
+        assert_eq!(identities.due(MOMENT), [AT]);
+        identities.sent(AT, Ticket(2));
+        identities.answered(AT, Ticket(1), true, MOMENT);
+        assert!(identities.is_awaited(AT));
+        identities.answered(AT, Ticket(2), true, MOMENT);
+        assert!(!identities.is_awaited(AT));
+    }
+
+    #[test]
+    fn one_that_was_taken_is_not_wanted_again_unless_it_is_late_and_forgotten() {
+        let mut identities = sent(1);
+        identities.answered(AT, Ticket(1), true, MOMENT);
+        identities.want(AT);
+        assert_eq!(identities.due(Span::MAX), []);
+        assert!(!identities.is_late(AT, MOMENT));
+        assert!(identities.is_late(AT, MOMENT.saturating_add(BACK_WITHIN)));
+        identities.forget(AT);
+        identities.want(AT);
+        assert_eq!(identities.due(MOMENT), [AT]);
+    }
+}

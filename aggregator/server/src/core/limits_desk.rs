@@ -1,0 +1,423 @@
+//! Limits: reading the stream, pushing the limits file, and what may be pointed at.
+//!
+//! Nothing rules because it stands in a file: a file becomes a push, a push that wins becomes a version
+//! in the log, and a version rules a partition from its pointer on.
+
+use tollgate_limits::{Limits, forgotten};
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::record::Pointer;
+
+use super::event::{Effect, LimitsFile, Now};
+use super::limits_push::Pushed;
+use super::partition::{Partition, Stage};
+use super::{Core, Purpose, draw_u128};
+use tollgate_limits::versions::{Entered, LimitsBook, Version, Void, digest};
+use tollgate_log::{AppendError, Delivered, Stream};
+
+/// How long after a failed push it is tried again.
+const PUSH_AGAIN_AFTER: Span = Span::from_secs(1);
+
+/// What is known of limits.
+#[derive(Debug, Default)]
+pub(super) struct LimitsDesk {
+    /// The versions.
+    pub book: LimitsBook,
+    /// The offset of the next record of the stream.
+    pub next: u64,
+    /// Whether what existed at the start has been read.
+    pub caught_up: bool,
+    /// Why the stream cannot be read, if it cannot.
+    pub broken: Option<String>,
+    /// The limits file as it should rule, if it is good.
+    file: Option<GoodFile>,
+    /// What is wrong with the limits file, if something is, and whether it could not even be read.
+    file_bad: Option<(String, bool)>,
+    /// Whether the file was read and has not been pushed since, nor found to be in force.
+    file_due: bool,
+    /// Whether the file differs from the version in force, and will not be pushed before it is read again.
+    pub file_differs: bool,
+    /// The push that is on its way, and the digest of what it pushes.
+    push: Option<(u128, [u8; 32])>,
+    /// The last push that failed: the log may have it all the same.
+    push_in_doubt: Option<(u128, [u8; 32])>,
+    push_not_before: Span,
+}
+
+#[derive(Debug)]
+struct GoodFile {
+    name: String,
+    text: String,
+    digest: [u8; 32],
+}
+
+impl LimitsDesk {
+    /// The version that partitions should be pointed at, once the stream has been read.
+    pub fn to_point_at(&self) -> Option<&Version> {
+        let latest = self.book.latest()?;
+        let in_force = latest.number == self.book.latest_number();
+        (self.caught_up && in_force).then_some(latest)
+    }
+
+    /// Why no version can be relied on to be the newest, if so.
+    pub fn why_unread(&self) -> Option<String> {
+        match &self.broken {
+            Some(why) => Some(format!("limits cannot be read: {why}")),
+            None => (!self.caught_up).then(|| "limits are not read yet".to_owned()),
+        }
+    }
+
+    /// Whether the limits file has faults.
+    pub fn is_file_bad(&self) -> bool {
+        self.file_bad.is_some()
+    }
+
+    /// What an own push pushed, which is on its way no more.
+    fn take_own(&mut self, push: u128) -> Option<[u8; 32]> {
+        let mut own = [&mut self.push, &mut self.push_in_doubt].into_iter();
+        let (_, digest) = own.find_map(|own| own.take_if(|(id, _)| *id == push))?;
+        Some(digest)
+    }
+
+    /// Lets go of versions that every partition has left behind. Not in a fleet: a partition that comes
+    /// later may have to be ruled from where it used them.
+    pub fn forget_unused(&mut self, partitions: &[Partition]) {
+        let left_behind = |partition: &Partition| match partition.unproved {
+            // Should its snapshot be of another log, it is ruled from the beginning.
+            true => 0,
+            false => partition.ruler.version(),
+        };
+        let oldest = partitions.iter().map(left_behind).min();
+        self.book.forget_below(oldest.unwrap_or(0));
+    }
+}
+
+impl Core {
+    /// The stream is another one now. Versions are numbered by their place in it, and the log's records name
+    /// those of the one before: who reads the new one would rule otherwise than who has read the old one.
+    pub(super) fn limits_made_anew(&mut self) {
+        let version = self.limits.book.latest_number();
+        let why = format!(
+            "they were made anew, and version {version}, which rules, is not in them; it rules on, and nothing that \
+             is pushed counts until hits, state and limits are begun anew together (see the runbook)"
+        );
+        tracing::error!(why, "limits cannot be read any further");
+        self.limits.broken = Some(why);
+        self.effects.push(Effect::Unfollow {
+            stream: Stream::Limits,
+            partition: 0,
+        });
+    }
+
+    pub(super) fn limits_delivered(&mut self, now: Now, records: &[Delivered]) {
+        if self.limits.broken.is_some() {
+            return;
+        }
+        for record in records {
+            self.limits.next = record.offset + 1;
+            let before = self
+                .limits
+                .book
+                .latest()
+                .map(|latest| latest.limits.clone());
+            match self
+                .limits
+                .book
+                .read(record.offset, record.appended, &record.bytes)
+            {
+                Ok(None) => {}
+                Ok(Some(entered)) => {
+                    self.amendment_entered(now, &entered);
+                    say_what_is_forgotten(before.as_deref(), &entered);
+                    self.chunk_entered(now, entered);
+                }
+                Err(error) => {
+                    self.counters.undecodable += 1;
+                    self.keep_aside(Stream::Limits, 0, record, error.to_string());
+                }
+            }
+        }
+        self.wake_waiting();
+    }
+
+    fn chunk_entered(&mut self, now: Now, entered: Entered) {
+        match entered {
+            Entered::Part => {}
+            Entered::Version { push, version } => {
+                match &version.made {
+                    Some(made) => tracing::info!(
+                        version = version.number,
+                        who = &*made.who,
+                        why = &*made.why,
+                        "amendment in the log: {}",
+                        tollgate_limits::versions::in_one_line(&made.act)
+                    ),
+                    None => tracing::info!(
+                        version = version.number,
+                        resources = version.limits.resources().len(),
+                        "limits version in the log"
+                    ),
+                }
+                if let Some(pushed) = self.limits.take_own(push) {
+                    // It may have been read again meanwhile, also as it was in force until now.
+                    let file = self.limits.file.as_ref().map(|file| file.digest);
+                    self.limits.file_due = file.is_some_and(|file| file != pushed);
+                }
+                self.consider_file(now);
+            }
+            Entered::Newer { number, why } => {
+                tracing::error!(
+                    version = number,
+                    why,
+                    "limits of a later build; partitions under it stop"
+                );
+            }
+            Entered::Void { push, why } => {
+                let own = self.is_own(push);
+                if own {
+                    self.counters.pushes_void += 1;
+                    self.limits.push = None;
+                    self.limits.push_not_before = now.clock.saturating_add(PUSH_AGAIN_AFTER);
+                }
+                if own && !matches!(why, Void::Conflict { .. } | Void::Zero | Void::Crowd) {
+                    // It was checked before it was pushed, so pushing it again would end the same.
+                    tracing::error!(?why, "the pushed limits file is void");
+                    self.limits.file = None;
+                } else {
+                    tracing::warn!(?why, own, "a pushed limits document is void");
+                }
+            }
+        }
+    }
+
+    pub(super) fn limits_caught_up(&mut self, now: Now) {
+        self.limits.caught_up = true;
+        let empty = self.limits.book.latest().is_none();
+        if let Some((why, unreadable)) = &self.limits.file_bad
+            && empty
+        {
+            self.effects.push(Effect::GiveUp {
+                why: why.clone(),
+                unreadable: *unreadable,
+            });
+        }
+        self.follow_hits();
+        self.wake_waiting();
+        self.consider_file(now);
+    }
+
+    /// Takes the limits file as it was just read. A bad one is logged with all its faults, and changes
+    /// nothing.
+    pub(super) fn limits_file_read(&mut self, now: Now, file: LimitsFile) {
+        let LimitsFile { name, text } = file;
+        let bad = match text {
+            Err(why) => Some((format!("{name}: {why}"), true)),
+            Ok(text) => match self.limits.book.parse(&text, &digest(text.as_bytes())) {
+                Err(faults) => Some((faults.in_file(&name).to_string(), false)),
+                Ok(_) => {
+                    self.limits.file = Some(GoodFile {
+                        name,
+                        digest: digest(text.as_bytes()),
+                        text,
+                    });
+                    self.limits.file_due = true;
+                    None
+                }
+            },
+        };
+        if let Some((why, _)) = &bad {
+            for line in why.lines() {
+                tracing::error!("{line}");
+            }
+            tracing::error!(
+                version = self.limits.book.latest_number(),
+                "the limits file is not used; what is in force stays"
+            );
+        }
+        self.limits.file_bad = bad;
+        self.consider_file(now);
+    }
+
+    /// Pushes the limits file, once each time that it was read: where it differs from the version in
+    /// force and is followed, and where there is no version yet, since a new fleet begins with the limits
+    /// that it was started with.
+    ///
+    /// What others push later stays: two aggregators that follow different files would otherwise push
+    /// against each other without end, and an operator's version would be undone as soon as it rules.
+    fn consider_file(&mut self, now: Now) {
+        if self.limits.why_unread().is_some() || self.limits.is_file_bad() {
+            return;
+        }
+        let Some(file) = &self.limits.file else {
+            return;
+        };
+        let in_force = self.limits.book.latest();
+        let differs = in_force.is_none_or(|version| {
+            let text = &version.text;
+            !text.is_cheaply(&file.digest) && !text.differs_in_zones_alone(&file.text)
+        });
+        self.limits.file_due &= differs;
+        let is_followed = self.settings.follow_file || in_force.is_none();
+        let is_left = differs && !(is_followed && self.limits.file_due);
+        if is_left && !self.limits.file_differs {
+            let (version, file) = (self.limits.book.latest_number(), &file.name);
+            let then = match self.settings.follow_file {
+                true => "it is pushed at the next start, or when it is read again (SIGHUP)",
+                false => "it is not followed (limits.follow_file = false)",
+            };
+            tracing::warn!(
+                version,
+                "{file} differs from the limits version in force, and {then}; to see how: \
+                 tollgate limits show {version} | diff - {file} (of a journal: GET /v1/limits)"
+            );
+        }
+        self.limits.file_differs = is_left;
+        let may_push = self.limits.push.is_none() && self.limits.push_not_before <= now.clock;
+        if differs && !is_left && may_push {
+            self.push_file(now);
+        }
+    }
+
+    fn push_file(&mut self, now: Now) {
+        let Some(file) = &self.limits.file else {
+            return;
+        };
+        let id = draw_u128(&mut self.random);
+        let pushed = Pushed {
+            push: id,
+            text: &file.text,
+            expected: self.limits.book.latest_number(),
+            who: &self.settings.owner,
+            why: &format!("limits.file {}", file.name),
+            at: now.wall,
+        };
+        let records = pushed.records();
+        tracing::info!(file = file.name, chunks = records.len(), "pushing limits");
+        self.counters.pushes += 1;
+        self.limits.push = Some((id, file.digest));
+        for record in records {
+            self.append(Stream::Limits, 0, record, Purpose::Chunk(id));
+        }
+    }
+
+    fn is_own(&self, push: u128) -> bool {
+        self.limits.push.is_some_and(|(own, _)| own == push)
+    }
+
+    pub(super) fn push_failed(&mut self, now: Now, push: u128, error: &AppendError) {
+        if self.is_own(push) {
+            // That the log takes nothing at all is said elsewhere, and passes.
+            if let AppendError::Never(why) = error {
+                tracing::error!(
+                    why,
+                    "the limits file cannot be pushed; what is in force stays"
+                );
+            }
+            self.limits.push_in_doubt = self.limits.push.take();
+            self.limits.push_not_before = now.clock.saturating_add(PUSH_AGAIN_AFTER);
+        }
+    }
+
+    pub(super) fn limits_turn(&mut self, now: Now) {
+        if self.limits.file.is_some() {
+            self.consider_file(now);
+        }
+    }
+
+    /// Whether the record that a pointer is may be ruled now. If not, the partition waits for the
+    /// version, or the pointer was refused and passed.
+    pub(super) fn may_follow_pointer(
+        &mut self,
+        now: Now,
+        index: u32,
+        delivered: &Delivered,
+        pointer: &Pointer,
+    ) -> bool {
+        let Some(partition) = self.partitions.get_mut(index as usize) else {
+            return false;
+        };
+        if pointer.version <= partition.ruler.version() {
+            return true;
+        }
+        let known = partition.ruler.version();
+        if let Some(version) = self.limits.book.newer_between(known, pointer.version) {
+            let why = format!("limits version {version} is of a later build");
+            tracing::error!(partition = index, why, "the partition stops");
+            partition.stage = Stage::Stopped { why };
+            return false;
+        }
+        let found = self.limits.book.get(pointer.version);
+        if found.is_some_and(|version| version.digest == pointer.digest) {
+            return true;
+        }
+        if found.is_none() && self.limits.next <= pointer.version {
+            tracing::debug!(
+                partition = index,
+                version = pointer.version,
+                "waits for limits"
+            );
+            partition.stage = Stage::Waiting {
+                version: pointer.version,
+            };
+            return false;
+        }
+        self.counters.forged += 1;
+        let why = format!("no limits version {} with this digest", pointer.version);
+        self.advance(now, index, delivered);
+        self.keep_aside(Stream::Hits, index, delivered, why);
+        false
+    }
+
+    /// Why the newest limits do not rule everywhere yet, if they do not.
+    pub(super) fn limits_not_in_force(&self) -> Option<String> {
+        if !self.limits.caught_up {
+            return Some("limits are not read yet".to_owned());
+        }
+        if self.limits.push.is_some() {
+            return Some("the limits file is being pushed".to_owned());
+        }
+        let latest = self.limits.book.latest_number();
+        let behind = self.partitions.iter().find(|partition| {
+            let in_force = latest <= partition.ruler.version() && !partition.ruler.has_more();
+            partition.is_ours() && !in_force
+        })?;
+        Some(format!(
+            "partition {}: limits version {latest} is not in force yet",
+            behind.index
+        ))
+    }
+
+    /// Lets partitions return that waited for what is known by now.
+    fn wake_waiting(&mut self) {
+        self.restore_waiting();
+        let known = self.limits.next;
+        let mut returning = Vec::new();
+        for partition in &self.partitions {
+            if let Stage::Waiting { version } = partition.stage
+                && version < known
+            {
+                returning.push(partition.index);
+            }
+        }
+        for index in returning {
+            self.follow_again(index);
+        }
+    }
+}
+
+/// Says of which resources a document forgets what was used. (An amendment sets limits of a few domains, whoever
+/// writes it knows which.)
+fn say_what_is_forgotten(before: Option<&Limits>, entered: &Entered) {
+    let (Some(before), Entered::Version { version, .. }) = (before, entered) else {
+        return;
+    };
+    if version.made.is_some() {
+        return;
+    }
+    let (lines, omitted) = forgotten(before, &version.limits);
+    for line in lines {
+        tracing::warn!(version = version.number, "{line}");
+    }
+    if 0 < omitted {
+        tracing::warn!(version = version.number, "and {omitted} more of that kind");
+    }
+}

@@ -1,0 +1,390 @@
+//! Answers for those who look from outside.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tollgate_engine::copies::Copies;
+use tollgate_shared::names::{EVERYBODY, partition_of_pair, partition_of_resource};
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::statement::{Denial, Says, Scope, Statement};
+
+use super::Core;
+use super::announce::Ready;
+use super::candidates::{CandidatesView, with_candidate};
+use super::event::{Effect, Now, QueryId};
+use super::live::At;
+use super::partition::Stage;
+use super::view::{
+    Counted, Cursor, DenialFilter, DenialView, DenialsView, DigestView, DigestsView, Gauges,
+    LimitsView, Normalised, PairView, Query, Readiness, Reply, SwitchView, TextDigest, random_hex,
+};
+use tollgate_limits::versions::switches::Switch;
+
+/// Denials beyond those that are shown that are counted one by one.
+const OMITTED_COUNTED: usize = 10_000;
+
+/// A denial that was found.
+struct Found<'a> {
+    resource: &'a str,
+    at: &'a At,
+    statement: &'a Statement,
+    denial: &'a Denial,
+    log_now: Timestamp,
+}
+
+impl Found<'_> {
+    fn view(&self) -> DenialView {
+        let (resource, partition) = (self.resource, self.at.partition);
+        DenialView::new(
+            resource,
+            partition,
+            self.statement,
+            self.denial,
+            self.log_now,
+        )
+    }
+}
+
+impl Core {
+    pub(super) fn answer_query(&mut self, now: Now, id: QueryId, query: Query) {
+        let reply = match query {
+            Query::Amend(proposal) => return self.propose(now, id, &proposal),
+            Query::Readiness => Reply::Readiness(self.readiness()),
+            Query::Limits => Reply::Limits(self.limits_view()),
+            Query::Denials(filter) => Reply::Denials(self.denials_view(now.clock, &filter)),
+            Query::Pair { resource, domain } => {
+                Reply::Pair(Box::new(self.pair_view(now.clock, &resource, &domain)))
+            }
+            Query::Holds(filter) => Reply::Holds(self.holds_view(&filter)),
+            Query::Top(filter) => Reply::Top(self.top_view(&filter)),
+            Query::Candidates => Reply::Candidates(self.candidates_view()),
+            Query::Digests => Reply::Digests(self.digests_view()),
+            Query::Counters => {
+                let mut counters = self.counters;
+                counters.frames =
+                    self.announcer.frames() + self.verdict_frames + counters.frames_of_notices;
+                Reply::Counters(Box::new(Counted {
+                    counters,
+                    gauges: self.gauges(now),
+                    clocks: self.clocks.view(now.clock),
+                    candidates: self.candidates.all(),
+                    resources: self.resources.all(),
+                }))
+            }
+        };
+        self.effects.push(Effect::Reply {
+            id,
+            reply: Box::new(reply),
+        });
+    }
+
+    fn readiness(&self) -> Readiness {
+        let mut why = Vec::new();
+        if let Some(down) = &self.log_down {
+            why.push(format!("the log takes nothing: {down}"));
+        }
+        if let Some(unread) = self.limits.why_unread() {
+            why.push(unread);
+        } else if !self.started {
+            why.extend(self.limits_not_in_force());
+        }
+        if self.shared && !self.joined {
+            why.push("partitions have not been shared out yet".to_owned());
+        }
+        why.extend(self.partitions.iter().filter_map(|p| p.why_not_ready()));
+        if let Some(last) = self.surplus.last() {
+            why.push(format!(
+                "the topic of hits has at least {} partitions, expected {}: what agents put beyond that is not ruled",
+                last + 1,
+                self.settings.partitions
+            ));
+        }
+        Readiness {
+            schema: "tollgate.ready/1",
+            ready: why.is_empty(),
+            why,
+        }
+    }
+
+    fn limits_view(&self) -> LimitsView {
+        let latest = self.limits.book.latest();
+        LimitsView {
+            schema: "tollgate.limits/1",
+            version: self.limits.book.latest_number(),
+            digest: latest.map(|version| TextDigest(version.text.clone())),
+            text: latest.map(|version| version.text.clone()),
+            normalised: latest.map(|version| Normalised(Arc::clone(&version.limits))),
+            file_differs: self.limits.file_differs,
+            switches: self.limits.book.switches().all().map(switch_view).collect(),
+        }
+    }
+
+    fn candidates_view(&self) -> CandidatesView {
+        let latest = self.limits.book.latest();
+        CandidatesView {
+            schema: "tollgate.candidates/1",
+            version: self.limits.book.latest_number(),
+            configured: latest.map_or_else(Vec::new, |latest| with_candidate(&latest.limits)),
+            candidates: latest.map_or_else(Vec::new, |latest| {
+                let ours = self
+                    .partitions
+                    .iter()
+                    .filter(|partition| partition.is_ours());
+                let views = ours.flat_map(|p| p.candidates.view(p.index, &latest.limits));
+                views.collect()
+            }),
+            partitions_missing: self.partitions_missing(),
+        }
+    }
+
+    fn denials_view(&self, clock: Span, filter: &DenialFilter) -> DenialsView {
+        let mut view = DenialsView {
+            schema: "tollgate.denials/1",
+            denials: Vec::new(),
+            omitted: 0,
+            next: None,
+            partitions_missing: self.partitions_missing(),
+        };
+        let mut resources: Vec<&str> = match &filter.resource {
+            Some(resource) => vec![resource],
+            None => self
+                .announcer
+                .live()
+                .resources()
+                .map(AsRef::as_ref)
+                .collect(),
+        };
+        resources.sort_unstable();
+        let begins = filter.after.as_ref().map(|after| &*after.resource);
+        resources.retain(|resource| begins.is_none_or(|begins| begins <= *resource));
+        let ready = self.ready(clock);
+        let mut last = None;
+        // There may be a million: no more are looked at than would make a pause.
+        for resource in &resources {
+            let after = filter.after.as_ref();
+            let after = after.filter(|after| *after.resource == **resource);
+            let of = (*resource, filter.domain.as_deref());
+            for found in self.denials_of(&ready, of, after.map(|after| &after.at)) {
+                if view.denials.len() < filter.limit {
+                    view.denials.push(found.view());
+                    last = Some((*resource, found.at));
+                    continue;
+                }
+                view.next = last.map(|(resource, at)| Cursor {
+                    resource: resource.into(),
+                    at: at.clone(),
+                });
+                if !filter.omitted_are_counted {
+                    return view;
+                } else if view.omitted < OMITTED_COUNTED {
+                    view.omitted += 1;
+                } else {
+                    let live = self.announcer.live();
+                    let kept = resources.iter().map(|resource| live.kept_of(resource));
+                    let shown = view.denials.len();
+                    view.omitted = kept.sum::<usize>().saturating_sub(shown);
+                    return view;
+                }
+            }
+        }
+        view
+    }
+
+    /// The denials of a resource that have not ended, by partition and scope: all of them, or that of
+    /// one domain ([`EVERYBODY`]: that of the whole resource), those behind `after`.
+    fn denials_of<'a>(
+        &'a self,
+        ready: &'a BTreeMap<u32, Ready>,
+        (resource, domain): (&'a str, Option<&str>),
+        after: Option<&'a At>,
+    ) -> impl Iterator<Item = Found<'a>> + 'a {
+        let live = self.announcer.live();
+        let count = self.settings.partitions;
+        let one = domain.map(|domain| {
+            let scope = match domain {
+                EVERYBODY => Scope::Resource,
+                _ => Scope::Pair(domain.into()),
+            };
+            // Rates are ruled with their pairs, copies with their resources.
+            let of_copies = partition_of_resource(resource, count);
+            let of_rates = match domain {
+                EVERYBODY => of_copies,
+                _ => partition_of_pair(resource, domain, count),
+            };
+            let partitions = [Some(of_rates), Some(of_copies).filter(|of| *of != of_rates)];
+            partitions.into_iter().flatten().map(move |partition| At {
+                partition,
+                scope: scope.clone(),
+            })
+        });
+        let all = one.is_none().then(|| live.after(resource, after));
+        one.into_iter()
+            .flatten()
+            .filter_map(move |at| live.get(resource, &at))
+            .filter(move |(at, _)| after.is_none_or(|after| after < *at))
+            .chain(all.into_iter().flatten())
+            .filter_map(move |(at, statement)| {
+                let log_now = ready.get(&at.partition)?.log_now;
+                match &statement.says {
+                    Says::Denied(denial) if log_now < denial.end => Some(Found {
+                        resource,
+                        at,
+                        statement,
+                        denial,
+                        log_now,
+                    }),
+                    _ => None,
+                }
+            })
+    }
+
+    fn pair_view(&self, clock: Span, resource: &str, domain: &str) -> PairView {
+        let count = self.settings.partitions;
+        // A resource's own pair, under its global limit, is ruled where its totals go.
+        let index = match domain {
+            EVERYBODY => partition_of_resource(resource, count),
+            _ => partition_of_pair(resource, domain, count),
+        };
+        let partition = self.partitions.get(index as usize);
+        let state = partition.and_then(|p| p.ruler.pair(resource, domain));
+        let latest = self.limits.book.latest();
+        let ready = self.ready(clock);
+        PairView {
+            schema: "tollgate.pair/1",
+            resource: resource.into(),
+            domain: domain.into(),
+            partition: index,
+            configured: latest.is_some_and(|version| version.limits.rate(resource).is_some()),
+            known: state.is_some(),
+            version: partition.map_or(0, |p| p.ruler.version()),
+            state,
+            denial: self
+                .denials_of(&ready, (resource, Some(domain)), None)
+                .next()
+                .map(|found| found.view()),
+            partitions_missing: partition
+                .filter(|p| !p.is_ours() || p.why_not_ready().is_some())
+                .map(|p| vec![p.index])
+                .unwrap_or_default(),
+        }
+    }
+
+    fn digests_view(&self) -> DigestsView {
+        let partitions = self
+            .partitions
+            .iter()
+            // In the middle of a record a state is that of no offset.
+            .filter(|partition| partition.is_ours() && !partition.ruler.has_more())
+            .map(|partition| {
+                let log = partition.log().unwrap_or_default();
+                let (stage, why) = match &partition.stage {
+                    // Its state is a snapshot's: the log has the last word on whether it is its own.
+                    _ if partition.unproved && !partition.is_reading_again() => ("restoring", None),
+                    Stage::Elsewhere => ("elsewhere", None),
+                    Stage::Restoring { .. } => ("restoring", None),
+                    Stage::Headless { .. } => (
+                        "headless",
+                        Some(
+                            "for a snapshot of another group: the log's beginning is gone"
+                                .to_owned(),
+                        ),
+                    ),
+                    Stage::CatchingUp | Stage::Returning => ("catching_up", None),
+                    Stage::Ruling => ("ruling", None),
+                    Stage::RulingAgain => ("ruling_again", None),
+                    Stage::Waiting { version } => {
+                        ("waiting", Some(format!("for limits version {version}")))
+                    }
+                    Stage::Recording => {
+                        ("recording", Some("for its evidence and totals".to_owned()))
+                    }
+                    Stage::Stopped { why } => ("stopped", Some(why.clone())),
+                };
+                DigestView {
+                    partition: partition.index,
+                    stage,
+                    why,
+                    generation: log.generation,
+                    log_random: random_hex(log),
+                    offset: partition.next + u64::from(partition.is_reading_again()),
+                    appended_us: partition.appended.as_micros(),
+                    version: partition.ruler.version(),
+                    digest: partition.ruler.digest(),
+                }
+            })
+            .collect();
+        DigestsView {
+            schema: "tollgate.digests/1",
+            limits_version: self.limits.book.latest_number(),
+            partitions,
+        }
+    }
+
+    fn copies(&self) -> impl Iterator<Item = &Copies> {
+        let of = self.partitions.iter().flat_map(|p| p.ruler.copies());
+        of.map(|(_, copies)| copies)
+    }
+
+    fn agents(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.partitions.iter().map(|p| p.ruler.agents())
+    }
+
+    fn most_of_ours(&self, of: impl Fn(&super::Partition) -> u64) -> u64 {
+        let ours = self.partitions.iter().filter(|p| p.is_ours());
+        ours.map(of).max().unwrap_or(0)
+    }
+
+    fn gauges(&self, now: Now) -> Gauges {
+        let count = |found: &dyn Fn(&super::Partition) -> bool| {
+            self.partitions.iter().filter(|p| found(p)).count() as u64
+        };
+        let latest = self.limits.book.latest_number();
+        Gauges {
+            partitions: self.partitions.len() as u64,
+            partitions_ours: count(&|p| p.is_ours()),
+            partitions_ready: count(&|p| p.is_ours() && p.why_not_ready().is_none()),
+            partitions_stopped: count(&|p| matches!(p.stage, Stage::Stopped { .. })),
+            pairs: self.partitions.iter().map(|p| p.ruler.pairs()).sum(),
+            live: self.announcer.live().len() as u64,
+            holds: self.copies().map(|copies| copies.kept()).sum(),
+            copies: self.copies().map(|copies| copies.total().copies).sum(),
+            agents_beating: self.agents().map(|(beating, _)| beating as u64).sum(),
+            agents_gone: self.agents().map(|(_, gone)| gone as u64).sum(),
+            totals_waiting: self.totals.len() as u64,
+            denials_waiting: self
+                .partitions
+                .iter()
+                .map(|p| p.recordings.len() as u64)
+                .sum(),
+            amended: self
+                .partitions
+                .iter()
+                .map(|p| p.ruler.amended() as u64)
+                .sum(),
+            switches: self.limits.book.switches().all().count() as u64,
+            limits_version: latest,
+            partitions_behind: count(&|p| p.is_ours() && p.ruler.version() < latest),
+            limits_file_differs: u64::from(self.limits.file_differs),
+            limits_file_bad: u64::from(self.limits.is_file_bad()),
+            log_up: u64::from(self.log_down.is_none()),
+            log_lag_us: self.most_of_ours(|p| match p.appended {
+                // Nothing was ruled yet: not ready says it.
+                Timestamp::ZERO => 0,
+                appended => now.wall.since(appended).as_micros(),
+            }),
+            snapshot_took_us: self.most_of_ours(|p| p.snapshots.took().as_micros()),
+            snapshot_age_us: match self.settings.snapshots {
+                Some(_) => self.most_of_ours(|p| p.snapshots.age(now.clock).as_micros()),
+                None => 0,
+            },
+        }
+    }
+}
+
+fn switch_view((namespace, switch): (&str, Switch)) -> SwitchView {
+    SwitchView {
+        namespace: namespace.to_owned(),
+        ignore_configured: switch.ignore_configured,
+        allow_unconfigured: switch.allow_unconfigured,
+    }
+}

@@ -1,0 +1,244 @@
+//! Evidence of what was said, on its way to the `denials` stream.
+//!
+//! ```text
+//! ruled ── appended ──> on its way ── acknowledged ──> gone
+//!                         │    ^
+//!                  failed v    │ again, the oldest first, so many a turn
+//! too many: the partition rules nothing until half of them are acknowledged, and is read again from there
+//! ```
+//!
+//! Leaving evidence out would be easier, and could never be made good: a snapshot may not pass what has
+//! no evidence. What stays true: no record is ruled while as many statements wait as the bound says, so
+//! that no more wait than that and what one record caused; all that was said is recorded in the end.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tollgate_shared::bugs::{Bug, planted};
+use tollgate_shared::time::Span;
+
+use tollgate_log::RETRY_AFTER;
+
+use super::partition::Stage;
+use super::{Core, Purpose};
+use tollgate_log::{Stream, Ticket};
+
+/// Statements of one partition whose evidence the log does not have yet, and totals, as many of each: some 10 MB.
+pub const WAITING_MAX: usize = 65_536;
+
+/// Of them, what one turn appends again: some tenths of a millisecond.
+const RETRIES_A_TURN: usize = 1_024;
+
+/// Evidence of one partition's statements.
+#[derive(Debug, Default)]
+pub struct Recordings {
+    sent: BTreeMap<Ticket, Recording>,
+    /// To be appended again.
+    failed: VecDeque<Recording>,
+    /// After a failed append none is appended again before this.
+    not_before: Span,
+    /// By the record that caused them: how many there are.
+    causes: BTreeMap<u64, usize>,
+}
+
+#[derive(Debug)]
+struct Recording {
+    offset: u64,
+    record: Vec<u8>,
+}
+
+impl Recordings {
+    /// Takes what was appended under a ticket; `offset` is the record that caused it.
+    pub fn sent(&mut self, offset: u64, ticket: Ticket, record: Vec<u8>) {
+        *self.causes.entry(offset).or_default() += 1;
+        self.sent.insert(ticket, Recording { offset, record });
+    }
+
+    /// The log has it.
+    pub fn acknowledged(&mut self, ticket: Ticket) {
+        let Some(recording) = self.sent.remove(&ticket) else {
+            return;
+        };
+        if let Some(count) = self.causes.get_mut(&recording.offset) {
+            *count -= 1;
+            if *count == 0 {
+                self.causes.remove(&recording.offset);
+            }
+        }
+    }
+
+    /// The log does not have it; it is appended again later.
+    pub fn failed(&mut self, ticket: Ticket, clock: Span) {
+        if let Some(recording) = self.sent.remove(&ticket) {
+            self.failed.push_back(recording);
+            self.not_before = clock.saturating_add(RETRY_AFTER);
+        }
+    }
+
+    /// Appends again some of those that failed, if their time has come.
+    pub fn retry(&mut self, clock: Span, mut send: impl FnMut(Vec<u8>) -> Ticket) {
+        if clock < self.not_before {
+            return;
+        }
+        for _ in 0..RETRIES_A_TURN {
+            let Some(recording) = self.failed.pop_front() else {
+                return;
+            };
+            let ticket = send(recording.record.clone());
+            self.sent.insert(ticket, recording);
+        }
+    }
+
+    /// The least offset whose evidence the log may not have yet.
+    pub fn oldest(&self) -> Option<u64> {
+        self.causes.keys().next().copied()
+    }
+
+    /// How many the log may not have yet.
+    pub fn len(&self) -> usize {
+        self.sent.len() + self.failed.len()
+    }
+
+    /// Whether the log has them all.
+    pub fn is_empty(&self) -> bool {
+        self.causes.is_empty()
+    }
+
+    /// Whether nothing more is to be ruled for the moment, where so many may wait.
+    pub fn is_full(&self, max: usize) -> bool {
+        max <= self.len() && !planted(Bug::WaitsUnbounded)
+    }
+
+    /// Whether enough of them are gone to go on.
+    fn has_room(&self, max: usize) -> bool {
+        self.len() <= max / 2
+    }
+}
+
+/// What the log may not have yet of what a partition caused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The partition.
+    pub partition: u32,
+    /// Its totals: beyond [`Settings::waiting_max`](super::Settings::waiting_max) no delivery of it is ruled.
+    pub totals: usize,
+    /// Evidence of its statements: beyond that no record of it is ruled.
+    pub evidence: usize,
+}
+
+impl Core {
+    /// What waits for the log, partition by partition.
+    pub fn waiting(&self) -> impl Iterator<Item = Waiting> {
+        self.partitions.iter().map(|partition| Waiting {
+            partition: partition.index,
+            totals: self.totals.of_source(partition.index),
+            evidence: partition.recordings.len(),
+        })
+    }
+
+    /// A partition rules nothing for the moment: the log has to catch up with what followed from it.
+    pub(super) fn hold_back(&mut self, index: u32) {
+        let Some(partition) = self.partitions.get_mut(index as usize) else {
+            return;
+        };
+        self.counters.held_back += 1;
+        tracing::info!(
+            partition = index,
+            offset = partition.next,
+            evidence = partition.recordings.len(),
+            "waits until the log has the evidence and the totals of what was ruled"
+        );
+        partition.stage = Stage::Recording;
+    }
+
+    /// Appends evidence again that failed, and lets partitions return whose evidence has caught up.
+    pub(super) fn recordings_turn(&mut self, clock: Span) {
+        for index in 0..self.partitions.len() {
+            let Some(partition) = self.partitions.get_mut(index) else {
+                return;
+            };
+            let max = self.settings.waiting_max;
+            let has_room =
+                partition.recordings.has_room(max) && self.totals.has_room(partition.index, max);
+            if partition.stage == Stage::Recording && has_room {
+                self.follow_again(index as u32);
+            }
+            self.retry_evidence(clock, index);
+        }
+    }
+
+    fn retry_evidence(&mut self, clock: Span, index: usize) {
+        let Some(partition) = self.partitions.get_mut(index) else {
+            return;
+        };
+        if partition.recordings.failed.is_empty() {
+            return;
+        }
+        let number = partition.index;
+        let mut recordings = std::mem::take(&mut partition.recordings);
+        recordings.retry(clock, |record| {
+            self.append(Stream::Denials, number, record, Purpose::Evidence(number))
+        });
+        if let Some(partition) = self.partitions.get_mut(index) {
+            partition.recordings = recordings;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_that_failed_is_appended_again_until_the_log_has_it() {
+        let mut recordings = Recordings::default();
+        recordings.sent(7, Ticket(1), vec![1]);
+        recordings.sent(8, Ticket(2), vec![2]);
+        recordings.acknowledged(Ticket(2));
+        recordings.failed(Ticket(1), Span::ZERO);
+        recordings.retry(Span::from_millis(100), |_| panic!("too early"));
+        recordings.retry(RETRY_AFTER, |record| {
+            assert_eq!(record, [1]);
+            Ticket(3)
+        });
+        assert_eq!(recordings.oldest(), Some(7));
+        // An answer that was given already, and one of the earlier attempt.
+        recordings.acknowledged(Ticket(2));
+        recordings.failed(Ticket(1), Span::ZERO);
+        assert_eq!(recordings.len(), 1);
+        recordings.acknowledged(Ticket(3));
+        assert!(recordings.is_empty());
+        assert_eq!(recordings.oldest(), None);
+    }
+
+    #[test]
+    fn a_turn_appends_so_much_again_and_no_more_and_nothing_right_after_a_failure() {
+        let mut recordings = Recordings::default();
+        let mut number = 0;
+        let mut next = || {
+            number += 1;
+            Ticket(number)
+        };
+        let all: Vec<Ticket> = (0..3_000).map(|_| next()).collect();
+        for ticket in &all {
+            recordings.sent(ticket.0, *ticket, vec![]);
+        }
+        for ticket in &all {
+            recordings.failed(*ticket, Span::ZERO);
+        }
+        let mut again = Vec::new();
+        for turn in [1_024, 2_048, 3_000, 3_000] {
+            recordings.retry(RETRY_AFTER, |_| {
+                again.push(next());
+                *again.last().unwrap()
+            });
+            assert_eq!(again.len(), turn);
+        }
+        recordings.failed(again[0], RETRY_AFTER);
+        recordings.retry(RETRY_AFTER, |_| panic!("the log has just failed"));
+        assert_eq!((recordings.len(), recordings.oldest()), (3_000, Some(1)));
+        for ticket in &again[1..] {
+            recordings.acknowledged(*ticket);
+        }
+        assert_eq!((recordings.len(), recordings.oldest()), (1, Some(1)));
+    }
+}

@@ -1,0 +1,463 @@
+//! The one place where the core meets the engine: its words in, ours out.
+//!
+//! Knows nothing of what follows from a ruling. What stays true: one engine, one buffer of rulings that
+//! is used again for each record.
+
+use std::sync::Arc;
+
+use tollgate_engine::copies::Copies;
+use tollgate_engine::engine::{
+    AgentChange, AgentNews, Correction, Engine, Fate, LiveDenial, PairNear, ResourceCounts,
+    Rulings, SnapshotFault, TotalDue, VerdictDue,
+};
+use tollgate_limits::Limits;
+use tollgate_shared::place::LogId;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::amendment::Act;
+use tollgate_shared::wire::record::{Record, Totals};
+use tollgate_shared::wire::statement::{Denial, Says, Scope, Statement};
+
+use super::candidates::RuledBeside;
+use super::counters::Counters;
+use super::following::mark_of;
+use super::snapshots::Moment;
+use super::totals::{ChainKey, Due};
+use super::view::{BucketState, ConstraintState, PairState};
+use tollgate_limits::versions::LimitsBook;
+use tollgate_log::Chunks;
+use tollgate_log::Delivered;
+
+/// What follows from a record.
+#[derive(Debug, Default)]
+pub struct Ruled {
+    /// What is said about which resource, in order.
+    pub statements: Vec<(Arc<str>, Statement)>,
+    /// What agents are told about their holds, in order.
+    pub verdicts: Vec<VerdictDue>,
+    /// What happened to agents.
+    pub agents: Vec<AgentNews>,
+    /// Agents whose stamps were moved.
+    pub corrections: Vec<Correction>,
+    /// Totals to be appended.
+    pub totals: Vec<(ChainKey, Due)>,
+    /// The total that was met: its chain, and what became of it.
+    pub total: Option<(ChainKey, Met)>,
+    /// Why nothing more can be ruled, if so.
+    pub stopped: Option<String>,
+    /// What was said of resources that have candidates.
+    pub beside: RuledBeside,
+    /// How many entries of hits there were.
+    pub entries: u64,
+}
+
+/// What became of a total.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Met {
+    /// Its chain has gone on.
+    Applied {
+        /// Its source offset.
+        offset: u64,
+        /// It says nothing, and only leads over a gap.
+        is_bridge: bool,
+    },
+    /// It follows nothing.
+    Stray {
+        /// Its source offset.
+        offset: u64,
+    },
+}
+
+/// Rules one partition.
+pub struct Ruler {
+    engine: Engine,
+    rulings: Rulings,
+    /// The record that was applied last, unless that was before a snapshot was taken.
+    last: Option<Delivered>,
+}
+
+impl std::fmt::Debug for Ruler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ruler")
+            .field("log", &self.engine.log())
+            .field("applied_upto", &self.engine.applied_upto())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Ruler {
+    /// One that has ruled nothing.
+    pub fn new(partition: u32, partitions: u32) -> Self {
+        Self {
+            engine: Engine::new(partition, partitions),
+            rulings: Rulings::new(),
+            last: None,
+        }
+    }
+
+    /// One as a snapshot has it.
+    ///
+    /// # Errors
+    ///
+    /// Where it is not the whole of a snapshot of this partition, or limits are not at hand.
+    pub fn restore(
+        partition: u32,
+        partitions: u32,
+        chunks: &Chunks,
+        book: &LimitsBook,
+    ) -> Result<Self, SnapshotFault> {
+        Ok(Self {
+            engine: Engine::restore(partition, partitions, chunks, book)?,
+            rulings: Rulings::new(),
+            last: None,
+        })
+    }
+
+    /// Keeps the record that was applied last: snapshots end with what it is known again by.
+    pub fn keep_last(&mut self, delivered: &Delivered) {
+        self.last = Some(delivered.clone());
+    }
+
+    /// What the last record in the snapshot that this was restored from is known again by.
+    pub fn mark(&self) -> Option<u128> {
+        self.engine.mark()
+    }
+
+    /// A copy of this moment.
+    pub fn freeze(&mut self) -> Moment {
+        let last = self.last.as_ref();
+        if let Some(last) = last.filter(|last| Some(last.offset) == self.engine.applied_upto()) {
+            self.engine.set_mark(mark_of(last));
+        }
+        Moment(Box::new(self.engine.freeze()))
+    }
+
+    /// The offset of the last record that was applied.
+    pub fn applied_upto(&self) -> Option<u64> {
+        self.engine.applied_upto()
+    }
+
+    /// The log's identity, once a record has said it.
+    pub fn log(&self) -> Option<LogId> {
+        self.engine.log()
+    }
+
+    /// The limits version in force; 0: none.
+    pub fn version(&self) -> u64 {
+        self.engine.version().unwrap_or(0)
+    }
+
+    /// Pairs that are known.
+    pub fn pairs(&self) -> u64 {
+        self.engine.pairs()
+    }
+
+    /// Whether anybody hears of pairs near their limits: if not, none is looked for.
+    pub fn tell_near(&mut self, tells: bool) {
+        self.rulings.tells_near = tells;
+    }
+
+    /// Of the batch of hits that was applied last its entries that left their pairs near their limits, and how
+    /// many more there were.
+    pub fn near(&self) -> (&[u32], u64) {
+        (&self.rulings.near, self.rulings.near_shed)
+    }
+
+    /// What became of the batch of hits that was applied last, by resource, and of each the calls let through.
+    pub fn counts(&self) -> (&[ResourceCounts], &[u64]) {
+        (&self.rulings.counts, &self.rulings.calls)
+    }
+
+    /// What a pair has left, if that is little.
+    pub fn near_of(&self, resource: &str, domain: &str) -> Option<PairNear> {
+        self.engine.near(resource, domain)
+    }
+
+    /// Applies the next record; of new limits, no more than one slice: see [`Ruler::has_more`].
+    pub fn apply(
+        &mut self,
+        offset: u64,
+        appended: Timestamp,
+        record: &Record<'_>,
+        book: &LimitsBook,
+        counters: &mut Counters,
+    ) -> Ruled {
+        self.rulings.clear();
+        self.engine
+            .begin(offset, appended, record, book, &mut self.rulings);
+        let mut ruled = self.ruled(counters);
+        if let Record::Totals(totals) = record {
+            ruled.total = met(&self.rulings.fates, totals);
+        }
+        ruled
+    }
+
+    /// Of the batch of hits that was applied last its entries with excess; none: it was not ruled.
+    pub fn excess(&self) -> Option<&[(u32, u64)]> {
+        let ruled = self.rulings.fates.contains(&Fate::Applied);
+        ruled.then_some(&*self.rulings.excess)
+    }
+
+    /// Whether the record that was applied last is to be gone on with before the next one.
+    pub fn has_more(&self) -> bool {
+        self.engine.has_more()
+    }
+
+    /// Goes on with the record that was applied last, for as long as one slice takes.
+    pub fn go_on(&mut self, counters: &mut Counters) -> Ruled {
+        self.rulings.clear();
+        self.engine.go_on(&mut self.rulings);
+        self.ruled(counters)
+    }
+
+    fn ruled(&mut self, counters: &mut Counters) -> Ruled {
+        count(&self.rulings, counters);
+        Ruled {
+            statements: self
+                .rulings
+                .statements
+                .drain(..)
+                .map(|said| (said.resource, said.statement))
+                .collect(),
+            verdicts: std::mem::take(&mut self.rulings.verdicts),
+            agents: std::mem::take(&mut self.rulings.agents),
+            corrections: std::mem::take(&mut self.rulings.corrections),
+            totals: self.rulings.totals_due.drain(..).map(due).collect(),
+            total: None,
+            beside: self.beside(),
+            stopped: self.rulings.stopped().map(|stop| stop.to_string()),
+            entries: entries(&self.rulings),
+        }
+    }
+
+    /// What was said of resources that have candidates.
+    fn beside(&mut self) -> RuledBeside {
+        let limits = self.engine.limits();
+        let has_candidate = |of: &&ResourceCounts| {
+            let rate = limits.rate(&of.resource);
+            rate.is_some_and(|rate| rate.candidate().is_some())
+        };
+        RuledBeside {
+            counts: self
+                .rulings
+                .counts
+                .iter()
+                .filter(has_candidate)
+                .cloned()
+                .collect(),
+            closed: std::mem::take(&mut self.rulings.candidates),
+        }
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> &Arc<Limits> {
+        self.engine.limits()
+    }
+
+    /// The digest of the state, in hexadecimal.
+    pub fn digest(&self) -> String {
+        format!("{:032x}", self.state())
+    }
+
+    /// The digest of the state.
+    pub fn state(&self) -> u128 {
+        self.engine.digest()
+    }
+
+    /// Log time: when the log took the last tick that counted.
+    pub fn log_time(&self) -> Option<Timestamp> {
+        self.engine.log_time()
+    }
+
+    /// What is in force at log time.
+    pub fn live(&self) -> Vec<(Arc<str>, Statement)> {
+        let scopes = self.engine.denied_scopes();
+        let scopes = scopes.map(|(resource, statement)| (Arc::clone(resource), statement));
+        let denials = self.engine.live_denials().map(statement);
+        denials.chain(scopes).collect()
+    }
+
+    /// The copy-limited resources of which something was ever held.
+    pub fn copies(&self) -> impl Iterator<Item = (&Arc<str>, &Copies)> {
+        self.engine.copies()
+    }
+
+    /// The latest instant that has been brought into the log.
+    pub fn now(&self) -> Timestamp {
+        self.engine.now()
+    }
+
+    /// Agents' epochs that beat, and those that are gone and not forgotten.
+    pub fn agents(&self) -> (usize, usize) {
+        self.engine.agents()
+    }
+
+    /// Resources of which own records were totalled, each with the offset of the last.
+    pub fn totalled(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.engine.totalled()
+    }
+
+    /// The source offset of the last total of a partition that was applied.
+    pub fn applied_total(&self, resource: &str, source: u32) -> Option<u64> {
+        self.engine.applied_total(resource, source)
+    }
+
+    /// The denial of a domain's pair, if one is in force.
+    pub fn denial(&self, resource: &str, domain: &str) -> Option<Denial> {
+        Some(self.engine.pair(resource, domain)?.denial?.denial)
+    }
+
+    /// Whether a domain is banned by name: on a resource, or everywhere.
+    pub fn is_banned(&self, resource: Option<&str>, domain: &str) -> bool {
+        self.engine.ban(resource, domain).is_some()
+    }
+
+    /// Bans and pardons that last.
+    pub fn amended(&self) -> usize {
+        self.engine.amended()
+    }
+
+    /// How many holds and staged transfers an operator's release means.
+    pub fn holds_meant(&self, act: &Act) -> usize {
+        self.engine.holds_meant(act)
+    }
+
+    /// How a pair stands.
+    pub fn pair(&self, resource: &str, domain: &str) -> Option<PairState> {
+        let view = self.engine.pair(resource, domain)?;
+        Some(PairState {
+            time_us: view.time.as_micros(),
+            tier: view.tier as u64,
+            tier_limit: view.tier_limit,
+            tier_hits: view.tier_hits,
+            remaining: view.remaining,
+            last_second: view.last_second,
+            hard: view.hard,
+            constraints: view.counts.iter().map(ConstraintState::of).collect(),
+            bucket: view.bucket.as_ref().map(BucketState::of),
+        })
+    }
+}
+
+fn statement(live: &LiveDenial) -> (Arc<str>, Statement) {
+    let statement = Statement {
+        scope: match &live.domain {
+            Some(domain) => Scope::Pair((**domain).into()),
+            None => Scope::Resource,
+        },
+        place: live.place,
+        says: Says::Denied(live.denial),
+    };
+    (Arc::clone(&live.resource), statement)
+}
+
+fn due(due: TotalDue) -> (ChainKey, Due) {
+    let key = ChainKey {
+        source: due.source_partition,
+        resource: due.resource,
+    };
+    let due = Due {
+        offset: due.source_offset,
+        previous: due.previous_offset,
+        counted: due.counted,
+    };
+    (key, due)
+}
+
+fn met(fates: &[Fate], totals: &Totals<'_>) -> Option<(ChainKey, Met)> {
+    let key = ChainKey {
+        source: totals.source_partition,
+        resource: totals.resource.into(),
+    };
+    let met = fates.iter().find_map(|fate| match fate {
+        // Whatever the limits say of it, the chain has gone on.
+        Fate::Applied | Fate::TotalUnlimited | Fate::TotalAtCap => Some(Met::Applied {
+            offset: totals.source_offset,
+            is_bridge: totals.counted().next().is_none(),
+        }),
+        Fate::TotalOutOfOrder => Some(Met::Stray {
+            offset: totals.source_offset,
+        }),
+        _ => None,
+    })?;
+    Some((key, met))
+}
+
+/// Entries of hits and operations on holds.
+fn entries(rulings: &Rulings) -> u64 {
+    let hits = rulings.counts.iter().map(|of| of.counts.entries);
+    let holds = rulings.hold_counts.iter().map(|of| of.counts.ops);
+    hits.chain(holds).sum()
+}
+
+fn count_copies(rulings: &Rulings, counters: &mut Counters) {
+    for of in &rulings.hold_counts {
+        let counts = &of.counts;
+        counters.hold_ops += counts.ops;
+        counters.hold_ops_refused += counts.refused_ops;
+        counters.copies_taken += counts.taken;
+        counters.copies_excess += counts.excess;
+        counters.copies_granted += counts.granted;
+        counters.copies_not_granted += counts.not_granted;
+        counters.copies_released += counts.released;
+        counters.copies_staged += counts.staged;
+        counters.copies_seized += counts.seized;
+        counters.copies_unlimited += counts.unlimited;
+    }
+    counters.beats += rulings.copies.beats;
+    counters.beats_wanted += rulings.copies.beats_wanted;
+    counters.holds_ended_by_age += rulings.copies.ended_by_age;
+    counters.holds_ended_by_operator += rulings.copies.ended_by_operator;
+    counters.transfers_ended_by_operator += rulings.copies.transfers_ended_by_operator;
+    counters.denials_at_cap += rulings.copies.denials_at_cap;
+    for news in &rulings.agents {
+        match news.change {
+            // It beats no more, since it holds nothing: nothing has happened.
+            AgentChange::Gone { copies: 0 } => counters.agents_idle += 1,
+            AgentChange::Gone { copies } => {
+                counters.agents_gone += 1;
+                counters.copies_back += copies;
+            }
+            AgentChange::Returned => counters.agents_returned += 1,
+            AgentChange::Over { copies } => {
+                counters.epochs_over += 1;
+                counters.copies_back += copies;
+            }
+            AgentChange::Twin => counters.agents_twin += 1,
+        }
+    }
+}
+
+fn count(rulings: &Rulings, counters: &mut Counters) {
+    count_copies(rulings, counters);
+    for of in &rulings.counts {
+        let counts = &of.counts;
+        counters.entries += counts.entries;
+        counters.granted += counts.granted;
+        counters.excess += counts.excess;
+        counters.late += counts.late;
+        counters.unconfigured += counts.unconfigured;
+        counters.not_ruled += counts.too_old + counts.at_cap + counts.misrouted;
+        counters.pairs_at_cap += counts.at_cap;
+        counters.refused_calls += counts.refused_calls;
+    }
+    for of in &rulings.global_counts {
+        counters.global_excess += of.counts.excess;
+    }
+    counters.epochs_given_up += rulings.epochs_given_up;
+    counters.pairs_evicted += rulings.evicted;
+    counters.corrections += rulings.corrections.len() as u64;
+    for fate in &rulings.fates {
+        match fate {
+            Fate::Duplicate { entries } => counters.duplicates += u64::from(*entries),
+            Fate::OlderThanWindow { entries } | Fate::TooManyAgents { entries } => {
+                counters.not_ruled += u64::from(*entries);
+            }
+            Fate::Overtaken { entries } | Fate::EpochOver { entries } => {
+                counters.out_of_turn += u64::from(*entries);
+            }
+            Fate::OfAnotherLog => counters.foreign += 1,
+            Fate::TotalOutOfOrder => counters.totals_out_of_order += 1,
+            _ => {}
+        }
+    }
+}

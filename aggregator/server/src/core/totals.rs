@@ -1,0 +1,325 @@
+//! Totals on their way: what was granted of globally limited resources, from the partitions that rule
+//! hits to those that rule resources.
+//!
+//! ```text
+//! source 3, resource api.search      due 17 <- 12 <- 9      (each names the one before)
+//! append 9, append 12, append 17     in this order, several on their way at once
+//! 12 fails                           12 and 17 are appended again; the copy of 17 that arrived
+//!                                    without its predecessor was ignored by the engine
+//! ```
+//!
+//! A total leaves when the log has it and everything before it in its chain. In catch-up the engine says
+//! again what was due long ago; what the target has applied already is dropped before it is sent. Knows
+//! nothing of hits and limits.
+//!
+//! No more wait than a bound and one delivery: beyond it their source rules nothing, and what is due is sent
+//! although its target is not caught up, which passes over what it has.
+//!
+//! What stays true: at any time the unsent part of a chain is a suffix of it, so that the target sees
+//! each total once and in order, whatever fails.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tollgate_shared::bugs::{Bug, planted};
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::record::Total;
+
+use tollgate_log::Ticket;
+
+/// One total that an engine asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// The hits record that was totalled.
+    pub offset: u64,
+    /// The one before it for this resource.
+    pub previous: Option<u64>,
+    /// What counts, by milliseconds.
+    pub counted: Vec<Total>,
+}
+
+/// A chain: one resource's totals from one source partition.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChainKey {
+    /// The partition that grants.
+    pub source: u32,
+    /// The resource.
+    pub resource: Box<str>,
+}
+
+#[derive(Debug)]
+enum State {
+    Due,
+    Sent(Ticket),
+    Acknowledged(Ticket),
+}
+
+/// Where a chain has what was sent under a ticket and is not answered yet. Tickets rise along a chain.
+fn position(chain: &VecDeque<(Due, State)>, ticket: Ticket) -> Option<usize> {
+    let is_before = |state: &State| match state {
+        State::Sent(sent) | State::Acknowledged(sent) => *sent < ticket,
+        State::Due => false,
+    };
+    let at = chain.partition_point(|(_, state)| is_before(state));
+    let found = chain.get(at);
+    found
+        .is_some_and(|(_, state)| matches!(state, State::Sent(sent) if *sent == ticket))
+        .then_some(at)
+}
+
+/// Totals of all chains.
+#[derive(Debug, Default)]
+pub struct Totals {
+    chains: BTreeMap<ChainKey, VecDeque<(Due, State)>>,
+    /// By chain: the last total that its target has applied. There are as many as chains in the engines.
+    applied: BTreeMap<ChainKey, u64>,
+    /// After a failed append nothing is sent before this.
+    not_before: Span,
+}
+
+impl Totals {
+    /// Takes a total that an engine asked for. One that is known already is taken once, one that its
+    /// target has applied not at all.
+    pub fn due(&mut self, key: ChainKey, due: Due) {
+        if self
+            .applied
+            .get(&key)
+            .is_some_and(|applied| due.offset <= *applied)
+        {
+            return;
+        }
+        let chain = self.chains.entry(key).or_default();
+        if chain
+            .back()
+            .is_none_or(|(last, _)| last.offset < due.offset)
+        {
+            chain.push_back((due, State::Due));
+        }
+    }
+
+    /// Drops what the target has applied: everything of the chain up to `offset`.
+    pub fn applied(&mut self, key: ChainKey, offset: u64) {
+        let known = self.applied.entry(key.clone()).or_insert(offset);
+        *known = offset.max(*known);
+        let Some(chain) = self.chains.get_mut(&key) else {
+            return;
+        };
+        // What is on its way is left: its answer is still to come and finds it.
+        while let Some((due, State::Due)) = chain.front() {
+            if offset < due.offset {
+                break;
+            }
+            chain.pop_front();
+        }
+        if chain.is_empty() {
+            self.chains.remove(&key);
+        }
+    }
+
+    /// Hands out everything that is due and not on its way, in order; `may_send` says whether a chain
+    /// may be sent at all, and `send` names each append.
+    pub fn send(
+        &mut self,
+        clock: Span,
+        may_send: impl Fn(&ChainKey) -> bool,
+        mut send: impl FnMut(&ChainKey, &Due) -> Ticket,
+    ) {
+        if clock < self.not_before {
+            return;
+        }
+        for (key, chain) in &mut self.chains {
+            if !may_send(key) {
+                continue;
+            }
+            let unsent = chain
+                .iter()
+                .rev()
+                .take_while(|(_, state)| matches!(state, State::Due))
+                .count();
+            for (due, state) in chain.range_mut(chain.len() - unsent..) {
+                *state = State::Sent(send(key, due));
+            }
+        }
+    }
+
+    /// The log has what this ticket named.
+    pub fn acknowledged(&mut self, key: &ChainKey, ticket: Ticket) {
+        let Some(chain) = self.chains.get_mut(key) else {
+            return;
+        };
+        if let Some(at) = position(chain, ticket)
+            && let Some((_, state)) = chain.get_mut(at)
+        {
+            *state = State::Acknowledged(ticket);
+        }
+        while let Some((_, State::Acknowledged(_))) = chain.front() {
+            chain.pop_front();
+        }
+        if chain.is_empty() {
+            self.chains.remove(key);
+        }
+    }
+
+    /// The log does not have what this ticket named: it and everything behind it is due again, not
+    /// before `retry_at`.
+    pub fn failed(&mut self, key: &ChainKey, ticket: Ticket, retry_at: Span) {
+        let Some(chain) = self.chains.get_mut(key) else {
+            return;
+        };
+        // A ticket of an earlier attempt is not found: its total is due again already.
+        let Some(at) = position(chain, ticket) else {
+            return;
+        };
+        for (_, state) in chain.range_mut(at..) {
+            if planted(Bug::TotalsNotAgain) {
+                break;
+            }
+            *state = State::Due;
+        }
+        self.not_before = retry_at;
+    }
+
+    /// Whether one waits, or is on its way, that follows the one at `applied`.
+    pub fn goes_on_from(&self, key: &ChainKey, applied: Option<u64>) -> bool {
+        let chain = self.chains.get(key);
+        chain.is_some_and(|chain| chain.iter().any(|(due, _)| due.previous == applied))
+    }
+
+    /// Drops all totals of a source: another rules it, and says what is due again.
+    pub fn forget_source(&mut self, source: u32) {
+        self.chains.retain(|key, _| key.source != source);
+    }
+
+    /// Forgets what a partition has applied, since nothing more is heard of that, and what was applied of
+    /// its own, since its offsets may count from the beginning again: `is_its` says which resources it has.
+    pub fn forget_applied(&mut self, partition: u32, is_its: impl Fn(&str) -> bool) {
+        self.applied
+            .retain(|key, _| key.source != partition && !is_its(&key.resource));
+    }
+
+    /// The least source offset of a partition whose total the log may not have yet.
+    pub fn oldest_of(&self, source: u32) -> Option<u64> {
+        self.chains
+            .iter()
+            .filter(|(key, _)| key.source == source)
+            .filter_map(|(_, chain)| chain.front().map(|(due, _)| due.offset))
+            .min()
+    }
+
+    pub(super) fn of_source(&self, source: u32) -> usize {
+        let from = |source| ChainKey {
+            source,
+            resource: Box::default(),
+        };
+        let chains = self.chains.range(from(source)..);
+        chains
+            .take_while(|(key, _)| key.source == source)
+            .map(|(_, chain)| chain.len())
+            .sum()
+    }
+
+    /// Whether a source is to rule nothing more for the moment, where so many may wait.
+    pub fn is_full(&self, source: u32, max: usize) -> bool {
+        max <= self.of_source(source)
+    }
+
+    /// Whether enough of a source's totals are gone to go on.
+    pub fn has_room(&self, source: u32, max: usize) -> bool {
+        self.of_source(source) <= max / 2
+    }
+
+    /// How many totals the log may not have yet.
+    pub fn len(&self) -> usize {
+        self.chains.values().map(VecDeque::len).sum()
+    }
+
+    /// Whether the log has them all.
+    pub fn is_empty(&self) -> bool {
+        self.chains.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> ChainKey {
+        ChainKey {
+            source: 3,
+            resource: "api.search".into(),
+        }
+    }
+
+    fn due(offset: u64, previous: Option<u64>) -> Due {
+        Due {
+            offset,
+            previous,
+            counted: vec![Total::guarded(0, 1)],
+        }
+    }
+
+    fn with_three() -> Totals {
+        let mut totals = Totals::default();
+        for (offset, previous) in [(9, None), (12, Some(9)), (17, Some(12))] {
+            totals.due(key(), due(offset, previous));
+        }
+        totals
+    }
+
+    fn sent(totals: &mut Totals, next: &mut u64) -> Vec<(u64, u64)> {
+        let mut sent = Vec::new();
+        totals.send(
+            Span::from_micros(*next),
+            |_| true,
+            |_, due| {
+                *next += 1;
+                sent.push((due.offset, *next));
+                Ticket(*next)
+            },
+        );
+        sent
+    }
+
+    #[test]
+    fn after_a_failed_append_the_chain_goes_on_from_there_in_order() {
+        let (mut totals, mut next) = (with_three(), 0);
+        assert_eq!(sent(&mut totals, &mut next), [(9, 1), (12, 2), (17, 3)]);
+        assert_eq!(sent(&mut totals, &mut next), []);
+        totals.acknowledged(&key(), Ticket(1));
+        // The answers come out of order; 17 was acknowledged, and must still be sent again.
+        totals.acknowledged(&key(), Ticket(3));
+        totals.failed(&key(), Ticket(2), Span::from_micros(3));
+        assert_eq!(sent(&mut totals, &mut next), [(12, 4), (17, 5)]);
+        // A late answer of the earlier attempt changes nothing.
+        totals.failed(&key(), Ticket(2), Span::from_micros(3));
+        assert_eq!(sent(&mut totals, &mut next), []);
+        assert_eq!(totals.oldest_of(3), Some(12));
+        totals.acknowledged(&key(), Ticket(5));
+        assert_eq!(totals.len(), 2);
+        totals.acknowledged(&key(), Ticket(4));
+        assert!(totals.is_empty());
+    }
+
+    #[test]
+    fn what_was_applied_of_a_log_is_not_held_against_the_one_that_took_its_place() {
+        for (gone, is_target) in [(3, false), (5, true)] {
+            let (mut totals, mut next) = (Totals::default(), 0);
+            totals.applied(key(), 1_500);
+            totals.forget_applied(gone, |_| is_target);
+            totals.due(key(), due(9, None));
+            assert_eq!(sent(&mut totals, &mut next), [(9, 1)]);
+        }
+    }
+
+    #[test]
+    fn what_the_target_has_applied_is_not_sent_again() {
+        let (mut totals, mut next) = (with_three(), 0);
+        totals.applied(key(), 12);
+        assert_eq!(sent(&mut totals, &mut next), [(17, 1)]);
+        // What the engine says again is known, in either order.
+        totals.due(key(), due(17, Some(12)));
+        assert_eq!(totals.len(), 1);
+        totals.acknowledged(&key(), Ticket(1));
+        totals.due(key(), due(12, Some(9)));
+        assert!(totals.is_empty());
+    }
+}

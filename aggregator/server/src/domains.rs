@@ -1,0 +1,385 @@
+//! Domains for who types their names, where the log has keyed hashes of them.
+//!
+//! ```text
+//! explain api.search acme          ── key ──> asks for h~5f2c1e~0c41…
+//! [rate.x.domains.acme]            ── key ──> [rate.x.domains."h~5f2c1e~0c41…"], and that goes to the log
+//! h~5f2c1e~0c41… copied from a list           stays, if it is of this key
+//! [rate.x] addresses = { v4 = 24 }
+//! [rate.x.domains."203.0.113.7"]   ── key ──> the hash of 203.0.113.0/24, as agents hash it
+//! [rate.y.domains."10.0.0.0/8"]               a fault: an address that is hashed lies in no network
+//! ```
+//!
+//! Nobody else in this program knows the key: logs, engines, views and HTTP have hashes alone. What stays
+//! true: a name that is typed with a key does not leave this room; and hashes of two keys, or names beside
+//! hashes, are not taken for one fleet's.
+
+mod document;
+
+use std::path::Path;
+use std::str::FromStr as _;
+
+use tollgate_shared::domain_key::{DomainKey, DomainKeyFault, HASHED_PREFIX, hashed_under};
+use tollgate_shared::names::admit_domain;
+use tollgate_shared::networks::{AddressPrefixes, NetworkName, NetworkText, network};
+use toml_edit::DocumentMut;
+
+use document::each_domain;
+
+/// What domains are called in the log.
+#[derive(Clone, Debug, Default)]
+pub struct Domains {
+    /// None: by their names.
+    key: Option<DomainKey>,
+}
+
+/// Why a domain key cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFileFault {
+    /// It cannot be read.
+    #[error("domain key {name}: {source}")]
+    Unreadable {
+        /// The file.
+        name: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// It is none.
+    #[error("domain key {name}: {fault}")]
+    Bad {
+        /// The file.
+        name: String,
+        /// What is wrong with it.
+        fault: DomainKeyFault,
+    },
+}
+
+/// Why a name cannot stand for a domain of this fleet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Mixture {
+    /// It is a hash under another key.
+    #[error(
+        "\"{domain}\" is hashed under the key {found}, expected a name, or a hash under {expected}"
+    )]
+    OtherKey {
+        /// The domain.
+        domain: String,
+        /// The id of its key.
+        found: String,
+        /// The id of the one that was given.
+        expected: String,
+    },
+    /// Two keys in one document.
+    #[error("domains are hashed under the keys {one} and {other}, expected those of one")]
+    TwoKeys {
+        /// The id of the one.
+        one: String,
+        /// The id of the other.
+        other: String,
+    },
+    /// Names beside hashes.
+    #[error(
+        "\"{name}\" stands beside domains that are hashed under the key {key}, and would be nobody's: \
+         expected --domain-key, which hashes it"
+    )]
+    Clear {
+        /// The first of the names.
+        name: String,
+        /// The id of the others' key.
+        key: String,
+    },
+    /// Two keys of one table that are one domain.
+    #[error(
+        "\"{domain}\" stands there twice: by its name and by its hash, or by two addresses of one network"
+    )]
+    Twice {
+        /// The domain.
+        domain: String,
+    },
+    /// A network, where the log has hashes of addresses.
+    #[error(
+        "\"{domain}\" is a network, and with a domain key addresses are hashed one by one, so that none is found \
+         in it: expected addresses, or a resource with `addresses` of that length, which are hashed as networks"
+    )]
+    Network {
+        /// As it was written.
+        domain: String,
+    },
+}
+
+impl Domains {
+    /// Reads a domain key.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be read, or keeps nothing secret.
+    pub fn read(path: &Path) -> Result<Self, KeyFileFault> {
+        let name = || path.display().to_string();
+        let file = std::fs::read(path).map_err(|source| KeyFileFault::Unreadable {
+            name: name(),
+            source,
+        })?;
+        let key = DomainKey::derive(&file).map_err(|fault| KeyFileFault::Bad {
+            name: name(),
+            fault,
+        })?;
+        Ok(Self { key: Some(key) })
+    }
+
+    /// What a domain is called in the log.
+    ///
+    /// # Errors
+    ///
+    /// Where it is a hash under another key, or a network, which no hash lies in.
+    pub fn of(&self, domain: &str) -> Result<String, Mixture> {
+        self.of_resource(None, domain)
+    }
+
+    /// The same on a resource that limits addresses by their networks: agents hash the network.
+    ///
+    /// # Errors
+    ///
+    /// As [`Domains::of`].
+    pub fn of_resource(
+        &self,
+        addresses: Option<AddressPrefixes>,
+        domain: &str,
+    ) -> Result<String, Mixture> {
+        let Some(key) = &self.key else {
+            return Ok(domain.to_owned());
+        };
+        match hashed_under(domain) {
+            Some(id) if id == key.id() => Ok(domain.to_owned()),
+            Some(id) => Err(Mixture::OtherKey {
+                domain: domain.to_owned(),
+                found: id.to_owned(),
+                expected: key.id().to_owned(),
+            }),
+            None => {
+                let mut text = NetworkText::default();
+                let limited = limited_as(addresses, domain, &mut text)?;
+                Ok(key.hash(&admit_domain(limited)).as_str().to_owned())
+            }
+        }
+    }
+
+    /// A limits document as it may stand in the log: its domains hashed, everything else as it was, comments
+    /// included. One that is no TOML stays as it is, for its reader to refuse.
+    ///
+    /// # Errors
+    ///
+    /// Where its domains are not one fleet's.
+    pub fn document(&self, text: String) -> Result<String, Mixture> {
+        // Without a key nothing is to be changed, and where nothing can be a hash, nothing can be mixed up. (A
+        // hash may be spelt with escapes.)
+        if self.key.is_none() && !text.contains(HASHED_PREFIX) && !text.contains('\\') {
+            return Ok(text);
+        }
+        let Ok(mut document) = DocumentMut::from_str(&text) else {
+            return Ok(text);
+        };
+        let mut found = Found::default();
+        let mut changed = false;
+        each_domain(&mut document, &mut |domain, addresses| {
+            let called = self.of_resource(addresses, domain)?;
+            found.take(&called)?;
+            changed |= called != domain;
+            Ok(called)
+        })?;
+        found.are_alike()?;
+        Ok(match changed {
+            true => document.to_string(),
+            false => text,
+        })
+    }
+}
+
+/// The domains of a document, as they come.
+#[derive(Default)]
+struct Found {
+    name: Option<String>,
+    key: Option<String>,
+}
+
+impl Found {
+    fn take(&mut self, domain: &str) -> Result<(), Mixture> {
+        let Some(id) = hashed_under(domain) else {
+            self.name.get_or_insert_with(|| domain.to_owned());
+            return Ok(());
+        };
+        match &self.key {
+            Some(one) if one != id => Err(Mixture::TwoKeys {
+                one: one.clone(),
+                other: id.to_owned(),
+            }),
+            Some(_) => Ok(()),
+            None => {
+                self.key = Some(id.to_owned());
+                Ok(())
+            }
+        }
+    }
+
+    fn are_alike(self) -> Result<(), Mixture> {
+        match (self.name, self.key) {
+            (Some(name), Some(key)) => Err(Mixture::Clear { name, key }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a domain of a document is limited as, by agents that hash it.
+fn limited_as<'t>(
+    addresses: Option<AddressPrefixes>,
+    domain: &'t str,
+    text: &'t mut NetworkText,
+) -> Result<&'t str, Mixture> {
+    let of_addresses = match network(domain) {
+        NetworkName::Other => match addresses {
+            Some(addresses) => return Ok(addresses.domain_of(domain, text)),
+            None => return Ok(domain),
+        },
+        NetworkName::Network(network) => {
+            let limited = addresses.map(|addresses| addresses.network_of(network.addr()));
+            limited.filter(|limited| *limited == network)
+        }
+        NetworkName::HostBits(_) | NetworkName::Length => None,
+    };
+    match of_addresses {
+        Some(network) => Ok(text.write(network)),
+        None => Err(Mixture::Network {
+            domain: domain.to_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_limits::Limits;
+
+    fn domains(file: &[u8]) -> Domains {
+        Domains {
+            key: Some(DomainKey::derive(file).expect("a key")),
+        }
+    }
+
+    const KEY: &[u8] = b"5f0c3e6f4f0b4b5a8c1d2e3f40516273";
+    const OTHER: &[u8] = b"6f0c3e6f4f0b4b5a8c1d2e3f40516273";
+
+    const DOCUMENT: &str = r#"version = 1
+rules = 2
+[plans]
+gold = ["acme", "globex"] # ours
+[rate."api.search"]
+rate = "100/s"
+[rate."api.search".plans.gold]
+rate = "1000/s"
+[rate."api.search".domains."203.0.113.7"] # a crawler
+rate = "5/s"
+[rate."api.search".domains.zeta]
+rate = "6/s"
+[copies.sandbox]
+limit = 10
+domains = { acme = 50, b = 4 }
+groups.probation = { limit = 4, members = ["new-1", "new-2"] }
+"#;
+
+    #[test]
+    fn every_domain_of_a_document_is_hashed_and_nothing_else_changes() {
+        let domains = domains(KEY);
+        let hashed = domains.document(DOCUMENT.to_owned()).expect("one fleet's");
+        let mut expected = DOCUMENT.to_owned();
+        let of = |name: &str| format!("\"{}\"", domains.of(name).expect("a name"));
+        for (name, quoted) in [
+            ("acme", "[\"acme\""),
+            ("globex", ", \"globex\"]"),
+            ("203.0.113.7", "\"203.0.113.7\""),
+            ("zeta", ".zeta]"),
+            ("acme", "{ acme"),
+            ("b", " b ="),
+            ("new-1", "\"new-1\""),
+            ("new-2", "\"new-2\""),
+        ] {
+            let bare = quoted.trim_matches(|c| "[]{},. =".contains(c));
+            assert_eq!(expected.matches(quoted).count(), 1, "{quoted}");
+            expected = expected.replace(quoted, &quoted.replace(bare, &of(name)));
+        }
+        assert_eq!(hashed, expected);
+        assert!(Limits::parse(&hashed).is_ok(), "{hashed}");
+        // Again it is itself, with the key and without.
+        assert_eq!(domains.document(hashed.clone()).as_ref(), Ok(&hashed));
+        assert_eq!(Domains::default().document(hashed.clone()), Ok(hashed));
+    }
+
+    #[test]
+    fn an_address_is_hashed_as_each_resource_limits_it() {
+        let domains = domains(KEY);
+        let document = r#"[plans]
+near = ["203.0.113.7", "203.0.113.9", "acme"]
+[rate.login]
+rate = "1/s"
+addresses = { v4 = 24 }
+domains = { "198.51.100.7" = { rate = "2/s" }, "192.0.2.0/24" = { rate = "3/s" } }
+plans.near = { rate = "4/s" }
+[rate.search]
+rate = "1/s"
+plans.near = { rate = "5/s" }
+"#;
+        let text = domains.document(document.to_owned()).expect("one fleet's");
+        let limits = Limits::parse(&text).unwrap_or_else(|faults| panic!("{text}{faults}"));
+        let rate = |resource: &str, name: &str| {
+            let hashed = domains.of_resource(None, name).expect("a name");
+            let class = limits.class_of(resource, &hashed).expect("limited");
+            class.windows[0].limit
+        };
+        // As agents do: the network of the address is hashed.
+        let mut named = [0; 3];
+        for (name, limit) in ["198.51.100.0", "192.0.2.0", "203.0.113.0"]
+            .iter()
+            .zip(&mut named)
+        {
+            let prefixes = AddressPrefixes { v4: 24, v6: 64 };
+            let hashed = domains.of_resource(Some(prefixes), &format!("{name}/24"));
+            let class = limits.class_of("login", &hashed.expect("a network"));
+            *limit = class.expect("limited").windows[0].limit;
+        }
+        assert_eq!(named, [2, 3, 4]);
+        assert_eq!(
+            (rate("search", "203.0.113.7"), rate("search", "acme")),
+            (5, 5)
+        );
+        assert_eq!(
+            (rate("search", "203.0.113.8"), rate("login", "acme")),
+            (1, 4)
+        );
+        for wrong in ["10.0.0.0/8", "203.0.113.0/25", "203.0.113.7/24"] {
+            let one = document.replace("192.0.2.0/24", wrong);
+            let refused = domains.document(one);
+            assert!(matches!(refused, Err(Mixture::Network { .. })), "{wrong}");
+            assert!(matches!(domains.of(wrong), Err(Mixture::Network { .. })));
+        }
+    }
+
+    #[test]
+    fn names_and_hashes_of_two_keys_are_not_one_fleets() {
+        let (ours, theirs) = (domains(KEY), domains(OTHER));
+        let hash = ours.of("acme").expect("a name");
+        assert_eq!(ours.of(&hash).as_ref(), Ok(&hash), "copied from a list");
+        assert!(matches!(theirs.of(&hash), Err(Mixture::OtherKey { .. })));
+        let plan = |names: &[&str]| format!("[plans]\ngold = {names:?}\n");
+        let none = Domains::default();
+        let other = theirs.of("acme").expect("a name");
+        let two = none.document(plan(&[&hash, &other]));
+        assert!(matches!(two, Err(Mixture::TwoKeys { .. })), "{two:?}");
+        let mixed = none.document(plan(&[&hash, "globex"]));
+        assert!(matches!(mixed, Err(Mixture::Clear { .. })), "{mixed:?}");
+        assert!(ours.document(plan(&[&hash, "globex"])).is_ok());
+        let twice = format!("[copies.s]\nlimit = 1\ndomains = {{ acme = 1, \"{hash}\" = 2 }}\n");
+        let twice = ours.document(twice);
+        assert!(matches!(twice, Err(Mixture::Twice { .. })), "{twice:?}");
+        assert_eq!(
+            none.document("no toml =".to_owned()).as_deref(),
+            Ok("no toml =")
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! `GET /v1/explain`: the log that this aggregator writes, read beside it.
+//!
+//! ```text
+//! ?code=3-18250-0-1        ?resource=api.search&domain=acme&at=2026-11-21T12:00:00Z
+//! ```
+//!
+//! Reads the log as the command does, in a thread of its own and one at a time, so that asking costs the
+//! loop nothing. Knows nothing of rules.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::names::admit_domain;
+
+use super::query::UrlQuery;
+use super::queue::Queue;
+use super::{LogView, Shown, busy, fault};
+use tollgate_replay::explain::{ExplainError, Explanation, Question, explain};
+use tollgate_replay::range::parse_instant;
+use tollgate_replay::source::journal::JournalSource;
+use tollgate_replay::source::{Source, SourceError};
+
+/// One at a time: each reads a partition of the log.
+static READING: Queue = Queue::new(16);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExplainUrl {
+    code: Option<String>,
+    resource: Option<String>,
+    domain: Option<String>,
+    at: Option<String>,
+    /// `json`, or `text` for people.
+    format: Option<String>,
+}
+
+/// Answers.
+pub(super) async fn answer(
+    State(shown): State<Shown>,
+    UrlQuery(url): UrlQuery<ExplainUrl>,
+) -> Response {
+    let question = match question(&url) {
+        Ok(question) => question,
+        Err(text) => return fault(StatusCode::BAD_REQUEST, text),
+    };
+    let as_text = url.format.as_deref() == Some("text");
+    let Some(turn) = READING.turn().await else {
+        return busy(&shown.counters);
+    };
+    let log = Arc::clone(&shown.log);
+    // The turn lasts as long as the reading, whoever has left meanwhile.
+    let reading = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        read(&log, &question)
+    });
+    let read = reading.await;
+    match read {
+        Ok(Ok(explanation)) if as_text => {
+            let form = "text/plain; charset=utf-8";
+            ([(header::CONTENT_TYPE, form)], explanation.to_string()).into_response()
+        }
+        Ok(Ok(explanation)) => Json(explanation).into_response(),
+        Ok(Err(ExplainError::NotThere(why))) => fault(StatusCode::NOT_FOUND, why),
+        Ok(Err(error)) => fault(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        Err(_) => fault(StatusCode::INTERNAL_SERVER_ERROR, "the reader panicked"),
+    }
+}
+
+fn question(url: &ExplainUrl) -> Result<Question, String> {
+    match (&url.code, &url.resource) {
+        (Some(code), None) if url.domain.is_none() && url.at.is_none() => code
+            .parse()
+            .map(Question::Code)
+            .map_err(|fault| format!("code = {code:?}: {fault}")),
+        (None, Some(resource)) => {
+            let instant = |text: &String| {
+                parse_instant(text, tollgate_log::clock::wall()).ok_or(format!(
+                    "at = {text:?}: expected an instant, as in 2026-11-21T12:00:00Z or -2h"
+                ))
+            };
+            Ok(Question::Pair {
+                resource: resource.clone(),
+                // The name under which a caller of this domain is limited.
+                domain: url.domain.as_ref().map(|d| admit_domain(d).into_owned()),
+                at: url.at.as_ref().map(instant).transpose()?,
+            })
+        }
+        _ => Err("expected code, or resource with domain and at".to_owned()),
+    }
+}
+
+fn read(log: &LogView, question: &Question) -> Result<Explanation, ExplainError> {
+    let source = open(log)?;
+    explain(&*source, question, &MacKey::UNPROTECTED)
+}
+
+fn open(log: &LogView) -> Result<Box<dyn Source>, SourceError> {
+    match &log.dir {
+        Some(dir) => Ok(Box::new(JournalSource::open(dir)?)),
+        None => open_kafka(log),
+    }
+}
+
+#[cfg(feature = "kafka")]
+fn open_kafka(log: &LogView) -> Result<Box<dyn Source>, SourceError> {
+    use tollgate_replay::source::kafka::KafkaSource;
+
+    let prefix = log.topic_prefix.as_deref().unwrap_or("tollgate");
+    let bootstrap = log.bootstrap.join(",");
+    let source = KafkaSource::open(&bootstrap, prefix, log.properties.clone())?;
+    Ok(Box::new(source))
+}
+
+#[cfg(not(feature = "kafka"))]
+fn open_kafka(_: &LogView) -> Result<Box<dyn Source>, SourceError> {
+    let text = "built without the feature `kafka`";
+    Err(SourceError::Missing(text.to_owned()))
+}

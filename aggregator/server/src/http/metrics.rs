@@ -1,0 +1,310 @@
+//! Metrics, in Prometheus' form. Rendered from the core's counters when somebody asks.
+
+mod rows;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use metrics::{Key, KeyName, Label, Level, Metadata, Recorder as _, SharedString, Unit};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
+
+use super::HttpCounters;
+use crate::core::view::Counted;
+use crate::edge::{Edge, PortCounters};
+use crate::feed::FeedCounters;
+use crate::link::LinkCounters;
+use rows::{counted, counted_copies, measured, of_candidate, of_resource};
+use tollgate_log::AsideCounters;
+
+/// What is shown at `/metrics`. The recorder is this aggregator's own and not the process's, so that
+/// two aggregators in one process (tests do that) do not count into one another.
+pub struct Metrics {
+    recorder: PrometheusRecorder,
+    edge: Arc<Edge>,
+    link: Arc<LinkCounters>,
+    feed: Arc<FeedCounters>,
+    aside: Arc<AsideCounters>,
+    http: Arc<HttpCounters>,
+    name: String,
+    group: String,
+}
+
+static METADATA: Metadata<'static> = Metadata::new("tollgate", Level::INFO, None);
+
+impl Metrics {
+    /// Metrics of one aggregator, by its name; its group is empty where the log is a journal.
+    pub fn new(
+        (edge, link, feed): (Arc<Edge>, Arc<LinkCounters>, Arc<FeedCounters>),
+        aside: Arc<AsideCounters>,
+        http: Arc<HttpCounters>,
+        (name, group): (String, String),
+    ) -> Self {
+        Self {
+            recorder: PrometheusBuilder::new().build_recorder(),
+            edge,
+            link,
+            feed,
+            aside,
+            http,
+            name,
+            group,
+        }
+    }
+
+    /// The text of all metrics.
+    pub fn render(&self, counted_now: &Counted) -> String {
+        let Counted {
+            counters,
+            gauges,
+            clocks,
+            candidates,
+            resources,
+        } = counted_now;
+        let rows = counted(counters).into_iter();
+        for (name, help, value) in rows.chain(counted_copies(counters)) {
+            self.counter(name, help, value, Vec::new());
+        }
+        let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let sockets = [
+            (
+                "tollgate_link_garbage_total",
+                "Messages of agents that could not be read.",
+                of(&self.link.garbage),
+            ),
+            (
+                "tollgate_link_answers_dropped_total",
+                "Answers to agents that nobody took.",
+                of(&self.link.answers_dropped),
+            ),
+            (
+                "tollgate_feed_frames_published_total",
+                "Frames that were published.",
+                of(&self.feed.frames),
+            ),
+            (
+                "tollgate_feed_bytes_total",
+                "Bytes of frames that were published.",
+                of(&self.feed.bytes),
+            ),
+            (
+                "tollgate_feed_frames_dropped_total",
+                "Frames that were left out for a subscriber at feed.subscriber_queue_max, times subscribers.",
+                of(&self.feed.dropped),
+            ),
+            (
+                "tollgate_feed_frames_unpublished_total",
+                "Frames that were left out for everybody: too many waited for the feed's thread.",
+                of(&self.feed.unpublished),
+            ),
+            (
+                "tollgate_feed_deliveries_total",
+                "Frames that were queued for a subscriber, times subscribers.",
+                of(&self.feed.deliveries),
+            ),
+            (
+                "tollgate_accept_pauses_total",
+                "Times that no connection was accepted, for want of descriptors.",
+                of(&self.edge.paused),
+            ),
+            (
+                "tollgate_records_aside_total",
+                "Refused records that were kept aside.",
+                of(&self.aside.kept),
+            ),
+            (
+                "tollgate_records_aside_dropped_total",
+                "Refused records that were not kept aside: too many, no room, or nobody took them.",
+                of(&self.aside.dropped),
+            ),
+        ];
+        let http = [
+            (
+                "tollgate_http_turned_away_total",
+                "Connections for HTTP that made room for others, or found none.",
+                of(&self.http.turned_away),
+            ),
+            (
+                "tollgate_http_stalled_total",
+                "Connections for HTTP that ended because their peer did not go on.",
+                of(&self.http.stalled),
+            ),
+            (
+                "tollgate_http_strange_hosts_total",
+                "Requests for a host that is none of this aggregator's.",
+                of(&self.http.strange_hosts),
+            ),
+            (
+                "tollgate_http_bodies_too_large_total",
+                "Requests with a body of more than 64 KiB.",
+                of(&self.http.too_large),
+            ),
+            (
+                "tollgate_http_accept_errors_total",
+                "Times that no connection for HTTP could be accepted.",
+                of(&self.http.accept_errors),
+            ),
+            (
+                "tollgate_http_busy_total",
+                "Lists and explanations that were refused because too many wait.",
+                of(&self.http.busy),
+            ),
+            (
+                "tollgate_amendments_refused_total",
+                "Amendments refused because their caller asks for more than 20 a second.",
+                of(&self.http.amendments_refused),
+            ),
+        ];
+        for (name, help, value) in sockets.into_iter().chain(http) {
+            self.counter(name, help, value, Vec::new());
+        }
+        for (reason, value) in self.link.refused.counts() {
+            self.counter(
+                "tollgate_link_refused_total",
+                "Batches of agents that were not let through to the log.",
+                value,
+                vec![Label::from_static_parts("reason", reason)],
+            );
+        }
+        for (name, help, value) in measured(gauges) {
+            self.gauge(name, help, value as f64, Vec::new());
+        }
+        let seconds = [
+            (
+                "tollgate_log_lag_seconds",
+                "How far the last ruled record of a partition lies before now; the greatest.",
+                gauges.log_lag_us,
+            ),
+            (
+                "tollgate_snapshot_age_seconds",
+                "How old the newest snapshot of a partition is that has ruled hits since; the greatest.",
+                gauges.snapshot_age_us,
+            ),
+            (
+                "tollgate_snapshot_seconds",
+                "How long the last snapshot of a partition took to be saved, beside ruling and behind those of others; the greatest.",
+                gauges.snapshot_took_us,
+            ),
+        ];
+        for (name, help, us) in seconds {
+            self.gauge(name, help, us as f64 / 1e6, Vec::new());
+        }
+        self.render_edge();
+        self.gauge(
+            "tollgate_http_connections",
+            "Connections for HTTP that are open.",
+            self.http.open.load(Ordering::Relaxed) as f64,
+            Vec::new(),
+        );
+        self.gauge(
+            "tollgate_aggregator_info",
+            "1; who this is: its name, its consumer group (empty: a journal), its version.",
+            1.0,
+            vec![
+                Label::new("name", self.name.clone()),
+                Label::new("group", self.group.clone()),
+                Label::from_static_parts("version", env!("CARGO_PKG_VERSION")),
+            ],
+        );
+        for clock in clocks {
+            self.gauge(
+                "tollgate_agent_clock_moved_seconds",
+                "Seconds by which an agent's stamps are moved, because its clock is wrong.",
+                clock.moved_us as f64 / 1e6,
+                vec![Label::new("agent", clock.agent.clone())],
+            );
+        }
+        for (resource, counts) in candidates {
+            for (name, help, value) in of_candidate(counts) {
+                let labels = vec![Label::new("resource", resource.to_string())];
+                self.counter(name, help, value, labels);
+            }
+        }
+        for (resource, counts) in resources {
+            for (name, help, value) in of_resource(counts) {
+                let labels = vec![Label::new("resource", resource.to_string())];
+                self.counter(name, help, value, labels);
+            }
+        }
+        self.recorder.handle().render()
+    }
+
+    /// What is known of connections to the ports for agents and the feed.
+    fn render_edge(&self) {
+        let edge = &self.edge;
+        for (port, counters) in [("agents", &edge.agents), ("feed", &edge.feed)] {
+            self.render_port(port, counters);
+        }
+        let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        let gauges = [
+            (
+                "tollgate_feed_subscribers",
+                "Connections to the feed that are open: agents that hear of denials.",
+                of(&edge.feed.open),
+            ),
+            (
+                "tollgate_feed_subscriptions",
+                "Topics that they subscribe to, times connections.",
+                of(&self.feed.subscriptions),
+            ),
+            (
+                "tollgate_connections_pending",
+                "Connections whose handshake is not complete.",
+                edge.pending() as f64,
+            ),
+            (
+                "tollgate_connections_queued_bytes",
+                "Bytes that wait for connections to take them.",
+                edge.queued.get() as f64,
+            ),
+            (
+                "tollgate_connections_unfinished_bytes",
+                "Bytes of messages whose end has not come.",
+                edge.unfinished.get() as f64,
+            ),
+            (
+                "tollgate_link_appends_bytes",
+                "Bytes of agents' records under way to the log.",
+                of(&self.link.appends_bytes),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            self.gauge(name, help, value, Vec::new());
+        }
+    }
+
+    fn render_port(&self, port: &'static str, counters: &PortCounters) {
+        let label = Label::from_static_parts("port", port);
+        self.gauge(
+            "tollgate_connections_open",
+            "Connections whose handshake is complete.",
+            counters.open.load(Ordering::Relaxed) as f64,
+            vec![label.clone()],
+        );
+        for (reason, count) in counters.ended() {
+            self.counter(
+                "tollgate_connections_ended_total",
+                "Connections that were ended for what their peers did, by reason.",
+                count,
+                vec![label.clone(), Label::from_static_parts("reason", reason)],
+            );
+        }
+    }
+
+    fn counter(&self, name: &'static str, help: &'static str, value: u64, labels: Vec<Label>) {
+        let key = KeyName::from_const_str(name);
+        self.recorder
+            .describe_counter(key, Some(Unit::Count), SharedString::const_str(help));
+        self.recorder
+            .register_counter(&Key::from_parts(name, labels), &METADATA)
+            .absolute(value);
+    }
+
+    fn gauge(&self, name: &'static str, help: &'static str, value: f64, labels: Vec<Label>) {
+        let key = KeyName::from_const_str(name);
+        self.recorder
+            .describe_gauge(key, Some(Unit::Count), SharedString::const_str(help));
+        self.recorder
+            .register_gauge(&Key::from_parts(name, labels), &METADATA)
+            .set(value);
+    }
+}

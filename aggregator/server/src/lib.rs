@@ -1,0 +1,28 @@
+//! The aggregator as a library: reads the log, rules it, announces denials, answers agents and operators.
+//!
+//! ```text
+//! config     what `tollgate.toml`, the environment and flags say
+//! domains    names that are typed, where the log has keyed hashes of them
+//! core       everything that is decided, as a state machine without I/O
+//! edge       what every peer meets first: bounds, patience, counters
+//! link       agents' connections
+//! feed       the denial feed
+//! http       what operators ask and do
+//! serve      the loop that owns all of it
+//! telemetry  its log lines
+//! ```
+//!
+//! Knows nothing of command lines, exit codes, agents' insides and the slow model.
+
+pub mod config;
+pub mod core;
+pub mod domains;
+pub mod edge;
+mod error;
+pub mod feed;
+pub mod http;
+pub mod link;
+pub mod serve;
+pub mod telemetry;
+
+pub use error::ServeError;

@@ -1,0 +1,347 @@
+//! The link's port: what agents say goes to the core, what the core answers goes to them.
+
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::link::Answered;
+use tollgate_zmtp::{Event as Said, Limits, SocketType, message};
+
+use super::flights::Flights;
+use super::{Admitted, RefusedBatches, Session, encode};
+use crate::core::event::{Event, Peer, Request, Room};
+use crate::edge::bounds::{ANSWERS_BYTES, LINK_LIMITS};
+use crate::edge::{Bounds, Connection, Conversation, Edge, Ended, Port, PortCounters, Queued};
+use tollgate_log::clock::wall;
+
+/// Bytes of answers that may wait for one agent. Snapshots stop long before it, and nothing is read of
+/// an agent for whom a quarter of a MiB waits, so that what is under way then is all that can come.
+const ANSWERS_MAX: usize = 16 << 20;
+
+/// What the link counts.
+#[derive(Debug, Default)]
+pub struct LinkCounters {
+    /// Messages of agents that could not be read.
+    pub garbage: AtomicU64,
+    /// Batches that were not let through to the log.
+    pub refused: RefusedBatches,
+    /// Answers that were dropped because nobody took them.
+    pub answers_dropped: AtomicU64,
+    /// Bytes of appends under way to the log.
+    pub appends_bytes: AtomicU64,
+}
+
+/// What became of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It goes out.
+    Sent,
+    /// It goes out, and so much waits for the agent now that no more of a snapshot is to be made for it
+    /// until [`Room::Free`] is said.
+    Full,
+    /// The agent is gone.
+    Gone,
+}
+
+/// Where answers go.
+#[derive(Clone, Debug)]
+pub struct Answers(Arc<Link>);
+
+#[derive(Debug)]
+struct Link {
+    edge: Arc<Edge>,
+    counters: Arc<LinkCounters>,
+    partitions: u32,
+    events: mpsc::Sender<Event>,
+    flights: Mutex<Flights>,
+    /// Those of whom the core has been told that they were full, and whether they are.
+    full: Mutex<HashMap<u64, bool>>,
+}
+
+impl Answers {
+    /// The core reads an agent's request, which is on its way no more.
+    pub fn request_read(&self, peer: &Peer, request: &Request) {
+        if let (Request::Ask { resources, .. }, Some(number)) = (request, number(peer)) {
+            let mut flights = self.0.lock_flights();
+            let awake = flights.ask_read(number, names_bytes(resources));
+            self.0.tell_bytes(&flights);
+            drop(flights);
+            self.0.wake(awake);
+        }
+    }
+
+    /// Sends an answer, or drops and counts it where the agent is gone or takes nothing.
+    pub fn send(&self, peer: &Peer, bytes: &[u8]) -> Sent {
+        let Some(number) = number(peer) else {
+            return Sent::Gone;
+        };
+        let link = &self.0;
+        if let Some(answered) = Answered::of(bytes) {
+            link.answered(number, answered);
+        }
+        let dropped = || {
+            link.counters
+                .answers_dropped
+                .fetch_add(1, Ordering::Relaxed)
+        };
+        let Some(connection) = link.edge.connection(number) else {
+            dropped();
+            return Sent::Gone;
+        };
+        match connection.queue(&link.edge, message(&[bytes]), ANSWERS_MAX) {
+            // The task writes it out: the thread that rules is not the one for system calls.
+            Queued::First => connection.wake(),
+            Queued::Behind => {}
+            Queued::LeftOut => drop(dropped()),
+        }
+        if ANSWERS_BYTES < connection.waiting()
+            && link.lock_full().insert(number, true) != Some(true)
+        {
+            connection.wake();
+            return Sent::Full;
+        }
+        Sent::Sent
+    }
+}
+
+impl Link {
+    fn lock_flights(&self) -> MutexGuard<'_, Flights> {
+        self.flights
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+    }
+
+    fn lock_full(&self) -> MutexGuard<'_, HashMap<u64, bool>> {
+        self.full
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+    }
+
+    fn answered(&self, number: u64, answered: Answered) {
+        let mut flights = self.lock_flights();
+        let awake = flights.answered(number, answered);
+        self.tell_bytes(&flights);
+        drop(flights);
+        self.wake(awake);
+    }
+
+    fn wake(&self, connections: Vec<u64>) {
+        for one in connections {
+            if let Some(connection) = self.edge.connection(one) {
+                connection.wake();
+            }
+        }
+    }
+
+    fn tell_bytes(&self, flights: &Flights) {
+        let bytes = flights.bytes() as u64;
+        self.counters.appends_bytes.store(bytes, Ordering::Relaxed);
+    }
+}
+
+fn names_bytes(names: &[Box<str>]) -> usize {
+    let bytes = names.iter().map(|name| name.len() + size_of::<Box<str>>());
+    bytes.sum()
+}
+
+/// The name that the core has for a connection: its number.
+fn peer(connection: &Connection) -> Peer {
+    Peer(Bytes::copy_from_slice(&connection.number.to_be_bytes()))
+}
+
+/// The number of the connection that a peer is.
+fn number(peer: &Peer) -> Option<u64> {
+    peer.0[..].try_into().ok().map(u64::from_be_bytes)
+}
+
+/// Serves the link on a listener that is bound. Events go to `events`; while that is full no agent is
+/// read, so that they feel the pressure.
+///
+/// # Errors
+///
+/// Where the listener cannot be taken over.
+pub fn serve(
+    listener: TcpListener,
+    partitions: u32,
+    events: mpsc::Sender<Event>,
+    edge: Arc<Edge>,
+    counters: Arc<LinkCounters>,
+) -> std::io::Result<Answers> {
+    let bounds = edge.bounds;
+    let link = Arc::new(Link {
+        edge: Arc::clone(&edge),
+        counters,
+        partitions,
+        events,
+        flights: Mutex::new(Flights::new(
+            bounds.appends_bytes_each,
+            bounds.appends_bytes,
+        )),
+        full: Mutex::default(),
+    });
+    crate::edge::serve(listener, edge, AgentsPort(Arc::clone(&link)))?;
+    Ok(Answers(link))
+}
+
+#[derive(Clone)]
+struct AgentsPort(Arc<Link>);
+
+impl Port for AgentsPort {
+    type Conversation = AgentConversation;
+
+    const NAME: &'static str = "agents";
+
+    fn counters(edge: &Edge) -> &PortCounters {
+        &edge.agents
+    }
+
+    fn open(&self, connection: &Arc<Connection>) -> AgentConversation {
+        AgentConversation {
+            link: Arc::clone(&self.0),
+            peer: peer(connection),
+            connection: Arc::clone(connection),
+            session: Session::new(self.0.partitions),
+            behind: None,
+            writer: Writer::new(),
+        }
+    }
+
+    fn close(&self, connection: &Arc<Connection>) {
+        self.0.lock_flights().gone(connection.number);
+        if self.0.lock_full().remove(&connection.number).is_some() {
+            // Else the core would wait for it for ever.
+            let gone = Event::Room(peer(connection), Room::Gone);
+            let events = self.0.events.clone();
+            tokio::spawn(async move { events.send(gone).await });
+        }
+    }
+}
+
+/// What one agent says over one connection. For whom it speaks stands in its session.
+struct AgentConversation {
+    link: Arc<Link>,
+    connection: Arc<Connection>,
+    peer: Peer,
+    session: Session,
+    /// What the core has no room for yet.
+    behind: Option<Event>,
+    writer: Writer,
+}
+
+impl AgentConversation {
+    fn take_message(&mut self, parts: &[Bytes]) -> Result<(), Ended> {
+        // An empty frame before the message, as REQ sockets send it, is allowed.
+        let Some((payload, before)) = parts.split_last() else {
+            return Ok(());
+        };
+        let admitted = match before.iter().all(Bytes::is_empty) {
+            true => self.session.admit(payload, wall()),
+            false => Admitted::Garbage,
+        };
+        match admitted {
+            Admitted::Request(request) => {
+                self.note_flight(&request);
+                let peer = self.peer.clone();
+                self.hand_over(Event::Agent { peer, request });
+            }
+            Admitted::Refused { answer, fault } => {
+                self.link.counters.refused.count(&fault);
+                let bytes = encode(&answer, &mut self.writer);
+                self.connection
+                    .queue(&self.link.edge, message(&[&bytes]), ANSWERS_MAX);
+            }
+            Admitted::Garbage => {
+                self.link.counters.garbage.fetch_add(1, Ordering::Relaxed);
+                let found = payload.len();
+                return Err(Ended::Garbage { found });
+            }
+        }
+        Ok(())
+    }
+
+    fn note_flight(&self, request: &Request) {
+        let mut flights = self.link.lock_flights();
+        let number = self.connection.number;
+        match request {
+            Request::Append { id, record, .. } => flights.append(number, *id, record.len()),
+            Request::Hello { .. } => flights.hello(number),
+            Request::Ask { resources, .. } => {
+                let names = resources
+                    .iter()
+                    .map(|name| name.len() + size_of::<Box<str>>());
+                flights.ask(number, names.sum());
+            }
+        }
+        self.link.tell_bytes(&flights);
+    }
+
+    /// Gives an event to the core, or keeps it until there is room.
+    fn hand_over(&mut self, event: Event) {
+        self.behind = match self.link.events.try_send(event) {
+            Ok(()) => None,
+            Err(mpsc::error::TrySendError::Full(event)) => Some(event),
+            // The core has ended, and so does everything else.
+            Err(mpsc::error::TrySendError::Closed(_)) => None,
+        };
+    }
+}
+
+impl Conversation for AgentConversation {
+    const ROLE: SocketType = SocketType::Router;
+    const LIMITS: Limits = LINK_LIMITS;
+
+    fn take(&mut self, said: Said) -> Result<(), Ended> {
+        match said {
+            Said::Message(parts) => self.take_message(&parts),
+            // Nothing else gets through a ROUTER's decoder.
+            _ => Ok(()),
+        }
+    }
+
+    fn may_take(&self) -> bool {
+        self.behind.is_none() && self.link.lock_flights().may_take(self.connection.number)
+    }
+
+    fn is_behind(&self) -> bool {
+        self.behind.is_some()
+    }
+
+    async fn catch_up(&mut self) {
+        let Ok(room) = self.link.events.reserve().await else {
+            self.behind = None;
+            return;
+        };
+        if let Some(event) = self.behind.take() {
+            room.send(event);
+        }
+    }
+
+    fn may_be_silent(&self) -> bool {
+        false
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.session.agent()
+    }
+
+    fn sent(&mut self, waiting: usize) {
+        if ANSWERS_BYTES < waiting || self.behind.is_some() {
+            return;
+        }
+        let mut full = self.link.lock_full();
+        if let Some(is_full @ true) = full.get_mut(&self.connection.number) {
+            *is_full = false;
+            drop(full);
+            let peer = self.peer.clone();
+            self.hand_over(Event::Room(peer, Room::Free));
+        }
+    }
+
+    fn read_while(&self, _bounds: &Bounds) -> usize {
+        ANSWERS_BYTES
+    }
+}

@@ -1,0 +1,251 @@
+//! Records that were refused, kept for inspection: in the fleet's `aside` topic, or where the log is a
+//! journal, one file each, in a directory beside it.
+//!
+//! ```text
+//! aside/hits-3-18250.bin    the record's bytes
+//! aside/hits-3-18250.txt    why it was refused
+//! ```
+//!
+//! Knows nothing of what records mean. What stays true: all of it is bounded, the lines in the logs too;
+//! beyond that only the counters go on, and ruling never waits for any of it.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::core::event::Aside;
+use tollgate_log::journal::disk::{create_private_dir, private_file};
+#[cfg(feature = "kafka")]
+use tollgate_log::kafka::{AsideTopic, FIRST_BYTES, KafkaConfig, KafkaFault, RefusedRecord};
+use tollgate_log::{AsideCounters, Stream};
+
+/// The most records that are kept, and their most bytes: enough to see a pattern, too little to fill
+/// a disk.
+const RECORDS_MAX: usize = 1_000;
+const BYTES_MAX: usize = 64 << 20;
+
+/// How many refused records a second the logs name. Each line is written by who rules, and a foreign
+/// producer may write a hundred thousand.
+const LINES_A_SECOND: u64 = 20;
+
+/// How long the end waits for what is on its way.
+#[cfg(feature = "kafka")]
+const CLOSE_WITHIN: Duration = Duration::from_millis(500);
+
+/// Where refused records are kept, and told.
+#[derive(Debug)]
+pub struct Asides {
+    place: Place,
+    told: Told,
+    counters: Arc<AsideCounters>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Dir(AsideDir),
+    #[cfg(feature = "kafka")]
+    Topic(AsideTopic),
+}
+
+/// What the logs were told in the present second.
+#[derive(Debug)]
+struct Told {
+    since: Instant,
+    lines: u64,
+    left_out: u64,
+}
+
+impl Asides {
+    /// In a directory.
+    pub fn in_dir(dir: PathBuf, counters: Arc<AsideCounters>) -> Self {
+        Self::at(Place::Dir(AsideDir::open(dir)), counters)
+    }
+
+    /// In the fleet's topic; `by` is this aggregator's name.
+    ///
+    /// # Errors
+    ///
+    /// Where a property is wrong.
+    #[cfg(feature = "kafka")]
+    pub fn in_topic(
+        config: KafkaConfig,
+        by: &str,
+        counters: Arc<AsideCounters>,
+    ) -> Result<Self, KafkaFault> {
+        let topic = AsideTopic::start(config, by, Arc::clone(&counters))?;
+        Ok(Self::at(Place::Topic(topic), counters))
+    }
+
+    fn at(place: Place, counters: Arc<AsideCounters>) -> Self {
+        let told = Told {
+            since: Instant::now(),
+            lines: 0,
+            left_out: 0,
+        };
+        Self {
+            place,
+            told,
+            counters,
+        }
+    }
+
+    /// Tells of a record, and keeps it if there is room.
+    pub fn keep(&mut self, aside: &Aside) {
+        self.told.tell(aside, Instant::now());
+        match &mut self.place {
+            Place::Dir(dir) => {
+                let counter = match dir.keep(aside) {
+                    true => &self.counters.kept,
+                    false => &self.counters.dropped,
+                };
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+            #[cfg(feature = "kafka")]
+            Place::Topic(topic) => topic.keep(RefusedRecord {
+                stream: name_of(aside.stream),
+                partition: aside.partition,
+                offset: aside.offset,
+                reason: aside.why.clone(),
+                length: aside.bytes.len(),
+                first: aside.bytes[..aside.bytes.len().min(FIRST_BYTES)].into(),
+            }),
+        }
+    }
+
+    /// Takes no more, and waits a moment for what is on its way.
+    pub fn close(&mut self) {
+        #[cfg(feature = "kafka")]
+        if let Place::Topic(topic) = &mut self.place {
+            topic.close(CLOSE_WITHIN);
+        }
+    }
+}
+
+impl Told {
+    fn tell(&mut self, aside: &Aside, now: Instant) {
+        if self.since + Duration::from_secs(1) <= now {
+            if 0 < self.left_out {
+                tracing::warn!(records = self.left_out, "more records were refused");
+            }
+            *self = Self {
+                since: now,
+                lines: 0,
+                left_out: 0,
+            };
+        }
+        if self.lines == LINES_A_SECOND {
+            self.left_out += 1;
+            return;
+        }
+        self.lines += 1;
+        tracing::warn!(
+            stream = name_of(aside.stream),
+            partition = aside.partition,
+            offset = aside.offset,
+            why = aside.why,
+            "a record is refused"
+        );
+    }
+}
+
+fn name_of(stream: Stream) -> &'static str {
+    match stream {
+        Stream::Hits => "hits",
+        Stream::Limits => "limits",
+        Stream::Denials => "denials",
+    }
+}
+
+/// The directory of refused records.
+#[derive(Debug)]
+struct AsideDir {
+    dir: PathBuf,
+    records: usize,
+    bytes: usize,
+    full: bool,
+}
+
+impl AsideDir {
+    /// The directory; what is in it from earlier counts.
+    fn open(dir: PathBuf) -> Self {
+        let (mut records, mut bytes) = (0, 0);
+        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+            if entry.path().extension().is_some_and(|ext| ext == "bin") {
+                records += 1;
+                bytes += entry.metadata().map_or(0, |found| found.len() as usize);
+            }
+        }
+        Self {
+            dir,
+            records,
+            bytes,
+            full: false,
+        }
+    }
+
+    /// Keeps a record, if there is room and the disk lets us: it is a help, not a promise.
+    fn keep(&mut self, aside: &Aside) -> bool {
+        let stream = name_of(aside.stream);
+        let name = format!("{stream}-{}-{}", aside.partition, aside.offset);
+        let path = self.dir.join(format!("{name}.bin"));
+        if path.exists() {
+            return true;
+        }
+        if RECORDS_MAX <= self.records || BYTES_MAX < self.bytes + aside.bytes.len() {
+            if !std::mem::replace(&mut self.full, true) {
+                tracing::warn!(dir = %self.dir.display(), "no room for more refused records; they are only counted");
+            }
+            return false;
+        }
+        let write = |path: &Path, bytes: &[u8]| {
+            let mut file = private_file().truncate(true).open(path)?;
+            file.write_all(bytes)
+        };
+        let why = format!("{}\n", aside.why);
+        let kept = create_private_dir(&self.dir)
+            .and_then(|()| write(&path, &aside.bytes))
+            .and_then(|()| write(&self.dir.join(format!("{name}.txt")), why.as_bytes()));
+        match kept {
+            Ok(()) => {
+                self.records += 1;
+                self.bytes += aside.bytes.len();
+            }
+            Err(error) => {
+                tracing::warn!(%error, name, "a refused record cannot be kept aside");
+                return false;
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_records_are_kept_up_to_a_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("aside");
+        let aside = |offset| Aside {
+            stream: Stream::Hits,
+            partition: 3,
+            offset,
+            why: "byte 1: kind".to_owned(),
+            bytes: bytes::Bytes::from_static(b"bad"),
+        };
+        let mut kept = AsideDir::open(path.clone());
+        for offset in 0..RECORDS_MAX as u64 + 5 {
+            kept.keep(&aside(offset));
+        }
+        assert_eq!(std::fs::read(path.join("hits-3-0.bin")).unwrap(), b"bad");
+        assert_eq!(
+            std::fs::read_to_string(path.join("hits-3-0.txt")).unwrap(),
+            "byte 1: kind\n"
+        );
+        assert_eq!(std::fs::read_dir(&path).unwrap().count(), 2 * RECORDS_MAX);
+        assert_eq!(AsideDir::open(path).records, RECORDS_MAX);
+    }
+}

@@ -1,0 +1,350 @@
+//! An aggregator as one of a fleet on Kafka: a member of its group, with snapshots in the `state` topic.
+//!
+//! ```text
+//! group  ── Assigned, Revoked ──────────────────────────> core
+//! members topic ── the others, for agents ──────────────> core
+//! core   ── SaveSnapshot ──> writer's thread ── saved ──> core, and a commit to the group
+//!        ── Restore ───────> readers' threads ── Restored ──> core
+//! ```
+//!
+//! What takes long is done beside the loop: encoding, compressing, reading and rebuilding a state. Knows
+//! nothing of rules. What stays true: restoring begins with the newest snapshot that is whole, and what
+//! is passed over is said with its reason; while Kafka does not answer, it is tried again, because a
+//! partition ruled from too little would say less than is known.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tollgate_engine::engine::SnapshotFault;
+use tollgate_limits::RULES;
+use tollgate_shared::wire::link::Member as Other;
+
+use crate::ServeError;
+use crate::core::assignment::{Known, Restored};
+use crate::core::event::Event;
+use crate::core::ruler::Ruler;
+use crate::core::snapshots::Moment;
+use crate::http::fleet::{self, Others};
+use tollgate_log::kafka::{
+    Commits, GroupEvent, KafkaConfig, Member, MemberRecord, Registry, StateError, StateReader,
+    StateTopic, StateWriter, Written,
+};
+
+/// How long before restoring is tried again while Kafka does not answer.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// How long leaving the group may take. The process is to be gone within 5 s, and the log closes too.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Partitions that are restored at once: reading one from Kafka waits while another is decoded.
+const RESTORED_AT_ONCE: usize = 2;
+
+struct Save {
+    partition: u32,
+    upto: u64,
+    moment: Moment,
+}
+
+struct Restore {
+    partition: u32,
+    attempt: u64,
+    known: Box<Known>,
+}
+
+/// This process's place in the fleet.
+pub struct Fleet {
+    member: Member,
+    registry: Registry,
+    saves: Sender<Save>,
+    restores: Sender<Restore>,
+}
+
+/// What a fleet is told of this aggregator.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The cluster.
+    pub kafka: KafkaConfig,
+    /// The aggregator's name.
+    pub name: String,
+    /// How many hourly snapshots are kept beside the newest.
+    pub keep_hourly: u64,
+}
+
+/// Who and where this aggregator is, as the others and agents are told.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The core's instance.
+    pub instance: u128,
+    /// The address for agents, as `host:port`.
+    pub agents: String,
+    /// The address for HTTP, as `host:port`.
+    pub http: String,
+}
+
+impl Fleet {
+    /// Joins the fleet; what happens comes as events, and by `faults` what ends the process.
+    ///
+    /// # Errors
+    ///
+    /// Where a property is wrong, or no thread can be had.
+    pub fn join(
+        place: Place,
+        found: Found,
+        others: Others,
+        events: mpsc::Sender<Event>,
+        faults: mpsc::Sender<ServeError>,
+    ) -> Result<Self, ServeError> {
+        let kafka = place.kafka.clone();
+        let state = StateTopic::new(kafka.clone(), RULES);
+        let (saves, saving) = channel();
+        let (restores, restoring) = channel();
+        let registry = register(&place, found, others, events.clone())?;
+        let rules = registry.rules();
+        let ours = Mutex::new(BTreeSet::new());
+        let to_core = events.clone();
+        let member = Member::join(
+            kafka.clone(),
+            Arc::new(move |said| {
+                let mut ours = ours.lock().unwrap_or_else(PoisonError::into_inner);
+                let event = match said {
+                    GroupEvent::Assigned(partitions) => {
+                        ours.extend(partitions.iter().copied());
+                        Event::Assigned(partitions)
+                    }
+                    GroupEvent::Revoked(partitions) => {
+                        ours.retain(|partition| !partitions.contains(partition));
+                        Event::Revoked(partitions)
+                    }
+                    GroupEvent::Fenced(text) => {
+                        // Whoever is gone does not hear of it.
+                        let _ = faults.blocking_send(ServeError::Refused(text));
+                        return;
+                    }
+                };
+                rules.tell(ours.iter().copied().collect());
+                let _ = to_core.blocking_send(event);
+            }),
+        )?;
+        let writer = Saving {
+            writer: state.writer()?,
+            commits: member.commits(),
+            place,
+            events: events.clone(),
+        };
+        spawn("snapshots", move || writer.run(saving))?;
+        let restoring = Arc::new(Mutex::new(restoring));
+        for _ in 0..RESTORED_AT_ONCE {
+            let (reader, partitions) = (state.reader()?, kafka.partitions);
+            let (jobs, events) = (Arc::clone(&restoring), events.clone());
+            spawn("restoring", move || {
+                restore_all(reader, partitions, &jobs, &events);
+            })?;
+        }
+        Ok(Self {
+            member,
+            registry,
+            saves,
+            restores,
+        })
+    }
+
+    /// Has a snapshot written.
+    pub fn save(&self, partition: u32, upto: u64, moment: Moment) {
+        // The threads live as long as this, unless they panicked.
+        let _ = self.saves.send(Save {
+            partition,
+            upto,
+            moment,
+        });
+    }
+
+    /// Has a partition restored.
+    pub fn restore(&self, partition: u32, attempt: u64, known: Box<Known>) {
+        let _ = self.restores.send(Restore {
+            partition,
+            attempt,
+            known,
+        });
+    }
+
+    /// Leaves, so that others take over at once.
+    pub fn leave(&self) {
+        self.registry.leave(LEAVE_WITHIN / 2);
+        self.member.leave(LEAVE_WITHIN);
+    }
+}
+
+/// States this aggregator in the `members` topic, and tells the core of the others.
+fn register(
+    place: &Place,
+    found: Found,
+    known: Others,
+    events: mpsc::Sender<Event>,
+) -> Result<Registry, ServeError> {
+    let me = MemberRecord {
+        instance: found.instance,
+        group: place.kafka.group.as_str().into(),
+        agents: found.agents.into(),
+        http: found.http.into(),
+        partitions: Vec::new(),
+    };
+    let group = me.group.clone();
+    let heard = move |others: Vec<(Box<str>, MemberRecord)>| {
+        for (name, member) in &others {
+            let MemberRecord {
+                agents, partitions, ..
+            } = member;
+            tracing::debug!(%name, %agents, ?partitions, "a member of the fleet");
+        }
+        let asked = others.iter().map(|(_, member)| fleet::Other {
+            http: member.http.clone(),
+            partitions: member.partitions.clone(),
+        });
+        known.set(asked.collect());
+        let too = others.iter().filter(|(_, member)| member.group != group);
+        let too = too.flat_map(|(_, member)| member.partitions.iter().copied());
+        let too = too.collect();
+        let members = others.into_iter().map(|(_, member)| Other {
+            instance: member.instance,
+            address: member.agents,
+        });
+        for event in [Event::RuledToo(too), Event::Members(members.collect())] {
+            // Whoever is gone does not hear of it.
+            let _ = events.blocking_send(event);
+        }
+    };
+    let registry = Registry::join(place.kafka.clone(), &place.name, me, Box::new(heard))?;
+    Ok(registry)
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), ServeError> {
+    let spawned = std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work);
+    spawned.map(drop).map_err(|source| ServeError::Io {
+        name: name.to_owned(),
+        source,
+    })
+}
+
+struct Saving {
+    writer: StateWriter,
+    commits: Commits,
+    place: Place,
+    events: mpsc::Sender<Event>,
+}
+
+impl Saving {
+    fn run(mut self, jobs: Receiver<Save>) {
+        for job in jobs {
+            let partition = job.partition;
+            let saved = match self.save(&job) {
+                Ok(()) => true,
+                Err(error) => {
+                    tracing::error!(partition, %error, "a snapshot cannot be written");
+                    false
+                }
+            };
+            let event = Event::SnapshotSaved { partition, saved };
+            if self.events.blocking_send(event).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn save(&mut self, job: &Save) -> Result<(), StateError> {
+        let written = Written {
+            partition: job.partition,
+            upto: job.upto,
+            log: job.moment.0.log().unwrap_or_default(),
+            name: &self.place.name,
+        };
+        let offset = self
+            .writer
+            .write(&written, self.place.keep_hourly, |sink| {
+                job.moment.0.write(sink);
+            })?;
+        // Named by the manifest's place in the `state` topic.
+        let metadata = format!("state@{offset}");
+        self.commits.commit(job.partition, job.upto + 1, metadata);
+        Ok(())
+    }
+}
+
+fn restore_all(
+    mut reader: StateReader,
+    partitions: u32,
+    jobs: &Mutex<Receiver<Restore>>,
+    events: &mpsc::Sender<Event>,
+) {
+    let next = || {
+        let jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.recv().ok()
+    };
+    while let Some(job) = next() {
+        let restored = loop {
+            match restore(&reader, partitions, &job) {
+                Ok(restored) => break restored,
+                Err(error) => {
+                    tracing::warn!(partition = job.partition, %error, "cannot restore yet");
+                    std::thread::sleep(RETRY_AFTER);
+                    if events.is_closed() {
+                        return;
+                    }
+                    // The client may be what fails: it may have lost every broker, or a topic.
+                    match reader.anew() {
+                        Ok(fresh) => reader = fresh,
+                        Err(fault) => tracing::warn!(%fault, "no other client can be had"),
+                    }
+                }
+            }
+        };
+        let event = Event::Restored {
+            partition: job.partition,
+            attempt: job.attempt,
+            restored,
+        };
+        if events.blocking_send(event).is_err() {
+            return;
+        }
+    }
+}
+
+fn restore(reader: &StateReader, partitions: u32, job: &Restore) -> Result<Restored, StateError> {
+    let partition = job.partition;
+    for candidate in reader.candidates(partition)? {
+        let (upto, group) = (candidate.id.upto, &candidate.id.group);
+        if job.known.before.is_some_and(|before| before <= upto) {
+            continue;
+        }
+        let passed_over = |why: &dyn std::fmt::Display| {
+            tracing::warn!(partition, upto, %group, %why, "a snapshot is passed over");
+        };
+        let chunks = match reader.chunks(partition, &candidate) {
+            Ok(chunks) => chunks,
+            Err(StateError::Corrupt(why)) => {
+                passed_over(&why);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        match Ruler::restore(partition, partitions, &chunks, &job.known.book) {
+            Ok(ruler) => {
+                let bytes = candidate.manifest.bytes;
+                let by = &candidate.manifest.name;
+                tracing::info!(partition, upto, %group, bytes, %by, "restored from a snapshot");
+                return Ok(Restored::Snapshot(Box::new(ruler)));
+            }
+            Err(SnapshotFault::MissingVersion { version }) if job.known.limits_next <= version => {
+                return Ok(Restored::NeedsLimits(version));
+            }
+            Err(fault) => passed_over(&fault),
+        }
+    }
+    tracing::info!(partition, "no snapshot: ruled from the log's beginning");
+    Ok(Restored::Nothing)
+}

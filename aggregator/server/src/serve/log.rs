@@ -1,0 +1,135 @@
+//! Opens the log that the configuration names.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tollgate_shared::time::Span;
+
+use crate::ServeError;
+use crate::config::{self, Config, LogKind};
+use crate::core::Start;
+use tollgate_log::journal::disk::OsDisk;
+use tollgate_log::journal::snapshots::Snapshots;
+use tollgate_log::journal::{self, Ground, JournalConfig, LastStop, OpenReport};
+use tollgate_log::{Log, LogEvent};
+
+/// An open log, and in what state it was found.
+pub struct Opened {
+    /// The log.
+    pub log: Box<dyn Log>,
+    /// Its state.
+    pub start: Start,
+    /// Says later, if at all, that the log cannot be used as it is configured.
+    pub faults: mpsc::Receiver<ServeError>,
+    /// What a fleet is told of this aggregator, where it is one of a fleet.
+    #[cfg(feature = "kafka")]
+    pub place: Option<(super::fleet::Place, mpsc::Sender<ServeError>)>,
+}
+
+/// Opens the log; its events go to `events`.
+///
+/// # Errors
+///
+/// Where it cannot be used.
+pub fn open(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<Opened, ServeError> {
+    match config.log {
+        LogKind::Journal => open_journal(&config.journal, events),
+        LogKind::Kafka => open_kafka(config, events),
+    }
+}
+
+fn open_journal(
+    config: &config::Journal,
+    events: mpsc::Sender<LogEvent>,
+) -> Result<Opened, ServeError> {
+    let journal = JournalConfig {
+        partitions: config.partitions,
+        ack: match config.ack {
+            config::Ack::Written => journal::Ack::Written,
+            config::Ack::Synced => journal::Ack::Synced,
+        },
+        retention: Span::from_std(config.retention),
+        retention_bytes: config.retention_bytes,
+        ..JournalConfig::new(&config.dir)
+    };
+    let (journal, report) = journal::Journal::open(journal, Ground::of_this_machine(), events)
+        .map_err(ServeError::Journal)?;
+    tell(&report);
+    Ok(Opened {
+        log: Box::new(journal),
+        start: Start {
+            generation: report.generation,
+            unbegun: report.unbegun,
+            snapshots: Snapshots::beside(&config.dir, Arc::new(OsDisk)).read_all(config.partitions),
+        },
+        faults: mpsc::channel(1).1,
+        #[cfg(feature = "kafka")]
+        place: None,
+    })
+}
+
+fn tell(report: &OpenReport) {
+    let how = match report.last_stop {
+        LastStop::New => "new",
+        LastStop::Clean => "it was closed in order",
+        LastStop::Killed => "its process was killed",
+        LastStop::PowerCut => "the machine went down under it",
+    };
+    tracing::info!(generation = report.generation, how, "journal open");
+    for torn in &report.torn {
+        tracing::warn!(
+            file = %torn.file.display(),
+            position = torn.position,
+            cut_bytes = torn.cut_bytes,
+            "a torn last record was cut off"
+        );
+    }
+    if Span::ZERO < report.clock_behind {
+        tracing::warn!(
+            behind_ms = report.clock_behind.as_millis(),
+            "the clock is behind the journal's newest record; its time stands still until then"
+        );
+    }
+}
+
+#[cfg(feature = "kafka")]
+fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<Opened, ServeError> {
+    use tollgate_log::kafka::{KafkaFault, KafkaLog, Missing, check};
+
+    let kafka = config.kafka.of_log();
+    let log = KafkaLog::open(kafka.clone(), events)?;
+    // What is wrong with topics is found out beside, because it takes seconds where nobody answers, and
+    // then there is nothing wrong that could not come right.
+    let (sender, faults) = mpsc::channel(2);
+    let (place, checked) = (
+        super::fleet::Place {
+            kafka: kafka.clone(),
+            name: config.name.clone(),
+            keep_hourly: config.snapshot.keep_hourly,
+        },
+        sender.clone(),
+    );
+    std::thread::spawn(move || match check(&kafka, Missing::Create) {
+        Ok(()) | Err(KafkaFault::Unreachable { .. }) => {}
+        Err(fault) => drop(checked.blocking_send(fault.into())),
+    });
+    Ok(Opened {
+        log: Box::new(log),
+        // Who begins a partition is seen when it has been read.
+        start: Start {
+            generation: 1,
+            unbegun: Vec::new(),
+            snapshots: Default::default(),
+        },
+        faults,
+        place: Some((place, sender)),
+    })
+}
+
+#[cfg(not(feature = "kafka"))]
+fn open_kafka(_: &Config, _: mpsc::Sender<LogEvent>) -> Result<Opened, ServeError> {
+    // The configuration has refused it already.
+    Err(ServeError::Refused(
+        "log.kind = \"kafka\": built without the feature `kafka`".to_owned(),
+    ))
+}

@@ -1,0 +1,105 @@
+//! The shell around the core: sockets, clock, files, signals, and the one loop.
+//!
+//! ```text
+//! log ─────┐
+//! agents ──┤ events ──> loop { core.step } ──> effects ──> log, feed, link, HTTP, files
+//! HTTP ────┤
+//! signals ─┘
+//! ```
+//!
+//! What stays true: nothing is decided here; nothing binds before the configuration is known to be
+//! good; on the way down what agents were told is in the log before the process ends.
+
+mod aside;
+#[cfg(feature = "kafka")]
+mod fleet;
+mod log;
+mod prepare;
+mod run;
+mod saver;
+mod signals;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use crate::ServeError;
+use crate::config::Config;
+use crate::edge;
+
+/// The addresses that an aggregator listens on, once they are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// HTTP.
+    pub http: SocketAddr,
+    /// Agents.
+    pub agents: SocketAddr,
+    /// The feed.
+    pub feed: SocketAddr,
+}
+
+/// The bound listeners.
+struct Listeners {
+    http: TcpListener,
+    agents: TcpListener,
+    feed: TcpListener,
+}
+
+impl Listeners {
+    fn bind(config: &Config) -> Result<(Self, Bound), ServeError> {
+        let bind = |option, address: SocketAddr| {
+            let failed = |source| ServeError::Bind {
+                option,
+                address,
+                source,
+            };
+            let listener = edge::listen(address).map_err(failed)?;
+            let bound = listener.local_addr().map_err(failed)?;
+            Ok::<_, ServeError>((listener, bound))
+        };
+        let (http, http_address) = bind("listen.http", config.listen.http)?;
+        let (agents, agents_address) = bind("listen.agents", config.listen.agents)?;
+        let (feed, feed_address) = bind("listen.feed", config.listen.feed)?;
+        let bound = Bound {
+            http: http_address,
+            agents: agents_address,
+            feed: feed_address,
+        };
+        Ok((Self { http, agents, feed }, bound))
+    }
+}
+
+/// Runs an aggregator until SIGTERM or SIGINT, or `with_stdin` until standard input ends.
+///
+/// # Errors
+///
+/// Where an address is taken, the log cannot be opened, or there is nothing to rule by.
+pub fn run(config: &Config, with_stdin: bool) -> Result<(), ServeError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        // For connections of agents and of HTTP; the ruling has the main thread, the feed one of its own.
+        .worker_threads(3)
+        .thread_name("tollgate-io")
+        .enable_all()
+        .build()
+        .map_err(|source| ServeError::Io {
+            name: "runtime".to_owned(),
+            source,
+        })?;
+    let (listeners, bound) = Listeners::bind(config)?;
+    let result = runtime.block_on(run::run(
+        Arc::new(config.clone()),
+        listeners,
+        bound,
+        with_stdin,
+    ));
+    // Tasks that still wait for somebody must not hold up the end.
+    runtime.shutdown_background();
+    result
+}
+
+/// The machine's name, where it has one.
+pub fn host_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}

@@ -1,0 +1,442 @@
+//! The one loop: events in, effects out.
+
+#[cfg(feature = "kafka")]
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tollgate_log::clock::wall;
+use tollgate_shared::kafka_properties::is_of_connection;
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::time::Span;
+
+use super::aside::Asides;
+#[cfg(feature = "kafka")]
+use super::fleet::{Fleet, Found};
+use super::host_name;
+use super::prepare::Preparer;
+use super::saver::Saver;
+use super::signals::{Asked, Signals};
+use super::{Bound, Listeners};
+use crate::ServeError;
+use crate::config::{Config, LogKind};
+use crate::core::event::{Effect, Event, Now, Room};
+use crate::core::recordings::WAITING_MAX;
+use crate::core::snapshots::Policy;
+use crate::core::{Core, Settings, Start};
+use crate::edge::{self, Edge};
+use crate::feed::{self, FeedCounters, Publisher};
+use crate::http::fleet::Others;
+use crate::http::{self, Desk, Hosts, HttpCounters, Metrics};
+use crate::link::{self, Answers, LinkCounters, Sent};
+use tollgate_log::journal::disk::OsDisk;
+use tollgate_log::journal::snapshots::Snapshots;
+use tollgate_log::{AsideCounters, Log, LogEvent};
+
+/// Events of the log that may wait. Each holds at most about a megabyte.
+const LOG_EVENTS_MAX: usize = 64;
+
+/// Requests and queries that may wait.
+const EVENTS_MAX: usize = 4_096;
+
+/// How long events are handled before the turn ends: what was ruled is announced at the latest then.
+/// Half of what a denial may take from a hit to an agent that is idle.
+const TURN_MAX: Duration = Duration::from_micros(500);
+
+/// How long the log may take to finish what it accepted. The process is to be gone within 5 s.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(4);
+
+struct Shell {
+    core: Core,
+    log: Box<dyn Log>,
+    feed: Publisher,
+    answers: Answers,
+    desk: Desk,
+    asides: Asides,
+    keeper: Keeper,
+    preparer: Preparer,
+    started: Instant,
+    effects: Vec<Effect>,
+    log_faults: mpsc::Receiver<ServeError>,
+    gave_up: Option<ServeError>,
+}
+
+/// Who keeps snapshots.
+enum Keeper {
+    /// Files beside the journal.
+    Files(Saver),
+    /// The fleet's `state` topic.
+    #[cfg(feature = "kafka")]
+    Fleet(Fleet),
+}
+
+pub(super) async fn run(
+    config: Arc<Config>,
+    listeners: Listeners,
+    bound: Bound,
+    with_stdin: bool,
+) -> Result<(), ServeError> {
+    let mut signals = Signals::catch(with_stdin)?;
+    let (log_sender, mut log_events) = mpsc::channel(LOG_EVENTS_MAX);
+    let (sender, mut events) = mpsc::channel(EVENTS_MAX);
+    let mut shell = start(&config, listeners, bound, log_sender, sender).await?;
+    // For people and for whoever started us: one line, and the addresses in it are final.
+    let Bound { http, agents, feed } = bound;
+    tracing::info!(%http, %agents, %feed, "listening");
+    if config.listen.insecure {
+        tracing::warn!(
+            "security.insecure_listen: whoever reaches these addresses can read domains' names, have calls \
+             refused, and change what is in force"
+        );
+    }
+    // Beside the ruling, as on SIGHUP: a long document takes a second or two, in which this process answers
+    // and may be stopped. What the log has of limits comes behind it, so that a bad file is known by then.
+    shell.read_limits_file(&config);
+    loop {
+        let turn_at = shell.started + shell.core.next_turn().to_std();
+        // Everything that can wake this process, on one screen.
+        tokio::select! {
+            biased;
+            asked = signals.next() => match asked {
+                Asked::Stop => break,
+                Asked::ReadLimits => shell.read_limits_file(&config),
+            },
+            Some(event) = log_events.recv(), if shell.preparer.has_room() => shell.met(event),
+            Some(event) = events.recv() => shell.step(event),
+            Some(fault) = shell.log_faults.recv() => shell.gave_up = Some(fault),
+            () = tokio::time::sleep_until(turn_at) => {}
+        }
+        let turn_ends = Instant::now() + TURN_MAX;
+        while Instant::now() < turn_ends {
+            // One of each, so that neither starves the other.
+            let from_log = match shell.preparer.has_room() {
+                true => log_events.try_recv().map(|event| shell.met(event)),
+                false => Err(mpsc::error::TryRecvError::Empty),
+            };
+            let from_others = events.try_recv().map(|event| shell.step(event));
+            if from_log.is_err() && from_others.is_err() {
+                break;
+            }
+        }
+        shell.step(Event::Turn);
+        if let Some(failure) = shell.gave_up.take() {
+            shell.close(&mut log_events).await;
+            return Err(failure);
+        }
+    }
+    tracing::info!("stopping");
+    shell.close(&mut log_events).await;
+    Ok(())
+}
+
+async fn start(
+    config: &Config,
+    listeners: Listeners,
+    bound: Bound,
+    log_events: mpsc::Sender<LogEvent>,
+    events: mpsc::Sender<Event>,
+) -> Result<Shell, ServeError> {
+    let opened = super::log::open(config, log_events)?;
+    let log = opened.log;
+    let partitions = log.partitions();
+    let socket = |name: &'static str| {
+        move |source| ServeError::Io {
+            name: name.to_owned(),
+            source,
+        }
+    };
+    let (link_counters, feed_counters) = (
+        Arc::<LinkCounters>::default(),
+        Arc::<FeedCounters>::default(),
+    );
+    let edge = Arc::new(Edge::new(config.edge, edge::raise_descriptors()));
+    let feed = feed::serve(
+        listeners.feed,
+        Arc::clone(&edge),
+        Arc::clone(&feed_counters),
+    );
+    let feed = feed.map_err(socket("feed"))?;
+    let answers = link::serve(
+        listeners.agents,
+        partitions,
+        events.clone(),
+        Arc::clone(&edge),
+        Arc::clone(&link_counters),
+    )
+    .map_err(socket("link"))?;
+    let desk = Desk::new(events.clone());
+    let aside_counters = Arc::<AsideCounters>::default();
+    let http_counters = Arc::<HttpCounters>::default();
+    let metrics = Arc::new(Metrics::new(
+        (edge, link_counters, feed_counters),
+        Arc::clone(&aside_counters),
+        Arc::clone(&http_counters),
+        (config.name.clone(), group_of(config)),
+    ));
+    let others = Others::default();
+    let shown = log_view(config, partitions, bound);
+    let routes = http::routes(
+        desk.clone(),
+        metrics,
+        shown,
+        others.clone(),
+        Arc::clone(&http_counters),
+    );
+    listeners
+        .http
+        .set_nonblocking(true)
+        .and_then(|()| tokio::net::TcpListener::from_std(listeners.http))
+        .map(|listener| tokio::spawn(http::serve(listener, routes, hosts(config), http_counters)))
+        .map_err(socket("http"))?;
+    let settings = settings(config, partitions, opened.start, bound);
+    warn_of_public_key(config, &settings.key);
+    let (core, effects, keeper, asides);
+    let prepared = events.clone();
+    match config.log {
+        LogKind::Journal => {
+            let dir = &config.journal.dir;
+            let snapshots = Snapshots::beside(dir, Arc::new(OsDisk));
+            let saver = Saver::start(snapshots, events);
+            keeper = Keeper::Files(saver.map_err(socket("snapshots"))?);
+            asides = Asides::in_dir(dir.join("aside"), aside_counters);
+            (core, effects) = Core::new(settings);
+        }
+        #[cfg(feature = "kafka")]
+        LogKind::Kafka => {
+            let bug = || ServeError::Bug("no place in the fleet".to_owned());
+            let (place, faults) = opened.place.ok_or_else(bug)?;
+            (core, effects) = Core::shared(settings);
+            let advertised =
+                |address: SocketAddr| format!("{}:{}", config.listen.advertise, address.port());
+            let found = Found {
+                instance: core.instance(),
+                agents: advertised(bound.agents),
+                http: advertised(bound.http),
+            };
+            asides = Asides::in_topic(place.kafka.clone(), &config.name, aside_counters)?;
+            keeper = Keeper::Fleet(Fleet::join(place, found, others, events, faults)?);
+        }
+        #[cfg(not(feature = "kafka"))]
+        LogKind::Kafka => return Err(ServeError::Bug("built without kafka".to_owned())),
+    }
+    #[cfg(feature = "wrong-engine")]
+    let core = {
+        let mut core = core;
+        if std::env::var_os("TOLLGATE_WRONG_ENGINE").is_some() {
+            core.go_wrong();
+        }
+        core
+    };
+    let preparer = Preparer::start(core.preparing(), prepared).map_err(socket("limits"))?;
+    let mut shell = Shell {
+        core,
+        log,
+        feed,
+        answers,
+        desk,
+        asides,
+        keeper,
+        preparer,
+        started: Instant::now(),
+        effects,
+        log_faults: opened.faults,
+        gave_up: None,
+    };
+    shell.perform();
+    Ok(shell)
+}
+
+/// The consumer group; empty where the log is a journal.
+fn group_of(config: &Config) -> String {
+    match config.log {
+        LogKind::Kafka => config.kafka.group.clone(),
+        LogKind::Journal => String::new(),
+    }
+}
+
+fn settings(config: &Config, partitions: u32, start: Start, bound: Bound) -> Settings {
+    Settings {
+        owner: config.name.clone(),
+        seed: rand::random(),
+        key: MacKey::UNPROTECTED,
+        partitions,
+        group: (config.log == LogKind::Kafka).then(|| group_of(config).into()),
+        start,
+        feeds: vec![format!("tcp://{}:{}", config.listen.advertise, bound.feed.port()).into()],
+        heartbeat: Span::from_std(config.feed.heartbeat),
+        follow_file: config.limits.follow,
+        waiting_max: WAITING_MAX,
+        snapshots: Some(Policy {
+            every: Span::from_std(config.snapshot.every),
+            entries_max: config.snapshot.entries_max,
+        }),
+    }
+}
+
+/// Says that what aggregators write to Kafka can be written by others as well. A journal is nobody else's.
+fn warn_of_public_key(config: &Config, key: &MacKey) {
+    if config.log == LogKind::Kafka && *key == MacKey::UNPROTECTED {
+        tracing::warn!(
+            "aggregators' records (ticks, totals, pointers) are tagged under the public key of zero bytes: the tag is a \
+             checksum, and whoever may write to the topic of hits can forge them; give that right to agents that are \
+             trusted alone (deploy/kafka/ACLS.md), and watch tollgate_totals_forged_total"
+        );
+    }
+}
+
+/// The names under which this aggregator answers by HTTP.
+fn hosts(config: &Config) -> Hosts {
+    let own = [
+        config.name.clone(),
+        config.listen.advertise.clone(),
+        host_name(),
+    ];
+    Hosts::new(own.into_iter().chain(config.listen.hosts.iter().cloned()))
+}
+
+fn log_view(config: &Config, partitions: u32, bound: Bound) -> http::LogView {
+    let kafka = config.log == LogKind::Kafka;
+    let dir = &config.journal.dir;
+    http::LogView {
+        schema: "tollgate.log/1",
+        kind: if kafka { "kafka" } else { "journal" },
+        dir: (!kafka).then(|| dir.canonicalize().unwrap_or_else(|_| dir.clone())),
+        bootstrap: if kafka {
+            config.kafka.bootstrap.clone()
+        } else {
+            Vec::new()
+        },
+        topic_prefix: kafka.then(|| config.kafka.topic_prefix.clone()),
+        properties: {
+            let properties = config.kafka.properties.iter();
+            let of_connection = properties.filter(|(name, _)| is_of_connection(name));
+            of_connection
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect()
+        },
+        partitions,
+        agents: format!("{}:{}", config.listen.advertise, bound.agents.port()),
+    }
+}
+
+impl Shell {
+    fn now(&self) -> Now {
+        Now {
+            clock: Span::from_std(self.started.elapsed()),
+            wall: wall(),
+        }
+    }
+
+    /// An event of the log; what is about limits comes again when it was prepared.
+    fn met(&mut self, event: LogEvent) {
+        if let Some(event) = self.preparer.take(event) {
+            self.step(Event::Log(event));
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        if let Event::Agent { peer, request } = &event {
+            self.answers.request_read(peer, request);
+        }
+        let now = self.now();
+        self.core.step(now, event, &mut self.effects);
+        self.perform();
+    }
+
+    fn perform(&mut self) {
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Append {
+                    stream,
+                    partition,
+                    ticket,
+                    record,
+                } => self.log.append(stream, partition, ticket, record),
+                Effect::Follow {
+                    stream,
+                    partition,
+                    from,
+                } => self.log.follow(stream, partition, from),
+                Effect::Unfollow { stream, partition } => self.log.unfollow(stream, partition),
+                Effect::Publish { topic, frame } => self.feed.publish(topic, frame),
+                Effect::Answer { peer, message } => match self.answers.send(&peer, &message) {
+                    Sent::Sent => {}
+                    Sent::Full => self.core.room(peer, Room::Full),
+                    Sent::Gone => self.core.room(peer, Room::Gone),
+                },
+                Effect::Reply { id, reply } => self.desk.answer(id, *reply),
+                Effect::SaveSnapshot {
+                    partition,
+                    upto,
+                    moment,
+                } => match &self.keeper {
+                    Keeper::Files(saver) => saver.save(partition, upto, moment),
+                    #[cfg(feature = "kafka")]
+                    Keeper::Fleet(fleet) => fleet.save(partition, upto, moment),
+                },
+                Effect::DropSnapshot { partition, upto } => match &self.keeper {
+                    Keeper::Files(saver) => saver.drop_snapshot(partition, upto),
+                    // It goes with others when two newer ones stand beyond it.
+                    #[cfg(feature = "kafka")]
+                    Keeper::Fleet(_) => {}
+                },
+                Effect::Restore {
+                    partition,
+                    attempt,
+                    known,
+                } => match &self.keeper {
+                    // A journal's partitions are all this process's own, from the start.
+                    Keeper::Files(_) => drop((partition, attempt, known)),
+                    #[cfg(feature = "kafka")]
+                    Keeper::Fleet(fleet) => fleet.restore(partition, attempt, known),
+                },
+                Effect::Aside(aside) => self.asides.keep(&aside),
+                Effect::GiveUp { why, unreadable } => {
+                    self.gave_up = Some(if unreadable {
+                        ServeError::LimitsUnreadable(why)
+                    } else {
+                        ServeError::LimitsInvalid(why)
+                    });
+                }
+            }
+        }
+        // Its memory is used again.
+        self.effects = effects;
+    }
+
+    fn read_limits_file(&mut self, config: &Config) {
+        let Some(path) = &config.limits.file else {
+            tracing::debug!("no limits file is configured");
+            return;
+        };
+        let key = config.domain_key_file.as_deref();
+        self.preparer.read(path, key);
+    }
+
+    /// Closes the log: what agents were told is in it when this returns, and answers to what was on
+    /// its way still go out.
+    async fn close(mut self, log_events: &mut mpsc::Receiver<LogEvent>) {
+        #[cfg(feature = "kafka")]
+        if let Keeper::Fleet(fleet) = &self.keeper {
+            fleet.leave();
+        }
+        self.asides.close();
+        self.log.close();
+        let closing = async {
+            while let Some(event) = log_events.recv().await {
+                match event {
+                    LogEvent::Closed => return,
+                    event @ LogEvent::Appended { .. } => self.step(Event::Log(event)),
+                    // What is delivered now is ruled by whoever comes next.
+                    _ => {}
+                }
+            }
+        };
+        if tokio::time::timeout(CLOSE_PATIENCE, closing).await.is_err() {
+            tracing::error!("the log did not close in time; what was acknowledged is in it");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Writes a journal's snapshots in a thread of its own.
+//!
+//! Knows nothing of their files. What stays true: jobs are done in the order in which they were told.
+
+use std::io;
+
+use tokio::sync::mpsc;
+
+use crate::core::event::Event;
+use crate::core::snapshots::Moment;
+use tollgate_log::journal::snapshots::Snapshots;
+
+/// What the thread is told to do with the snapshot of a partition at an offset.
+struct Job {
+    partition: u32,
+    upto: u64,
+    /// Write this; nothing: remove the file.
+    moment: Option<Moment>,
+}
+
+/// The way to the thread.
+pub struct Saver {
+    jobs: std::sync::mpsc::Sender<Job>,
+}
+
+impl Saver {
+    /// Starts the thread; it says by an event what became of each. At most one of each partition waits,
+    /// because the core asks for no second one before.
+    ///
+    /// # Errors
+    ///
+    /// Where no thread can be had.
+    pub fn start(snapshots: Snapshots, events: mpsc::Sender<Event>) -> io::Result<Self> {
+        snapshots.remove_half_written();
+        let (jobs, inbox) = std::sync::mpsc::channel::<Job>();
+        std::thread::Builder::new()
+            .name("snapshots".to_owned())
+            .spawn(move || {
+                for job in inbox {
+                    let partition = job.partition;
+                    let Some(moment) = &job.moment else {
+                        snapshots.remove(partition, job.upto);
+                        continue;
+                    };
+                    let saved = snapshots.save(partition, job.upto, |sink| moment.0.write(sink));
+                    if let Err(error) = &saved {
+                        tracing::error!(partition, %error, "a snapshot cannot be written");
+                    }
+                    let saved = saved.is_ok();
+                    let event = Event::SnapshotSaved { partition, saved };
+                    if events.blocking_send(event).is_err() {
+                        return;
+                    }
+                }
+            })?;
+        Ok(Self { jobs })
+    }
+
+    /// Has a snapshot written.
+    pub fn save(&self, partition: u32, upto: u64, moment: Moment) {
+        self.send(partition, upto, Some(moment));
+    }
+
+    /// Has the file of a snapshot removed that is not of this log.
+    pub fn drop_snapshot(&self, partition: u32, upto: u64) {
+        self.send(partition, upto, None);
+    }
+
+    fn send(&self, partition: u32, upto: u64, moment: Option<Moment>) {
+        // The thread lives as long as this, unless it panicked.
+        let _ = self.jobs.send(Job {
+            partition,
+            upto,
+            moment,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tollgate_engine::engine::{Engine, Rulings};
+    use tollgate_shared::place::LogId;
+    use tollgate_shared::time::Timestamp;
+    use tollgate_shared::wire::record::Record;
+
+    use super::*;
+    use tollgate_log::journal::disk::OsDisk;
+
+    fn moment(offset: u64) -> Moment {
+        let mut engine = Engine::new(3, 4);
+        let genesis = Record::Genesis(LogId {
+            generation: 1,
+            random: 5,
+        });
+        let mut rulings = Rulings::new();
+        engine.apply(offset, Timestamp::ZERO, &genesis, &(), &mut rulings);
+        Moment(Box::new(engine.freeze()))
+    }
+
+    #[test]
+    fn what_is_told_is_done_in_order_and_what_was_saved_restores() {
+        let dir = tempfile::tempdir().unwrap();
+        let snapshots = Snapshots::beside(dir.path(), Arc::new(OsDisk));
+        let left = snapshots.file(3, 5).with_extension("snap.tmp");
+        std::fs::create_dir_all(left.parent().unwrap()).unwrap();
+        std::fs::write(&left, b"TGSF").unwrap();
+        let (events, mut said) = mpsc::channel(4);
+        let saver = Saver::start(snapshots.clone(), events).unwrap();
+        assert!(!left.exists(), "nobody would ever read it");
+        saver.save(3, 9, moment(9));
+        saver.drop_snapshot(3, 9);
+        // The second answer comes after the removal.
+        saver.save(3, 11, moment(11));
+        for _ in 0..2 {
+            let event = said.blocking_recv().unwrap();
+            assert!(matches!(event, Event::SnapshotSaved { saved: true, .. }));
+        }
+        let found = snapshots.read_all(4);
+        let restored = found[&3].iter().map(|chunks| {
+            let engine = Engine::restore(3, 4, chunks, &()).unwrap();
+            engine.applied_upto()
+        });
+        assert_eq!(restored.collect::<Vec<_>>(), [Some(11)]);
+    }
+}

@@ -1,0 +1,73 @@
+//! Signals: SIGTERM and SIGINT end the process in order, SIGHUP has the limits file read again.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+
+use crate::ServeError;
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Stop.
+    Stop,
+    /// Read the limits file again.
+    ReadLimits,
+}
+
+/// The signals of this process.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+    /// Resolves when standard input has ended; none where that does not matter.
+    stdin: Option<oneshot::Receiver<()>>,
+}
+
+impl Signals {
+    /// Begins to catch them; the end of standard input is one `with_stdin`.
+    ///
+    /// # Errors
+    ///
+    /// Where the operating system does not let us.
+    pub fn catch(with_stdin: bool) -> Result<Self, ServeError> {
+        let catch = |kind| {
+            signal(kind).map_err(|source| ServeError::Io {
+                name: "signals".to_owned(),
+                source,
+            })
+        };
+        Ok(Self {
+            terminate: catch(SignalKind::terminate())?,
+            interrupt: catch(SignalKind::interrupt())?,
+            hang_up: catch(SignalKind::hangup())?,
+            stdin: with_stdin.then(end_of_stdin),
+        })
+    }
+
+    /// The next one.
+    pub async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::Stop,
+            _ = self.interrupt.recv() => Asked::Stop,
+            () = ended(&mut self.stdin) => Asked::Stop,
+            _ = self.hang_up.recv() => Asked::ReadLimits,
+        }
+    }
+}
+
+async fn ended(stdin: &mut Option<oneshot::Receiver<()>>) {
+    match stdin {
+        Some(stdin) => drop(stdin.await),
+        None => std::future::pending().await,
+    }
+}
+
+fn end_of_stdin() -> oneshot::Receiver<()> {
+    let (ended, receiver) = oneshot::channel();
+    // A thread, because standard input cannot be awaited everywhere; it ends with the process.
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        let _ = ended.send(());
+    });
+    receiver
+}

@@ -1,0 +1,236 @@
+//! A log of which more is gone than was read: topics that are made anew, and records that go by age.
+
+use tollgate_log::{LogEvent, Stream};
+use tollgate_server::core::event::Event;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::record::Record;
+
+use crate::LIMITS;
+use crate::bounds::domains;
+use crate::sharing::{State, digests, restore, twin};
+use crate::world::{Fate, MemoryLog, PARTITIONS, World};
+
+/// A fleet's log that has limits and no hits.
+fn without_hits() -> MemoryLog {
+    let mut log = World::new(LIMITS).log;
+    log.streams.retain(|(stream, _), _| *stream != Stream::Hits);
+    log
+}
+
+fn forget_hits(world: &mut World) {
+    let records = world.log.streams.iter_mut();
+    let hits = records.filter(|((stream, _), _)| *stream == Stream::Hits);
+    hits.for_each(|(_, records)| records.clear());
+}
+
+#[test]
+fn what_a_topic_took_before_it_was_made_anew_is_not_awaited() {
+    let mut world = World::shared(without_hits(), 2);
+    world.step(Event::Assigned((0..PARTITIONS).collect()));
+    world.run_for(Span::from_millis(100));
+    restore(&mut world, &State::new());
+    world.run_for(Span::from_secs(1));
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+    // Ticks and a pointer to new limits are taken, and gone before they come back.
+    world.held = vec![Stream::Hits];
+    world.push(&LIMITS.replace("5/m", "6/m"));
+    world.run_for(Span::from_secs(1));
+    forget_hits(&mut world);
+    world.held.clear();
+    world.run_for(Span::from_secs(3));
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+    assert_eq!(digests(&mut world), twin(&world.log));
+}
+
+#[test]
+fn nothing_is_appended_before_the_identity_of_a_generation() {
+    let mut world = World::new(LIMITS);
+    world.hit("search", "acme", 6);
+    world.run_for(Span::from_secs(1));
+    let rest = |world: &World| {
+        let told = world.frames.iter().flat_map(|frame| &frame.told);
+        told.map(|told| told.remaining).next_back()
+    };
+    let (hit_at, lasts) = (world.clock, rest(&world).expect("acme is denied"));
+    let before = world.log.clone();
+    let mut again = World::after_a_loss(before.clone(), 2);
+    again.clock = world.clock;
+    let is_identity = |bytes: &[u8]| matches!(Record::decode(bytes), Ok(Record::Genesis(_)));
+    // The disk has room for small records, and for identities it has none.
+    again.fate = Box::new(move |_, record| match is_identity(record) {
+        true => Fate::Refused,
+        false => Fate::Taken,
+    });
+    again.push(&LIMITS.replace("5/m", "4/m"));
+    again.run_for(Span::from_secs(3));
+    assert_eq!(again.log.streams, before.streams, "it took something");
+    again.fate = Box::new(|_, _| Fate::Taken);
+    again.run_for(Span::from_secs(3));
+    for (at, records) in &again.log.streams {
+        let had = before.streams.get(at).map_or(0, Vec::len);
+        let first = records.get(had).expect("something came");
+        assert!(is_identity(&first.bytes), "{at:?}");
+    }
+    assert_eq!(again.why_not_ready(), Vec::<String>::new());
+    // Its ticks were not on their way for as long as that.
+    let since = again.clock.saturating_sub(hit_at);
+    let left = rest(&again).expect("it is told anew");
+    let expected = lasts.saturating_sub(since);
+    assert!(
+        expected <= left.saturating_add(Span::from_secs(1)),
+        "{left:?}, {expected:?}"
+    );
+    again.hit("search", "acme", 1);
+    again.settle();
+    assert_eq!(
+        again.pair("search", "acme").state.unwrap().constraints[0].limit,
+        4
+    );
+}
+
+#[test]
+fn a_topic_made_anew_is_of_the_next_generation_whatever_was_on_its_way_to_the_one_before() {
+    let mut world = World::shared(without_hits(), 2);
+    world.step(Event::Assigned((0..PARTITIONS).collect()));
+    world.run_for(Span::from_millis(100));
+    restore(&mut world, &State::new());
+    world.run_for(Span::from_secs(1));
+    let is_tick = |bytes: &[u8]| matches!(Record::decode(bytes), Ok(Record::Tick(_)));
+    let hits = |world: &World, partition| {
+        let records = &world.log.streams[&(Stream::Hits, partition)];
+        records.iter().map(|one| one.bytes.to_vec()).collect()
+    };
+    let ticks: Vec<Vec<u8>> = (0..PARTITIONS)
+        .map(|partition| {
+            let records: Vec<Vec<u8>> = hits(&world, partition);
+            let mut ticks = records.into_iter().filter(|bytes| is_tick(bytes));
+            ticks.next_back().expect("a tick")
+        })
+        .collect();
+    forget_hits(&mut world);
+    for (partition, tick) in (0..).zip(&ticks) {
+        world.put(Stream::Hits, partition, tick.clone());
+    }
+    world.run_for(Span::from_secs(3));
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+    for (partition, tick) in (0..).zip(&ticks) {
+        let records: Vec<Vec<u8>> = hits(&world, partition);
+        assert_eq!(records[0], *tick);
+        let genesis = records
+            .iter()
+            .find_map(|bytes| match Record::decode(bytes) {
+                Ok(Record::Genesis(log)) => Some(log),
+                _ => None,
+            });
+        assert_eq!(genesis.map(|log| log.generation), Some(2));
+        let found = world.digests().partitions;
+        let found = found.iter().find(|one| one.partition == partition);
+        let random = genesis.map(|log| format!("{:016x}", log.random));
+        assert_eq!(found.map(|one| one.log_random.clone()), random);
+    }
+    assert_eq!(digests(&mut world), twin(&world.log));
+}
+
+#[test]
+fn who_rules_on_before_it_reads_on_sees_that_the_topic_was_made_anew_though_it_is_as_long() {
+    let limits = |limit: u32| LIMITS.replace("5/m", &format!("{limit}/m"));
+    let mut log = World::new(&limits(1)).log;
+    log.streams.retain(|(stream, _), _| *stream != Stream::Hits);
+    let mut world = World::shared(log, 2);
+    world.step(Event::Assigned((0..PARTITIONS).collect()));
+    world.run_for(Span::from_millis(100));
+    restore(&mut world, &State::new());
+    world.run_for(Span::from_secs(1));
+    let all: Vec<String> = domains("search", 1).take(3_000).collect();
+    for _ in 0..2 {
+        for some in all.chunks(500) {
+            let record = world.batch_of("search", some);
+            world.put(Stream::Hits, 1, record);
+        }
+    }
+    world.run_for(Span::from_secs(1));
+    let before = world.told();
+    assert_eq!(before, all.len());
+    // New limits are ruled slice by slice, and nothing is read meanwhile.
+    world.read_limits_file(&limits(9));
+    while world.told() == before {
+        assert!(!world.round(), "no denial was lifted");
+    }
+    assert!(world.told() < before + all.len());
+    let at = (Stream::Hits, 1);
+    let length = world.log.streams[&at].len();
+    world.log.streams.insert(at, Vec::new());
+    for n in 0..=length {
+        let record = world.batch_of("search", &all[n..n + 3]);
+        world.put(Stream::Hits, 1, record);
+    }
+    world.run_for(Span::from_secs(1));
+    restore(&mut world, &State::new());
+    world.run_for(Span::from_secs(3));
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+    assert_eq!(digests(&mut world), twin(&world.log));
+}
+
+#[test]
+fn limits_made_anew_rule_nobody_since_their_numbers_are_other_versions() {
+    let mut world = World::new(LIMITS);
+    world.run_for(Span::from_secs(1));
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+    world.log.streams.remove(&(Stream::Limits, 0));
+    world.push(LIMITS);
+    world.run_for(Span::from_secs(3));
+    let why = world.why_not_ready();
+    assert!(why[0].contains("made anew, and version 1"), "{why:?}");
+    let versions: Vec<u64> = world
+        .digests()
+        .partitions
+        .iter()
+        .map(|of| of.version)
+        .collect();
+    assert_eq!(versions, vec![1; PARTITIONS as usize]);
+}
+
+#[test]
+fn who_is_overtaken_by_age_is_restored_from_a_newer_snapshot() {
+    let mut world = World::new(LIMITS);
+    let hit = |world: &mut World, records: u64| {
+        for n in 0..records {
+            world.hit("search", &format!("d{}", n % 30), 1);
+            world.run_for(Span::from_millis(50));
+        }
+    };
+    hit(&mut world, 100);
+    let mut slow = World::shared(world.log.clone(), 2);
+    slow.fate = Box::new(|_, _| Fate::Refused);
+    slow.step(Event::Assigned((0..PARTITIONS).collect()));
+    slow.settle();
+    restore(&mut slow, &State::new());
+    slow.settle();
+    let ruled = digests(&mut slow);
+    world.snapshots.clear();
+    hit(&mut world, 1_200);
+    let state = std::mem::take(&mut world.snapshots);
+    slow.log = world.log.clone();
+    slow.held = vec![Stream::Hits];
+    let mut overtaken = 0;
+    for (partition, wanted, _) in ruled {
+        let of_it = state.iter().filter(|(of, ..)| *of == partition);
+        let Some(upto) = of_it.map(|(_, upto, _)| *upto).max() else {
+            continue;
+        };
+        assert!(wanted < upto);
+        slow.step(Event::Log(LogEvent::Gap {
+            stream: Stream::Hits,
+            partition,
+            wanted,
+            next: upto + 1,
+        }));
+        overtaken += 1;
+    }
+    assert!(0 < overtaken);
+    assert_eq!(slow.restores.len(), overtaken);
+    restore(&mut slow, &state);
+    slow.held.clear();
+    slow.settle();
+    assert_eq!(digests(&mut slow), twin(&slow.log));
+}

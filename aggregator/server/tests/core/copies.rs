@@ -1,0 +1,337 @@
+//! Copies, from an agent's record to what is told and shown: verdicts on the agent's own topic,
+//! denials and lifts on the resource's, the list of holds, and the same after a restart.
+
+use tollgate_server::core::event::{Event, Peer, Request};
+use tollgate_server::core::holds::{HoldFilter, HoldsView, STATES};
+use tollgate_server::core::view::{DenialFilter, Query, Reply};
+use tollgate_shared::names::partition_of_resource;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
+use tollgate_shared::wire::link::FromAggregator;
+use tollgate_shared::wire::public::Kind;
+use tollgate_shared::wire::statement::{Cause, Says, Scope};
+use tollgate_shared::wire::verdict::VerdictSays;
+
+use super::world::{PARTITIONS, World};
+
+const LIMITS: &str = r#"
+version = 1
+rules = 2
+[copies.sandbox]
+limit = 2
+groups.probation = { limit = 1, members = ["new"] }
+[copies.gpu]
+limit = 1
+"#;
+
+fn ops(world: &mut World, agent: &'static str, resource: &str, ops: &[(u64, Does<'_>)]) {
+    let partition = partition_of_resource(resource, PARTITIONS);
+    let sender = world.sender(agent, partition);
+    let ops = ops.iter().map(|(number, does)| HoldOp {
+        resource: 0,
+        number: *number,
+        at: sender.sent,
+        does: *does,
+    });
+    let mut writer = Writer::new();
+    write_holds(&mut writer, &sender, &[resource], ops);
+    world.agent_appends(partition, writer.as_slice().to_vec());
+    world.settle();
+}
+
+const fn hold(domain: &str, copies: u32) -> Does<'_> {
+    Does::Hold { domain, copies }
+}
+
+fn holds(world: &mut World, filter: HoldFilter) -> HoldsView {
+    match world.ask(Query::Holds(filter)) {
+        Reply::Holds(view) => view,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn all() -> HoldFilter {
+    HoldFilter {
+        limit: 100,
+        ..HoldFilter::default()
+    }
+}
+
+fn told(world: &World) -> Vec<(String, String, bool)> {
+    let told = world.frames.iter().flat_map(|frame| {
+        let resource = frame.resource.to_string();
+        frame.told.iter().map(move |told| {
+            let denied = match told.statement.says {
+                Says::Denied(denial) => {
+                    assert_eq!((denial.cause, told.remaining), (Cause::Full, Span::MAX));
+                    true
+                }
+                _ => false,
+            };
+            let scope = match &told.statement.scope {
+                Scope::Pair(domain) => domain.to_string(),
+                Scope::Group(group) => format!("group {group}"),
+                Scope::Resource => "all".to_owned(),
+            };
+            (resource.clone(), scope, denied)
+        })
+    });
+    told.collect()
+}
+
+#[test]
+fn verdicts_go_to_their_agents_and_full_scopes_to_everybody() {
+    let mut world = World::new(LIMITS);
+    ops(&mut world, "web", "sandbox", &[(1, hold("acme", 2))]);
+    ops(
+        &mut world,
+        "job",
+        "sandbox",
+        &[(1, hold("new", 1)), (2, hold("acme", 1))],
+    );
+    let said: Vec<(&str, u128, &VerdictSays)> = world
+        .verdicts
+        .iter()
+        .flat_map(|frame| {
+            frame
+                .verdicts
+                .iter()
+                .map(|v| (&*frame.agent, v.epoch, &v.says))
+        })
+        .collect();
+    let counted = |number, excess, by| VerdictSays::Counted { number, excess, by };
+    assert_eq!(
+        said,
+        [
+            ("web", 1, &counted(1, 0, None)),
+            ("job", 1, &counted(1, 0, None)),
+            ("job", 1, &counted(2, 1, Some(Scope::Pair("acme".into())))),
+        ]
+    );
+    ops(
+        &mut world,
+        "web",
+        "sandbox",
+        &[(1, Does::Release { copies: 2 })],
+    );
+    let sandbox = |scope: &str, denied| ("sandbox".to_owned(), scope.to_owned(), denied);
+    let expected = [
+        sandbox("acme", true),
+        sandbox("group probation", true),
+        sandbox("acme", false),
+    ];
+    assert_eq!(told(&world), expected);
+    let counters = world.counters();
+    assert_eq!((counters.copies_taken, counters.copies_excess), (4, 1));
+    assert_eq!((counters.copies_released, counters.verdicts), (2, 3));
+}
+
+#[test]
+fn a_full_scope_is_heartbeaten_shown_and_given_to_whoever_joins() {
+    let mut world = World::new(LIMITS);
+    ops(&mut world, "web", "sandbox", &[(1, hold("new", 1))]);
+    let from = world.frames.len();
+    world.run_for(Span::from_secs(1));
+    let heartbeats = world.frames[from..].iter();
+    let heartbeats = heartbeats
+        .filter(|frame| &*frame.resource == "sandbox")
+        .count();
+    assert!(4 <= heartbeats, "{heartbeats} within a lease of 2 s");
+    let filter = DenialFilter {
+        limit: 10,
+        after: None,
+        omitted_are_counted: true,
+        ..DenialFilter::default()
+    };
+    let Reply::Denials(view) = world.ask(Query::Denials(filter)) else {
+        panic!("denials")
+    };
+    let [denial] = &view.denials[..] else {
+        panic!("{view:?}")
+    };
+    assert_eq!(
+        (denial.scope, denial.group.as_deref()),
+        ("group", Some("probation"))
+    );
+    assert_eq!((denial.domain.as_deref(), &*denial.cause), (None, "full"));
+    let filter = DenialFilter {
+        resource: Some("gpu".to_owned()),
+        domain: Some("acme".to_owned()),
+        limit: 10,
+        after: None,
+        omitted_are_counted: true,
+    };
+    ops(&mut world, "web", "gpu", &[(2, hold("acme", 1))]);
+    let Reply::Denials(view) = world.ask(Query::Denials(filter)) else {
+        panic!("denials")
+    };
+    assert_eq!(view.denials.len(), 1, "found by its domain");
+    world.answers.clear();
+    let request = Request::Ask {
+        nonce: 1,
+        resources: vec!["sandbox".into(), "gpu".into()],
+    };
+    let peer = Peer(bytes::Bytes::from_static(b"p"));
+    world.step(Event::Agent { peer, request });
+    world.settle();
+    let Some(FromAggregator::Snapshot(snapshot)) = world.answers.last() else {
+        panic!("{:?}", world.answers)
+    };
+    let [sandbox, gpu] = &snapshot.topics[..] else {
+        panic!("{snapshot:?}")
+    };
+    assert_eq!((sandbox.told.len(), gpu.told.len()), (1, 1));
+    assert_eq!(sandbox.public.kind, Kind::Copies);
+    let copies = sandbox.public.copies.as_ref().expect("copies");
+    assert_eq!((copies.limit, copies.groups.len()), (2, 1));
+}
+
+#[test]
+fn holds_are_listed_oldest_first_and_filtered() {
+    let mut world = World::new(LIMITS);
+    ops(&mut world, "web", "sandbox", &[(1, hold("acme", 2))]);
+    world.run_for(Span::from_millis(100));
+    ops(&mut world, "job", "gpu", &[(1, hold("acme", 1))]);
+    world.run_for(Span::from_millis(100));
+    let to = tollgate_shared::holdings::TransferId(0xab);
+    let ttl = Span::from_secs(60);
+    let stage = Does::Transfer { copies: 1, to, ttl };
+    ops(
+        &mut world,
+        "job",
+        "sandbox",
+        &[(2, hold("new", 2)), (2, stage)],
+    );
+    let view = holds(&mut world, all());
+    let rows: Vec<(&str, &str, &str, Option<&str>, u32)> = view
+        .holds
+        .iter()
+        .map(|of| {
+            (
+                &*of.resource,
+                &*of.domain,
+                of.state,
+                of.agent.as_deref(),
+                of.copies,
+            )
+        })
+        .collect();
+    let (web, job) = (Some("web"), Some("job"));
+    assert_eq!(
+        rows,
+        [
+            ("sandbox", "acme", "held", web, 2),
+            ("gpu", "acme", "held", job, 1),
+            ("sandbox", "new", "staged", None, 1),
+            ("sandbox", "new", "held", job, 1),
+        ]
+    );
+    assert_eq!(view.holds[2].transfer, Some(to.to_string()));
+    assert_eq!(&*view.holds[3].groups, ["probation".into()]);
+    let copies: Vec<u64> = view.resources.iter().map(|of| of.copies).collect();
+    assert_eq!((copies, view.more), (vec![1, 4], false));
+    let count = |world: &mut World, filter: HoldFilter| holds(world, filter).holds.len();
+    let some = |text: &str| Some(text.to_owned());
+    let filters = [
+        (
+            HoldFilter {
+                resource: some("gpu"),
+                ..all()
+            },
+            1,
+        ),
+        (
+            HoldFilter {
+                domain: some("acme"),
+                ..all()
+            },
+            2,
+        ),
+        (
+            HoldFilter {
+                agent: some("job"),
+                ..all()
+            },
+            2,
+        ),
+        (
+            HoldFilter {
+                group: some("probation"),
+                ..all()
+            },
+            2,
+        ),
+        (
+            HoldFilter {
+                domain: some("nobody"),
+                ..all()
+            },
+            0,
+        ),
+    ];
+    for (filter, expected) in filters {
+        assert_eq!(count(&mut world, filter.clone()), expected, "{filter:?}");
+    }
+    for (state, expected) in STATES.into_iter().zip([3, 0, 1]) {
+        let state = Some(state);
+        let of_state = holds(&mut world, HoldFilter { state, ..all() });
+        assert_eq!(of_state.holds.len(), expected, "{state:?}");
+        assert!(of_state.holds.iter().all(|hold| Some(hold.state) == state));
+    }
+    let two = holds(&mut world, HoldFilter { limit: 2, ..all() });
+    assert_eq!((two.holds.len(), two.more), (2, true));
+    assert_eq!(two.holds[..], view.holds[..2]);
+}
+
+#[test]
+fn an_agent_that_falls_silent_is_gone_within_its_timeout_and_half_a_second() {
+    let mut world = World::new(LIMITS);
+    ops(&mut world, "web", "sandbox", &[(1, hold("acme", 2))]);
+    world.run_for(Span::from_millis(1_400));
+    assert_eq!(world.counters().agents_gone, 0);
+    world.run_for(Span::from_millis(1_100));
+    let counters = world.counters();
+    assert_eq!((counters.agents_gone, counters.copies_back), (1, 2));
+    let last = told(&world).pop();
+    assert_eq!(last, Some(("sandbox".to_owned(), "acme".to_owned(), false)));
+    let view = holds(&mut world, all());
+    assert_eq!((view.holds[0].state, view.resources[0].copies), ("lost", 0));
+}
+
+#[test]
+fn an_agent_that_holds_nothing_and_is_silent_is_idle_and_not_gone() {
+    let mut world = World::new(LIMITS);
+    ops(&mut world, "web", "sandbox", &[(1, hold("acme", 2))]);
+    let release = Does::Release { copies: 2 };
+    ops(
+        &mut world,
+        "job",
+        "sandbox",
+        &[(1, hold("beta", 2)), (1, release)],
+    );
+    world.run_for(Span::from_millis(2_500));
+    let counters = world.counters();
+    assert_eq!((counters.agents_gone, counters.agents_idle), (1, 1));
+    assert_eq!(counters.copies_back, 2);
+}
+
+#[test]
+fn a_core_that_starts_again_says_and_shows_the_same() {
+    let mut world = World::new(LIMITS);
+    ops(
+        &mut world,
+        "web",
+        "sandbox",
+        &[(1, hold("acme", 2)), (2, hold("new", 1))],
+    );
+    let view = holds(&mut world, all());
+    let mut again = World::on(world.log.clone(), 2);
+    again.settle();
+    let shown = holds(&mut again, all());
+    assert_eq!(shown.holds.len(), view.holds.len());
+    assert_eq!(shown.resources, view.resources);
+    again.run_for(Span::from_millis(600));
+    let denied = told(&again);
+    assert_eq!(denied.len(), 2, "said once to everybody: {denied:?}");
+}

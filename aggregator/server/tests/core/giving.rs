@@ -1,0 +1,174 @@
+//! What is in force, given to agents that ask: in parts, while the aggregator goes on.
+
+use std::collections::BTreeSet;
+
+use tollgate_server::core::event::{Event, Peer, Request, Room};
+use tollgate_shared::wire::link::{FromAggregator, Snapshot};
+use tollgate_shared::wire::statement::Scope;
+
+use super::world::World;
+
+const LIMITS: &str = r#"
+version = 1
+rules = 2
+[rate.closed]
+tiers = [{ limit = 1, window = "1h", active = "1h" }]
+[rate.search]
+rate = "5/m"
+"#;
+
+fn ask(world: &mut World, peer: &'static str, nonce: u64) {
+    let peer = Peer(bytes::Bytes::from_static(peer.as_bytes()));
+    let resources = vec!["closed".into(), "search".into()];
+    let request = Request::Ask { nonce, resources };
+    world.step(Event::Agent { peer, request });
+}
+
+fn parts(world: &World, nonce: u64) -> Vec<&Snapshot> {
+    let answers = world.answers.iter();
+    answers
+        .filter_map(|answer| match answer {
+            FromAggregator::Snapshot(part) if part.nonce == nonce => Some(part),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The partitions of which a part says how far they were ruled.
+fn partitions(part: &Snapshot) -> impl Iterator<Item = u32> {
+    part.evidence.iter().map(|one| one.partition)
+}
+
+fn listed(parts: &[&Snapshot]) -> Vec<String> {
+    let topics = parts.iter().flat_map(|part| &part.topics);
+    let told = topics.flat_map(|topic| &topic.told);
+    told.map(|told| match &told.statement.scope {
+        Scope::Pair(domain) => domain.to_string(),
+        other => panic!("{other:?}"),
+    })
+    .collect()
+}
+
+fn close(world: &mut World, domains: std::ops::Range<u32>) {
+    for number in domains {
+        world.hit("closed", &format!("d{number}"), 1);
+    }
+    world.settle();
+}
+
+#[test]
+fn what_is_in_force_is_given_a_part_a_turn_and_all_of_it() {
+    let mut world = World::new(LIMITS);
+    close(&mut world, 0..4_500);
+    ask(&mut world, "one", 7);
+    assert_eq!(parts(&world, 7).len(), 0, "nothing before the turn ends");
+    world.step(Event::Turn);
+    assert_eq!(parts(&world, 7).len(), 1);
+    // The aggregator goes on between the parts.
+    close(&mut world, 4_500..4_600);
+    world.settle();
+    let parts = parts(&world, 7);
+    let numbers: Vec<_> = parts.iter().map(|part| (part.part, part.more)).collect();
+    assert_eq!(numbers, [(0, true), (1, true), (2, false)]);
+    for part in &parts {
+        let told: usize = part.topics.iter().map(|topic| topic.told.len()).sum();
+        assert!(told <= 2_000);
+        assert_eq!(part.evidence, parts[0].evidence);
+        assert_eq!(part.topics[0].sequence, parts[0].topics[0].sequence);
+    }
+    let listed = listed(&parts);
+    let once: BTreeSet<&String> = listed.iter().collect();
+    assert_eq!(once.len(), listed.len(), "nothing is listed twice");
+    assert!((0..4_500).all(|number| once.contains(&format!("d{number}"))));
+    // What was closed meanwhile may be listed, and then stands above the evidence.
+    let later = parts[1..].iter().flat_map(|part| &part.topics);
+    for told in later.flat_map(|topic| &topic.told) {
+        let evidence = &parts[0].evidence[told.partition as usize];
+        let number = match &told.statement.scope {
+            Scope::Pair(domain) => domain[1..].parse::<u32>().unwrap(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            4_500 <= number,
+            evidence.ruled <= told.statement.place.offset
+        );
+    }
+}
+
+#[test]
+fn of_a_partition_that_was_let_go_between_the_ask_and_the_answer_nothing_is_said() {
+    let mut world = World::new(LIMITS);
+    close(&mut world, 0..4_500);
+    ask(&mut world, "one", 7);
+    world.step(Event::Turn);
+    let before: BTreeSet<u32> = partitions(parts(&world, 7)[0]).collect();
+    let gone = *before.first().expect("a partition");
+    world.step(Event::Revoked(vec![gone]));
+    world.settle();
+    let parts = parts(&world, 7);
+    let last = parts.last().expect("a part");
+    assert!(!last.more && 1 < parts.len());
+    let left: BTreeSet<u32> = partitions(last).collect();
+    assert_eq!(left, &before - &BTreeSet::from([gone]));
+    let later = parts[1..].iter().flat_map(|part| &part.topics);
+    assert!(
+        later
+            .flat_map(|topic| &topic.told)
+            .all(|told| told.partition != gone)
+    );
+}
+
+#[test]
+fn agents_that_ask_at_once_get_their_parts_in_turns_and_the_newest_ask_of_one_counts() {
+    let mut world = World::new(LIMITS);
+    close(&mut world, 0..2_500);
+    ask(&mut world, "one", 1);
+    ask(&mut world, "two", 2);
+    ask(&mut world, "one", 3);
+    for _ in 0..2 {
+        world.step(Event::Turn);
+    }
+    let so_far = [1, 2, 3].map(|nonce| parts(&world, nonce).len());
+    assert_eq!(so_far, [0, 1, 1]);
+    world.settle();
+    let in_all = [1, 2, 3].map(|nonce| parts(&world, nonce).len());
+    assert_eq!(in_all, [0, 2, 2]);
+    assert_eq!(listed(&parts(&world, 2)), listed(&parts(&world, 3)));
+    assert_eq!(world.counters().snapshots, 2);
+}
+
+fn peer(name: &'static str) -> Peer {
+    Peer(bytes::Bytes::from_static(name.as_bytes()))
+}
+
+#[test]
+fn no_part_is_made_for_an_agent_that_takes_none() {
+    let mut world = World::new(LIMITS);
+    close(&mut world, 0..4_500);
+    ask(&mut world, "deaf", 7);
+    ask(&mut world, "other", 8);
+    world.step(Event::Turn);
+    world.step(Event::Room(peer("deaf"), Room::Full));
+    world.settle();
+    assert_eq!(parts(&world, 7).len(), 1);
+    assert_eq!(parts(&world, 8).len(), 3, "nobody else waits for it");
+    // What it asks anew is what it is given once it takes something.
+    ask(&mut world, "deaf", 9);
+    world.settle();
+    assert_eq!(parts(&world, 9).len(), 0);
+    world.step(Event::Room(peer("deaf"), Room::Free));
+    world.settle();
+    assert_eq!((parts(&world, 7).len(), parts(&world, 9).len()), (1, 3));
+}
+
+#[test]
+fn an_agent_that_is_gone_is_given_nothing_more() {
+    let mut world = World::new(LIMITS);
+    close(&mut world, 0..4_500);
+    ask(&mut world, "gone", 7);
+    world.step(Event::Turn);
+    world.step(Event::Room(peer("gone"), Room::Full));
+    world.step(Event::Room(peer("gone"), Room::Gone));
+    world.settle();
+    assert_eq!(parts(&world, 7).len(), 1);
+}

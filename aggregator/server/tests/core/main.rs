@@ -1,0 +1,234 @@
+//! Promises of the core, held in a world without I/O: identity, time, announcements, refusals.
+
+mod anew;
+mod bounds;
+mod copies;
+mod durable;
+mod giving;
+mod memory;
+mod near;
+mod pairs;
+mod refused;
+mod sharing;
+mod slices;
+mod usage;
+mod world;
+
+use tollgate_log::{LogEvent, Stream};
+use tollgate_server::core::event::{Event, Peer, Request};
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::link::{FromAggregator, Refusal};
+use tollgate_shared::wire::record::kind;
+use world::{Fate, MemoryLog, PARTITIONS, World};
+
+/// The global limit of `wide`.
+pub const WIDE: u64 = 40;
+
+/// What most of these worlds are ruled by.
+pub const LIMITS: &str = r#"
+version = 1
+rules = 2
+[rate.search]
+rate = "5/m"
+[rate.wide]
+rate = "1000000/s"
+global = "40/s"
+"#;
+
+fn without_ticks(kinds: Vec<u8>) -> Vec<u8> {
+    kinds
+        .into_iter()
+        .filter(|kind| *kind != kind::TICK)
+        .collect()
+}
+
+#[test]
+fn a_partition_begins_with_its_identity_and_the_pointer_comes_before_the_first_hit_it_rules() {
+    let mut world = World::new(LIMITS);
+    world.hit("search", "acme", 1);
+    world.settle();
+    for partition in 0..PARTITIONS {
+        let kinds = world.log.kinds(partition);
+        assert_eq!(kinds[0], kind::GENESIS);
+        let rest = without_ticks(kinds);
+        assert_eq!(rest[..2], [kind::GENESIS, kind::POINTER]);
+    }
+    assert!(world.why_not_ready().is_empty());
+}
+
+#[test]
+fn nothing_is_appended_for_agents_before_the_identity_is_there() {
+    let mut world = World::on(MemoryLog::default(), 1);
+    world.fate = Box::new(|_, record| match record[1] {
+        kind::GENESIS => Fate::Refused,
+        _ => Fate::Taken,
+    });
+    world.settle();
+    world.hit("search", "acme", 1);
+    let last = world.answers.last().unwrap();
+    assert!(
+        matches!(
+            last,
+            FromAggregator::Refused {
+                reason: Refusal::NotNow,
+                ..
+            }
+        ),
+        "{last:?}"
+    );
+    // It is tried again, and then everything goes its way.
+    world.fate = Box::new(|_, _| Fate::Taken);
+    world.run_for(Span::from_secs(1));
+    world.hit("search", "acme", 1);
+    world.settle();
+    assert!(matches!(
+        world.answers.last(),
+        Some(FromAggregator::Appended { .. })
+    ));
+    assert!((0..PARTITIONS).all(|p| world.log.kinds(p)[0] == kind::GENESIS));
+}
+
+#[test]
+fn a_version_that_comes_while_a_pointer_is_under_way_rules_every_partition_too() {
+    let mut world = World::new(LIMITS);
+    // The pointers to the second version are in the log and have not come back.
+    world.held = vec![Stream::Hits];
+    world.push(&LIMITS.replace("5/m", "6/m"));
+    world.push(&LIMITS.replace("5/m", "7/m"));
+    world.held.clear();
+    world.run_for(Span::from_secs(2));
+    for partition in 0..PARTITIONS {
+        let pointers = world.log.kinds(partition);
+        let count = pointers
+            .iter()
+            .filter(|kind| **kind == kind::POINTER)
+            .count();
+        assert_eq!(count, 3, "partition {partition}");
+    }
+    let digests = world.digests();
+    let versions: Vec<u64> = digests.partitions.iter().map(|one| one.version).collect();
+    assert_eq!(versions, vec![digests.limits_version; PARTITIONS as usize]);
+}
+
+#[test]
+fn never_more_than_one_tick_is_on_its_way() {
+    let mut world = World::new(LIMITS);
+    let before = world.log.count(kind::TICK);
+    // The log takes them and does not give them back.
+    world.held = vec![Stream::Hits];
+    world.run_for(Span::from_secs(5));
+    let sent = world.log.count(kind::TICK) - before;
+    assert!(sent <= PARTITIONS as usize, "{sent}");
+    world.held.clear();
+    world.run_for(Span::from_secs(5));
+    let later = world.log.count(kind::TICK) - before - sent;
+    // Twenty a partition in five seconds, one each 250 ms.
+    assert!((19 * 4..=21 * 4).contains(&later), "{later}");
+}
+
+#[test]
+fn a_denial_is_announced_with_the_time_it_still_has_in_the_logs_time() {
+    let mut world = World::new(LIMITS);
+    world.hit("search", "acme", 5);
+    world.run_for(Span::from_millis(400));
+    let told: Vec<_> = world.frames.iter().flat_map(|frame| &frame.told).collect();
+    assert_eq!(told.len(), 1);
+    let remaining = told[0].remaining;
+    // A minute from the hit on; the log's time lags by at most a tick and a turn.
+    assert!(
+        Span::from_micros(59_500_000) <= remaining
+            && remaining <= Span::from_micros(60_000_001 + 300_000),
+        "{remaining}"
+    );
+    let frame = world
+        .frames
+        .iter()
+        .find(|frame| !frame.told.is_empty())
+        .unwrap();
+    let evidence = frame
+        .evidence
+        .iter()
+        .find(|e| e.partition == told[0].partition)
+        .unwrap();
+    assert!(told[0].statement.place.offset < evidence.ruled);
+}
+
+#[test]
+fn what_is_in_force_when_a_core_becomes_ready_is_announced_once() {
+    let mut world = World::new(LIMITS);
+    for n in 0..30 {
+        world.hit("search", &format!("d{n}"), 5);
+    }
+    world.settle();
+    let mut again = World::on(world.log.clone(), 1);
+    again.clock = world.clock;
+    again.run_for(Span::from_secs(1));
+    assert_eq!(again.told(), 30);
+    let frames: Vec<_> = again
+        .frames
+        .iter()
+        .filter(|frame| !frame.resource.is_empty())
+        .collect();
+    assert_eq!(frames[0].sequence, 1);
+}
+
+#[test]
+fn too_many_records_of_agents_on_their_way_are_told_to_come_again() {
+    let mut world = World::new(LIMITS);
+    let (partition, record) = world.batch("search", "acme", 1);
+    for id in 0..70_000 {
+        let request = Request::Append {
+            id,
+            partition,
+            record: record.clone(),
+        };
+        let peer = Peer(bytes::Bytes::from_static(b"p"));
+        world.step(Event::Agent { peer, request });
+    }
+    let refused = world
+        .answers
+        .iter()
+        .filter(|answer| {
+            matches!(
+                answer,
+                FromAggregator::Refused {
+                    reason: Refusal::NotNow,
+                    ..
+                }
+            )
+        })
+        .count();
+    assert_eq!(refused, 70_000 - 65_536);
+}
+
+#[test]
+fn what_is_delivered_again_is_not_ruled_again() {
+    let mut world = World::new(LIMITS);
+    world.hit("search", "acme", 5);
+    world.settle();
+    let before = world.counters();
+    for partition in 0..PARTITIONS {
+        let records = world.log.streams[&(Stream::Hits, partition)].clone();
+        let stream = Stream::Hits;
+        world.step(Event::Log(LogEvent::Delivered {
+            stream,
+            partition,
+            records,
+        }));
+    }
+    assert_eq!(world.counters(), before);
+}
+
+#[test]
+fn what_has_ended_when_it_is_ruled_is_recorded_and_not_told() {
+    let mut world = World::new(LIMITS);
+    world.held = vec![Stream::Hits];
+    world.hit("search", "acme", 5);
+    // The denial would have lasted a minute.
+    world.run_for(Span::from_secs(70));
+    world.held.clear();
+    world.settle();
+    let counters = world.counters();
+    assert_eq!((counters.denials, counters.denials_recorded), (1, 1));
+    assert_eq!(world.told(), 0);
+}

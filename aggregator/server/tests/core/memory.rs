@@ -1,0 +1,67 @@
+//! A log in memory, what becomes of appends to it, and chance by a seed.
+
+use std::collections::BTreeMap;
+
+use tollgate_log::{Delivered, Stream};
+
+use crate::world::PARTITIONS;
+
+/// What becomes of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The log takes it and says so.
+    Taken,
+    /// The log does not take it and says so.
+    Refused,
+    /// The log takes it and says that it did not: the answer was lost.
+    Denied,
+}
+
+/// Decides by stream and record.
+pub type Fates = Box<dyn FnMut(Stream, &[u8]) -> Fate>;
+
+/// The log: what it has, and who follows it from where. It outlives a core.
+#[derive(Clone, Default)]
+pub struct MemoryLog {
+    pub streams: BTreeMap<(Stream, u32), Vec<Delivered>>,
+}
+
+impl MemoryLog {
+    /// The kinds of the records of a partition, in order.
+    pub fn kinds(&self, partition: u32) -> Vec<u8> {
+        let records = self.streams.get(&(Stream::Hits, partition));
+        records
+            .into_iter()
+            .flatten()
+            .map(|record| record.bytes[1])
+            .collect()
+    }
+
+    pub fn count(&self, kind: u8) -> usize {
+        (0..PARTITIONS)
+            .flat_map(|p| self.kinds(p))
+            .filter(|k| *k == kind)
+            .count()
+    }
+}
+
+/// How far a stream has been delivered.
+pub struct Following {
+    pub next: usize,
+    pub said_begun: bool,
+    pub said_caught_up: bool,
+}
+
+/// A small generator: splitmix64.
+#[derive(Clone)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}

@@ -1,0 +1,235 @@
+//! Several owners of each partition: they say the same, and notice where they do not.
+
+use std::collections::BTreeMap;
+
+use tollgate_engine::engine::DIGEST_FORM;
+use tollgate_limits::RULES;
+use tollgate_log::Stream;
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::record::{OwnersPen, Record, kind};
+use tollgate_shared::wire::testimony::Testimony;
+
+use crate::LIMITS;
+use crate::world::{Fate, MemoryLog, PARTITIONS, World};
+
+/// What was said in a partition: the offset that it is about, the digest, the group.
+fn said(log: &MemoryLog, partition: u32) -> Vec<(u64, u128, String)> {
+    let records = &log.streams[&(Stream::Hits, partition)];
+    let of = |bytes: &[u8]| match Record::decode(bytes) {
+        Ok(Record::Testimony(said)) => Some((said.offset, said.digest, said.group.to_owned())),
+        _ => None,
+    };
+    records
+        .iter()
+        .filter_map(|record| of(&record.bytes))
+        .collect()
+}
+
+/// Half a minute of hits on many domains.
+fn busy(world: &mut World) {
+    for n in 0..320 {
+        world.hit("search", &format!("d{}", n % 30), 1);
+        world.hit("wide", &format!("d{}", n % 7), 1);
+        world.run_for(Span::from_millis(100));
+    }
+}
+
+fn first_of_group_a() -> World {
+    let mut world = World::in_group(MemoryLog::default(), 1, "a");
+    world.push(LIMITS);
+    busy(&mut world);
+    world
+}
+
+#[test]
+fn two_groups_come_to_the_same_states_and_say_so() {
+    let mut first = first_of_group_a();
+    for partition in 0..PARTITIONS {
+        let said = said(&first.log, partition);
+        assert!((3..=4).contains(&said.len()), "{said:?}");
+        let before_and_at = |offset: u64| {
+            let record = &first.log.streams[&(Stream::Hits, partition)][offset as usize];
+            (record.bytes[1], record.appended.as_millis() / 10_000)
+        };
+        let tens: Vec<u64> = said.iter().map(|(at, ..)| before_and_at(*at).1).collect();
+        assert!(tens.is_sorted_by(|a, b| a < b), "one in each 10 s");
+        assert!(
+            said.iter()
+                .all(|(at, ..)| before_and_at(*at).0 == kind::TICK)
+        );
+    }
+    let said_by_first = first.log.count(kind::TESTIMONY) as u64;
+    assert_eq!(first.counters().states_compared, 0, "nobody else is there");
+
+    let mut second = World::in_group(first.log.clone(), 2, "b");
+    second.clock = first.clock;
+    busy(&mut second);
+    let counters = second.counters();
+    assert_eq!(counters.states_compared, said_by_first);
+    assert_eq!(counters.states_differing, 0);
+    let groups = |partition| -> Vec<String> {
+        let said = said(&second.log, partition);
+        said.into_iter().map(|(.., group)| group).collect()
+    };
+    assert!((0..PARTITIONS).all(|partition| groups(partition).contains(&"b".to_owned())));
+
+    // Whoever comes after both compares with both.
+    let all = second.log.count(kind::TESTIMONY) as u64;
+    let mut third = World::in_group(second.log.clone(), 3, "a");
+    third.settle();
+    let counters = third.counters();
+    assert_eq!(
+        (counters.states_compared, counters.states_differing),
+        (all, 0)
+    );
+}
+
+#[test]
+fn a_log_without_groups_has_no_testimonies() {
+    let mut world = World::new(LIMITS);
+    busy(&mut world);
+    assert_eq!(world.log.count(kind::TESTIMONY), 0);
+}
+
+#[test]
+fn a_state_that_differs_is_counted_and_one_that_cannot_be_compared_is_not() {
+    let first = first_of_group_a();
+    let (at, digest, _) = said(&first.log, 0).pop().expect("one");
+    let truth = Testimony {
+        offset: at,
+        rules: RULES,
+        form: DIGEST_FORM,
+        digest,
+        group: "b",
+        owner: "other",
+        instance: 77,
+    };
+    let of = |testimony: &Testimony<'_>, key: &MacKey| {
+        let mut second = World::in_group(first.log.clone(), 2, "c");
+        second.settle();
+        let before = second.counters();
+        let record = OwnersPen::new(key, 0).testimony(testimony);
+        second.put(Stream::Hits, 0, record);
+        second.settle();
+        let after = second.counters();
+        (
+            after.states_compared - before.states_compared,
+            after.states_differing - before.states_differing,
+        )
+    };
+    let ours = MacKey::UNPROTECTED;
+    let lie = Testimony {
+        digest: digest ^ 1,
+        ..truth
+    };
+    assert_eq!(of(&truth, &ours), (1, 0));
+    assert_eq!(of(&lie, &ours), (1, 1));
+    assert_eq!(of(&lie, &MacKey::derive(b"forger")), (0, 0));
+    assert_eq!(
+        of(
+            &Testimony {
+                rules: RULES + 1,
+                ..lie
+            },
+            &ours
+        ),
+        (0, 0)
+    );
+    let form = DIGEST_FORM + 1;
+    assert_eq!(of(&Testimony { form, ..lie }, &ours), (0, 0));
+    let offset = at + 1;
+    assert_eq!(of(&Testimony { offset, ..lie }, &ours), (0, 0));
+}
+
+#[test]
+fn a_restored_state_that_somebody_doubts_is_given_up_and_none_is_saved_meanwhile() {
+    let first = first_of_group_a();
+    let (at, digest, _) = said(&first.log, 0).pop().expect("one");
+    let lie = Testimony {
+        offset: at,
+        rules: RULES,
+        form: DIGEST_FORM,
+        digest: digest ^ 1,
+        group: "b",
+        owner: "other",
+        instance: 77,
+    };
+    let mut log = World::in_group(first.log.clone(), 2, "c");
+    log.clock = first.clock;
+    log.put(
+        Stream::Hits,
+        0,
+        OwnersPen::new(&MacKey::UNPROTECTED, 0).testimony(&lie),
+    );
+    let mut snapshots = BTreeMap::new();
+    for (partition, upto, chunks) in &first.snapshots {
+        if *upto < at {
+            snapshots.insert(*partition, vec![chunks.clone()]);
+        }
+    }
+    assert!(
+        snapshots.contains_key(&0) && snapshots.contains_key(&1),
+        "taken before {at}"
+    );
+    let all = |log: &MemoryLog, partition| log.streams[&(Stream::Hits, partition)].len() as u64;
+    let restore = |log: &MemoryLog| {
+        let mut world = World::restored_in_group(log.clone(), 3, "a", snapshots.clone());
+        world.clock = first.clock;
+        world.settle();
+        world
+    };
+    let trusted = restore(&first.log).counters().records;
+    let mut doubting = restore(&log.log);
+    let counters = doubting.counters();
+    assert_eq!(
+        counters.states_differing, 2,
+        "by the snapshot, and from the beginning"
+    );
+    assert!(
+        trusted + all(&first.log, 0) / 2 < counters.records,
+        "it was ruled again: {counters:?}"
+    );
+    let digest_of = |world: &mut World| {
+        let partitions = world.digests().partitions.into_iter();
+        let of_each = partitions.map(|of| (of.offset, of.digest));
+        of_each.collect::<Vec<_>>()
+    };
+    // One who rules the whole log from its beginning, and adds nothing to it.
+    let mut twin = World::on(doubting.log.clone(), 4);
+    twin.fate = Box::new(|_, _| Fate::Refused);
+    twin.settle();
+    assert_eq!(digest_of(&mut doubting), digest_of(&mut twin));
+
+    let saved = |world: &World, partition| {
+        let of = world.snapshots.iter().filter(|(of, ..)| *of == partition);
+        of.count()
+    };
+    for _ in 0..4 {
+        busy(&mut doubting);
+    }
+    assert_eq!(saved(&doubting, 0), 0, "two minutes are not five");
+    assert!(0 < saved(&doubting, 1));
+    for _ in 0..8 {
+        busy(&mut doubting);
+    }
+    assert!(0 < saved(&doubting, 0), "nobody has said otherwise since");
+}
+
+#[cfg(feature = "wrong-engine")]
+#[test]
+fn a_wrong_engine_is_found_out_by_whoever_rules_the_same_partitions() {
+    let first = first_of_group_a();
+    let mut wrong = World::in_group(first.log.clone(), 2, "b");
+    wrong.clock = first.clock;
+    wrong.core.go_wrong();
+    busy(&mut wrong);
+    let counters = wrong.counters();
+    assert!(0 < counters.states_differing, "{counters:?}");
+    // The right one hears of it, too.
+    let mut right = World::in_group(wrong.log.clone(), 3, "a");
+    right.settle();
+    let heard = right.counters();
+    assert!(0 < heard.states_differing, "{heard:?}");
+    assert!(heard.states_differing < heard.states_compared);
+}

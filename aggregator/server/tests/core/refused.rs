@@ -1,0 +1,274 @@
+//! Limits that come late, lose or are bad, and records that cannot be ruled.
+
+use tollgate_log::Stream;
+use tollgate_server::core::event::{Event, LimitsFile};
+use tollgate_shared::mac::MacKey;
+use tollgate_shared::names::partition_of_resource;
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick, Total};
+
+use crate::LIMITS;
+use crate::bounds::domains;
+use crate::world::{Fate, MemoryLog, PARTITIONS, STRANGER, World};
+
+#[test]
+fn a_partition_waits_for_limits_that_it_is_pointed_at_and_loses_nothing() {
+    let mut world = World::new(LIMITS);
+    // Another owner of the same log brings in a version, points at it, and rules on.
+    let mut other = World::on(world.log.clone(), 2);
+    other.clock = world.clock;
+    other.push(&LIMITS.replace("5/m", "2/m"));
+    other.hit("search", "acme", 3);
+    other.settle();
+    // This one is given the partitions first.
+    world.log = other.log.clone();
+    world.fate = Box::new(|_, _| Fate::Refused);
+    world.held = vec![Stream::Limits];
+    world.settle();
+    let why = world.why_not_ready();
+    assert_eq!(why.len(), PARTITIONS as usize);
+    assert!(
+        why.iter()
+            .all(|why| why.contains("waits for limits version")),
+        "{why:?}"
+    );
+    world.held.clear();
+    world.settle();
+    for (theirs, ours) in other
+        .digests()
+        .partitions
+        .iter()
+        .zip(world.digests().partitions)
+    {
+        assert_eq!((theirs.offset, &theirs.digest), (ours.offset, &ours.digest));
+        assert_eq!(theirs.version, ours.version);
+    }
+    assert_eq!(world.told(), 1);
+}
+
+/// What somebody else would append who follows another file.
+fn push_of_a_rival(world: &World, limits: &str) -> Vec<u8> {
+    let mut rival = World::on(world.log.clone(), 2);
+    rival.clock = world.clock;
+    rival.settle();
+    rival.read_limits_file(limits);
+    rival.settle();
+    let pushed = rival.log.streams[&(Stream::Limits, 0)].last().unwrap();
+    pushed.bytes.to_vec()
+}
+
+#[test]
+fn a_file_is_pushed_once_and_what_others_push_later_stays() {
+    let mut world = World::new(LIMITS);
+    let pushes = world.counters().pushes;
+    let theirs = push_of_a_rival(&world, &LIMITS.replace("5/m", "3/m"));
+    world.put(Stream::Limits, 0, theirs);
+    world.run_for(Span::from_secs(3));
+    assert_eq!(world.counters().pushes, pushes, "it was not read again");
+    world.hit("search", "acme", 3);
+    world.settle();
+    assert_eq!(
+        world.pair("search", "acme").state.unwrap().constraints[0].limit,
+        3
+    );
+    // As SIGHUP does it.
+    world.push(LIMITS);
+    assert_eq!(world.counters().pushes, pushes + 1);
+    world.hit("search", "acme", 5);
+    world.settle();
+    assert_eq!(
+        world.pair("search", "acme").state.unwrap().constraints[0].limit,
+        5
+    );
+}
+
+#[test]
+fn a_file_that_is_read_again_while_it_is_pushed_is_pushed_again() {
+    // Another one, and the one that was in force and still is.
+    for (text, limit) in [(LIMITS.replace("5/m", "4/m"), 4), (LIMITS.to_owned(), 5)] {
+        let mut world = World::new(LIMITS);
+        world.held = vec![Stream::Limits];
+        world.read_limits_file(&LIMITS.replace("5/m", "3/m"));
+        world.settle();
+        world.read_limits_file(&text);
+        world.settle();
+        world.held.clear();
+        world.run_for(Span::from_secs(3));
+        world.hit("search", "acme", 4);
+        world.settle();
+        let state = world.pair("search", "acme").state.unwrap();
+        assert_eq!(state.constraints[0].limit, limit);
+    }
+}
+
+#[test]
+fn limits_that_lose_a_race_are_pushed_again() {
+    let mut world = World::new(LIMITS);
+    // Somebody else pushes at the same time: his chunk is in the log before ours.
+    let theirs = push_of_a_rival(&world, &LIMITS.replace("5/m", "3/m"));
+    world.held = vec![Stream::Limits];
+    world.put(Stream::Limits, 0, theirs);
+    world.read_limits_file(&LIMITS.replace("5/m", "4/m"));
+    world.settle();
+    world.held.clear();
+    world.run_for(Span::from_secs(3));
+    assert_eq!(world.counters().pushes_void, 1);
+    world.hit("search", "acme", 4);
+    world.settle();
+    assert_eq!(
+        world.pair("search", "acme").state.unwrap().constraints[0].limit,
+        4
+    );
+}
+
+#[test]
+fn a_bad_file_and_an_empty_log_leave_nothing_to_rule_by() {
+    let bad = |text: Result<&str, &str>| LimitsFile {
+        name: "limits.toml".to_owned(),
+        text: text.map(str::to_owned).map_err(str::to_owned),
+    };
+    let mut world = World::on(MemoryLog::default(), 1);
+    world.step(Event::LimitsFile(bad(Ok("[rate.r]\nrats = 1\n"))));
+    world.settle();
+    assert!(world.gave_up.is_some_and(|why| why.contains("rats")));
+
+    let good = World::new(LIMITS);
+    let mut world = World::on(good.log, 1);
+    world.step(Event::LimitsFile(bad(Err("No such file"))));
+    world.run_for(Span::from_secs(1));
+    assert_eq!(world.gave_up, None);
+    assert!(world.why_not_ready().is_empty());
+}
+
+#[test]
+fn what_cannot_be_read_is_kept_aside_and_stops_nothing() {
+    let mut world = World::new(LIMITS);
+    let (partition, mut cut) = world.batch("search", "acme", 5);
+    let (_, good) = world.batch("search", "acme", 5);
+    cut.truncate(cut.len() - 2);
+    world.put(Stream::Hits, partition, cut.clone());
+    world.put(Stream::Hits, partition, vec![7, 7, 7]);
+    let at = world.put(Stream::Hits, partition, vec![1, 0x80 | 40, 1]);
+    // Signed by somebody without the key.
+    let stranger = MacKey::derive(b"not the fleet's");
+    let tick = Tick {
+        log: STRANGER,
+        owner: "x",
+        instance: 1,
+        number: 1,
+    };
+    world.put(
+        Stream::Hits,
+        partition,
+        OwnersPen::new(&stranger, partition).tick(&tick),
+    );
+    let pointer = Pointer {
+        version: 1,
+        digest: [9; 32],
+    };
+    world.put(
+        Stream::Hits,
+        partition,
+        OwnersPen::new(&stranger, partition).pointer(&pointer),
+    );
+    // Of this fleet, and to a version that does not exist.
+    let forged = Pointer {
+        version: 0,
+        digest: [9; 32],
+    };
+    world.put(
+        Stream::Hits,
+        partition,
+        OwnersPen::new(&MacKey::UNPROTECTED, partition).pointer(&forged),
+    );
+    world.put(Stream::Hits, partition, good);
+    world.settle();
+    let counters = world.counters();
+    assert_eq!(
+        (counters.undecodable, counters.forged, counters.skipped),
+        (2, 2, 1)
+    );
+    assert_eq!(world.asides.len(), 4);
+    assert_eq!(&world.asides[0].bytes[..], &cut[..]);
+    assert!(
+        world
+            .asides
+            .iter()
+            .all(|aside| aside.offset != at && !aside.why.is_empty())
+    );
+    assert_eq!(world.told(), 1, "the good record behind them was ruled");
+    assert!(world.why_not_ready().is_empty());
+}
+
+#[test]
+fn an_unknown_kind_of_an_aggregator_stops_its_partition_alone() {
+    let mut world = World::new(LIMITS);
+    let (partition, good) = world.batch("search", "acme", 5);
+    let record = [1, 40, 1];
+    let tag = MacKey::UNPROTECTED.tag(partition, &record);
+    let at = world.put(Stream::Hits, partition, [&record[..], &tag].concat());
+    world.put(Stream::Hits, partition, good);
+    world.run_for(Span::from_secs(1));
+    let why = world.why_not_ready();
+    assert_eq!(why.len(), 1);
+    assert!(why[0].contains("kind 40"), "{why:?}");
+    assert_eq!(world.told(), 0);
+    let stopped = &world.digests().partitions[partition as usize];
+    assert_eq!((stopped.stage, stopped.offset), ("stopped", at));
+}
+
+#[test]
+fn an_unknown_kind_that_no_aggregator_wrote_is_a_dead_letter() {
+    let mut world = World::new(LIMITS);
+    let (partition, good) = world.batch("search", "acme", 5);
+    let of_another = {
+        let record = [1, 40, 1];
+        let tag = MacKey::UNPROTECTED.tag(partition + 1, &record);
+        [&record[..], &tag].concat()
+    };
+    let letters = [
+        vec![1, 99],
+        vec![1, 8],
+        vec![1, 0],
+        vec![1, 0x7f, 1, 2, 3],
+        of_another,
+    ];
+    for letter in &letters {
+        world.put(Stream::Hits, partition, letter.clone());
+    }
+    world.put(Stream::Hits, partition, good);
+    world.settle();
+    assert_eq!(world.counters().unknown_kinds, letters.len() as u64);
+    let aside: Vec<Vec<u8>> = world.asides.iter().map(|one| one.bytes.to_vec()).collect();
+    assert_eq!(aside, letters);
+    assert!(world.asides.iter().all(|one| one.why.contains("kind ")));
+    assert_eq!(world.told(), 1, "the good record behind them was ruled");
+    assert!(world.why_not_ready().is_empty());
+}
+
+#[test]
+fn totals_that_their_source_never_had_are_counted() {
+    let mut world = World::new(LIMITS);
+    let target = partition_of_resource("wide", PARTITIONS);
+    let source = (target + 1) % PARTITIONS;
+    let domain = domains("wide", source).next().unwrap();
+    world.hit("wide", &domain, 1);
+    world.settle();
+    assert_eq!(world.counters().totals_forged, 0, "its own are not");
+    let mut put = |source: (u32, u64), resource: &str| {
+        let pen = OwnersPen::new(&MacKey::UNPROTECTED, target);
+        let total = pen.totals(
+            resource,
+            source,
+            None,
+            &[Total::guarded(1_700_000_000_000, 2_000)],
+        );
+        world.put(Stream::Hits, target, total);
+        world.settle();
+        world.counters().totals_forged
+    };
+    assert_eq!(put((source, 0), "tall"), 1, "no record had one");
+    assert_eq!(put((PARTITIONS, 1), "wide"), 2, "no such partition");
+    assert_eq!(put((source, 1 << 40), "wide"), 2, "nobody here can tell");
+    assert!(world.why_not_ready().is_empty());
+}

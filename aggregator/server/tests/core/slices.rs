@@ -1,0 +1,141 @@
+//! New limits rule what is denied again a slice a turn, and nobody else waits for it.
+
+use std::collections::BTreeMap;
+
+use tollgate_log::Stream;
+use tollgate_server::core::view::{DenialFilter, Query, Reply};
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::frame::Frame;
+use tollgate_shared::wire::statement::Scope;
+
+use crate::bounds::domains;
+use crate::world::{Fate, World};
+
+fn limits(limit: u32) -> String {
+    format!(
+        "version = 1\nrules = 2\n[rate.once]\ntiers = [{{ limit = {limit}, window = \"1h\", active = \"1h\" }}]\n"
+    )
+}
+
+/// Partition 1 has so many denied pairs.
+fn denied(count: usize) -> World {
+    let mut world = World::new(&limits(1));
+    let all: Vec<String> = domains("once", 1).take(count).collect();
+    for some in all.chunks(500) {
+        let record = world.batch_of("once", some);
+        world.put(Stream::Hits, 1, record);
+    }
+    world.run_for(Span::from_secs(1));
+    assert_eq!(world.told(), count);
+    world
+}
+
+#[test]
+fn new_limits_lift_many_denials_in_steps_and_the_other_partitions_rule_on() {
+    const DENIED: usize = 10_000;
+    let mut world = denied(DENIED);
+    world.read_limits_file(&limits(2));
+    let before = world.told();
+    // The pointer has been appended and met, and the first slices are ruled.
+    while world.told() == before {
+        assert!(!world.round(), "no denial was lifted");
+    }
+    assert!(world.told() < before + DENIED);
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+    let told = |world: &World, domain: &str| {
+        let scope = Scope::Pair(domain.into());
+        let told = world.frames.iter().flat_map(|frame| &frame.told);
+        told.filter(|told| told.statement.scope == scope).count()
+    };
+
+    // Both come while slices are left: one is ruled at once, the other waits for the last slice.
+    let next_door = domains("once", 2).next().unwrap();
+    let denied_again = domains("once", 1).next().unwrap();
+    world.hit("once", &next_door, 2);
+    world.hit("once", &denied_again, 1);
+    let mut steps = Vec::new();
+    while told(&world, &next_door) == 0 {
+        let told = world.told();
+        assert!(!world.round(), "the other partition waits");
+        steps.push(world.told() - told);
+    }
+    assert!(world.told() < before + DENIED, "it waited for all slices");
+    loop {
+        let told = world.told();
+        let rests = world.round();
+        steps.push(world.told() - told);
+        if rests {
+            break;
+        }
+    }
+    assert!(steps.iter().all(|step| *step <= 2 * 1_024), "{steps:?}");
+    no_evidence_runs_ahead_of_what_is_told(&world.frames);
+    // All lifts, the neighbour's denial, and the one that the second hit brought.
+    assert_eq!(world.told(), before + DENIED + 2);
+    assert_eq!(world.counters().lifts as usize, DENIED);
+    assert_eq!(world.why_not_ready(), Vec::<String>::new());
+}
+
+fn no_evidence_runs_ahead_of_what_is_told(frames: &[Frame]) {
+    let mut heard: BTreeMap<u32, u64> = BTreeMap::new();
+    for frame in frames.iter().filter(|frame| &*frame.resource == "once") {
+        for told in &frame.told {
+            let heard = heard.get(&told.partition).copied().unwrap_or(0);
+            let place = told.statement.place;
+            assert!(heard <= place.offset, "{place}, ruled up to {heard}");
+        }
+        for one in &frame.evidence {
+            heard.insert(one.partition, one.ruled);
+        }
+    }
+}
+
+#[test]
+fn slices_wait_while_the_log_takes_no_evidence() {
+    const DENIED: usize = 70_000;
+    let mut world = denied(DENIED);
+    world.fate = Box::new(|stream, _| match stream {
+        Stream::Denials => Fate::Refused,
+        _ => Fate::Taken,
+    });
+    world.read_limits_file(&limits(2));
+    world.run_for(Span::from_secs(2));
+    let lifted = world.counters().lifts as usize;
+    assert!((65_536..65_536 + 1_024).contains(&lifted), "{lifted}");
+    // No state of the middle of a record is shown or saved.
+    assert!(
+        world
+            .digests()
+            .partitions
+            .iter()
+            .all(|one| one.partition != 1)
+    );
+    world.fate = Box::new(|_, _| Fate::Taken);
+    world.run_for(Span::from_secs(2));
+    assert_eq!(world.counters().lifts as usize, DENIED);
+    assert!(
+        world
+            .digests()
+            .partitions
+            .iter()
+            .any(|one| one.partition == 1)
+    );
+}
+
+#[test]
+fn a_question_for_denials_looks_at_no_more_than_a_turn_allows() {
+    for count in [9_000, 12_000] {
+        let mut world = denied(count);
+        let filter = DenialFilter {
+            resource: None,
+            domain: None,
+            after: None,
+            limit: 3,
+            omitted_are_counted: true,
+        };
+        let Reply::Denials(view) = world.ask(Query::Denials(filter)) else {
+            panic!("another answer");
+        };
+        assert_eq!((view.denials.len(), view.omitted), (3, count - 3));
+    }
+}

@@ -1,0 +1,135 @@
+//! Who uses most: counted by pair, over every partition, and the same on any machine.
+
+use tollgate_server::core::usage::{By, TopFilter, TopView};
+use tollgate_server::core::view::{Query, Reply};
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::hits::{Refused, write_hits};
+use tollgate_shared::wire::statement::Cause;
+
+use crate::LIMITS;
+use crate::world::{PARTITIONS, World};
+
+fn top(world: &mut World, by: By) -> TopView {
+    let filter = TopFilter {
+        by,
+        resource: None,
+        limit: 10,
+    };
+    match world.ask(Query::Top(filter)) {
+        Reply::Top(view) => view,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn names(view: &TopView) -> Vec<&str> {
+    view.pairs.iter().map(|pair| &*pair.domain).collect()
+}
+
+/// Hits of ten domains, of which the first is hit most, and refused calls of one.
+fn busy(world: &mut World) {
+    for round in 0..20u64 {
+        for domain in 0..10 {
+            if round * domain < 20 {
+                world.hit("search", &format!("d{domain}"), 1);
+            }
+        }
+        world.run_for(Span::from_millis(100));
+    }
+    let partition = tollgate_shared::names::partition_of_pair("search", "d0", PARTITIONS);
+    let sender = world.sender("a", partition);
+    let refused = Refused {
+        resource: 0,
+        domain: "d0",
+        calls: 7,
+        copies: 7,
+        first: sender.sent,
+        last: sender.sent,
+        cause: Cause::Tier(1),
+        place: None,
+    };
+    let mut writer = Writer::new();
+    write_hits(
+        &mut writer,
+        &sender,
+        &["search"],
+        [].into_iter(),
+        [refused].into_iter(),
+    );
+    world.agent_appends(partition, writer.as_slice().to_vec());
+    world.settle();
+}
+
+#[test]
+fn pairs_are_counted_by_hits_excess_and_refused_calls_over_all_partitions() {
+    let mut world = World::new(LIMITS);
+    busy(&mut world);
+    let by_hits = top(&mut world, By::Hits);
+    assert_eq!(names(&by_hits)[..2], ["d0", "d1"], "{by_hits:?}");
+    assert_eq!(by_hits.pairs.len(), 10);
+    let first = &by_hits.pairs[0];
+    // 5 a minute are let through by an ideal limiter.
+    assert_eq!(
+        (first.hits, first.excess, first.refused),
+        (Some(20), Some(15), Some(7))
+    );
+    assert!(by_hits.partitions_missing.is_empty());
+    assert_eq!(by_hits.short_by_max, 0);
+    let by_excess = top(&mut world, By::Excess);
+    assert!(
+        by_excess.pairs.iter().all(|pair| pair.hits > Some(5)),
+        "{by_excess:?}"
+    );
+    assert_eq!(names(&top(&mut world, By::Refused)), ["d0"]);
+
+    // Whoever reads the same log says the same.
+    let mut again = World::on(world.log.clone(), 2);
+    again.clock = world.clock;
+    again.settle();
+    assert_eq!(top(&mut again, By::Hits).pairs, by_hits.pairs);
+    // A quiet partition's counts leave with time, as its own ticks tell.
+    world.run_for(Span::from_secs(180));
+    world.hit("search", "new", 1);
+    world.settle();
+    assert_eq!(names(&top(&mut world, By::Hits)), ["new"]);
+}
+
+#[test]
+fn a_batch_that_comes_twice_is_counted_once() {
+    let mut world = World::new(LIMITS);
+    let (partition, record) = world.batch("search", "acme", 3);
+    world.agent_appends(partition, record.clone());
+    world.agent_appends(partition, record);
+    world.settle();
+    assert_eq!(world.counters().duplicates, 3);
+    assert_eq!(top(&mut world, By::Hits).pairs[0].hits, Some(3));
+}
+
+#[test]
+fn of_long_batches_a_sample_is_counted_with_its_weight() {
+    let mut world = World::new(LIMITS);
+    // One domain has a quarter of all hits.
+    for _ in 0..60 {
+        let domains: Vec<String> = (0..400)
+            .map(|n| match n % 4 {
+                0 => "great".to_owned(),
+                _ => format!("small-{n}"),
+            })
+            .collect();
+        let by_partition =
+            |name: &String| tollgate_shared::names::partition_of_pair("wide", name, PARTITIONS);
+        let of = by_partition(&"great".to_owned());
+        let domains: Vec<String> = domains
+            .into_iter()
+            .filter(|name| by_partition(name) == of)
+            .collect();
+        let record = world.batch_of("wide", &domains);
+        world.agent_appends(of, record);
+        world.run_for(Span::from_millis(10));
+    }
+    world.settle();
+    let view = top(&mut world, By::Hits);
+    assert_eq!(view.pairs[0].domain.as_ref(), "great", "{view:?}");
+    let found = view.pairs[0].hits.unwrap_or(0);
+    assert!((4_500..7_500).contains(&found), "about 6000: {found}");
+}
