@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use tollgate::cli;
-use tollgate::cli::exit::Exit;
+use tollgate::exit::Exit;
 
 fn main() -> ExitCode {
     let command = match cli::parse(std::env::args_os()) {

@@ -17,7 +17,7 @@ use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Span;
 
 use super::Global;
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::operator::{Spoken, Word, ask, get, name};
 use super::output::Format;
 use tollgate_server::http::amend::Asked;

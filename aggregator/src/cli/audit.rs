@@ -15,7 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::Global;
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::logs::{LogArgs, RangeArgs, replay_failure};
 use super::output::{Format, Output};
 use tollgate_replay::audit::audit;

@@ -17,7 +17,7 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::backtest_follow as follow;
 use super::backtest_progress::Progress;
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::form_args::{FormArgs, Stamps};
 use super::logs::{self, LogArgs, RangeArgs};
 use super::output::{Format, Output};

@@ -9,7 +9,7 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::Global;
 use super::backtest::{BacktestArgs, Document, log_failure};
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::output::Format;
 use tollgate_replay::backtest::follow::Follow;
 use tollgate_replay::backtest::read::Reading;

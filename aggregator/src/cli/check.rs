@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tollgate_limits::{Limits, RateResource, check};
 
 use super::check_domain::{Question, ruling_entry};
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::output::Format;
 use super::{Global, input_name, read_input};
 

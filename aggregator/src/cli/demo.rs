@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use tollgate_limits::Limits;
 
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::output::Format;
 use super::{Global, input_name, kafka_args, read_input, serve};
 use crate::demo::holder::{HolderPart, hold};

@@ -19,7 +19,7 @@ use tollgate_shared::escape::escaped;
 
 use super::Global;
 use super::amend::pair;
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::operator::{Spoken, Word, ask, ended, get, name};
 use super::output::{Format, Output};
 

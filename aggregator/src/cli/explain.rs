@@ -12,7 +12,7 @@ use std::time::Duration;
 use tollgate_shared::place::Code;
 
 use super::Global;
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::logs::{LogArgs, replay_failure};
 use super::output::Format;
 use tollgate_replay::explain::{ExplainError, Question, explain};

@@ -20,7 +20,7 @@ use tollgate_shared::wire::verdict::VerdictFrame;
 use zeromq::{Socket as _, SocketRecv as _, SubSocket};
 
 use super::Global;
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::output::{Format, Output};
 
 /// The key of topics where the fleet has no key.

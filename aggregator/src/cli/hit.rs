@@ -17,7 +17,7 @@ use tollgate_limits::{self, print_span};
 use tollgate_shared::kafka_properties::is_of_connection;
 use tollgate_shared::time::Span;
 
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::output::{Format, Output};
 use super::{Global, kafka_args, serve, values};
 use tollgate_server::config::{LogFormat, Telemetry};

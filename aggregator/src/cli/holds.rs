@@ -15,7 +15,7 @@ use serde_json::Value;
 use tollgate_shared::holdings::TransferId;
 
 use super::Global;
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::operator::{self, Spoken, Word, domain, found_name, name};
 use super::output::{Format, Output};
 use tollgate_server::core::holds::STATES;

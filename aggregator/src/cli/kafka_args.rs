@@ -3,7 +3,7 @@
 //! The flags are options of the configuration under other names, and beat what its file says. Knows
 //! nothing of what a command does there.
 
-use super::exit::Failure;
+use crate::exit::Failure;
 use super::{Global, serve};
 use tollgate_server::config::{Config, Given};
 

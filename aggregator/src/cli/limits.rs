@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::Global;
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::kafka_args::KafkaArgs;
 use super::limits_candidates::{self, CompareArgs};
 use super::limits_edit::Stated;

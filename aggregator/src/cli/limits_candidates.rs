@@ -18,7 +18,7 @@ use toml_edit::{DocumentMut, Item, TableLike};
 
 use tollgate_limits::Limits;
 
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::operator::{Spoken, ended, get};
 use super::output::{Format, Output};
 use super::{Global, input_name, read_input};

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use tollgate_limits::Own;
 
-use super::exit::Failure;
+use crate::exit::Failure;
 use tollgate_limits::versions::edit::{Change, listed};
 use tollgate_replay::traffic::csv::fields as csv_fields;
 use tollgate_server::http::amend::Asked;

@@ -9,7 +9,7 @@ use tollgate_shared::escape::escaped;
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
 
 use super::Global;
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::output::Format;
 use tollgate_limits::versions::in_one_line;
 use tollgate_limits::versions::{Entered, LimitsBook, Version};

@@ -11,7 +11,7 @@ use tollgate_limits::{Limits, NotChanged, Own, Revision, Stated};
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::set_rows::{self, SetRow};
 
-use super::exit::Failure;
+use crate::exit::Failure;
 use tollgate_limits::versions::Version;
 use tollgate_limits::versions::edit::{Change, apply, listed};
 

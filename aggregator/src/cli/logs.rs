@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tollgate_shared::mac::MacKey;
 
 use super::Global;
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use tollgate_replay::export::ExportSource;
 use tollgate_replay::range::{Range, parse_point};
 use tollgate_replay::replay::ReplayError;

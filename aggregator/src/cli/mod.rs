@@ -2,7 +2,7 @@
 //!
 //! A flag beats `TOLLGATE_*`, which beats the file, which beats the default. Results go to stdout (or
 //! `-o`), logs and progress to stderr. Knows nothing of what commands do. What stays true: every way
-//! to end is a row of the table in [`exit`].
+//! to end is a row of the table in [`crate::exit`].
 
 pub mod amend;
 pub mod audit;
@@ -13,7 +13,6 @@ pub mod check;
 pub mod check_domain;
 pub mod demo;
 pub mod denials;
-pub mod exit;
 pub mod explain;
 pub mod feed;
 mod form_args;
@@ -46,7 +45,7 @@ use std::sync::LazyLock;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use tollgate_shared::escape::escaped_lines;
 
-use exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use output::{Color, Format, Output};
 use tollgate_server::domains::Domains;
 

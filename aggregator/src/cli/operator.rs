@@ -17,7 +17,7 @@ use tollgate_shared::escape::unescaped;
 use tollgate_shared::names::{check_domain, check_name};
 
 use super::Global;
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::output::Format;
 use tollgate_server::http::amend::{Asked, FaultView};
 use tollgate_server::serve::host_name;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate_shared::escape::{escaped, escaped_lines};
 
-use super::exit::Failure;
+use crate::exit::Failure;
 
 /// The form of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

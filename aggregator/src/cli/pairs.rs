@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::Global;
 use super::denials::span;
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::operator::{self, Spoken, ended, get, name};
 use super::output::{Format, Output};
 use super::top;

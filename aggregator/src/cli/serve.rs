@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use tollgate_shared::kafka_properties;
 
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::{Global, input_name, read_input};
 use tollgate_server::config::{Config, Given, LogKind, from_environment};
 use tollgate_server::domains::Domains;

@@ -10,7 +10,7 @@
 use clap::Subcommand;
 
 use super::Global;
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::kafka_args::KafkaArgs;
 
 /// What `topics` takes.

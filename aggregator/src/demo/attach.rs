@@ -7,7 +7,7 @@ use tollgate_limits::Limits;
 use tollgate_shared::time::Span;
 
 use super::plan::{AttachedLog, Log};
-use crate::cli::exit::Failure;
+use crate::exit::Failure;
 
 /// How many times its limit a resource is offered.
 const TIMES_THE_LIMIT: f64 = 2.0;

@@ -174,7 +174,7 @@ fn listen(phase: &Arc<AtomicU8>) -> io::Result<Option<u64>> {
             }
         }
         // The parent has gone, whatever became of it: nobody is to be left behind.
-        std::process::exit(crate::cli::exit::Exit::Interrupted as i32);
+        std::process::exit(crate::exit::Exit::Interrupted as i32);
     });
     Ok(Some(start))
 }

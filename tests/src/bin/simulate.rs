@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 use arguments::{Arguments, Format};
 use clap::Parser as _;
 use signals::Signals;
-use tollgate::cli::exit::Exit;
+use tollgate::exit::Exit;
 use tollgate_tests::simulation::history::History;
 use tollgate_tests::simulation::kept::{self, SeedsFault};
 use tollgate_tests::simulation::only::OnlyFault;

@@ -1,6 +1,7 @@
 //! The house itself: what documents say of the tree is true, and every file says what it is for.
 
 mod dependencies;
+mod structure;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -116,26 +117,4 @@ fn every_source_says_what_it_is_for() {
         })
         .collect();
     assert!(silent.is_empty(), "no `//!` at the top of: {silent:?}");
-}
-
-#[test]
-fn no_source_has_outgrown_its_idea() {
-    const LINES_MAX: usize = 600;
-    let mut files = Vec::new();
-    sources(&root(), &mut files);
-    let long: Vec<String> = files
-        .iter()
-        .map(|file| {
-            (
-                file,
-                fs::read_to_string(file).expect("a source").lines().count(),
-            )
-        })
-        .filter(|(_, lines)| LINES_MAX < *lines)
-        .map(|(file, lines)| format!("{} ({lines})", file.display()))
-        .collect();
-    assert!(
-        long.is_empty(),
-        "above {LINES_MAX} lines, split by idea: {long:?}"
-    );
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tollgate_replay::cases::play;
 use tollgate_shared::escape::escaped;
 
-use super::super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::super::output::{Format, Output};
 use super::super::{Global, input_name};
 

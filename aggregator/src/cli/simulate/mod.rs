@@ -15,7 +15,7 @@ use tollgate_limits::{Limits, Rate};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Span;
 
-use super::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure};
 use super::output::Format;
 use super::{Global, input_name, read_input, values};
 use play::Requests;

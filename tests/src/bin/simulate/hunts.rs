@@ -1,6 +1,6 @@
 //! The table of bugs put in by hand, one at a time, and of how many seeds find each.
 
-use tollgate::cli::exit::Exit;
+use tollgate::exit::Exit;
 use tollgate_shared::bugs::Bug;
 use tollgate_tests::simulation::bugs::hunt;
 use tollgate_tests::simulation::trace::NO_LAW;

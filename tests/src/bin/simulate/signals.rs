@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 
 use tokio::signal::unix::{SignalKind, signal};
-use tollgate::cli::exit::Exit;
+use tollgate::exit::Exit;
 
 /// Whether to stop, and by what.
 #[derive(Clone, Debug, Default)]
