@@ -98,6 +98,9 @@ pub enum Failure {
     /// Who reads our output went away: nothing to say.
     #[error("nobody reads the output any more")]
     Unread,
+    /// A gateway cannot listen.
+    #[error("gateway: {0}")]
+    Gateway(String),
     /// A demonstration could not be brought to its end.
     #[error("demo: {0}")]
     Demo(String),
@@ -111,7 +114,7 @@ impl Failure {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Config(faults) if faults.are_of_flags() => Exit::Usage,
-            Self::Config(_) => Exit::Config,
+            Self::Config(_) | Self::Gateway(_) => Exit::Config,
             Self::Input { .. } => Exit::NoInput,
             Self::Data(_) => Exit::Data,
             Self::Usage(_) => Exit::Usage,

@@ -11,15 +11,15 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use tollgate_agent::{
-    Agent, BuildError, Cause, Copies, Denied, Hold, Misuse, Rate, ReserveError, Scope, Stats,
+    Agent, Cause, Copies, Denied, Hold, Misuse, Rate, ReserveError, Scope, Stats,
 };
 use tollgate_limits::{self, print_span};
-use tollgate_shared::kafka_properties::is_of_connection;
 use tollgate_shared::time::Span;
 
 use crate::exit::{Exit, Failure};
 use super::output::{Format, Output};
-use super::{Global, kafka_args, serve, values};
+use super::agent_args::AgentArgs;
+use super::{Global, values};
 use tollgate_server::config::{LogFormat, Telemetry};
 use tollgate_server::telemetry;
 
@@ -56,16 +56,9 @@ pub struct HitArgs {
     /// Takes a copy each time, in place of a hit, and holds it for so long, as in 5s
     #[arg(long, value_name = "SPAN", value_parser = values::span)]
     pub hold: Option<Span>,
-    /// An aggregator's address for agents; may be repeated [default: TOLLGATE_AGGREGATORS, or
-    /// 127.0.0.1:7401]
-    #[arg(long, value_name = "HOST:PORT")]
-    pub aggregator: Vec<String>,
-    /// Sends hits straight into Kafka
-    #[arg(long, value_name = "HOST:PORT")]
-    pub kafka: Option<String>,
-    /// What the names of Kafka's topics begin with
-    #[arg(long, value_name = "PREFIX", requires = "kafka")]
-    pub topic_prefix: Option<String>,
+    /// How the agent reaches the fleet.
+    #[command(flatten)]
+    pub agent: AgentArgs,
     /// How long to wait for an aggregator before it counts as not reachable
     #[arg(long, value_name = "SPAN", default_value = "3s", value_parser = values::span)]
     pub wait: Span,
@@ -86,7 +79,7 @@ pub fn run(global: &Global, args: &HitArgs) -> Result<Exit, Failure> {
         log_format: LogFormat::Text,
     };
     telemetry::start(&telemetry, global.quiet, global.verbose)?;
-    let agent = agent(global, args)?;
+    let agent = args.agent.build(global, "hit")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -108,49 +101,6 @@ pub fn run(global: &Global, args: &HitArgs) -> Result<Exit, Failure> {
     })?;
     output.finish()?;
     Ok(exit)
-}
-
-fn agent(global: &Global, args: &HitArgs) -> Result<Agent, Failure> {
-    let failed = |error: BuildError| match error {
-        BuildError::KafkaProperty(_) | BuildError::KafkaProperties { .. } => Failure::Log {
-            exit: Exit::Config,
-            text: format!("hit: {error}"),
-        },
-        BuildError::KafkaPropertiesFile { path, source } => Failure::Input {
-            name: path.display().to_string(),
-            source,
-        },
-        error => Failure::Usage(format!("hit: {error}")),
-    };
-    let mut builder = match args.aggregator.is_empty() {
-        true => tollgate_agent::AgentBuilder::from_env().map_err(failed)?,
-        false => Agent::builder(),
-    };
-    for address in &args.aggregator {
-        builder = builder.aggregator(address);
-    }
-    if let Some(bootstrap) = &args.kafka {
-        builder = builder.kafka(bootstrap);
-    }
-    if let Some(key) = &global.domain_key {
-        builder = builder.domain_key_file(key);
-    }
-    // What the environment says is among it.
-    let prefix = args.topic_prefix.as_deref();
-    let config = match (&args.kafka, &global.config) {
-        (Some(bootstrap), _) => Some(kafka_args::load(global, bootstrap, prefix)?),
-        (None, Some(_)) => Some(serve::load_with(global, Vec::new())?),
-        (None, None) => None,
-    };
-    if let Some(config) = config {
-        builder = builder.kafka_topic_prefix(&config.kafka.topic_prefix);
-        for (name, value) in config.kafka.properties {
-            if is_of_connection(&name) {
-                builder = builder.kafka_property(name, value);
-            }
-        }
-    }
-    builder.build().map_err(failed)
 }
 
 async fn hits(

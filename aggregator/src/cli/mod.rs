@@ -4,6 +4,7 @@
 //! `-o`), logs and progress to stderr. Knows nothing of what commands do. What stays true: every way
 //! to end is a row of the table in [`crate::exit`].
 
+pub mod agent_args;
 pub mod amend;
 pub mod audit;
 pub mod backtest;
@@ -16,6 +17,7 @@ pub mod denials;
 pub mod explain;
 pub mod feed;
 mod form_args;
+pub mod gateway;
 pub mod hit;
 pub mod holds;
 pub mod kafka_args;
@@ -111,6 +113,8 @@ pub struct Global {
 pub enum Command {
     /// Runs an aggregator
     Serve(serve::ServeArgs),
+    /// Answers web servers and services in any language, on the same machine
+    Gateway(gateway::GatewayArgs),
     /// Hits a resource as a service would, with an agent on the command line
     Hit(hit::HitArgs),
     /// Shows the main job: an aggregator, agents, traffic above limits, an outage, and a verdict
@@ -237,6 +241,7 @@ pub fn run(cli: Cli) -> Exit {
     let Cli { global, command } = cli;
     let result = match command {
         Command::Serve(args) => serve::run(&global, &args),
+        Command::Gateway(args) => gateway::run(&global, &args),
         Command::Hit(args) => hit::run(&global, &args),
         Command::Demo(args) => demo::run_demo(&global, &args),
         Command::DemoAgent(args) => demo::run_agent(&args),

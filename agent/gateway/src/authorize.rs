@@ -1,0 +1,134 @@
+//! `ANY /v1/authorize/{resource}`: may the request that a web server holds go on?
+//!
+//! ```text
+//! GET /v1/authorize/api.search?domain=ip
+//!   200                            it may; RateLimit and RateLimit-Policy where they are known
+//!   429, or 403 by ?denied=403     it may not; Retry-After, RateLimit, RateLimit-Policy, x-tollgate-code
+//!   503                            nobody is heard, and the resource's policy is to refuse then
+//! ```
+//!
+//! Where the query says no `domain`, the gateway's own setting counts. Envoy appends the client's path and query to
+//! what is configured, so two things are the client's and are not believed: the whole query, where the path goes on
+//! below the resource; and what stands behind a parameter `path`. Of a parameter that is said twice the first counts.
+//! Bodies are not read. What stays true: each request counts once; what cannot be decided is let through, with the
+//! reason in a header; nothing that a client sends chooses its domain or its cost but what was configured to.
+
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use tollgate_agent::{Allowed, Cause, HitError, Rate};
+
+use crate::problem;
+use crate::state::{Shared, Undecided};
+use crate::subject::{Cost, DomainFrom};
+
+/// Says why a request was let through without a decision.
+const UNDECIDED: &str = "x-tollgate-undecided";
+
+/// What the web server's configuration says.
+#[derive(Debug, Default)]
+struct Asked {
+    domain: Option<String>,
+    cost: Option<String>,
+    denied: Option<String>,
+}
+
+impl Asked {
+    fn read(query: Option<&str>) -> Self {
+        let mut asked = Self::default();
+        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            let field = match &*name {
+                "domain" => &mut asked.domain,
+                "cost" => &mut asked.cost,
+                "denied" => &mut asked.denied,
+                // What follows is the client's.
+                "path" => break,
+                _ => continue,
+            };
+            field.get_or_insert_with(|| value.into_owned());
+        }
+        asked
+    }
+}
+
+/// Decides, for a path of a resource alone.
+pub(crate) async fn authorize(
+    State(shared): State<Shared>,
+    Path(resource): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    answer(&shared, &resource, &Asked::read(query.as_deref()), &headers)
+}
+
+/// Decides, for a path that goes on behind the resource.
+pub(crate) async fn authorize_below(
+    State(shared): State<Shared>,
+    Path((resource, _)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Response {
+    answer(&shared, &resource, &Asked::default(), &headers)
+}
+
+fn answer(shared: &Shared, resource: &str, asked: &Asked, headers: &HeaderMap) -> Response {
+    let status_denied = match asked.denied.as_deref() {
+        // nginx passes on no other refusal.
+        Some("403") => StatusCode::FORBIDDEN,
+        _ => StatusCode::TOO_MANY_REQUESTS,
+    };
+    let mut response = match decide(shared, resource, asked, headers) {
+        Ok(Ok(allowed)) => {
+            Shared::note(if allowed.blind() { "blind" } else { "allowed" });
+            (StatusCode::OK, allowed.headers(), ()).into_response()
+        }
+        Ok(Err(error)) => {
+            Shared::note("refused");
+            problem::refused(&error, status_denied)
+        }
+        Err(why) => {
+            Shared::note_undecided(why);
+            let said = [(UNDECIDED, HeaderValue::from_static(why.text()))];
+            (StatusCode::OK, said).into_response()
+        }
+    };
+    let cached = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(header::CACHE_CONTROL, cached);
+    response
+}
+
+fn decide(
+    shared: &Shared,
+    resource: &str,
+    asked: &Asked,
+    headers: &HeaderMap,
+) -> Result<Result<Allowed, HitError>, Undecided> {
+    let from = match &asked.domain {
+        Some(text) => DomainFrom::parse(text),
+        None => shared.settings.domain.clone(),
+    };
+    let from = from.ok_or(Undecided::NoDomainConfigured)?;
+    let domain = from.find(headers, &shared.settings.trusted_proxies);
+    let domain = domain.ok_or(Undecided::NoDomain)?;
+    let copies = match &asked.cost {
+        None => 1,
+        Some(text) => {
+            let cost = Cost::parse(text).and_then(|cost| cost.find(headers));
+            cost.ok_or(Undecided::BadCost)?
+        }
+    };
+    match hit(&shared.rate(resource), &domain, copies) {
+        Err(HitError::Denied(denied)) if denied.cause() == Cause::NotRate => {
+            Err(Undecided::NotRate)
+        }
+        decided => Ok(decided),
+    }
+}
+
+/// A hit of so many copies; none: asks without counting.
+pub(crate) fn hit(rate: &Rate, domain: &str, copies: u32) -> Result<Allowed, HitError> {
+    match copies {
+        0 => Ok(rate.peek(domain)?),
+        1 => Ok(rate.hit(domain)?),
+        copies => rate.hit_n(domain, copies),
+    }
+}

@@ -1,0 +1,80 @@
+//! What every request needs: the agent, its handles, what proxies are trusted, and counters.
+
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use metrics::counter;
+use tollgate_agent::{Agent, Rate};
+
+use crate::subject::DomainFrom;
+
+/// How a gateway is set up.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Where the domain of a request is found, where the query does not say.
+    pub domain: Option<DomainFrom>,
+    /// Networks of proxies that are believed whom they forward for. Empty: nobody is believed but the web server
+    /// that asks.
+    pub trusted_proxies: Vec<IpNet>,
+}
+
+/// Why a request was let through without a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undecided {
+    /// Neither the query nor the gateway says where the domain is, or the query says what cannot be read.
+    NoDomainConfigured,
+    /// The request has no domain where the query says that it is.
+    NoDomain,
+    /// The cost is no whole number below 2³².
+    BadCost,
+    /// The resource is limited by copies, not by rate.
+    NotRate,
+}
+
+impl Undecided {
+    /// As counters name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoDomainConfigured => "no_domain_configured",
+            Self::NoDomain => "no_domain",
+            Self::BadCost => "bad_cost",
+            Self::NotRate => "not_rate",
+        }
+    }
+
+    /// As it is told to whoever asked.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::NoDomainConfigured => {
+                "no domain is configured, expected domain=header:NAME, domain=name:NAME or domain=ip"
+            }
+            Self::NoDomain => "the request has no domain where it is configured to be",
+            Self::BadCost => "the cost is not a whole number below 4294967296",
+            Self::NotRate => "the resource is limited by copies, not by rate",
+        }
+    }
+}
+
+/// What requests share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub agent: Agent,
+    pub settings: Arc<Settings>,
+}
+
+impl Shared {
+    /// The handle of a resource: looked up by the agent, which keeps a bounded number of them.
+    pub fn rate(&self, resource: &str) -> Rate {
+        self.agent.rate(resource)
+    }
+
+    /// Counts what was answered.
+    pub fn note(answer: &'static str) {
+        counter!("tollgate_gateway_answers_total", "answer" => answer).increment(1);
+    }
+
+    /// Counts a request that was let through without a decision.
+    pub fn note_undecided(why: Undecided) {
+        counter!("tollgate_gateway_undecided_total", "reason" => why.name()).increment(1);
+    }
+}

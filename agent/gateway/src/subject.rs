@@ -1,0 +1,182 @@
+//! On whose behalf a request is made, and at what cost, by what the web server's configuration says.
+//!
+//! ```text
+//! ?domain=header:x-tenant     the value of a header
+//! ?domain=name:acme           this name
+//! ?domain=ip                  the client's address: the last of X-Forwarded-For that is no trusted proxy
+//! ?cost=3, ?cost=header:x-cost
+//! ```
+//!
+//! The query is the web server's, and so it is believed; headers are the client's. Whoever takes a domain or a cost
+//! from a header has to see to it that clients cannot set that header. What stays true: an address that a client
+//! wrote in front of X-Forwarded-For is never taken.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::http::HeaderMap;
+use ipnet::IpNet;
+
+/// The header that lists for whom a request was forwarded.
+const FORWARDED: &str = "x-forwarded-for";
+
+/// Where the domain of a request is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DomainFrom {
+    /// The value of this header.
+    Header(String),
+    /// This name.
+    Name(String),
+    /// The client's address.
+    Address,
+}
+
+/// What a request costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// So many copies; 0 asks without counting.
+    Copies(u32),
+    /// As this header says; 1 where it says nothing.
+    Header(String),
+}
+
+impl DomainFrom {
+    /// What a value of `domain` in a query says.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.split_once(':') {
+            Some(("header", name)) if !name.is_empty() => Some(Self::Header(name.to_owned())),
+            Some(("name", name)) if !name.is_empty() => Some(Self::Name(name.to_owned())),
+            None if text == "ip" => Some(Self::Address),
+            _ => None,
+        }
+    }
+
+    /// The domain of a request with these headers; `None`: they do not say.
+    pub fn find(&self, headers: &HeaderMap, trusted: &[IpNet]) -> Option<String> {
+        let found = match self {
+            Self::Name(name) => Some(name.clone()),
+            Self::Header(name) => {
+                let value = headers.get(name.as_str())?;
+                let text = String::from_utf8(value.as_bytes().to_vec()).ok()?;
+                Some(text.trim().to_owned())
+            }
+            Self::Address => client_address(headers, trusted).map(|address| address.to_string()),
+        };
+        found.filter(|domain| !domain.is_empty())
+    }
+}
+
+impl Cost {
+    /// What a value of `cost` in a query says.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.strip_prefix("header:") {
+            Some(name) if !name.is_empty() => Some(Self::Header(name.to_owned())),
+            Some(_) => None,
+            None => text.parse().ok().map(Self::Copies),
+        }
+    }
+
+    /// What a request with these headers costs; `None`: the header is no number.
+    pub fn find(&self, headers: &HeaderMap) -> Option<u32> {
+        match self {
+            Self::Copies(copies) => Some(*copies),
+            Self::Header(name) => match headers.get(name.as_str()) {
+                None => Some(1),
+                Some(value) => value.to_str().ok()?.trim().parse().ok(),
+            },
+        }
+    }
+}
+
+/// The client's address: of all that forwarded the request, the last that is no trusted proxy. The web server itself
+/// appends who connected to it, so what a client wrote stands before that.
+fn client_address(headers: &HeaderMap, trusted: &[IpNet]) -> Option<IpAddr> {
+    let lists: Vec<&str> = headers
+        .get_all(FORWARDED)
+        .iter()
+        .map(|value| value.to_str())
+        .collect::<Result<_, _>>()
+        .ok()?;
+    let mut client = None;
+    for entry in lists.iter().flat_map(|list| list.split(',')).rev() {
+        // What is no address was not written by a trusted proxy, and neither was what stands before it.
+        let Some(address) = address_of(entry.trim()) else {
+            break;
+        };
+        client = Some(address);
+        if !trusted.iter().any(|network| network.contains(&address)) {
+            break;
+        }
+    }
+    client
+}
+
+/// An address, with or without a port; an IPv4 address that was mapped into IPv6 is the former.
+fn address_of(text: &str) -> Option<IpAddr> {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    let parsed = bare.parse::<IpAddr>().ok();
+    let address = parsed.or_else(|| text.parse::<SocketAddr>().ok().map(|with| with.ip()))?;
+    Some(address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forwarded(lists: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for list in lists {
+            headers.append(FORWARDED, list.parse().expect("a value"));
+        }
+        headers
+    }
+
+    #[test]
+    fn a_forged_address_is_not_the_client() {
+        let proxies: [IpNet; 1] = ["10.0.0.0/8".parse().expect("a network")];
+        for (lists, client) in [
+            (&["203.0.113.7"][..], Some("203.0.113.7")),
+            // A client that wrote the first one.
+            (&["8.8.8.8, 203.0.113.7"], Some("203.0.113.7")),
+            (&["8.8.8.8", "203.0.113.7"], Some("203.0.113.7")),
+            // Behind a trusted proxy, which says whom it forwards for.
+            (&["8.8.8.8, 203.0.113.7, 10.1.2.3"], Some("203.0.113.7")),
+            // All of them trusted: the first.
+            (&["10.0.0.1, 10.0.0.2"], Some("10.0.0.1")),
+            // What the proxy got was no address.
+            (&["8.8.8.8, unknown, 10.0.0.2"], Some("10.0.0.2")),
+            (&["203.0.113.7:4711"], Some("203.0.113.7")),
+            (&["[2001:DB8::1]:4711"], Some("2001:db8::1")),
+            (&["2001:db8:0:0::1"], Some("2001:db8::1")),
+            (&["::ffff:203.0.113.7"], Some("203.0.113.7")),
+            (&["unknown"], None),
+            (&[], None),
+        ] {
+            let found = DomainFrom::Address.find(&forwarded(lists), &proxies);
+            assert_eq!(found.as_deref(), client, "{lists:?}");
+        }
+        let found = DomainFrom::Address.find(&forwarded(&["203.0.113.7, 10.1.2.3"]), &[]);
+        assert_eq!(found.as_deref(), Some("10.1.2.3"), "nobody is trusted");
+    }
+
+    #[test]
+    fn what_a_query_says_is_read_or_refused() {
+        let header = DomainFrom::parse("header:x-tenant").expect("a header");
+        let mut headers = HeaderMap::new();
+        assert_eq!(header.find(&headers, &[]), None);
+        headers.insert("x-tenant", " acme ".parse().expect("a value"));
+        assert_eq!(header.find(&headers, &[]).as_deref(), Some("acme"));
+        let name = DomainFrom::parse("name:a:b").expect("a name");
+        assert_eq!(name.find(&headers, &[]).as_deref(), Some("a:b"));
+        for bad in ["", "header:", "name:", "address", "ip:1", "x-tenant"] {
+            assert_eq!(DomainFrom::parse(bad), None, "{bad}");
+        }
+        let cost = Cost::parse("header:x-cost").expect("a header");
+        assert_eq!(cost.find(&headers), Some(1));
+        headers.insert("x-cost", "17".parse().expect("a value"));
+        assert_eq!(cost.find(&headers), Some(17));
+        headers.insert("x-cost", "-1".parse().expect("a value"));
+        assert_eq!(cost.find(&headers), None);
+        assert_eq!(Cost::parse("3"), Some(Cost::Copies(3)));
+        assert_eq!(Cost::parse("many"), None);
+    }
+}

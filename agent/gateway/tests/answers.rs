@@ -1,0 +1,239 @@
+//! What web servers and services are answered, over a real socket.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tollgate_agent::testing::TestAgent;
+use tollgate_gateway::subject::DomainFrom;
+use tollgate_gateway::{Gateway, Listen, ListenError, Settings};
+
+struct Running {
+    kit: TestAgent,
+    address: String,
+    stop: watch::Sender<bool>,
+    served: JoinHandle<()>,
+}
+
+impl Running {
+    async fn start() -> Self {
+        let kit = TestAgent::new();
+        let listen = Listen::Loopback("127.0.0.1:0".parse().expect("an address"));
+        let agent = kit.agent().clone();
+        let settings = Settings {
+            domain: DomainFrom::parse("header:x-tenant"),
+            ..Settings::default()
+        };
+        let gateway = Gateway::bind(&listen, agent, settings, None)
+            .await
+            .expect("it listens");
+        let address = gateway.address().expect("an address").to_string();
+        let (stop, stopping) = watch::channel(false);
+        Self {
+            kit,
+            address,
+            stop,
+            served: tokio::spawn(gateway.serve(stopping)),
+        }
+    }
+
+    async fn ask(&self, request: &str) -> String {
+        let mut peer = TcpStream::connect(&self.address).await.expect("it accepts");
+        peer.write_all(request.as_bytes()).await.expect("it reads");
+        let mut answer = String::new();
+        peer.read_to_string(&mut answer).await.expect("it answers");
+        answer
+    }
+
+    async fn get(&self, path: &str, headers: &str) -> String {
+        self.ask(&format!(
+            "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n"
+        ))
+        .await
+    }
+
+    async fn post(&self, body: &str) -> String {
+        let length = body.len();
+        self.ask(&format!(
+            "POST /v1/decide HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        ))
+        .await
+    }
+
+    async fn end(self) {
+        self.stop.send(true).expect("it listens");
+        self.served.await.expect("it ends");
+    }
+}
+
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or(answer)
+}
+
+#[tokio::test]
+async fn a_web_server_is_told_to_go_on_or_to_refuse_with_all_that_a_client_needs() {
+    let running = Running::start().await;
+    let path = "/v1/authorize/api.search?domain=header:x-tenant";
+    let allowed = running.get(path, "x-tenant: acme\r\n").await;
+    assert_eq!(status(&allowed), "200", "{allowed}");
+    assert!(allowed.contains("cache-control: no-store"), "{allowed}");
+    running
+        .kit
+        .deny("api.search", "acme", Duration::from_secs(5));
+    for (method, below, denied, expected) in [
+        ("GET", "", "", "429"),
+        ("POST", "", "", "429"),
+        ("HEAD", "", "", "429"),
+        ("GET", "", "&denied=403", "403"),
+        // What a client wrote behind what is configured.
+        ("GET", "", "&path=/x?a=b&cost=0&domain=name:other", "429"),
+        ("GET", "", "&domain=name:other", "429"),
+        // The gateway's own setting, and a query that is the client's.
+        ("GET", "/some/path", "&cost=0&domain=name:other", "429"),
+    ] {
+        let request = format!(
+            "{method} /v1/authorize/api.search{below}?domain=header:x-tenant{denied} HTTP/1.1\r\nhost: x\r\n\
+             connection: close\r\nx-tenant: acme\r\n\r\n"
+        );
+        let refused = running.ask(&request).await;
+        assert_eq!(status(&refused), expected, "{request}{refused}");
+        assert!(refused.contains("retry-after: 5"), "{refused}");
+        assert!(refused.contains("x-tollgate-code: "), "{refused}");
+        assert!(refused.contains("application/problem+json"), "{refused}");
+        let has_body = refused.contains("http-problem-types#quota-exceeded");
+        assert_eq!(has_body, method != "HEAD", "{refused}");
+    }
+    let other = running.get(path, "x-tenant: other\r\n").await;
+    assert_eq!(status(&other), "200", "{other}");
+    running.end().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_decided_is_let_through_and_says_why() {
+    let running = Running::start().await;
+    running
+        .kit
+        .deny("api.search", "acme", Duration::from_secs(5));
+    for (query, headers, why) in [
+        ("", "", "the request has no domain"),
+        ("?domain=tenant", "", "no domain is configured"),
+        ("?domain=header:x-tenant", "", "the request has no domain"),
+        (
+            "?domain=ip",
+            "x-forwarded-for: unknown\r\n",
+            "the request has no domain",
+        ),
+        (
+            "?domain=name:acme&cost=header:x-cost",
+            "x-cost: all\r\n",
+            "the cost is not",
+        ),
+        ("?domain=name:acme&cost=-1", "", "the cost is not"),
+    ] {
+        let answer = running
+            .get(&format!("/v1/authorize/api.search{query}"), headers)
+            .await;
+        assert_eq!(status(&answer), "200", "{query}: {answer}");
+        assert!(
+            answer.contains(&format!("x-tollgate-undecided: {why}")),
+            "{query}: {answer}"
+        );
+    }
+    let refused = running
+        .get("/v1/authorize/api.search?domain=name:acme&cost=0", "")
+        .await;
+    assert_eq!(status(&refused), "429", "asked without counting: {refused}");
+    let forged = "x-forwarded-for: 8.8.8.8, 203.0.113.7\r\n";
+    running
+        .kit
+        .deny("api.search", "203.0.113.7", Duration::from_secs(5));
+    let refused = running
+        .get("/v1/authorize/api.search?domain=ip", forged)
+        .await;
+    assert_eq!(status(&refused), "429", "{refused}");
+    running.end().await;
+}
+
+#[tokio::test]
+async fn a_service_is_answered_in_json_and_told_what_was_expected() {
+    let running = Running::start().await;
+    running
+        .kit
+        .deny("api.search", "acme", Duration::from_secs(5));
+    let answer = running
+        .post(r#"{"hits": [{"resource": "api.search", "domain": "acme"}, {"resource": "api.search", "domain": "b", "copies": 3}]}"#)
+        .await;
+    assert_eq!(status(&answer), "200", "{answer}");
+    assert!(
+        answer.contains(r#""allowed":false,"decisions":[{"allowed":false"#),
+        "{answer}"
+    );
+    assert!(answer.contains(r#""retry_after_ms":5000"#), "{answer}");
+    assert!(answer.contains(r#"{"allowed":true"#), "{answer}");
+    let answer = running
+        .post(r#"{"all_or_none": true, "hits": [{"resource": "api.search", "domain": "b"}, {"resource": "api.search", "domain": "acme"}]}"#)
+        .await;
+    assert!(
+        answer.contains(r#""allowed":false,"decisions":[{"allowed":false"#),
+        "{answer}"
+    );
+    for (body, expected) in [
+        ("", "expected {"),
+        (r#"{"hits": []}"#, "0 hits: expected 1 to 1000"),
+        (
+            r#"{"hits": [{"resource": "r", "domain": "d", "copy": 1}]}"#,
+            "unknown field `copy`",
+        ),
+        (
+            r#"{"all_or_none": true, "hits": [{"resource": "r", "domain": "d", "copies": 2}]}"#,
+            "expected 1 of each",
+        ),
+    ] {
+        let answer = running.post(body).await;
+        assert_eq!(status(&answer), "400", "{body}: {answer}");
+        assert!(answer.contains(expected), "{body}: {answer}");
+    }
+    let health = running.get("/healthz", "").await;
+    assert_eq!(status(&health), "200");
+    let unknown = running.get("/v2/authorize/r", "").await;
+    assert_eq!(status(&unknown), "404");
+    running.end().await;
+}
+
+#[tokio::test]
+async fn it_answers_its_own_machine_alone_and_takes_over_a_socket_that_was_left() {
+    let kit = TestAgent::new();
+    let open = Listen::Loopback("0.0.0.0:0".parse().expect("an address"));
+    let refused = Gateway::bind(&open, kit.agent().clone(), Settings::default(), None).await;
+    assert!(matches!(refused, Err(ListenError::NotLoopback(_))));
+
+    let directory = std::env::temp_dir().join(format!("tollgate-gateway-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let path = directory.join("socket");
+    // What a process that was killed leaves.
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
+    let listen = Listen::Unix(path.clone());
+    let gateway = Gateway::bind(&listen, kit.agent().clone(), Settings::default(), None)
+        .await
+        .expect("it is taken over");
+    let (stop, stopping) = watch::channel(false);
+    let served = tokio::spawn(gateway.serve(stopping));
+    let taken = Gateway::bind(&listen, kit.agent().clone(), Settings::default(), None).await;
+    assert!(
+        matches!(taken, Err(ListenError::Bind { .. })),
+        "somebody listens there"
+    );
+    let mut peer = UnixStream::connect(&path).await.expect("it accepts");
+    peer.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .await
+        .expect("it reads");
+    let mut answer = String::new();
+    peer.read_to_string(&mut answer).await.expect("it answers");
+    assert_eq!(status(&answer), "200");
+    stop.send(true).expect("it listens");
+    served.await.expect("it ends");
+    assert!(!path.exists(), "nobody waits at a socket of nobody's");
+    std::fs::remove_dir_all(&directory).expect("it was ours");
+}

@@ -1,0 +1,73 @@
+//! How an agent on the command line reaches its fleet: flags, then the environment, then the configuration.
+
+use tollgate_agent::{Agent, AgentBuilder, BuildError};
+use tollgate_shared::kafka_properties::is_of_connection;
+
+use crate::exit::{Exit, Failure};
+
+use super::{Global, kafka_args, serve};
+
+/// How the agent reaches the fleet.
+#[derive(Clone, Debug, clap::Args)]
+pub struct AgentArgs {
+    /// An aggregator's address for agents; may be repeated [default: TOLLGATE_AGGREGATORS, or
+    /// 127.0.0.1:7401]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub aggregator: Vec<String>,
+    /// Sends hits straight into Kafka
+    #[arg(long, value_name = "HOST:PORT")]
+    pub kafka: Option<String>,
+    /// What the names of Kafka's topics begin with
+    #[arg(long, value_name = "PREFIX", requires = "kafka")]
+    pub topic_prefix: Option<String>,
+}
+
+impl AgentArgs {
+    /// The agent that they describe.
+    ///
+    /// # Errors
+    ///
+    /// Where they, the environment or a file say something that cannot be.
+    pub fn build(&self, global: &Global, command: &str) -> Result<Agent, Failure> {
+        let failed = |error: BuildError| match error {
+            BuildError::KafkaProperty(_) | BuildError::KafkaProperties { .. } => Failure::Log {
+                exit: Exit::Config,
+                text: format!("{command}: {error}"),
+            },
+            BuildError::KafkaPropertiesFile { path, source } => Failure::Input {
+                name: path.display().to_string(),
+                source,
+            },
+            error => Failure::Usage(format!("{command}: {error}")),
+        };
+        let mut builder = match self.aggregator.is_empty() {
+            true => AgentBuilder::from_env().map_err(failed)?,
+            false => Agent::builder(),
+        };
+        for address in &self.aggregator {
+            builder = builder.aggregator(address);
+        }
+        if let Some(bootstrap) = &self.kafka {
+            builder = builder.kafka(bootstrap);
+        }
+        if let Some(key) = &global.domain_key {
+            builder = builder.domain_key_file(key);
+        }
+        // What the environment says is among it.
+        let prefix = self.topic_prefix.as_deref();
+        let config = match (&self.kafka, &global.config) {
+            (Some(bootstrap), _) => Some(kafka_args::load(global, bootstrap, prefix)?),
+            (None, Some(_)) => Some(serve::load_with(global, Vec::new())?),
+            (None, None) => None,
+        };
+        if let Some(config) = config {
+            builder = builder.kafka_topic_prefix(&config.kafka.topic_prefix);
+            for (name, value) in config.kafka.properties {
+                if is_of_connection(&name) {
+                    builder = builder.kafka_property(name, value);
+                }
+            }
+        }
+        builder.build().map_err(failed)
+    }
+}

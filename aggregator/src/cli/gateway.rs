@@ -1,0 +1,108 @@
+//! `tollgate gateway`: an agent that answers web servers and services in any language, on the same machine.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tollgate_gateway::subject::DomainFrom;
+use tollgate_gateway::{Gateway, Listen, Settings};
+use tollgate_server::config::{LogFormat, Telemetry};
+use tollgate_server::telemetry;
+
+use super::Global;
+use super::agent_args::AgentArgs;
+use crate::exit::{Exit, Failure};
+
+/// For how long the start waits for what is in force; without it the first calls are let through blind.
+const READY_WITHIN: Duration = Duration::from_millis(500);
+
+/// What `gateway` takes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct GatewayArgs {
+    /// Where to answer HTTP: an address of this machine alone
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7404")]
+    pub listen: SocketAddr,
+    /// Answers at a Unix socket, in place of an address
+    #[arg(long, value_name = "PATH", conflicts_with = "listen")]
+    pub socket: Option<PathBuf>,
+    /// On whose behalf a request is made, where the web server's configuration does not say: header:NAME, name:NAME, or ip
+    #[arg(long, value_name = "WHERE", value_parser = domain_from)]
+    pub domain: Option<DomainFrom>,
+    /// Networks of proxies that are believed whom they forward for [default: none; who connects to the web server is
+    /// the client]
+    #[arg(long, value_name = "NETWORK,…", value_delimiter = ',')]
+    pub trusted_proxies: Vec<IpNet>,
+    /// How the agent reaches the fleet.
+    #[command(flatten)]
+    pub agent: AgentArgs,
+}
+
+fn domain_from(text: &str) -> Result<DomainFrom, String> {
+    DomainFrom::parse(text).ok_or_else(|| "expected header:NAME, name:NAME or ip".to_owned())
+}
+
+/// Runs the command until SIGTERM or SIGINT.
+///
+/// # Errors
+///
+/// Where the address cannot be had, or is not this machine's own.
+pub fn run(global: &Global, args: &GatewayArgs) -> Result<Exit, Failure> {
+    let telemetry = Telemetry {
+        log: "info".to_owned(),
+        log_format: LogFormat::Text,
+    };
+    telemetry::start(&telemetry, global.quiet, global.verbose)?;
+    let io = |name: &str| {
+        let name = name.to_owned();
+        move |source| Failure::Io { name, source }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("tollgate-gateway")
+        .enable_all()
+        .build()
+        .map_err(io("runtime"))?;
+    // The agent's counters go there, too.
+    let metrics = PrometheusBuilder::new()
+        .install_recorder()
+        .map_err(|error| Failure::Bug(error.to_string()))?;
+    let agent = args.agent.build(global, "gateway")?;
+    let listen = match &args.socket {
+        Some(path) => Listen::Unix(path.clone()),
+        None => Listen::Loopback(args.listen),
+    };
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).map_err(io("signals"))?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(io("signals"))?;
+        let settings = Settings {
+            domain: args.domain.clone(),
+            trusted_proxies: args.trusted_proxies.clone(),
+        };
+        let gateway = Gateway::bind(&listen, agent.clone(), settings, Some(metrics))
+            .await
+            .map_err(|error| Failure::Gateway(error.to_string()))?;
+        if !agent.ready(READY_WITHIN).await {
+            tracing::warn!("no aggregator is heard yet: requests are let through until one is");
+        }
+        match (&listen, gateway.address()) {
+            (Listen::Unix(path), _) => tracing::info!(socket = %path.display(), "listening"),
+            (_, Some(address)) => tracing::info!(http = %address, "listening"),
+            (Listen::Loopback(address), None) => tracing::info!(http = %address, "listening"),
+        }
+        let (stop, stopping) = watch::channel(false);
+        let served = tokio::spawn(gateway.serve(stopping));
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping");
+        // Nobody listens where it has ended by itself.
+        let _ = stop.send(true);
+        served.await.map_err(|error| Failure::Bug(error.to_string()))?;
+        Ok(Exit::Done)
+    })
+}

@@ -1,0 +1,153 @@
+//! The web servers, and how each is started with its shipped configuration, at ports of a test's own.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::{Process, start};
+
+/// A web server that stands in front of a service.
+pub struct Front {
+    /// The program.
+    pub program: &'static str,
+    /// Its files of `deploy/gateways`; the first is its configuration.
+    files: &'static [&'static str],
+    /// Whether it asks the gateway by a Unix socket.
+    pub by_socket: bool,
+    /// Whether CI installs it.
+    pub is_required: bool,
+    arguments: &'static [&'static str],
+}
+
+/// All that have a configuration.
+pub const FRONTS: &[Front] = &[
+    Front {
+        program: "nginx",
+        files: &["nginx.conf"],
+        by_socket: true,
+        is_required: true,
+        arguments: &["-p", ".", "-e", "error.log", "-c", "whole.conf"],
+    },
+    Front {
+        program: "caddy",
+        files: &["Caddyfile"],
+        by_socket: false,
+        is_required: true,
+        arguments: &["run", "--adapter", "caddyfile", "--config", "Caddyfile"],
+    },
+    Front {
+        program: "traefik",
+        files: &["traefik.yml", "traefik_routes.yml"],
+        by_socket: false,
+        is_required: false,
+        arguments: &["--configfile=traefik.yml"],
+    },
+    Front {
+        program: "envoy",
+        files: &["envoy.yaml"],
+        by_socket: false,
+        is_required: false,
+        arguments: &[
+            "--config-path",
+            "envoy.yaml",
+            "--use-dynamic-base-id",
+            "--concurrency",
+            "1",
+        ],
+    },
+];
+
+/// The ports of the shipped files: the service's, the web server's, the gateway's, and two of Caddy's and Traefik's own.
+const SHIPPED: [&str; 5] = ["8081", "8080", "7404", "8088", "8089"];
+
+/// The ports of one test, and its socket.
+pub struct Ports {
+    pub web: u16,
+    pub gateway: u16,
+    pub socket: PathBuf,
+    service: u16,
+    more: [u16; 2],
+}
+
+/// Listens at a port in which no shipped one stands: those are replaced one after the other.
+pub fn listen() -> TcpListener {
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener
+            .local_addr()
+            .expect("an address")
+            .port()
+            .to_string();
+        if !SHIPPED.iter().any(|shipped| port.contains(shipped)) {
+            return listener;
+        }
+    }
+}
+
+impl Ports {
+    /// Ports that were free a moment ago.
+    pub fn choose(dir: &Path, service: u16) -> Self {
+        // All are bound before one is given up, so that they differ.
+        let bound: Vec<TcpListener> = (0..4).map(|_| listen()).collect();
+        let port = |index: usize| bound[index].local_addr().expect("an address").port();
+        Self {
+            web: port(0),
+            gateway: port(1),
+            socket: dir.join("gateway.sock"),
+            service,
+            more: [port(2), port(3)],
+        }
+    }
+}
+
+impl Front {
+    /// Whether the program is installed.
+    pub fn is_there(&self) -> bool {
+        let version = match self.program {
+            "nginx" => "-v",
+            "envoy" => "--version",
+            _ => "version",
+        };
+        let tried = Command::new(self.program)
+            .arg(version)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        tried.is_ok_and(|status| status.success())
+    }
+
+    /// Starts it with its shipped configuration, of which ports and the socket alone are others.
+    pub fn start(&self, dir: &Path, ports: &Ports) -> Process {
+        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/gateways");
+        for file in self.files {
+            let text = std::fs::read_to_string(shipped.join(file)).expect("a shipped file");
+            let [more, other] = ports.more;
+            let chosen = [ports.service, ports.web, ports.gateway, more, other];
+            let pairs = SHIPPED.iter().zip(chosen);
+            let text = pairs.fold(text, |text, (shipped, port)| {
+                text.replace(shipped, &port.to_string())
+            });
+            let socket = ports.socket.display().to_string();
+            let text = text.replace("/run/tollgate/gateway.sock", &socket);
+            std::fs::write(dir.join(file), text).expect("a directory to write to");
+        }
+        if self.program == "nginx" {
+            // What is shipped is a server; all around it is the machine's own.
+            let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+            let paths: String = paths
+                .iter()
+                .map(|path| format!("{path}_temp_path {path};"))
+                .collect();
+            let whole = format!(
+                "daemon off; worker_processes 1; pid nginx.pid; events {{}} http {{ access_log off; {paths} include \
+                 nginx.conf; }}\n"
+            );
+            std::fs::write(dir.join("whole.conf"), whole).expect("a directory to write to");
+        }
+        start(
+            Command::new(self.program)
+                .args(self.arguments)
+                .current_dir(dir),
+        )
+    }
+}
