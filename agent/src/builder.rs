@@ -199,15 +199,15 @@ impl AgentBuilder {
     /// Calls back whenever the aggregators say of a hold that it was too much, is over, or does not
     /// count; on the network thread: it must not block. A panic of it is counted
     /// ([`Stats::callbacks_panicked`](crate::Stats::callbacks_panicked)) and logged, and the agent goes on.
-    pub fn on_hold(mut self, on_hold: Arc<dyn Fn(&HoldNews<'_>) + Send + Sync>) -> Self {
-        self.on_hold = Some(OnHold(on_hold));
+    pub fn on_hold(mut self, on_hold: impl Fn(&HoldNews<'_>) + Send + Sync + 'static) -> Self {
+        self.on_hold = Some(OnHold(Arc::new(on_hold)));
         self
     }
 
     /// Calls back whenever the deny list has changed, on the network thread: it must not block. Panics are
     /// as with [`Self::on_hold`].
-    pub fn on_heard(mut self, on_heard: Arc<dyn Fn(&Heard<'_>) + Send + Sync>) -> Self {
-        self.on_heard = Some(OnHeard(on_heard));
+    pub fn on_heard(mut self, on_heard: impl Fn(&Heard<'_>) + Send + Sync + 'static) -> Self {
+        self.on_heard = Some(OnHeard(Arc::new(on_heard)));
         self
     }
 
@@ -216,14 +216,13 @@ impl AgentBuilder {
     /// block. Panics are as with [`Self::on_hold`].
     ///
     /// ```
-    /// # use std::sync::Arc;
-    /// # use tollgate_agent::{Agent, Near};
-    /// let builder = Agent::builder().on_near(Arc::new(|near: &Near<'_>| {
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_near(|near| {
     ///     println!("{} has {} of {} left", near.domain(), near.remaining(), near.limit());
-    /// }));
+    /// });
     /// ```
-    pub fn on_near(mut self, on_near: Arc<dyn Fn(&Near<'_>) + Send + Sync>) -> Self {
-        self.on_near = Some(OnNear(on_near));
+    pub fn on_near(mut self, on_near: impl Fn(&Near<'_>) + Send + Sync + 'static) -> Self {
+        self.on_near = Some(OnNear(Arc::new(on_near)));
         self
     }
 

@@ -148,7 +148,7 @@ impl TestAgent {
     }
 
     /// One that calls back when something becomes of a hold: see [`AgentBuilder::on_hold`].
-    pub fn with_on_hold(on_hold: Arc<dyn Fn(&HoldNews<'_>) + Send + Sync>) -> Self {
+    pub fn with_on_hold(on_hold: impl Fn(&HoldNews<'_>) + Send + Sync + 'static) -> Self {
         Self::built(Agent::builder().on_hold(on_hold), DENIALS_MAX)
     }
 

@@ -236,10 +236,10 @@ fn a_hold_hears_the_aggregators_word() {
 fn whoever_asked_for_it_is_called_back_with_all_that_becomes_of_holds() {
     let heard: Arc<Mutex<Vec<(String, u64, HoldChange)>>> = Arc::default();
     let hear = Arc::clone(&heard);
-    let kit = TestAgent::with_on_hold(Arc::new(move |news: &HoldNews<'_>| {
+    let kit = TestAgent::with_on_hold(move |news: &HoldNews<'_>| {
         let (resource, change) = (news.resource().to_owned(), news.change().clone());
         hear.lock().unwrap().push((resource, news.number(), change));
-    }));
+    });
     let sandbox = kit.agent().copies("sandbox");
     let told = |ruling| {
         let hold = sandbox.reserve("acme", 2).unwrap();
@@ -299,7 +299,7 @@ fn a_hold_that_counts_no_more_is_not_given_back_in_parts_nor_passed_on() {
     let aged = HoldFault::Ended(EndedBy::Age).to_string();
     assert_eq!(
         aged,
-        "a hold that was ended (Age): expected one that counts"
+        "a hold that was ended at its greatest age: expected one that counts"
     );
 }
 

@@ -9,7 +9,6 @@
 
 mod support;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use support::Aggregator;
@@ -152,8 +151,8 @@ async fn a_lost_record_is_followed_by_a_list() {
 async fn an_agent_whose_callbacks_panic_beats_on_and_says_how_often() {
     let aggregator = Aggregator::start(1).await;
     let builder = Agent::builder()
-        .on_hold(Arc::new(|news| panic!("of {}", news.number())))
-        .on_heard(Arc::new(|_| panic!("of a denial")));
+        .on_hold(|news| panic!("of {}", news.number()))
+        .on_heard(|_| panic!("of a denial"));
     let agent = built_beside(&aggregator, Reserving::Optimistic, builder).await;
     let sandbox = agent.copies("sandbox");
     let hold = sandbox.reserve("acme", 2).expect("not full");

@@ -9,7 +9,7 @@
 
 mod support;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use support::Aggregator;
@@ -41,10 +41,10 @@ fn listening(
     let agent = Agent::builder()
         .name("a")
         .aggregator(aggregator.agents.to_string())
-        .on_heard(Arc::new(move |heard| {
+        .on_heard(move |heard| {
             let what = (heard.domain().unwrap_or("*").to_owned(), heard.change());
             let _ = told.lock().expect("not poisoned").send(what);
-        }))
+        })
         .build()
         .expect("good settings");
     (agent, heard)

@@ -96,7 +96,7 @@ async fn agents_hear_what_a_domain_near_its_limit_has_left() {
         let near = (near.domain().to_owned(), near.remaining());
         calls.lock().expect("not poisoned").push(near);
     };
-    let builder = Agent::builder().name("other").on_near(Arc::new(on_near));
+    let builder = Agent::builder().name("other").on_near(on_near);
     let other = ready(&served, builder).await;
     let (mine, others) = (agent.rate("llm.tokens"), other.rate("llm.tokens"));
     let _ = mine.hit_n("acme", 79).expect("room");

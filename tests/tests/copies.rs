@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -63,13 +63,13 @@ impl World {
         let agent = Agent::builder()
             .name(name)
             .aggregator(self.aggregator.agents.as_str())
-            .on_heard(Arc::new(move |heard| {
+            .on_heard(move |heard| {
                 let scope = heard.domain().or(heard.group()).unwrap_or("*").to_owned();
                 let _ = told
                     .lock()
                     .expect("not poisoned")
                     .send((scope, heard.change()));
-            }))
+            })
             .build()
             .expect("good settings");
         let _ = agent.copies(resource);

@@ -16,7 +16,7 @@ pub enum ReserveError {
     #[error(transparent)]
     Misuse(#[from] Misuse),
     /// The aggregators would not rule on it.
-    #[error("copies are not counted: {0:?}")]
+    #[error("copies are not counted: {0}")]
     Uncounted(Why),
 }
 
@@ -69,7 +69,7 @@ pub enum HoldFault {
     Unrecorded,
     /// The hold was ended, by its age or an operator: its copies count no more, and nobody else can have
     /// them. Dropping it is all that is left to do.
-    #[error("a hold that was ended ({0:?}): expected one that counts")]
+    #[error("a hold that was ended {0}: expected one that counts")]
     Ended(EndedBy),
     /// The aggregators do not count the hold, so that there is nothing to give back or to pass on but by
     /// dropping it.
@@ -85,7 +85,7 @@ pub enum SeizeError {
     #[error("nothing is staged under this id")]
     Unknown,
     /// The aggregators would not rule on it.
-    #[error("not seized: {0:?}")]
+    #[error("not seized: {0}")]
     Refused(Why),
     /// No verdict came in time.
     #[error("no verdict came in time")]

@@ -10,7 +10,6 @@
 //! aggregators' word on them.
 
 use std::io::{self, Write as _};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -78,9 +77,9 @@ struct Holder {
 /// What the ends of its pipes say, and bad settings of the agent.
 pub fn hold(part: &HolderPart) -> anyhow::Result<()> {
     let (sender, heard) = channel();
-    let builder = part.agent.builder().on_heard(Arc::new(move |_| {
+    let builder = part.agent.builder().on_heard(move |_| {
         let _ = sender.send(());
-    }));
+    });
     let agent = builder.build()?;
     let holder = Holder {
         copies: agent.copies(&part.resource),

@@ -139,12 +139,12 @@ pub fn play(part: &Part) -> anyhow::Result<()> {
 
 fn build(part: &Part, heard: &Arc<Mutex<Vec<(u64, Code)>>>) -> anyhow::Result<Agent> {
     let heard = Arc::clone(heard);
-    let builder = part.agent.builder().on_heard(Arc::new(move |news| {
+    let builder = part.agent.builder().on_heard(move |news| {
         let at = monotonic_ns();
         if let Ok(mut heard) = heard.lock() {
             heard.push((at, news.code()));
         }
-    }));
+    });
     Ok(builder.build()?)
 }
 

@@ -232,9 +232,9 @@ fn agent(args: &[String], heard: &Arc<Heard>) -> anyhow::Result<Agent> {
     let mut builder = Agent::builder()
         .name(&name)
         .aggregator(&address)
-        .on_heard(Arc::new(move |news| {
+        .on_heard(move |news| {
             hearing.take_in(news.domain().unwrap_or_default(), news.change());
-        }));
+        });
     if let (Some(bootstrap), Some(prefix)) = (args.get(2), args.get(3)) {
         builder = builder.kafka(bootstrap).kafka_topic_prefix(prefix);
     }

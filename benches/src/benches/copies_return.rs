@@ -123,11 +123,11 @@ fn listening(aggregator: &str, opened: &Arc<Opened>) -> anyhow::Result<Agent> {
     let agent = Agent::builder()
         .name("bench-listens")
         .aggregator(aggregator)
-        .on_heard(Arc::new(move |news| {
+        .on_heard(move |news| {
             if news.change() == Change::Opened {
                 opening.take_in(news.domain().unwrap_or_default());
             }
-        }))
+        })
         .build()?;
     let _ = agent.copies(RESOURCE);
     ensure!(

@@ -435,6 +435,16 @@ impl Why {
     }
 }
 
+impl std::fmt::Display for EndedBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Age => "at its greatest age",
+            Self::Operator => "by an operator",
+            Self::Earlier => "earlier",
+        })
+    }
+}
+
 impl std::fmt::Display for Why {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

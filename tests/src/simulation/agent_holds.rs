@@ -117,19 +117,19 @@ impl Holding {
     }
 
     /// Who is called back about holds of the process that starts.
-    pub(super) fn on_hold(&mut self) -> Arc<dyn Fn(&HoldNews<'_>) + Send + Sync> {
+    pub(super) fn on_hold(&mut self) -> impl Fn(&HoldNews<'_>) + Send + Sync + use<> {
         self.over.clear();
         self.not_granted = [0; COPIES.len()];
         // The one before may still be called.
         self.news = Arc::default();
         let news = Arc::clone(&self.news);
-        Arc::new(move |one| {
+        move |one: &HoldNews<'_>| {
             if let HoldChange::Ended(by) = one.change() {
                 let over = (one.resource().into(), one.number(), *by);
                 let mut news = news.lock().unwrap_or_else(PoisonError::into_inner);
                 news.push(over);
             }
-        })
+        }
     }
 
     /// Whether anybody waits for something.
