@@ -94,8 +94,11 @@ impl Clients {
         }
         let is_foreign =
             |text: &&str| address(without_port(text)).is_some_and(|address| !self.trusts(address));
-        let mut texts = list.split(',').map(str::trim_ascii);
-        let first = texts.clone().find(|text| !is_absent(text));
+        let unknown = |text: &str| is_absent(text) || text.eq_ignore_ascii_case("unknown");
+        // IIS writes blanks as plus signs.
+        let trimmed = |text: &'a str| text.trim_matches(|c: char| c.is_whitespace() || c == '+');
+        let mut texts = list.split(',').map(trimmed);
+        let first = texts.clone().find(|text| !unknown(text));
         // A list of names, not addresses, is one name.
         if first.is_none_or(|first| address(without_port(first)).is_none()) {
             return self.spelled(list);
@@ -159,6 +162,11 @@ fn without_port(text: &str) -> &str {
         {
             host
         }
+        // What is no address with its last part may be one without: 2001:db8::1:51034, as HAProxy writes it.
+        Some(_) if address(text).is_none() => match text.rsplit_once(':') {
+            Some((host, port)) if port.parse::<u16>().is_ok() && address(host).is_some() => host,
+            _ => text,
+        },
         _ => text,
     }
 }
@@ -179,6 +187,8 @@ mod tests {
             ("::ffff:203.0.113.7", "203.0.113.7"),
             ("[::FFFF:203.0.113.7]:80", "203.0.113.7"),
             ("[2001:DB8::1]:443", "2001:db8::1"),
+            ("2001:db8::1:51034", "2001:db8::1"),
+            ("::ffff:203.0.113.7:51034", "203.0.113.7"),
             ("2001:0DB8:0000::0001", "2001:db8::1"),
             ("fe80::1%eth0", "fe80::1"),
             ("host.example.com", "host.example.com"),
@@ -197,6 +207,8 @@ mod tests {
             ("203.0.113.7, 10.1.2.3", "203.0.113.7"),
             ("6.6.6.6,203.0.113.7,10.1.2.3", "203.0.113.7"),
             ("10.0.0.9, 10.1.2.3", "10.0.0.9"),
+            ("10.0.0.9,+10.1.2.3", "10.0.0.9"),
+            ("unknown, 203.0.113.7", "203.0.113.7"),
             ("203.0.113.7:55, [2001:DB8::1]:2", "2001:db8::1"),
         ] {
             assert_eq!(named(list).as_deref(), Some(client), "{list}");

@@ -11,8 +11,11 @@
 
 use std::collections::BTreeSet;
 
+use tollgate_shared::time::Timestamp;
+
 use super::clients::{Clients, is_address};
 use super::dates::LastDate;
+use super::discover::discover;
 use super::pattern::Pattern;
 
 /// A form that has a name.
@@ -22,7 +25,7 @@ struct Form {
 }
 
 /// The forms that are known, those that more people have first.
-const FORMS: [Form; 13] = [
+const FORMS: [Form; 17] = [
     form("combined", "$remote_addr $_[$time_local]"),
     form("common", "$remote_addr $_[$time_local]"),
     form("vhost_combined", "$host $remote_addr $_[$time_local]"),
@@ -38,9 +41,18 @@ const FORMS: [Form; 13] = [
         "combined_forwarded",
         "$remote_addr $_[$time_local] \"$request\" $status $bytes \"$referer\" \"$agent\" \"$http_x_forwarded_for\"",
     ),
-    form("alb", "$type $time_iso8601 $elb $remote_addr "),
-    form("elb", "$time_iso8601 $elb $remote_addr "),
-    form("haproxy", "$_]: $remote_addr [$time_local] "),
+    form(
+        "combined_forwarded",
+        "$remote_addr $_[$time_local] \"$request\" $status $bytes \"$referer\" \"$agent\" \"$_\" \"$http_x_forwarded_for\"",
+    ),
+    form(
+        "combined_forwarded",
+        "$remote_addr $_[$time_local] \"$request\" $status $bytes \"$referer\" \"$agent\" $_ \"$http_x_forwarded_for\"",
+    ),
+    form("alb", "$type $time_iso8601 $elb $remote_addr_port "),
+    form("elb", "$time_iso8601 $elb $remote_addr_port "),
+    form("haproxy", "$_]: $remote_addr_port [$time_local] "),
+    form("haproxy", "$_ - - $remote_addr_port [$time_local] "),
     form(
         "nginx_proxy_manager",
         "[$time_local] $_[Client $remote_addr]",
@@ -48,6 +60,10 @@ const FORMS: [Form; 13] = [
     form(
         "envoy",
         "[$start_time] \"$request\" $_ $_ $_ $_ $_ $_ \"$http_x_forwarded_for\"",
+    ),
+    form(
+        "istio",
+        "[$start_time] \"$request\" $_ $_ $_ $_ \"$_\" $_ $_ $_ $_ \"$http_x_forwarded_for\" \"$_\" \"$_\" \"$_\" \"$_\" $_ $_ $_ $remote_addr_port ",
     ),
     form("s3", "$owner $bucket [$time_local] $remote_addr "),
     form("traefik", "$remote_addr $_[$time_local]"),
@@ -88,13 +104,20 @@ pub(super) fn stated(text: &str, client: Option<&str>) -> Result<Read, String> {
 }
 
 /// What one form makes of the first lines.
-struct Fit {
-    read: Read,
+pub(super) struct Fit {
+    pub read: Read,
     /// Lines of which it has the instant, and an address as the client.
-    lines: usize,
-    clients: BTreeSet<String>,
-    /// All clients are of trusted proxies.
-    trusted: bool,
+    pub lines: usize,
+    /// Those of them whose client is no trusted proxy.
+    pub foreign: usize,
+    pub clients: BTreeSet<String>,
+    /// The field is called as clients are.
+    pub is_named: bool,
+}
+
+/// Whether requests were logged then: from 1990 on.
+pub(super) fn is_plausible(at: Timestamp) -> bool {
+    Timestamp::from_micros(631_152_000_000_000) <= at
 }
 
 /// The form that first lines have; combined where none of them has an address.
@@ -104,17 +127,11 @@ pub(super) fn guess<'a>(
     clients: &Clients,
 ) -> Result<Read, String> {
     let fit = |form: &Form| -> Option<Fit> {
-        let pattern = Pattern::new(form.pattern, client).ok()?;
-        let mut fit = Fit {
-            read: Read {
-                name: form.name.to_owned(),
-                pattern,
-                guessed: true,
-            },
-            lines: 0,
-            clients: BTreeSet::new(),
-            trusted: true,
-        };
+        let mut fit = Fit::new(Read {
+            name: form.name.to_owned(),
+            pattern: Pattern::new(form.pattern, client).ok()?,
+            guessed: true,
+        });
         for line in lines.clone() {
             fit.take(line, client.is_some(), clients);
         }
@@ -122,6 +139,12 @@ pub(super) fn guess<'a>(
     };
     let fits: Vec<Fit> = FORMS.iter().filter_map(fit).collect();
     let most = fits.iter().map(|fit| fit.lines).max().unwrap_or(0);
+    if 2 * most <= lines.clone().count()
+        && let Some(fit) = discover(lines.clone(), client, clients)
+        && most < fit.lines
+    {
+        return Ok(fit.read);
+    }
     let Some(first) = fits.iter().find(|fit| fit.lines == most && 0 < most) else {
         return match client {
             // It may be a field that only one of them has, and nothing fits that.
@@ -137,20 +160,35 @@ pub(super) fn guess<'a>(
     let few = first.clients.len() <= 2 && 10 <= first.lines;
     let nearly = |fit: &&Fit| most <= fit.lines.saturating_mul(10) / 9;
     let better = fits.iter().filter(nearly).filter(|fit| {
-        few && 2 * first.clients.len() < fit.clients.len() || first.trusted && !fit.trusted
+        let varies = few && 2 * first.clients.len() < fit.clients.len();
+        // Another field says for whom a proxy asked.
+        varies || first.foreign < fit.foreign.saturating_mul(9) / 10
     });
-    let best = better.max_by_key(|fit| fit.clients.len()).unwrap_or(first);
+    let rank = |fit: &&Fit| (fit.foreign, fit.clients.len());
+    let best = better.max_by_key(rank).unwrap_or(first);
     Ok(best.read.clone())
 }
 
 impl Fit {
-    fn take(&mut self, line: &[u8], stated: bool, clients: &Clients) {
+    pub const fn new(read: Read) -> Self {
+        Self {
+            read,
+            lines: 0,
+            foreign: 0,
+            clients: BTreeSet::new(),
+            is_named: false,
+        }
+    }
+
+    /// Counts a line, if it has what is wanted.
+    pub fn take(&mut self, line: &[u8], stated: bool, clients: &Clients) {
         let pattern = &self.read.pattern;
         let Ok(found) = pattern.find(line) else {
             return;
         };
-        if pattern.at(&found, &mut LastDate::default()).is_err() {
-            return;
+        match pattern.at(&found, &mut LastDate::default()) {
+            Ok(at) if is_plausible(at) => {}
+            Ok(_) | Err(_) => return,
         }
         let (forwarded, peer) = pattern.clients(&found);
         let Some(client) = clients.of(forwarded, peer) else {
@@ -158,7 +196,7 @@ impl Fit {
         };
         if stated || is_address(&client) {
             self.lines += 1;
-            self.trusted &= clients.is_proxy(&client);
+            self.foreign += usize::from(!clients.is_proxy(&client));
             self.clients.insert(client.into_owned());
         }
     }
