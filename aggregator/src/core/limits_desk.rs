@@ -123,7 +123,8 @@ impl Core {
                 Ok(None) => {}
                 Ok(Some(entered)) => {
                     self.amendment_entered(now, &entered);
-                    say_what_is_forgotten(before.as_deref(), &entered);
+                    let pairs = self.partitions.iter().map(|p| p.ruler.pairs()).sum();
+                    say_what_is_forgotten(before.as_deref(), &entered, pairs);
                     self.chunk_entered(now, entered);
                 }
                 Err(error) => {
@@ -401,8 +402,9 @@ impl Core {
 }
 
 /// Says of which resources a document forgets what was used. (An amendment sets limits of a few domains, whoever
-/// writes it knows which.)
-fn say_what_is_forgotten(before: Option<&Limits>, entered: &Entered) {
+/// writes it knows which.) Of how many pairs, no partition can say at once: a pair is known by a hash of its names. All
+/// those that this aggregator knows are the most that it can be.
+fn say_what_is_forgotten(before: Option<&Limits>, entered: &Entered, pairs_max: u64) {
     let (Some(before), Entered::Version { version, .. }) = (before, entered) else {
         return;
     };
@@ -411,7 +413,7 @@ fn say_what_is_forgotten(before: Option<&Limits>, entered: &Entered) {
     }
     let (lines, omitted) = forgotten(before, &version.limits);
     for line in lines {
-        tracing::warn!(version = version.number, "{line}");
+        tracing::warn!(version = version.number, pairs_max, "{line}");
     }
     if 0 < omitted {
         tracing::warn!(version = version.number, "and {omitted} more of that kind");
