@@ -208,6 +208,18 @@ const FRACTIONS: &[Form] = &[
             c.clf_ms()
         )
     }),
+    (
+        "HAProxy, a list among what it captured",
+        "haproxy_forwarded",
+        "http_x_forwarded_for",
+        |c| {
+            format!(
+                "Nov 20 10:00:00 lb haproxy[9]: 10.0.0.9:33317 [{}] in bk/s1 0/0/0/1/1 200 5 - - ---- 1/1 0/0 {{{}|curl}} {{}} \"GET /\"",
+                c.clf_ms(),
+                c.ip
+            )
+        },
+    ),
     ("ALB", "alb", "remote_addr", |c| {
         format!(
             "h2 {} app/lb/50 {}:2817 10.0.0.1:80 0.0 0.1 200",
@@ -250,6 +262,15 @@ fn columns_that_a_file_names_itself() {
         }),
         ("#Fields: DateTime,Id,ClientIpAddress\r\n", |c| {
             format!("2025-11-20T10:00:{:02}Z,7,{}\r\n", c.second(), c.ip)
+        }),
+        ("#Fields: date-time c-ip\n", |c| {
+            format!("2025-11-20T10:00:{:02}Z {}\n", c.second(), c.ip)
+        }),
+        ("#separator \\x09\n#fields\tts\tuid\tid.orig_h\n", |c| {
+            format!("{}\tC\t{}\n", c.ms / 1_000, c.ip)
+        }),
+        ("Date,Host,network.client.ip\n", |c| {
+            format!("2025-11-20T10:00:{:02}Z,web,{}\n", c.second(), c.ip)
         }),
         ("date;time;client_ip\n", |c| {
             format!("20.11.2025;10:00:{:02};{}\n", c.second(), c.ip)

@@ -19,7 +19,7 @@ pub enum Stamps {
 #[derive(Clone, Debug, clap::Args)]
 pub struct FormArgs {
     /// The form of access logs: combined, common, vhost_combined, forwarded_first, combined_forwarded, alb, elb,
-    /// haproxy, nginx_proxy_manager, envoy, istio, s3, traefik, w3c (IIS, CloudFront), or a pattern in the words of
+    /// haproxy, haproxy_forwarded, nginx_proxy_manager, envoy, istio, s3, traefik, w3c (IIS, CloudFront), or a pattern in the words of
     /// nginx's log_format or Apache's LogFormat, as it stands in their configuration [default: guessed from the first
     /// lines]
     #[arg(long, value_name = "NAME|PATTERN", conflicts_with = "log")]

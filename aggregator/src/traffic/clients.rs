@@ -6,6 +6,7 @@
 //! ::ffff:203.0.113.7                  203.0.113.7
 //! 203.0.113.7, 10.1.2.3               203.0.113.7             the last that is no trusted proxy's
 //! 6.6.6.6, 203.0.113.7, 10.1.2.3      203.0.113.7             what stands before it anybody can write
+//! for=203.0.113.7;proto=https         203.0.113.7             as RFC 7239 has it
 //! ```
 //!
 //! Knows nothing of files. What stays true: what is no address stays as it is written.
@@ -90,14 +91,14 @@ impl Clients {
 
     fn last_untrusted<'a>(&self, list: &'a str) -> Cow<'a, str> {
         if !list.contains(',') {
-            return self.spelled(list);
+            return self.spelled(node_of(list));
         }
         let is_foreign =
             |text: &&str| address(without_port(text)).is_some_and(|address| !self.trusts(address));
         let unknown = |text: &str| is_absent(text) || text.eq_ignore_ascii_case("unknown");
         // IIS writes blanks as plus signs.
         let trimmed = |text: &'a str| text.trim_matches(|c: char| c.is_whitespace() || c == '+');
-        let mut texts = list.split(',').map(trimmed);
+        let mut texts = list.split(',').map(trimmed).map(node_of);
         let first = texts.clone().find(|text| !unknown(text));
         // A list of names, not addresses, is one name.
         if first.is_none_or(|first| address(without_port(first)).is_none()) {
@@ -132,6 +133,16 @@ impl Clients {
             }
         }
     }
+}
+
+/// The node of an element of the header Forwarded: `for="[2001:db8::1]:51034";proto=https`; or the text itself.
+fn node_of(element: &str) -> &str {
+    let mut pairs = element.split(';').map(str::trim_ascii);
+    let node = pairs.find_map(|pair| {
+        let (name, node) = pair.split_once('=')?;
+        name.eq_ignore_ascii_case("for").then_some(node)
+    });
+    node.map_or(element, |node| node.trim_matches(['"', '\\']))
 }
 
 /// Whether a field says that there is nothing.
@@ -209,6 +220,12 @@ mod tests {
             ("10.0.0.9, 10.1.2.3", "10.0.0.9"),
             ("10.0.0.9,+10.1.2.3", "10.0.0.9"),
             ("unknown, 203.0.113.7", "203.0.113.7"),
+            ("for=203.0.113.7;proto=https", "203.0.113.7"),
+            ("For=\"[2001:DB8::1]:47\"", "2001:db8::1"),
+            (
+                "for=6.6.6.6, by=10.0.0.1;for=203.0.113.7, for=10.1.2.3",
+                "203.0.113.7",
+            ),
             ("203.0.113.7:55, [2001:DB8::1]:2", "2001:db8::1"),
         ] {
             assert_eq!(named(list).as_deref(), Some(client), "{list}");

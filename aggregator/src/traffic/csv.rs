@@ -16,7 +16,7 @@ use std::borrow::Cow;
 
 use super::clients::{Clients, is_address};
 use super::instant::{self, Instants};
-use super::names::{self, plain, text_of};
+use super::names::{self, text_of};
 use super::quotes::SEPARATORS;
 use super::{Columns, Row, Widths};
 
@@ -62,8 +62,11 @@ impl Csv {
         let line = &*text_of(line);
         let is_remark = is_remark(line);
         let line = line.trim_start_matches('#').trim_start();
-        // As Exchange names columns: #Fields: date-time,…
-        let line = line.strip_prefix("Fields:").unwrap_or(line);
+        // As Exchange and Zeek name columns: #Fields: date-time,…
+        let mut named = ["Fields:", "fields\t"].into_iter();
+        let line = named
+            .find_map(|word| line.strip_prefix(word))
+            .unwrap_or(line);
         let looked = Looked {
             names,
             client,
@@ -197,10 +200,18 @@ impl Looked<'_> {
             let mut fields = fields.iter();
             fields.position(|field| field.trim().eq_ignore_ascii_case(name))
         };
-        let called: Vec<String> = fields.iter().map(|field| plain(field)).collect();
+        let ends = |field: &Cow<'_, str>| names::ends(&field.split('.').collect::<Vec<_>>());
+        let called: Vec<Vec<String>> = fields.iter().map(ends).collect();
         let known = |names: &[&str]| {
-            let find = |name: &&str| called.iter().position(|field| field == *name);
-            names.iter().find_map(find)
+            let whole = |name: &&str| called.iter().position(|ends| ends[0] == *name);
+            let end = |name: &&str| {
+                let is = |ends: &Vec<String>| ends.iter().any(|end| end == *name);
+                called.iter().position(is)
+            };
+            names
+                .iter()
+                .find_map(whole)
+                .or_else(|| names.iter().find_map(end))
         };
         let date = known(&[names::DATE]);
         let Some(at) = (match &self.names.t {

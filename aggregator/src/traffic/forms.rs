@@ -25,7 +25,7 @@ struct Form {
 }
 
 /// The forms that are known, those that more people have first.
-const FORMS: [Form; 17] = [
+const FORMS: [Form; 19] = [
     form("combined", "$remote_addr $_[$time_local]"),
     form("common", "$remote_addr $_[$time_local]"),
     form("vhost_combined", "$host $remote_addr $_[$time_local]"),
@@ -53,6 +53,14 @@ const FORMS: [Form; 17] = [
     form("elb", "$time_iso8601 $elb $remote_addr_port "),
     form("haproxy", "$_]: $remote_addr_port [$time_local] "),
     form("haproxy", "$_ - - $remote_addr_port [$time_local] "),
+    form(
+        "haproxy_forwarded",
+        "$_: $remote_addr_port [$time_local] $_ {$http_x_forwarded_for|",
+    ),
+    form(
+        "haproxy_forwarded",
+        "$_: $remote_addr_port [$time_local] $_ {$http_x_forwarded_for} ",
+    ),
     form(
         "nginx_proxy_manager",
         "[$time_local] $_[Client $remote_addr]",
@@ -126,24 +134,37 @@ pub(super) fn guess<'a>(
     client: Option<&str>,
     clients: &Clients,
 ) -> Result<Read, String> {
-    let fit = |form: &Form| -> Option<Fit> {
+    let fit = |form: &Form, named: bool| -> Option<Fit> {
         let mut fit = Fit::new(Read {
             name: form.name.to_owned(),
             pattern: Pattern::new(form.pattern, client).ok()?,
             guessed: true,
         });
         for line in lines.clone() {
-            fit.take(line, client.is_some(), clients);
+            fit.take(line, named, clients);
         }
         Some(fit)
     };
-    let fits: Vec<Fit> = FORMS.iter().filter_map(fit).collect();
+    let all = FORMS.iter().filter_map(|form| fit(form, client.is_some()));
+    let fits: Vec<Fit> = all.collect();
     let most = fits.iter().map(|fit| fit.lines).max().unwrap_or(0);
-    if 2 * most <= lines.clone().count()
-        && let Some(fit) = discover(lines.clone(), client, clients)
-        && most < fit.lines
-    {
-        return Ok(fit.read);
+    let count = lines.clone().count();
+    if 2 * most <= count {
+        let found = discover(lines.clone(), client, clients).filter(|fit| most < fit.lines);
+        // Clients may be names and not addresses: of machines, or what hides an address.
+        let of_names = |form: &&Form| matches!(form.name, "combined" | "vhost_combined");
+        let by_name = FORMS.iter().filter(of_names);
+        let by_name = by_name.filter_map(|form| fit(form, true)).filter(|fit| {
+            let is_least = client.is_none() && most < fit.lines && count <= 2 * fit.lines;
+            let varies =
+                |found: &Fit| found.foreign == 0 && found.clients.len() < fit.clients.len();
+            is_least && found.as_ref().is_none_or(varies)
+        });
+        // Of a virtual host there are few, and many ask it.
+        let varied = by_name.rev().max_by_key(|fit| fit.clients.len());
+        if let Some(fit) = varied.or(found) {
+            return Ok(fit.read);
+        }
     }
     let Some(first) = fits.iter().find(|fit| fit.lines == most && 0 < most) else {
         return match client {
@@ -157,16 +178,27 @@ pub(super) fn guess<'a>(
             }),
         };
     };
+    Ok(better_than(first, &fits).read.clone())
+}
+
+/// Of the forms that fit nearly as many lines the one whose client is rather one; or the first.
+fn better_than<'f>(first: &'f Fit, fits: &'f [Fit]) -> &'f Fit {
     let few = first.clients.len() <= 2 && 10 <= first.lines;
-    let nearly = |fit: &&Fit| most <= fit.lines.saturating_mul(10) / 9;
+    let nearly = |fit: &&Fit| first.lines <= fit.lines.saturating_mul(10) / 9;
     let better = fits.iter().filter(nearly).filter(|fit| {
         let varies = few && 2 * first.clients.len() < fit.clients.len();
-        // Another field says for whom a proxy asked.
-        varies || first.foreign < fit.foreign.saturating_mul(9) / 10
+        // Another field says for whom a proxy asked, or will, where only the proxy's own checks stand so far.
+        let of_proxies = first.foreign == 0 && fit.read.pattern.has_forwarded_and_peer();
+        varies || of_proxies || first.foreign < fit.foreign.saturating_mul(9) / 10
     });
-    let rank = |fit: &&Fit| (fit.foreign, fit.clients.len());
-    let best = better.max_by_key(rank).unwrap_or(first);
-    Ok(best.read.clone())
+    let rank = |fit: &&Fit| {
+        (
+            fit.foreign,
+            fit.clients.len(),
+            fit.read.pattern.has_forwarded_and_peer(),
+        )
+    };
+    better.max_by_key(rank).unwrap_or(first)
 }
 
 impl Fit {
@@ -323,6 +355,29 @@ mod tests {
             (told.as_str(), clients[0].as_str()),
             ("combined", "host-1.example")
         );
+    }
+
+    #[test]
+    fn names_behind_a_virtual_host_and_names_that_hide_addresses_are_clients() {
+        let rest = "\"GET / HTTP/1.1\" 200 5 \"-\" \"curl\"";
+        let (form, clients) = told(&lines(|n| {
+            format!("www.example.com:80 host-{n}.example - - {DATE} {rest}")
+        }));
+        assert_eq!((&*form, &*clients[0]), ("vhost_combined", "host-1.example"));
+        let (form, clients) = told(&lines(|n| {
+            format!("f3a{n} - - {DATE} {rest} 10.42.0.12:8080")
+        }));
+        assert_eq!((&*form, &*clients[0]), ("combined", "f3a1"));
+    }
+
+    #[test]
+    fn where_only_a_proxy_has_asked_so_far_its_list_of_clients_is_heeded() {
+        let rest = "\"GET / HTTP/1.1\" 200 5 \"-\" \"check\"";
+        let (form, clients) = told(&lines(|_| format!("10.0.0.5 - - {DATE} {rest} \"-\"")));
+        assert_eq!((&*form, &*clients[0]), ("combined_forwarded", "10.0.0.5"));
+        // What stands there is no list of clients.
+        let (form, _) = told(&lines(|_| format!("10.0.0.5 - - {DATE} {rest} \"gzip\"")));
+        assert_eq!(form, "combined");
     }
 
     #[test]

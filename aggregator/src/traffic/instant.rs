@@ -131,7 +131,7 @@ fn decimal_comma(text: &str) -> Option<String> {
 fn of_program(text: &str) -> Option<jiff::Timestamp> {
     use jiff::fmt::strtime::parse;
     const ZONED: [&str; 2] = ["%Y-%m-%d %H:%M:%S%.f %z UTC", "%d/%b/%Y:%H:%M:%S%.f %:z"];
-    const CIVIL: [&str; 7] = [
+    const CIVIL: [&str; 8] = [
         "%Y/%m/%d %H:%M:%S%.f",
         "%d.%m.%Y %H:%M:%S%.f",
         "%d.%m.%Y %H:%M",
@@ -139,6 +139,7 @@ fn of_program(text: &str) -> Option<jiff::Timestamp> {
         "%a %b %e %H:%M:%S UTC %Y",
         "%A, %d-%b-%y %H:%M:%S GMT",
         "%Y-%m-%d %I:%M:%S%.f %p",
+        "%b %d, %Y @ %H:%M:%S%.f",
     ];
     // Go's own way tells its clock besides.
     let text = text.split(" m=").next().unwrap_or(text);
@@ -306,6 +307,7 @@ mod tests {
             "2016-02-20 00:00:45.25 -0500 UTC",
             "2016-02-20 05:00:45.25 Z",
             "2016-02-20 05:00:45.25 AM",
+            "Feb 20, 2016 @ 05:00:45.250",
         ] {
             assert_eq!(parse(text, TimeUnit::Auto), expected, "{text}");
         }

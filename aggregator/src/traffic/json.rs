@@ -17,7 +17,7 @@ use tollgate_shared::time::Timestamp;
 
 use super::clients::Clients;
 use super::instant::{self, Instants};
-use super::names::{self, plain, text_of};
+use super::names::{self, text_of};
 use super::repair::repaired;
 use super::{Columns, Row, Widths};
 
@@ -191,8 +191,7 @@ fn leaves(objects: &[Value]) -> Vec<(String, Vec<String>)> {
         for parts in paths {
             let path = parts.join(".");
             if leaves.iter().all(|(known, _)| *known != path) {
-                let ends = (0..parts.len()).map(|from| plain(&parts[from..].concat()));
-                leaves.push((path, ends.collect()));
+                leaves.push((path, names::ends(&parts)));
             }
         }
     }
@@ -261,7 +260,7 @@ fn text(object: &Value, path: &str) -> Option<String> {
     let value = find(object, path)?;
     match value {
         Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
+        Value::Number(number) => Some(plain_number(number)),
         Value::Bool(is) => Some(is.to_string()),
         // Headers that may come more than once.
         Value::Array(values) => {
@@ -292,6 +291,17 @@ fn find<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
         };
         find(inner, rest).or_else(|| inner.get(rest.parse::<usize>().ok()?))
     })
+}
+
+/// A number as people write it: 3, 3.0 and 0.3e1 are one.
+fn plain_number(number: &serde_json::Number) -> String {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match number.as_f64() {
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => {
+            format!("{float:.0}")
+        }
+        _ => number.to_string(),
+    }
 }
 
 /// The paths that objects have, for a message.
@@ -352,6 +362,15 @@ mod tests {
             read(traefik, &Columns::default(), None),
             Ok(("a".to_owned(), at))
         );
+    }
+
+    #[test]
+    fn one_number_is_one_name_however_it_is_written() {
+        for number in ["3", "3.0", "0.3e1", "\"3\""] {
+            let line = format!("{{\"t\":1,\"domain\":{number}}}");
+            let read = read(&line, &Columns::default(), None);
+            assert_eq!(read, Ok(("3".to_owned(), 1_000_000)), "{number}");
+        }
     }
 
     #[test]

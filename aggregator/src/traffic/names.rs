@@ -29,6 +29,8 @@ pub(super) const TIMES: &[&str] = &[
     "requestat",
     "createdat",
     "eventtime",
+    "timegenerated",
+    "timegeneratedutc",
 ];
 
 /// What a date may be called that has its time of day beside it.
@@ -46,6 +48,8 @@ pub(super) const FORWARDED: &[&str] = &[
     "requestheadersxforwardedfor",
     "requestxforwardedfor",
     "forwardedfor",
+    "httpforwarded",
+    "forwarded",
     "xrealip",
     "httpxrealip",
     "requestxrealip",
@@ -68,6 +72,9 @@ pub(super) const CLIENTS: &[&str] = &[
     "clientipaddress",
     "remoteaddress",
     "sourceip",
+    "sourceipaddress",
+    "srcaddr",
+    "idorigh",
     "cip",
     "client",
     "ip",
@@ -86,6 +93,12 @@ pub(super) const CLIENTS: &[&str] = &[
 pub(super) fn plain(name: &str) -> String {
     let letters = name.chars().filter(|c| c.is_alphanumeric());
     letters.flat_map(char::to_lowercase).collect()
+}
+
+/// What a path with dots is called, as a whole and by the ends of it.
+pub(super) fn ends(parts: &[&str]) -> Vec<String> {
+    let ends = (0..parts.len()).map(|from| plain(&parts[from..].concat()));
+    ends.collect()
 }
 
 /// A text in UTF-8; or else as Windows writes it in the west of Europe and in America, byte by byte, so that two

@@ -203,6 +203,11 @@ impl Pattern {
         Ok(pattern)
     }
 
+    /// Whether there is a field in which proxies say whom they forward for, and one with the peer.
+    pub(super) const fn has_forwarded_and_peer(&self) -> bool {
+        self.forwarded.is_some() && self.peer.is_some()
+    }
+
     /// Which field is the client.
     pub fn client(&self) -> &str {
         let slot = self.forwarded.or(self.peer);
@@ -337,6 +342,7 @@ const TIMES: &[&str] = &[
     "time_unix",
     "timestamp(ms)",
     "timestamp",
+    "date-time",
     "start_time",
     "time_local",
     "time_iso8601",
@@ -350,6 +356,7 @@ const FORWARDED: &[&str] = &[
     "http_x_forwarded_for",
     "x-forwarded-for",
     "proxy_add_x_forwarded_for",
+    "http_forwarded",
     "http_x_real_ip",
     "http_x_client_ip",
 ];
