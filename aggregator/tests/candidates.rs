@@ -230,5 +230,8 @@ async fn calls_before_the_limits_came_are_of_no_wrong_clock() {
     let remarks = report["remarks"].as_array().expect("a list").iter();
     let kinds: Vec<&Value> = remarks.map(|remark| &remark["kind"]).collect();
     assert!(!kinds.iter().any(|kind| **kind == "clocks"), "{report:#}");
-    assert_eq!((&report["granted"], &report["entries"]), (&10.into(), &15.into()));
+    assert_eq!(
+        (&report["granted"], &report["entries"]),
+        (&10.into(), &15.into())
+    );
 }

@@ -59,6 +59,7 @@ fn a_cut_or_foreign_line_costs_itself() {
         "2025/11/20 10:00:00 [error] 7#7: *1 open() failed, client: 192.0.2.1\n".to_owned(),
         "192.0.2.1 - - [20/Nov\n".to_owned(),
         "192.0.2.1 - - [31/Feb/2025:10:00:00 +0000] \"GET /\" 200 5\n".to_owned(),
+        "www.example.com:443 ".to_owned() + &line(1),
         long,
     ] {
         let text = line(0) + &dirt + &line(2) + &line(3) + &line(4);
@@ -104,6 +105,8 @@ fn what_spreadsheets_and_databases_export_is_read_as_it_is_meant() {
         "# exported\n# t,domain\n1763632800,acme\n1763632801,acme\n",
         "t, domain\n1763632800, \"acme\"\n1763632801 , \"acme\" \n",
         "20251120100000,api,acme\n20251120100001,api,acme\n",
+        "date,time,tenant\n2025-11-20T10:00:00Z,0.004,acme\n2025-11-20T10:00:01Z,0.1,acme\n",
+        "{\"date\":\"2025-11-20T10:00:00Z\",\"time\":0.004,\"tenant\":\"acme\"}\n{\"date\":\"2025-11-20T10:00:01Z\",\"time\":0.1,\"tenant\":\"acme\"}\n",
     ] {
         assert_eq!(
             seconds(text.as_bytes(), "acme"),
@@ -205,4 +208,34 @@ fn what_cannot_be_read_says_what_to_do() {
             "{said}"
         );
     }
+}
+
+#[test]
+fn every_test_that_the_table_names_is_there() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let table = std::fs::read_to_string(format!("{root}/tests/TRAFFIC.md")).expect("the table");
+    let files = std::fs::read_dir(format!("{root}/aggregator/tests")).expect("tests");
+    let sources: String = files
+        .map(|file| std::fs::read_to_string(file.expect("a file").path()).unwrap_or_default())
+        .collect();
+    let last = |row: &str| {
+        row.trim_end_matches(['|', ' '])
+            .rsplit('|')
+            .next()
+            .map(str::to_owned)
+    };
+    let rows = table
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .filter_map(last);
+    let mut named = 0;
+    for cell in rows {
+        for name in cell.split('`').skip(1).step_by(2) {
+            if name.contains('_') && !name.contains([':', '.']) && !name.starts_with("backtest_") {
+                assert!(sources.contains(&format!("fn {name}(")), "{name}");
+                named += 1;
+            }
+        }
+    }
+    assert!(20 <= named, "{named}");
 }

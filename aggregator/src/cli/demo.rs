@@ -37,7 +37,7 @@ pub struct DemoArgs {
     /// For how long calls are made
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=3600))]
     pub seconds: u64,
-    /// Replays the densest stretch of this access log (combined format, also .gz and .xz); without
+    /// Replays the densest stretch of this access log (any form that backtest reads, also packed); without
     /// --limits, 2 requests a minute for each address
     #[arg(long, value_name = "FILE")]
     pub access_log: Option<PathBuf>,
@@ -193,8 +193,8 @@ fn failed(error: anyhow::Error) -> Result<Exit, Failure> {
             Exit::Interrupted
         });
     }
-    let error = match error.downcast::<crate::demo::schedule::LogFault>() {
-        Ok(crate::demo::schedule::LogFault::Read { path, source }) => {
+    let error = match error.downcast::<crate::demo::replayed::LogFault>() {
+        Ok(crate::demo::replayed::LogFault::Read { path, source }) => {
             return Err(Failure::Input { name: path, source });
         }
         Ok(fault) => return Err(Failure::Data(fault.to_string())),

@@ -70,7 +70,8 @@ impl Clients {
         peer: Option<&'a str>,
     ) -> Option<Cow<'a, str>> {
         let peer = peer.filter(|text| !is_absent(text));
-        let forwarded = forwarded.filter(|text| !is_absent(text));
+        let is_unknown = |text: &str| peer.is_some() && text.trim_ascii() == "unknown";
+        let forwarded = forwarded.filter(|text| !is_absent(text) && !is_unknown(text));
         if let (true, Some(peer)) = (self.stated, peer)
             && forwarded.is_some()
             && address(without_port(peer)).is_none_or(|address| !self.trusts(address))
@@ -240,6 +241,9 @@ mod tests {
         assert_eq!(of("6.6.6.6", "203.0.113.7").as_deref(), Some("203.0.113.7"));
         assert_eq!(of("6.6.6.6", "198.51.100.3").as_deref(), Some("6.6.6.6"));
         assert_eq!(of("-", "198.51.100.3").as_deref(), Some("198.51.100.3"));
+        let unknown = clients.of(Some("unknown"), Some("198.51.100.3"));
+        assert_eq!(unknown.as_deref(), Some("198.51.100.3"));
+        assert_eq!(named("unknown").as_deref(), Some("unknown"));
         let v6 = clients.named("2001:db8:1:2:3::9").map(Cow::into_owned);
         assert_eq!(v6.as_deref(), Some("2001:db8:1:2::/64"));
     }

@@ -8,13 +8,14 @@
 //!
 //! Commas, semicolons, tabs or bars, whichever the heading has. Without a heading the columns are those above, in
 //! that order. Columns of other names are passed over; lines that begin with `#` are remarks, of which one may be the
-//! heading, and so is `sep=;`, as Excel writes it. A quoted field may hold line breaks (`lines`); a quote that is not
-//! closed spoils its own line and not the rest of the file. That is why this is not read by a library for CSV, which
+//! heading, and so is `sep=;`, as Excel writes it. A quoted field may hold line breaks (`lines`); a quote that 64 KiB do not
+//! close spoils its own line and not the rest of the file. That is why this is not read by a library for CSV, which
 //! would have to take such a quote at its word.
 
 use std::borrow::Cow;
 
 use super::clients::{Clients, is_address};
+use super::forms::is_plausible;
 use super::instant::{self, Instants};
 use super::names::{self, text_of};
 use super::quotes::SEPARATORS;
@@ -51,9 +52,9 @@ pub(super) enum First {
 }
 
 impl Csv {
-    /// Looks at a first line.
+    /// Looks at a first line, and the one behind it.
     pub fn of_first_line(
-        line: &[u8],
+        (line, next): (&[u8], Option<&[u8]>),
         names: &Columns,
         client: Option<&str>,
         instants: &Instants,
@@ -72,6 +73,7 @@ impl Csv {
             client,
             instants,
             clients,
+            next,
         };
         let headings = SEPARATORS
             .iter()
@@ -189,6 +191,8 @@ struct Looked<'a> {
     client: Option<&'a str>,
     instants: &'a Instants,
     clients: &'a Clients,
+    /// The line behind it.
+    next: Option<&'a [u8]>,
 }
 
 impl Looked<'_> {
@@ -202,22 +206,16 @@ impl Looked<'_> {
         };
         let ends = |field: &Cow<'_, str>| names::ends(&field.split('.').collect::<Vec<_>>());
         let called: Vec<Vec<String>> = fields.iter().map(ends).collect();
-        let known = |names: &[&str]| {
-            let whole = |name: &&str| called.iter().position(|ends| ends[0] == *name);
-            let end = |name: &&str| {
-                let is = |ends: &Vec<String>| ends.iter().any(|end| end == *name);
-                called.iter().position(is)
-            };
-            names
-                .iter()
-                .find_map(whole)
-                .or_else(|| names.iter().find_map(end))
-        };
+        let known = |names: &[&str]| find_named(&called, names);
         let date = known(&[names::DATE]);
         let Some(at) = (match &self.names.t {
             Some(name) => column(name),
             // `date` alone may be a value in some row.
-            None => known(names::TIMES).or(date).filter(|_| 1 < fields.len()),
+            None => self
+                .time_column(&called, separator)
+                .or_else(|| known(names::TIMES))
+                .or(date)
+                .filter(|_| 1 < fields.len()),
         }) else {
             return First::Neither;
         };
@@ -271,6 +269,21 @@ impl Looked<'_> {
         }
     }
 
+    /// The column that holds an instant in the row behind the heading: `time` may be a duration, and then `date` is it.
+    fn time_column(&self, called: &[Vec<String>], separator: char) -> Option<usize> {
+        let next = text_of(self.next?);
+        let values = fields_by(&next, separator)?;
+        let is_instant = |column: &usize| {
+            let value = values.get(*column).map_or("", |value| value.trim());
+            let is_long = value.contains(':') || 9 <= value.len() && !value.contains(['-', '/']);
+            let at = self.instants.parse(value).filter(|_| is_long);
+            at.is_some_and(is_plausible)
+        };
+        let times = names::TIMES.iter().chain([&names::DATE]);
+        let mut columns = times.filter_map(|name| find_named(called, &[name]));
+        columns.find(is_instant)
+    }
+
     fn row(&self, line: &str, separator: char) -> Option<Csv> {
         let fields = fields_by(line, separator)?;
         let has = |column: usize| (column < fields.len()).then_some(column);
@@ -293,6 +306,19 @@ impl Looked<'_> {
             clients: self.clients.is_stated().then(|| self.clients.clone()),
         })
     }
+}
+
+/// The column of the first of these names that there is: as a whole, or else as the end of a path.
+fn find_named(called: &[Vec<String>], names: &[&str]) -> Option<usize> {
+    let whole = |name: &&str| called.iter().position(|ends| ends[0] == *name);
+    let end = |name: &&str| {
+        let is = |ends: &Vec<String>| ends.iter().any(|end| end == *name);
+        called.iter().position(is)
+    };
+    names
+        .iter()
+        .find_map(whole)
+        .or_else(|| names.iter().find_map(end))
 }
 
 /// Whether a line says something of the others: what begins with `#`, and Excel's `sep=;`.

@@ -145,8 +145,11 @@ pub(super) fn guess<'a>(
         }
         Some(fit)
     };
-    let all = FORMS.iter().filter_map(|form| fit(form, client.is_some()));
-    let fits: Vec<Fit> = all.collect();
+    let all = |named| -> Vec<Fit> { FORMS.iter().filter_map(|form| fit(form, named)).collect() };
+    let mut fits = all(false);
+    if client.is_some() && fits.iter().all(|fit| fit.lines == 0) {
+        fits = all(true);
+    }
     let most = fits.iter().map(|fit| fit.lines).max().unwrap_or(0);
     let count = lines.clone().count();
     if 2 * most <= count {
@@ -368,6 +371,19 @@ mod tests {
             format!("f3a{n} - - {DATE} {rest} 10.42.0.12:8080")
         }));
         assert_eq!((&*form, &*clients[0]), ("combined", "f3a1"));
+    }
+
+    #[test]
+    fn a_field_that_is_stated_is_the_address_where_one_form_has_it_there() {
+        let rest = "\"GET / HTTP/1.1\" 200 5 \"-\" \"curl\"";
+        let clients = Clients::default();
+        for (field, expected) in [("remote_addr", "10.0.0.5"), ("agent", "curl")] {
+            let lines = lines(|n| format!("10.0.0.5 - - {DATE} {rest} \"203.0.113.{n}\""));
+            let read = guess(lines.iter().map(String::as_bytes), Some(field), &clients);
+            let read = read.expect(field);
+            let found = read.pattern.find(lines[0].as_bytes()).expect(field);
+            assert_eq!(read.pattern.clients(&found), (None, Some(expected)));
+        }
     }
 
     #[test]

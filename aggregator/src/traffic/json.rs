@@ -25,7 +25,7 @@ use super::{Columns, Row, Widths};
 const PLAUSIBLE: Timestamp = Timestamp::from_micros(631_152_000_000_000);
 
 /// Names that are an instant's whatever they hold.
-const SURELY_TIMES: [&str; 4] = ["t", "ts", "time", "timestamp"];
+const SURELY_TIMES: [&str; 3] = ["t", "ts", "timestamp"];
 
 /// How deep members are looked for.
 const DEPTH_MAX: usize = 4;
@@ -81,13 +81,19 @@ impl Json {
             })
         };
         let date = known(&[names::DATE]);
-        let t = match stated("t", &columns.t)? {
-            Some(t) => Some(t),
-            None => find_named(&leaves, names::TIMES, &is_instant),
+        let has_time = |name: &str, path: &str| {
+            let mut texts = objects.iter().filter_map(|object| text(object, path));
+            is_instant(name, path) && texts.next().is_some_and(|text| text.contains(':'))
         };
-        // A date, and a time of day that stands apart.
-        let t = t.or_else(|| date.as_ref().and_then(|_| known(&["time"])));
-        let t = t.or_else(|| date.clone()).unwrap_or_else(|| "t".to_owned());
+        let guessed = || {
+            find_named(&leaves, names::TIMES, &is_instant)
+                .or_else(|| find_named(&leaves, &[names::DATE], &has_time))
+                // Small numbers, or a time of day with its date beside it.
+                .or_else(|| known(&["time"]))
+                .or_else(|| date.clone())
+        };
+        let t = stated("t", &columns.t)?.or_else(guessed);
+        let t = t.unwrap_or_else(|| "t".to_owned());
         let stated_domain = stated("domain", &columns.domain)?;
         if let Some(client) = client.filter(|client| !has(client)) {
             return Err(format!(
@@ -306,19 +312,9 @@ fn plain_number(number: &serde_json::Number) -> String {
 
 /// The paths that objects have, for a message.
 pub(super) fn members(objects: &[Value]) -> String {
-    let mut paths = std::collections::BTreeSet::new();
-    for object in objects {
-        for (name, value) in object.as_object().into_iter().flatten() {
-            match value.as_object() {
-                Some(inner) => paths.extend(inner.keys().map(|key| format!("{name}.{key}"))),
-                None => {
-                    paths.insert(name.clone());
-                }
-            }
-        }
-    }
-    let paths: Vec<String> = paths.into_iter().take(30).collect();
-    paths.join(", ")
+    const SHOWN_MAX: usize = 30;
+    let paths = leaves(objects).into_iter().map(|(path, _)| path);
+    paths.take(SHOWN_MAX).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -164,12 +164,7 @@ impl Pattern {
                     want(&mut pieces, &date).unwrap_or_default(),
                     want(&mut pieces, &time).unwrap_or_default(),
                 ),
-                _ => {
-                    return Err(format!(
-                        "no instant: expected $time_local, $time_iso8601, $msec or %t, found {}",
-                        names.join(", ")
-                    ));
-                }
+                _ => return Err(NO_INSTANT.to_owned() + &names.join(", ")),
             },
         };
         let (forwarded, peer) = match client {
@@ -182,10 +177,7 @@ impl Pattern {
             None => (known(FORWARDED), known(PEERS)),
         };
         if forwarded.is_none() && peer.is_none() {
-            return Err(format!(
-                "no client: expected $remote_addr, $http_x_forwarded_for, %h or a field that --client names, found {}",
-                names.join(", ")
-            ));
+            return Err(NO_CLIENT.to_owned() + &names.join(", "));
         }
         let peer_name = peer.clone();
         let mut slot = |name: Option<String>| name.and_then(|name| want(&mut pieces, &name));
@@ -332,6 +324,10 @@ impl Pattern {
         }
     }
 }
+
+const NO_INSTANT: &str = "no instant: expected $time_local, $time_iso8601, $msec or %t, found ";
+
+const NO_CLIENT: &str = "no client: expected $remote_addr, $http_x_forwarded_for, %h or a field that --client names, found ";
 
 const EXPECTED: &str =
     "a line of the form that the file has: client, instant and what stands between";

@@ -144,7 +144,7 @@ fn plan_csv(head: &[u8], wanted: &Wanted) -> Option<Plan> {
     let first = lines.first().map(Vec::as_slice).unwrap_or_default();
     for (number, line) in lines.iter().enumerate() {
         match Csv::of_first_line(
-            line,
+            (line, lines.get(number + 1).map(Vec::as_slice)),
             &wanted.columns,
             client,
             &wanted.instants,

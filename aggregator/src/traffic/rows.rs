@@ -9,7 +9,7 @@ use std::io::{self, BufRead};
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 
-use super::clients::Clients;
+use super::clients::{Clients, is_address};
 use super::dates::LastDate;
 use super::forms::Read;
 use super::instant::Instants;
@@ -244,6 +244,9 @@ fn of_text<'a>(
     let client = clients
         .of(forwarded, peer)
         .ok_or("a client in UTF-8 that is not -")?;
+    if read.guessed && is_of_virtual_host(&client) {
+        return Err("a client, and no host with its port: the line has another form");
+    }
     Ok(Row {
         at,
         resource: None,
@@ -251,6 +254,15 @@ fn of_text<'a>(
         copies: NonZeroU32::MIN,
         min: None,
     })
+}
+
+/// Whether a text is a host with its port, as a log of virtual hosts has it before the client.
+fn is_of_virtual_host(client: &str) -> bool {
+    let Some((host, port)) = client.rsplit_once(':') else {
+        return false;
+    };
+    let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    is_port && host.contains('.') && !is_address(client)
 }
 
 /// The same of a log of the W3C; none where the line says something of the others.
