@@ -6,10 +6,10 @@
 #[path = "support/rows.rs"]
 mod rows;
 
-use rows::{CALLS, Call, Form, check, read};
+use rows::{CALLS, FormCase, LoggedCall, check, read};
 use tollgate::traffic::Wanted;
 
-const WHOLE_SECONDS: &[Form] = &[
+const WHOLE_SECONDS: &[FormCase] = &[
     ("a user with a blank", "combined", "remote_addr", |c| {
         format!("{} - John Smith [{}] {}", c.ip, c.clf(), c.rest())
     }),
@@ -157,7 +157,7 @@ fn nginx_and_apache_with_whole_seconds() {
     check(WHOLE_SECONDS, true);
 }
 
-const FRACTIONS: &[Form] = &[
+const FRACTIONS: &[FormCase] = &[
     ("$msec first", "fields", "field 2", |c| {
         format!("{} {} \"GET / HTTP/1.1\" 200", c.unix(), c.ip)
     }),
@@ -246,13 +246,13 @@ fn columns_that_a_file_names_itself() {
     for (heading, of) in [
         (
             "#Software: IIS\r\n#Fields: date time cs(User-Agent) c-ip\r\n",
-            (|c: &Call| {
+            (|c: &LoggedCall| {
                 format!(
                     "2025-11-20 10:00:{:02} \"Mozilla 5.0 (X11)\" {}\r\n",
                     c.second(),
                     c.ip
                 )
-            }) as fn(&Call) -> String,
+            }) as fn(&LoggedCall) -> String,
         ),
         ("#Fields: date\ttime\tc-ip\n", |c| {
             format!("2025-11-20\t10:00:{:02}\t{}\n", c.second(), c.ip)
@@ -276,10 +276,10 @@ fn columns_that_a_file_names_itself() {
             format!("20.11.2025;10:00:{:02};{}\n", c.second(), c.ip)
         }),
     ] {
-        let rows: String = (0..CALLS).map(|call| of(&Call::new(call))).collect();
+        let rows: String = (0..CALLS).map(|call| of(&LoggedCall::new(call))).collect();
         let recorded = read((heading.to_owned() + &rows).as_bytes(), &Wanted::default());
         let recorded = recorded.expect(heading);
-        let expected = (0..CALLS).map(Call::new);
+        let expected = (0..CALLS).map(LoggedCall::new);
         let expected = expected.map(|call| (call.ms / 1_000 * 1_000_000, call.ip));
         assert_eq!(recorded.rows, expected.collect::<Vec<_>>(), "{heading}");
     }

@@ -5,10 +5,10 @@
 #[path = "support/rows.rs"]
 mod rows;
 
-use rows::{CALLS, Call, Form, START_MS, check, read};
+use rows::{CALLS, FormCase, LoggedCall, START_MS, check, read};
 use tollgate::traffic::Wanted;
 
-const OBJECTS: &[Form] = &[
+const OBJECTS: &[FormCase] = &[
     ("CloudFront", "jsonl", "c-ip", |c| {
         format!(
             "{{\"timestamp(ms)\":\"{}\",\"c-ip\":\"{}\",\"time-taken\":\"0.1\"}}",
@@ -138,14 +138,16 @@ fn json_of_servers_and_clouds() {
 
 #[test]
 fn arrays_within_an_object_and_objects_over_lines() {
-    let object = |c: &Call| {
+    let object = |c: &LoggedCall| {
         format!(
             "{{\"time\": \"{}\",\n \"properties\": {{\"clientIp\": \"{}\"}}}}",
             c.iso(),
             c.ip
         )
     };
-    let objects: Vec<String> = (0..CALLS).map(|call| object(&Call::new(call))).collect();
+    let objects: Vec<String> = (0..CALLS)
+        .map(|call| object(&LoggedCall::new(call)))
+        .collect();
     for text in [
         format!("{{\"records\": [{}]}}", objects.join(",")),
         format!(

@@ -135,17 +135,17 @@ fn buffered(reader: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
 }
 
 /// What unpacks one member of a file and gives back what follows it.
-trait Member<R>: Read {
+trait PackedMember<R>: Read {
     fn rest(self) -> R;
 }
 
-impl<R: BufRead> Member<R> for flate2::bufread::GzDecoder<R> {
+impl<R: BufRead> PackedMember<R> for flate2::bufread::GzDecoder<R> {
     fn rest(self) -> R {
         self.into_inner()
     }
 }
 
-impl<R: BufRead> Member<R> for bzip2::bufread::BzDecoder<R> {
+impl<R: BufRead> PackedMember<R> for bzip2::bufread::BzDecoder<R> {
     fn rest(self) -> R {
         self.into_inner()
     }
@@ -153,7 +153,7 @@ impl<R: BufRead> Member<R> for bzip2::bufread::BzDecoder<R> {
 
 type ZstdFrame<R> = StreamingDecoder<R, ruzstd::decoding::FrameDecoder>;
 
-impl<R: BufRead> Member<R> for ZstdFrame<R> {
+impl<R: BufRead> PackedMember<R> for ZstdFrame<R> {
     fn rest(self) -> R {
         self.into_inner()
     }
@@ -177,7 +177,7 @@ impl<R, M> Members<R, M> {
     }
 }
 
-impl<R: BufRead, M: Member<R>> Read for Members<R, M> {
+impl<R: BufRead, M: PackedMember<R>> Read for Members<R, M> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             if let Some(member) = &mut self.member {

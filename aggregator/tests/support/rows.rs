@@ -9,7 +9,7 @@ use tollgate::traffic::{Row, Rows, Wanted, open};
 
 /// What a file holds.
 #[derive(Debug)]
-pub struct Recorded {
+pub struct RecordedFile {
     /// How it was read.
     pub told: Told,
     /// Instants in microseconds, and clients; `-` where a row names none.
@@ -19,7 +19,7 @@ pub struct Recorded {
 }
 
 /// The rows of a file with these bytes; or what the user is told.
-pub fn read(bytes: &[u8], wanted: &Wanted) -> Result<Recorded, String> {
+pub fn read(bytes: &[u8], wanted: &Wanted) -> Result<RecordedFile, String> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("file");
     std::fs::write(&path, bytes).expect("written");
@@ -43,7 +43,7 @@ pub fn read(bytes: &[u8], wanted: &Wanted) -> Result<Recorded, String> {
         read.len() as u64 + lines.skipped(),
         "each row is counted once"
     );
-    Ok(Recorded {
+    Ok(RecordedFile {
         told: rows.told().clone(),
         rows: read,
         refused: lines.unreadable().iter().map(|bad| bad.line).collect(),
@@ -56,7 +56,7 @@ pub const START_MS: u64 = 1_763_632_800_000;
 pub const CALLS: u64 = 20;
 
 /// One call, and the parts that forms put together.
-pub struct Call {
+pub struct LoggedCall {
     /// Its place in the file.
     pub number: u64,
     /// When it was made.
@@ -65,7 +65,7 @@ pub struct Call {
     pub ip: String,
 }
 
-impl Call {
+impl LoggedCall {
     pub fn new(number: u64) -> Self {
         Self {
             number,
@@ -113,26 +113,28 @@ impl Call {
     }
 }
 
-pub type Form = (
+pub type FormCase = (
     &'static str,
     &'static str,
     &'static str,
-    fn(&Call) -> String,
+    fn(&LoggedCall) -> String,
 );
 
 /// Reads twenty calls in each form: name, form and client as they are told, a line.
-pub fn check(forms: &[Form], whole_seconds: bool) {
+pub fn check(forms: &[FormCase], whole_seconds: bool) {
     for (name, form, client, line) in forms {
         let text: String = (0..CALLS)
-            .map(|call| line(&Call::new(call)) + "\n")
+            .map(|call| line(&LoggedCall::new(call)) + "\n")
             .collect();
         let recorded = read(text.as_bytes(), &Wanted::default()).expect(name);
         let told = (&*recorded.told.form, recorded.told.client.as_deref());
         assert_eq!(told, (*form, Some(*client)), "{name}");
-        let expected = (0..CALLS).map(Call::new).map(|call| match whole_seconds {
-            true => (call.ms / 1_000 * 1_000_000, call.ip),
-            false => (call.ms * 1_000, call.ip),
-        });
+        let expected = (0..CALLS)
+            .map(LoggedCall::new)
+            .map(|call| match whole_seconds {
+                true => (call.ms / 1_000 * 1_000_000, call.ip),
+                false => (call.ms * 1_000, call.ip),
+            });
         assert_eq!(recorded.rows, expected.collect::<Vec<_>>(), "{name}");
         assert!(
             recorded.refused.is_empty(),
