@@ -240,6 +240,25 @@ impl LimitsBook {
         }
     }
 
+    /// Lets go of who made an amendment and why: what they did is needed as long as a partition may come under it,
+    /// and the log has all of it. With words of a kilobyte a flood of amendments is read again in a tenth of the
+    /// memory.
+    pub fn keep_act_alone(&mut self, number: u64) {
+        let Some(version) = self.versions.get_mut(&number) else {
+            return;
+        };
+        if let Some(made) = &version.made {
+            let made = Made {
+                who: "".into(),
+                why: "".into(),
+                at: made.at,
+                act: Arc::clone(&made.act),
+            };
+            let version = Arc::make_mut(version);
+            version.made = Some(Arc::new(made));
+        }
+    }
+
     /// Enters a record of the stream. None: it is not about versions.
     ///
     /// # Errors

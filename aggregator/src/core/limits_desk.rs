@@ -125,6 +125,7 @@ impl Core {
                     self.amendment_entered(now, &entered);
                     say_what_is_forgotten(before.as_deref(), &entered);
                     self.chunk_entered(now, entered);
+                    self.limits.book.keep_act_alone(record.offset);
                 }
                 Err(error) => {
                     self.counters.undecodable += 1;

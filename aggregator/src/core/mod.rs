@@ -43,6 +43,7 @@ mod giving;
 pub mod holds;
 mod identities;
 mod limits_desk;
+mod limits_fold;
 mod notices;
 mod queries;
 mod rule;

@@ -192,6 +192,21 @@ fn an_amendment_is_a_version_over_the_document_that_it_expects() {
 }
 
 #[test]
+fn of_an_amendment_that_was_met_the_act_alone_is_kept() {
+    let mut book = LimitsBook::default();
+    book.enter(2, &chunk(2, (0, 1), 0, ONE, ONE));
+    book.read(&amendment(3, 3, 2, reset())).unwrap();
+    let digest = book.get(3).unwrap().digest;
+    book.keep_act_alone(2);
+    book.keep_act_alone(3);
+    book.keep_act_alone(4);
+    let version = book.get(3).unwrap();
+    let made = version.made.as_ref().unwrap();
+    assert_eq!((&*made.who, &*made.why, &*made.act), ("", "", &reset()));
+    assert_eq!((version.digest, &*version.text), (digest, ONE));
+}
+
+#[test]
 fn a_switch_stays_over_later_documents_until_it_is_taken_back() {
     let mut book = LimitsBook::default();
     let ignored = |book: &LimitsBook| {
