@@ -20,7 +20,7 @@ use tollgate_shared::escape::escaped;
 use super::Global;
 use super::amend::pair;
 use super::exit::{Exit, Failure};
-use super::operator::{Spoken, Word, ask, ended, get, name};
+use super::operator::{Spoken, Word, ask, ended, name, pages};
 use super::output::{Format, Output};
 
 /// How often `--watch` looks.
@@ -165,9 +165,9 @@ fn list(global: &Global, args: &DenialsArgs) -> Result<Answer, Failure> {
     let query = [
         ("resource", args.resource.clone()),
         ("domain", global.domain(args.domain.as_ref())?),
-        ("limit", Some(args.limit.to_string())),
     ];
-    let mut answer: Answer = get(&args.spoken.url, "/v1/denials", &query)?;
+    let list = ("/v1/denials", "denials");
+    let mut answer: Answer = pages(&args.spoken.url, list, &query, args.limit as usize)?;
     if let Some(cause) = &args.cause {
         answer.denials.retain(|denial| denial["cause"] == **cause);
     }

@@ -9,9 +9,11 @@
 //! journal has one writer. Knows nothing of what acts do. What stays true: what ends with another code
 //! than 0 has changed nothing, unless it says that the log did not answer.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use tollgate_shared::escape::unescaped;
 use tollgate_shared::names::{check_domain, check_name};
@@ -20,6 +22,7 @@ use super::Global;
 use super::exit::{Exit, Failure};
 use super::output::Format;
 use super::serve::host_name;
+use crate::http::ROWS_MAX;
 use crate::http::amend::{Asked, FaultView};
 
 /// Which aggregator is spoken to.
@@ -201,6 +204,39 @@ pub fn get<T: serde::de::DeserializeOwned>(
         status => return Err(not_listed(&url, status, &body)),
     }
     serde_json::from_str(&body).map_err(|error| Failure::Data(format!("{url}: {error}")))
+}
+
+/// Reads a list page by page, until it has so many rows or there are no more. What else an answer says is that of
+/// the last page, but for the partitions that could not be asked for any of them.
+///
+/// # Errors
+///
+/// As [`get`].
+pub fn pages<T: serde::de::DeserializeOwned>(
+    url: &str,
+    (path, rows): (&str, &str),
+    query: &[(&str, Option<String>)],
+    limit: usize,
+) -> Result<T, Failure> {
+    let (mut found, mut missing) = (Vec::new(), BTreeSet::new());
+    let mut after: Option<String> = None;
+    loop {
+        let left = (limit - found.len()).min(ROWS_MAX);
+        let of_page = [("limit", Some(left.to_string())), ("after", after.take())];
+        let mut page: Value = get(url, path, &[&of_page, query].concat())?;
+        if let Some(Value::Array(more)) = page.get_mut(rows).map(Value::take) {
+            found.extend(more);
+        }
+        let of_this = page["partitions_missing"].as_array();
+        missing.extend(of_this.into_iter().flatten().filter_map(Value::as_u64));
+        after = page["next"].as_str().map(str::to_owned);
+        if after.is_none() || limit <= found.len() {
+            page[rows] = found.into();
+            page["partitions_missing"] = missing.into_iter().collect();
+            let read = serde_json::from_value(page);
+            return read.map_err(|error| Failure::Data(format!("{url}{path}: {error}")));
+        }
+    }
 }
 
 /// A list that was refused, in the words of whoever refused it.

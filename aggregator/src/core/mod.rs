@@ -40,6 +40,7 @@ mod clocks;
 mod following;
 mod forged;
 mod giving;
+pub mod hold_order;
 pub mod holds;
 mod identities;
 mod limits_desk;
