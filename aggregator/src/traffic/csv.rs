@@ -319,10 +319,12 @@ fn quoted_field(quoted: &str) -> Option<(Cow<'_, str>, &str)> {
             from = quote + 2;
             continue;
         }
+        // Owned, by which it is told from a field whose blanks are passed over.
         let field = match from {
-            0 => Cow::Borrowed(&quoted[..quote]),
-            _ => Cow::Owned(quoted[..quote].replace("\"\"", "\"")),
+            0 => quoted[..quote].to_owned(),
+            _ => quoted[..quote].replace("\"\"", "\""),
         };
+        let field = Cow::Owned(field);
         return Some((field, &quoted[quote + 1..]));
     }
 }
@@ -330,6 +332,14 @@ fn quoted_field(quoted: &str) -> Option<(Cow<'_, str>, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blanks_within_quotes_are_meant() {
+        let of =
+            |line| fields(line).map(|fields| fields.into_iter().map(trimmed).collect::<Vec<_>>());
+        let read = of("1, a ,\" a \",\"\u{b}2\",\" \"\" \"").expect("fields");
+        assert_eq!(read, ["1", "a", " a ", "\u{b}2", " \" "]);
+    }
 
     #[test]
     fn quotes_hold_commas_and_quotes_and_end_on_their_line() {
