@@ -297,6 +297,8 @@ pub fn domain(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+
     use super::*;
     use tollgate_shared::escape::escaped;
 
@@ -331,5 +333,49 @@ mod tests {
                 "{status} {body}"
             );
         }
+    }
+
+    #[test]
+    fn a_list_is_read_page_by_page_until_it_has_enough_rows() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let pages = [
+            r#"{"rows":[1,2],"next":"aa","more":true,"partitions_missing":[3]}"#,
+            r#"{"rows":[],"next":"bb","more":true,"partitions_missing":[]}"#,
+            r#"{"rows":[3],"next":"cc","more":true,"partitions_missing":[1,3]}"#,
+        ];
+        let serving = std::thread::spawn(move || {
+            let answer = |page: &str| {
+                let (mut stream, _) = listener.accept().expect("a client");
+                let mut asked = Vec::new();
+                while !asked.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).expect("a request");
+                    asked.extend(byte);
+                }
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{page}",
+                    page.len()
+                );
+                stream.write_all(answer.as_bytes()).expect("it reads");
+                let asked = String::from_utf8_lossy(&asked).into_owned();
+                asked.lines().next().unwrap_or_default().to_owned()
+            };
+            pages.map(answer)
+        });
+        let query = [("resource", Some("r".to_owned())), ("domain", None)];
+        let read: Value = super::pages(&url, ("/v1/list", "rows"), &query, 3).expect("read");
+        let expected = serde_json::json!({"rows": [1, 2, 3], "next": "cc", "more": true, "partitions_missing": [1, 3]});
+        assert_eq!(read, expected);
+        let asked = serving.join().expect("served");
+        let line = |query: &str| format!("GET /v1/list?{query}&resource=r HTTP/1.1");
+        assert_eq!(
+            asked,
+            [
+                line("limit=3"),
+                line("limit=1&after=aa"),
+                line("limit=1&after=bb")
+            ]
+        );
     }
 }
