@@ -20,7 +20,7 @@ use tollgate_shared::escape::escaped;
 use super::Global;
 use super::amend::pair;
 use super::exit::{Exit, Failure};
-use super::operator::{Spoken, Word, ask, ended, get, name};
+use super::operator::{Spoken, Word, ask, domain_on, ended, get, name};
 use super::output::{Format, Output};
 
 /// How often `--watch` looks.
@@ -164,7 +164,15 @@ fn watch(global: &Global, args: &DenialsArgs, output: &mut Output) -> Result<Exi
 fn list(global: &Global, args: &DenialsArgs) -> Result<Answer, Failure> {
     let query = [
         ("resource", args.resource.clone()),
-        ("domain", global.domain(args.domain.as_ref())?),
+        (
+            "domain",
+            domain_on(
+                global,
+                &args.spoken.url,
+                args.resource.as_deref(),
+                args.domain.as_ref(),
+            )?,
+        ),
         ("limit", Some(args.limit.to_string())),
     ];
     let mut answer: Answer = get(&args.spoken.url, "/v1/denials", &query)?;

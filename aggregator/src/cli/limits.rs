@@ -142,7 +142,7 @@ pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
         }) => {
             let asked = Asked {
                 resource: Some(resource.clone()),
-                domain: global.domain(Some(domain))?,
+                domain: Some(domain.clone()),
                 remove: *remove,
                 ..stated.asked()
             };

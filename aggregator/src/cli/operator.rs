@@ -12,7 +12,8 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-
+use serde_json::Value;
+use tollgate_engine::limits::{Limits, RateResource};
 use tollgate_shared::escape::unescaped;
 use tollgate_shared::names::{check_domain, check_name};
 
@@ -97,7 +98,7 @@ pub fn ask(global: &Global, url: &str, word: &Word, act: Asked) -> Result<Exit, 
         let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
         format!("{user}@{}", host_name())
     };
-    let domain = global.domain(act.domain.as_ref())?;
+    let domain = domain_on(global, url, act.resource.as_deref(), act.domain.as_ref())?;
     let asked = Asked {
         domain,
         who: word.by.clone().unwrap_or_else(user),
@@ -143,6 +144,30 @@ pub fn ask(global: &Global, url: &str, word: &Word, act: Asked) -> Result<Exit, 
     }
     output.finish()?;
     Ok(Exit::Done)
+}
+
+/// What a domain that was typed is called in the log of a running fleet. Under a domain key agents hash the network
+/// of an address where its resource limits addresses by their networks, which the limits in force say.
+///
+/// # Errors
+///
+/// As [`Global::domain`], and where the limits in force are needed and nobody answers.
+pub fn domain_on(
+    global: &Global,
+    url: &str,
+    resource: Option<&str>,
+    typed: Option<&String>,
+) -> Result<Option<String>, Failure> {
+    global.domain_by(typed, || {
+        let Some(resource) = resource else {
+            return Ok(None);
+        };
+        let view: Value = get(url, "/v1/limits", &[])?;
+        let text = view["text"].as_str().unwrap_or_default();
+        let limits = Limits::parse_logged(text)
+            .map_err(|faults| Failure::Data(format!("{url}: the limits in force: {faults}")))?;
+        Ok(limits.rate(resource).and_then(RateResource::addresses))
+    })
 }
 
 fn told(answer: &Answer) -> String {
