@@ -10,6 +10,7 @@ pub mod domains;
 pub mod edge;
 pub mod explain;
 pub mod feed;
+pub mod fill;
 pub mod http;
 pub mod judge;
 pub mod link;

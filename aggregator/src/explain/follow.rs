@@ -24,6 +24,7 @@ use super::history::{Burst, Entry, EntryFate, RefusedCalls, Said, TierNow, key};
 use super::view::ConstraintView;
 use crate::audit::replay::{Met, Replay, ReplayError};
 use crate::audit::source::{Source, Step};
+use crate::fill;
 use crate::log::{Delivered, Stream};
 
 /// How many entries of the pair are remembered; the newest.
@@ -325,6 +326,7 @@ impl Follow {
             late: ruled.late,
             by_tier,
             entered,
+            used: fill::used(&self.class, &self.pair.state, now),
         }
     }
 

@@ -46,8 +46,12 @@ pub(super) fn tell(explanation: &mut Explanation, said: &Said, denial: &Denial, 
             .map(|of| format!("{} by {}", of.hits, escaped(&of.agent)))
             .collect();
         all.push(format!(
-            "{} hits filled it between {} and {}: {}",
+            "{} hits {} between {} and {}: {}",
             window.hits,
+            match denial.cause {
+                Cause::Quota(_) | Cause::Bucket => "used it up",
+                _ => "filled it",
+            },
             Utc(Timestamp::from_micros(window.from_us)),
             Utc(Timestamp::from_micros(window.to_us)),
             agents.join(", ")

@@ -10,6 +10,7 @@ use tollgate_engine::rules::window::SECOND;
 use tollgate_engine::rules::{Stamps, State, Until, whole};
 use tollgate_shared::time::{Span, Timestamp};
 
+use crate::fill;
 use crate::picture::{Played, Step, name_of};
 
 /// What is asked for.
@@ -98,6 +99,7 @@ fn step(
             .map(|(after, before)| after - before)
             .collect(),
         entered,
+        used: fill::used(class, state, now),
         limited_by: grant.limited_by,
         until: later(domain_until, global_until),
     });
