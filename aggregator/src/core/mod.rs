@@ -54,7 +54,7 @@ mod wrong;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tollgate_shared::mac::MacKey;
-use tollgate_shared::time::Span;
+use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::link::Member;
 use tollgate_shared::wire::record::OwnersPen;
 
@@ -320,7 +320,11 @@ impl Core {
                 next,
                 why,
             } => self.broken(stream, partition, next, why),
-            LogEvent::Appended { ticket, result } => self.answered(now, ticket, result),
+            LogEvent::Appended {
+                ticket,
+                result,
+                taken,
+            } => self.answered(now, ticket, result, taken),
             LogEvent::Down { why } => {
                 if self.log_down.is_none() {
                     tracing::error!(why, "the log takes nothing; trying again");
@@ -368,7 +372,13 @@ impl Core {
         });
     }
 
-    fn answered(&mut self, now: Now, ticket: Ticket, result: Result<u64, AppendError>) {
+    fn answered(
+        &mut self,
+        now: Now,
+        ticket: Ticket,
+        result: Result<u64, AppendError>,
+        taken: Option<Timestamp>,
+    ) {
         let Some(purpose) = self.appends.remove(&ticket) else {
             return;
         };
@@ -384,10 +394,11 @@ impl Core {
             }
             Purpose::Tick(index) => {
                 // One that the log has is on its way until it comes back.
-                if let Some(partition) = self.partitions.get_mut(index as usize)
-                    && !done
-                {
-                    partition.ticks.slot.failed_of(ticket, now.clock);
+                if let Some(partition) = self.partitions.get_mut(index as usize) {
+                    match done {
+                        true => partition.ticks.taken(ticket, taken),
+                        false => partition.ticks.slot.failed_of(ticket, now.clock),
+                    }
                 }
             }
             Purpose::Pointer(index) => {
