@@ -17,6 +17,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::notice::Notice;
 use tollgate_shared::wire::statement::Cause;
@@ -24,7 +25,7 @@ use tollgate_shared::wire::statement::Cause;
 use super::view::DenyView;
 use crate::answer::Left;
 use crate::clock::Mono;
-use crate::resource::{Resource, ResourceId};
+use crate::resource::{NEAR_WHOLE, Resource, ResourceId};
 
 /// Pairs that are kept. At some 450 bytes each they take 7 MB.
 pub(crate) const NEAR_MAX: usize = 16_384;
@@ -153,6 +154,13 @@ impl DenyView {
     }
 }
 
+/// Callers look for the notice of all domains only where there is one. They take the flag back themselves.
+fn set_whole(resource: &Resource, notice: &Notice) {
+    if *notice.domain == *EVERYBODY {
+        resource.set_flag(NEAR_WHOLE, true);
+    }
+}
+
 /// What became of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Noticed {
@@ -231,6 +239,7 @@ impl NearList {
             fresh.recent = known.recent;
             fresh.recent.forget_upto(notice.since);
             *known = fresh;
+            set_whole(resource, notice);
             return match was_near {
                 true => Noticed::Renewed,
                 false => Noticed::Nearing,
@@ -241,6 +250,7 @@ impl NearList {
         }
         self.view.near.insert(fingerprint, fresh);
         self.view.near_len.fetch_add(1, Ordering::Relaxed);
+        set_whole(resource, notice);
         self.view.filter.add(fingerprint);
         self.view.rebuild_filter_if_stuck();
         Noticed::Nearing
@@ -374,6 +384,16 @@ mod tests {
             .list
             .take(&kit.resource, 0, &notice("globex", 1, 0), late, NOW);
         assert_eq!(taken, Noticed::Known);
+    }
+
+    #[test]
+    fn a_notice_of_all_domains_is_looked_for_where_there_is_one() {
+        let kit = Kit::new(9);
+        kit.take(&notice("acme", 20, 1_000), NOW);
+        assert_eq!(kit.resource.flags() & NEAR_WHOLE, 0);
+        kit.take(&notice(EVERYBODY, 9, 1_000), NOW);
+        assert_eq!(kit.resource.flags() & NEAR_WHOLE, NEAR_WHOLE);
+        assert_eq!(kit.left(EVERYBODY, 2, 1_010, NOW), Some(7));
     }
 
     #[test]
