@@ -140,6 +140,7 @@ impl DenyView {
         }
         if taking.copies != 0 {
             entry.recent.add(taking.at, u64::from(taking.copies));
+            self.near_called.store(taking.now.0, Ordering::Relaxed);
         }
         Some(Left {
             remaining: entry.left.saturating_sub(entry.recent.sum()),
@@ -158,6 +159,13 @@ impl DenyView {
 fn set_whole(resource: &Resource, notice: &Notice) {
     if *notice.domain == *EVERYBODY {
         resource.set_flag(NEAR_WHOLE, true);
+    }
+}
+
+impl DenyView {
+    /// When a call of a pair near its limit was let through last: what it did is wanted by those who refuse.
+    pub(crate) fn near_called(&self) -> Mono {
+        Mono(self.near_called.load(Ordering::Relaxed))
     }
 }
 
@@ -351,7 +359,9 @@ mod tests {
         let kit = Kit::new(9);
         assert_eq!(kit.take(&notice("acme", 20, 1_000), NOW), Noticed::Nearing);
         assert_eq!(kit.left("acme", 0, 1_001, NOW), Some(20));
+        assert_eq!(kit.list.view.near_called(), Mono::ZERO);
         assert_eq!(kit.left("acme", 3, 1_010, NOW), Some(17));
+        assert_eq!(kit.list.view.near_called(), NOW);
         assert_eq!(kit.left("acme", 2, 1_050, NOW), Some(15));
         assert_eq!(kit.left("globex", 1, 1_050, NOW), None);
         // It has the three of 1,010, and not the two of 1,050.
