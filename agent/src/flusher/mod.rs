@@ -2,11 +2,12 @@
 //! is said at the desk of holds.
 //!
 //! Calls wake nobody, so it comes by: every 100 µs (with what a sleep takes longer, up to 200) while
-//! calls are made, in steps up to a millisecond while none are (but not behind calls of pairs near their limits: the
-//! sooner the last one that has room is in the log, the fewer are let through behind it), and every millisecond while there are
+//! calls are made, in steps up to a millisecond while none are, and every millisecond while there are
 //! more than a thousand in one and room for twice as many: calls of one pair between two comings become
-//! one entry of the log, so that a busy agent costs everybody less a call. A thread of its own and no task,
-//! because nothing may hold it up: the clock of every call is its clock.
+//! one entry of the log, so that a busy agent costs everybody less a call. Behind calls of pairs near their
+//! limits it does not slow down: the sooner the last one that has room is in the log, the fewer are let through
+//! behind it. A thread of its own and no task, because nothing may hold it up: the clock of every call is its
+//! clock.
 //!
 //! What stays true: it never waits for the network; what the network does not take waits in the packer,
 //! which is bounded.
