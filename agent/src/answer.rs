@@ -135,7 +135,8 @@ impl Allowed {
     /// How many more copies the domain has at once, where that is known: while the domain is near its limit
     /// (`near` of the limits: a fifth of the least one is left, by default). It is what the aggregators
     /// know of the fleet, less what this agent has let through since, this call included; other agents
-    /// may have let through some as well. Information: no call is refused by it.
+    /// may have let through some as well. Where all domains together are near the resource's global limit, it
+    /// is the lesser of both. Information: no call is refused by it.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -90,7 +90,7 @@ impl Near<'_> {
         self.resource
     }
 
-    /// The domain, as it is limited.
+    /// The domain, as it is limited; `*`: all domains together, under the resource's global limit.
     pub fn domain(&self) -> &str {
         self.domain
     }

@@ -192,3 +192,46 @@ async fn a_promoted_candidate_rules() {
     served.signal("TERM");
     served.await_end();
 }
+
+#[test]
+fn check_prints_candidates_and_warns_of_none() {
+    let dir = directory(LIMITS);
+    let (code, text, err) = run(dir.path(), &["check", "limits.toml"]);
+    assert_eq!((code, &*err), (0, ""), "{text}");
+    assert!(text.contains("3 resources, 0 warnings"), "{text}");
+    for rate in ["3/m", "4/m"] {
+        let section = format!(".candidate]\nrate = \"{rate}\"");
+        assert!(text.contains(&section), "{text}");
+    }
+    assert!(!text.contains("not ruled"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_before_the_limits_came_are_of_no_wrong_clock() {
+    let dir = directory("version = 1\nrules = 2\n");
+    let mut served = serve(dir.path(), &[]);
+    served.await_ready();
+    let mut agent = Dealer::connect(served.agents, 7).await;
+    agent.hit("api.plain", "acme", 5, PARTITIONS).await;
+    std::fs::write(dir.path().join("limits.toml"), LIMITS).expect("written");
+    served.signal("HUP");
+    served.await_json("/v1/digests", |view| {
+        let mut partitions = view["partitions"].as_array().expect("a list").iter();
+        partitions.all(|of| of["version"] == 2)
+    });
+    agent.hit("api.plain", "acme", 5, PARTITIONS).await;
+    agent.hit("api.search", "acme", 5, PARTITIONS).await;
+    served.signal("TERM");
+    served.await_end();
+    let args = ["audit", "--journal", "tollgate-data", "--format", "json"];
+    let (code, out, err) = run(dir.path(), &args);
+    assert_eq!(code, 0, "{out}{err}");
+    let report: Value = serde_json::from_str(&out).expect("an object");
+    let remarks = report["remarks"].as_array().expect("a list").iter();
+    let kinds: Vec<&Value> = remarks.map(|remark| &remark["kind"]).collect();
+    assert!(!kinds.iter().any(|kind| **kind == "clocks"), "{report:#}");
+    assert_eq!(
+        (&report["granted"], &report["entries"]),
+        (&10.into(), &15.into())
+    );
+}

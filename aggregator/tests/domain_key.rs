@@ -20,6 +20,9 @@ tiers = [{ limit = 5, window = "10m", active = "10m" }]
 tiers = [{ limit = 100, window = "10m", active = "10m" }]
 [rate."api.search".domains.croesus-inc]
 tiers = [{ limit = 2, window = "10m", active = "10m" }]
+[rate."web.login"]
+rate = "2/h"
+addresses = { v4 = 24 }
 [copies.sandbox]
 limit = 2
 domains = { croesus-inc = 1 }
@@ -177,6 +180,55 @@ async fn with_a_domain_key_no_name_is_in_the_log_and_who_knows_one_finds_it() {
     let report: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
     let granted = report["results"][0]["granted"].as_u64();
     assert_eq!((code, granted), (0, Some(2)), "by its override: {out}{err}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_is_typed_is_hashed_as_agents_hash_it() {
+    let dir = directory(LIMITS);
+    let dir = dir.path();
+    std::fs::write(dir.join("domain.key"), KEY).expect("a file");
+    let served = serve(dir, &["--domain-key", "domain.key"]);
+    served.await_ready();
+    let agent = agent(dir, &served);
+    let login = agent.rate("web.login");
+    assert!(agent.ready(DEADLINE).await, "it hears the aggregator");
+    for _ in 0..2 {
+        let _ = login.hit("203.0.113.7").expect("it has room");
+    }
+    until("its network is denied", || {
+        login.peek("203.0.113.8").is_err()
+    })
+    .await;
+
+    let url = format!("http://{}", served.http);
+    let asked = |args: &[&str]| {
+        let key = ["--url", &url, "--domain-key", "domain.key"];
+        let (code, out, err) = run(dir, &[args, &key].concat());
+        (code, out + &err)
+    };
+    let typed = "203.0.113.9";
+    let (code, shown) = asked(&["pairs", "show", "web.login", typed]);
+    assert!(code == 0 && shown.contains("2 of 2"), "{shown}");
+    let (_, listed) = asked(&["denials", "--resource", "web.login", "--domain", typed]);
+    assert!(listed.contains("h~"), "{listed}");
+    let (code, why) = asked(&["explain", "web.login", typed]);
+    assert!(code == 0 && why.contains("was denied"), "{why}");
+    let word = ["--reason", "a test"];
+    let act = |verb: &str| asked(&[&[verb, "web.login", typed], &word[..]].concat());
+    let (code, told) = act("reset");
+    assert_eq!(code, 0, "{told}");
+    until("it is reset", || login.peek("203.0.113.7").is_ok()).await;
+    let (code, told) = act("ban");
+    assert_eq!(code, 0, "{told}");
+    until("its network is banned", || {
+        login.hit("203.0.113.8").is_err()
+    })
+    .await;
+    drop(served);
+    let journal = ["explain", "web.login", typed, "--journal", "tollgate-data"];
+    let key = ["--domain-key", "domain.key"];
+    let (code, why, _) = run(dir, &[&journal[..], &key].concat());
+    assert!(code == 0 && why.contains("had banned it"), "{why}");
 }
 
 #[test]

@@ -26,6 +26,10 @@ tiers = [
 [rate."api.wide"]
 rate = "1000000/s"
 global = "3/s"
+[rate."api.bucket"]
+bucket = { rate = "1/h", burst = 4, debt = 4 }
+[rate."api.quota"]
+quota = ["3/year"]
 [rate."api.dark"]
 shadow = true
 rate = "1/m"
@@ -303,6 +307,54 @@ async fn a_global_limit_names_the_agents_whose_hits_filled_it() {
         (&found["reason"], &found["domain"]),
         (&"global".into(), &Value::Null)
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_and_a_quota_name_the_newest_hits_that_used_them_up() {
+    let mut world = World::new().await;
+    for resource in ["api.bucket", "api.quota"] {
+        let pair = (resource, "acme");
+        world.batch("alpha", pair, &[0, 100], None).await;
+        world.batch("beta", pair, &[200, 300, 400, 500], None).await;
+    }
+    let explained = |resource: &str, hits: u64| loop {
+        let found = world.explain(&[resource, "acme"]);
+        if found["window"]["hits"] == hits {
+            break found;
+        }
+        assert!(wall() < world.at(60_000), "{found:#}");
+    };
+    // The bucket's end moves with its debt, of two; the quota's does not, and is stated with the third hit.
+    for (resource, reason, lane, by_agent) in [
+        (
+            "api.bucket",
+            "bucket",
+            "bucket      4 at 1 in 1h",
+            [("beta", 4), ("alpha", 2)],
+        ),
+        (
+            "api.quota",
+            "quota",
+            "quota       3 a year",
+            [("alpha", 2), ("beta", 1)],
+        ),
+    ] {
+        let hits = by_agent.iter().map(|(_, hits)| hits).sum();
+        let found = explained(resource, hits);
+        assert_eq!(found["reason"], reason);
+        let of: Vec<(&str, u64)> = { found["window"]["by_agent"].as_array().unwrap().iter() }
+            .map(|of| (of["agent"].as_str().unwrap(), number(&of["hits"])))
+            .collect();
+        assert_eq!(of, by_agent);
+        let picture = found["picture"].as_str().unwrap();
+        let row = picture.lines().find(|line| line.starts_with(lane));
+        assert!(row.is_some_and(|row| row.contains('#')), "{picture}");
+        let told = found["sentences"].to_string();
+        assert!(
+            told.contains(&format!("{hits} hits used it up between")),
+            "{told}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,6 +13,12 @@ const LIMITS: &str = r#"
 [rate."llm.tokens"]
 rate = "100/h"
 domains.gold.rate = "1000/h"
+[rate."api.crowd"]
+rate = "2/h"
+near = "50%"
+[rate."api.global"]
+rate = "1000/s"
+global = "10/s"
 "#;
 
 async fn world() -> (tempfile::TempDir, Served, Agent) {
@@ -138,4 +144,67 @@ async fn agents_hear_what_a_domain_near_its_limit_has_left() {
     assert_eq!(served.metric("tollgate_notices_shed_total"), 0.0);
     let near = served.metric(r#"tollgate_resource_near_total{resource="llm.tokens"}"#);
     assert!(2.0 <= near, "{near}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_near_its_limits_is_told_what_there_is_room_for_and_none_starves() {
+    // Of one partition so many wait at most; what comes on top is left out, and counted.
+    const WAITING: usize = 4_096;
+    let (_dir, served, agent) = world().await;
+    let crowd = agent.rate("api.crowd");
+    let mut sent = agent.stats().hits_acknowledged;
+    let mut left_out = 0.0;
+    for round in 0..40 {
+        // Far less at once than the agent's queue holds.
+        for number in 0..WAITING / 2 {
+            let _ = crowd
+                .hit(&format!("tenant-{round}-{number}"))
+                .expect("room");
+            sent += 1;
+        }
+        until("it is sent", || agent.stats().hits_acknowledged == sent).await;
+        left_out = served.metric("tollgate_notices_shed_total");
+        if 0.0 < left_out {
+            break;
+        }
+    }
+    assert!(0.0 < left_out, "more than is told came at once");
+    // Who comes later is told by and by, and nobody was refused meanwhile.
+    let _ = crowd.hit("a late one").expect("room");
+    until("it is told", || {
+        let answer = crowd.peek("a late one").expect("room");
+        answer.remaining() == Some(1)
+    })
+    .await;
+    assert_eq!(agent.stats().near_gaps, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_domains_near_the_global_limit_are_told_what_it_has_left() {
+    let (_dir, _served, agent) = world().await;
+    let global = agent.rate("api.global");
+    // Of a second that is over nobody is told, so that it is tried until a notice came within it.
+    let deadline = Instant::now() + DEADLINE;
+    let left = loop {
+        for number in 0..9 {
+            let _ = global.hit(&format!("tenant-{number}"));
+        }
+        let second = Instant::now();
+        let left = loop {
+            let allowed = global.peek("somebody else");
+            let left = allowed.ok().filter(|allowed| allowed.is_near());
+            if left.is_some() || Duration::from_millis(1_500) < second.elapsed() {
+                break left;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        };
+        if left.is_some() {
+            break left;
+        }
+        assert!(Instant::now() < deadline, "it is told in time");
+    };
+    let headers = left.expect("told").headers();
+    assert_eq!(headers.rate_limit_policy(), Some("\"global\";q=10;w=1"));
+    let limit = headers.rate_limit().unwrap_or_default();
+    assert!(limit.starts_with("\"global\";r="), "{limit}");
 }

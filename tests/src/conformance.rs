@@ -349,7 +349,7 @@ fn close_finishes_what_was_accepted(medium: &dyn Medium) {
     let mut closed = false;
     while !closed || !answers.contains_key(&late) {
         match open.event() {
-            LogEvent::Appended { ticket, result } => {
+            LogEvent::Appended { ticket, result, .. } => {
                 assert!(!closed || ticket == late, "answered before `Closed`");
                 answers.insert(ticket, result);
             }

@@ -77,7 +77,11 @@ fn serve(log: &Mutex<SharedLog>, commands: &mpsc::Receiver<Command>, events: &Se
                     false => log.put(&append, now()).map(|record| record.offset),
                 };
                 let ticket = append.ticket;
-                said.push(LogEvent::Appended { ticket, result });
+                said.push(LogEvent::Appended {
+                    ticket,
+                    result,
+                    taken: None,
+                });
             }
             Command::Follow(stream, partition, from) => {
                 log.follow(&mut session, stream, partition, from);

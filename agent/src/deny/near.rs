@@ -17,6 +17,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::notice::Notice;
 use tollgate_shared::wire::statement::Cause;
@@ -24,7 +25,7 @@ use tollgate_shared::wire::statement::Cause;
 use super::view::DenyView;
 use crate::answer::Left;
 use crate::clock::Mono;
-use crate::resource::{Resource, ResourceId};
+use crate::resource::{NEAR_WHOLE, Resource, ResourceId};
 
 /// Pairs that are kept. At some 450 bytes each they take 7 MB.
 pub(crate) const NEAR_MAX: usize = 16_384;
@@ -139,6 +140,7 @@ impl DenyView {
         }
         if taking.copies != 0 {
             entry.recent.add(taking.at, u64::from(taking.copies));
+            self.near_called.store(taking.now.0, Ordering::Relaxed);
         }
         Some(Left {
             remaining: entry.left.saturating_sub(entry.recent.sum()),
@@ -150,6 +152,20 @@ impl DenyView {
                 more => more.since(taking.now),
             },
         })
+    }
+}
+
+/// Callers look for the notice of all domains only where there is one. They take the flag back themselves.
+fn set_whole(resource: &Resource, notice: &Notice) {
+    if *notice.domain == *EVERYBODY {
+        resource.set_flag(NEAR_WHOLE, true);
+    }
+}
+
+impl DenyView {
+    /// When a call of a pair near its limit was let through last: what it did is wanted by those who refuse.
+    pub(crate) fn near_called(&self) -> Mono {
+        Mono(self.near_called.load(Ordering::Relaxed))
     }
 }
 
@@ -231,6 +247,7 @@ impl NearList {
             fresh.recent = known.recent;
             fresh.recent.forget_upto(notice.since);
             *known = fresh;
+            set_whole(resource, notice);
             return match was_near {
                 true => Noticed::Renewed,
                 false => Noticed::Nearing,
@@ -241,6 +258,7 @@ impl NearList {
         }
         self.view.near.insert(fingerprint, fresh);
         self.view.near_len.fetch_add(1, Ordering::Relaxed);
+        set_whole(resource, notice);
         self.view.filter.add(fingerprint);
         self.view.rebuild_filter_if_stuck();
         Noticed::Nearing
@@ -341,7 +359,9 @@ mod tests {
         let kit = Kit::new(9);
         assert_eq!(kit.take(&notice("acme", 20, 1_000), NOW), Noticed::Nearing);
         assert_eq!(kit.left("acme", 0, 1_001, NOW), Some(20));
+        assert_eq!(kit.list.view.near_called(), Mono::ZERO);
         assert_eq!(kit.left("acme", 3, 1_010, NOW), Some(17));
+        assert_eq!(kit.list.view.near_called(), NOW);
         assert_eq!(kit.left("acme", 2, 1_050, NOW), Some(15));
         assert_eq!(kit.left("globex", 1, 1_050, NOW), None);
         // It has the three of 1,010, and not the two of 1,050.
@@ -374,6 +394,16 @@ mod tests {
             .list
             .take(&kit.resource, 0, &notice("globex", 1, 0), late, NOW);
         assert_eq!(taken, Noticed::Known);
+    }
+
+    #[test]
+    fn a_notice_of_all_domains_is_looked_for_where_there_is_one() {
+        let kit = Kit::new(9);
+        kit.take(&notice("acme", 20, 1_000), NOW);
+        assert_eq!(kit.resource.flags() & NEAR_WHOLE, 0);
+        kit.take(&notice(EVERYBODY, 9, 1_000), NOW);
+        assert_eq!(kit.resource.flags() & NEAR_WHOLE, NEAR_WHOLE);
+        assert_eq!(kit.left(EVERYBODY, 2, 1_010, NOW), Some(7));
     }
 
     #[test]

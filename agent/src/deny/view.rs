@@ -133,6 +133,8 @@ pub(crate) struct DenyView {
     /// Pairs that are near their limits.
     pub(super) near: ByFingerprint<NearEntry>,
     pub(super) near_len: AtomicUsize,
+    /// When a call of one of them was let through last.
+    pub(super) near_called: AtomicU64,
 }
 
 impl DenyView {
@@ -142,6 +144,7 @@ impl DenyView {
             exact: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
             near: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
             near_len: AtomicUsize::new(0),
+            near_called: AtomicU64::new(0),
         }
     }
 

@@ -4,8 +4,10 @@
 //! Calls wake nobody, so it comes by: every 100 µs (with what a sleep takes longer, up to 200) while
 //! calls are made, in steps up to a millisecond while none are, and every millisecond while there are
 //! more than a thousand in one and room for twice as many: calls of one pair between two comings become
-//! one entry of the log, so that a busy agent costs everybody less a call. A thread of its own and no task,
-//! because nothing may hold it up: the clock of every call is its clock.
+//! one entry of the log, so that a busy agent costs everybody less a call. Behind calls of pairs near their
+//! limits it does not slow down: the sooner the last one that has room is in the log, the fewer are let through
+//! behind it. A thread of its own and no task, because nothing may hold it up: the clock of every call is its
+//! clock.
 //!
 //! What stays true: it never waits for the network; what the network does not take waits in the packer,
 //! which is bounded.
@@ -37,6 +39,9 @@ const PAUSE_MIN: Duration = Duration::from_micros(100);
 /// The pause while none are made, and while very many are: the bound on how far the cached clock is
 /// behind, and on what a hit after silence waits.
 const PAUSE_MAX: Duration = Duration::from_millis(1);
+
+/// For so long after a call of a pair near its limit it comes by as if calls were made.
+const PRESSING_FOR: Span = Span::from_millis(20);
 
 /// Calls a millisecond from which on there are very many.
 const MANY_A_MS: u64 = 1_000;
@@ -135,7 +140,9 @@ pub(crate) fn run(
         }
         let now = shared.clock.cached();
         // Words about holds have no large buffers, and somebody waits for them.
+        let is_pressing = now.since(shared.view.near_called()) < PRESSING_FOR;
         pause = match said {
+            0 if is_pressing && flushed.events == 0 => PAUSE_MIN,
             0 => pause_after(pause, &flushed, now.since(came)),
             _ => PAUSE_MIN,
         };

@@ -10,6 +10,7 @@
 //! lock that the network could hold up.
 
 mod estimate;
+mod left;
 mod together;
 mod within;
 
@@ -22,13 +23,12 @@ use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::{Span, Timestamp};
 
 use crate::admitted::Admitted;
-use crate::answer::{Allowed, Cause, Denied, HitError, Left};
+use crate::answer::{Allowed, Cause, Denied, HitError};
 use crate::clock::Reading;
 use crate::copies::Misuse;
-use crate::deny::Taking;
 use crate::recorder::{Event, Happened};
 use crate::resource::{
-    ADDRESSES, Asking, IGNORED, NOT_OPEN, NOT_RATE, OF_RATE, REFUSED, Resource, WHOLE,
+    ADDRESSES, Asking, IGNORED, NEAR_WHOLE, NOT_OPEN, NOT_RATE, OF_RATE, REFUSED, Resource, WHOLE,
 };
 use crate::shared::Shared;
 use crate::sight;
@@ -78,7 +78,7 @@ impl Want {
 }
 
 /// What a call looks into before it is let through.
-const ATTENTION: u32 = WHOLE | REFUSED | NOT_OPEN | NOT_RATE;
+const ATTENTION: u32 = WHOLE | REFUSED | NOT_OPEN | NOT_RATE | NEAR_WHOLE;
 
 impl Rate {
     pub(crate) fn new(resource: Arc<Resource>, shared: Arc<Shared>) -> Self {
@@ -421,21 +421,6 @@ impl Rate {
             allowed: Allowed::new(want.max, false, policy).with_left(left),
             unguarded: false,
         })
-    }
-
-    /// What is left after a call that lets so many copies through, if its pair is near its limit.
-    fn left(&self, fingerprint: u64, domain: &str, copies: u32, at: Timestamp) -> Option<Left> {
-        let Shared { view, clock, .. } = &*self.shared;
-        if !view.maybe(fingerprint) {
-            return None;
-        }
-        let now = clock.cached();
-        view.left(
-            &self.resource,
-            fingerprint,
-            domain,
-            Taking { copies, at, now },
-        )
     }
 
     fn is_blind(&self, domain: &str) -> bool {

@@ -50,6 +50,8 @@ pub(crate) const OF_COPIES: u32 = 128;
 pub(crate) const NOT_RATE: u32 = 256;
 /// Domains that are addresses are limited as their networks.
 pub(crate) const ADDRESSES: u32 = 512;
+/// All its domains together are near the global limit, or were.
+pub(crate) const NEAR_WHOLE: u32 = 1_024;
 
 /// Whether what a local blind rate lets through is taken of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

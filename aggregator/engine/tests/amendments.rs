@@ -266,3 +266,30 @@ fn bans_and_pardons_are_in_snapshots_and_in_the_digest() {
         "still pardoned"
     );
 }
+
+#[test]
+fn of_amendments_that_others_override_a_snapshot_has_the_last() {
+    let bytes_after = |bans: u64| {
+        let mut play = denied();
+        for n in 0..bans {
+            // Never the same end twice, and the last one in both.
+            let until_us = 1_000_000_000 + (bans - n) * 1_000;
+            for resource in [None, Some("search")] {
+                play.amend(ban(resource, Some(until_us)));
+            }
+            if n.is_multiple_of(2) {
+                play.amend(unban(None));
+                play.amend(ban(None, Some(until_us)));
+            }
+        }
+        assert_eq!(play.engine.amended(), 2);
+        let bytes: usize = play.engine.snapshot().iter().map(Vec::len).sum();
+        // An hour later nothing is left of any.
+        play.tick(3_600_000);
+        assert_eq!(play.engine.amended(), 0);
+        bytes
+    };
+    let (one, many) = (bytes_after(1), bytes_after(500));
+    // Offsets and numbers of versions are longer.
+    assert!(many <= one + 64, "{one} bytes of one, {many} of many");
+}

@@ -10,20 +10,30 @@ use support::play::Play;
 use tollgate_engine::engine::{CandidateCounts, Counts, Engine};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
-use tollgate_shared::wire::hits::Hit;
+use tollgate_shared::wire::hits::{Hit, HitKind};
 use tollgate_shared::wire::statement::Says;
 
 const DOMAINS: [&str; 3] = ["acme", "globex", "hooli"];
 
-/// Two pairs of limits: the real ones and the candidate's.
-const REAL: [&str; 2] = [
+/// Pairs of limits of every kind: the real ones and the candidate's.
+const REAL: [&str; LIMITS] = [
     "tiers = [{ limit = 4, window = \"2s\", active = \"2s\" }, { limit = 6, window = \"5s\", active = \"9s\", cooldown = \"7s\" }]",
     "rate = \"5/s\"\nhard = \"4/s\"",
+    "windows = [\"3/s\", \"9/10s\"]",
+    "bucket = { rate = \"2/s\", burst = 5 }",
+    "quota = [\"30/day\"]",
+    "bucket = { rate = \"2/s\", burst = 6 }\nquota = [\"20/day\", \"60/week\"]\nrefunds = false",
 ];
-const CANDIDATE: [&str; 2] = [
+const CANDIDATE: [&str; LIMITS] = [
     "tiers = [{ limit = 3, window = \"3s\", active = \"3s\" }, { limit = 5, window = \"4s\", active = \"8s\", cooldown = \"6s\", skippable = true }]",
     "rate = \"40/m\"\nhard = \"6/s\"",
+    "windows = [\"2/s\", \"12/10s\", \"20/m\"]",
+    "bucket = { rate = \"1/s\", burst = 8, debt = 2 }",
+    "quota = [\"9/day\"]\nzone = \"Europe/Berlin\"",
+    "bucket = { rate = \"3/s\", burst = 4, debt = 9 }\nquota = [\"40/day\", \"50/week\"]\nrefunds = true",
 ];
+/// How many.
+const LIMITS: usize = 6;
 
 /// `hooli` has limits of its own, which beat the candidate as they beat the default.
 fn document(real: usize, candidate: Option<usize>, in_place: bool) -> String {
@@ -41,9 +51,27 @@ fn document(real: usize, candidate: Option<usize>, in_place: bool) -> String {
     }
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    Hit,
+    Charge,
+    Estimate,
+    /// Settles the domain's last estimate by nothing.
+    Settle,
+}
+
+fn any_call() -> impl Strategy<Value = Call> {
+    prop_oneof![
+        6 => Just(Call::Hit),
+        1 => Just(Call::Charge),
+        2 => Just(Call::Estimate),
+        1 => Just(Call::Settle),
+    ]
+}
+
 #[derive(Clone, Debug)]
 enum Step {
-    Hits(Vec<(usize, u64, u32, Option<u32>)>),
+    Hits(Vec<(usize, u64, u32, Option<u32>, Call)>),
     Pause(u64),
     Version(usize),
     Act(Act),
@@ -75,12 +103,13 @@ fn any_act() -> impl Strategy<Value = Act> {
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    let hit = (0usize..3, 0u64..4_000, 1u32..3, prop::option::of(1u32..3));
+    let min = prop::option::of(1u32..3);
+    let hit = (0usize..3, 0u64..4_000, 1u32..3, min, any_call());
     prop_oneof![
         8 => prop::collection::vec(hit, 1..6).prop_map(Step::Hits),
         6 => (1u64..2_500).prop_map(Step::Pause),
         1 => Just(Step::Pause(700_000)),
-        1 => (0usize..2).prop_map(Step::Version),
+        1 => (0usize..LIMITS).prop_map(Step::Version),
         1 => any_act().prop_map(Step::Act),
         1 => Just(Step::Restore),
     ]
@@ -93,6 +122,10 @@ struct Three {
     candidate: Play,
     overruled: bool,
     pardoned: bool,
+    /// Some version had a quota.
+    had_quota: bool,
+    /// By domain: the stamp of its last estimate, and how much that was.
+    estimates: [Option<(Timestamp, u32)>; 3],
 }
 
 impl Three {
@@ -103,6 +136,8 @@ impl Three {
             candidate: Play::of(&document(0, Some(0), true)),
             overruled: false,
             pardoned: false,
+            had_quota: false,
+            estimates: [None; 3],
         }
     }
 
@@ -119,6 +154,7 @@ impl Three {
                 }
             }
             Step::Version(to) => {
+                self.had_quota |= CANDIDATE[*to].contains("quota");
                 self.beside.version(&document(*to, Some(*to), false));
                 self.real.version(&document(*to, None, false));
                 self.candidate.version(&document(*to, Some(*to), true));
@@ -141,27 +177,59 @@ impl Three {
         }
         assert_eq!(self.beside.rulings.statements, self.real.rulings.statements);
         assert_eq!(self.beside.engine.pairs(), self.real.engine.pairs());
-        // A ban takes in whom it names, and no candidate does.
-        if !self.overruled {
+        // A ban takes in whom it names, and no candidate does. And a version that begins or ends a quota is looked at
+        // with who is denied, which changes until when those stay; a candidate denies nobody.
+        if !self.overruled && !self.had_quota {
             let expected = self.candidate.engine.pairs();
             assert_eq!(self.beside.engine.candidate_pairs(), expected);
         }
     }
 
-    fn hits(&mut self, hits: &[(usize, u64, u32, Option<u32>)]) {
+    /// What is made of a call at an instant; `None` where nothing is left to settle.
+    fn hit(
+        &mut self,
+        (domain, copies, min): (usize, u32, Option<u32>),
+        at: Timestamp,
+        call: Call,
+    ) -> Option<Hit<'static>> {
+        let estimate = &mut self.estimates[domain];
+        let (kind, copies) = match call {
+            Call::Hit => (HitKind::Hit, copies),
+            Call::Charge => (HitKind::Charge, copies),
+            Call::Estimate => {
+                *estimate = Some((at, copies));
+                (HitKind::Estimate, copies)
+            }
+            Call::Settle => {
+                let (made, estimated) = estimate.take()?;
+                let kind = HitKind::Refund {
+                    made,
+                    estimated,
+                    actual: 0,
+                };
+                (kind, estimated)
+            }
+        };
+        let min = min.filter(|_| kind == HitKind::Hit);
+        Some(Hit {
+            min: min.map(|min| min.min(copies)),
+            kind,
+            ..Hit::one(0, DOMAINS[domain], at, copies)
+        })
+    }
+
+    fn hits(&mut self, hits: &[(usize, u64, u32, Option<u32>, Call)]) {
         let now_ms = self.beside.now_ms;
-        let hits: Vec<Hit<'_>> = hits
+        let made = hits
             .iter()
-            .map(|&(domain, age_ms, copies, min)| Hit {
-                min: min.map(|min| min.min(copies)),
-                ..Hit::one(
-                    0,
-                    DOMAINS[domain],
-                    Timestamp::from_millis(now_ms - age_ms.saturating_sub(2_000)),
-                    copies,
-                )
-            })
-            .collect();
+            .filter_map(|&(domain, age_ms, copies, min, call)| {
+                let at = Timestamp::from_millis(now_ms - age_ms.saturating_sub(2_000));
+                self.hit((domain, copies, min), at, call)
+            });
+        let hits: Vec<Hit<'_>> = made.collect();
+        if hits.is_empty() {
+            return;
+        }
         let denied = |play: &Play, domain: &str| {
             let mut live = play.engine.live_denials();
             live.any(|live| live.domain.as_deref() == Some(domain))

@@ -134,6 +134,9 @@ pub enum LogEvent {
         ticket: Ticket,
         /// The record's offset, as durable as configured.
         result: Result<u64, AppendError>,
+        /// The instant at which the log took it, where the log says that more exactly than by the record's append
+        /// time, which is in milliseconds.
+        taken: Option<Timestamp>,
     },
     /// The log takes nothing: it cannot be reached, or its disk is full. It goes on trying.
     Down {

@@ -13,6 +13,7 @@
 //! traffic    recorded traffic as people have it: access logs, CSV, JSON lines
 //! backtest   recorded traffic, or a log, under other limits
 //! cases      test vectors, played through the rules
+//! fill       how much of each constraint other than tiers is used
 //! picture    the tiers over time, in text
 //! ```
 //!
@@ -24,6 +25,7 @@ pub mod backtest;
 pub mod cases;
 pub mod explain;
 pub mod export;
+pub mod fill;
 #[cfg(feature = "model")]
 pub mod judge;
 pub mod picture;

@@ -1,9 +1,10 @@
-//! The tiers over time, in text.
+//! Tiers and other constraints over time, in text.
 //!
 //! ```text
 //! tier 2   4 in 1s     |    12==-------|   digits: hits granted   = active   - cooling down
 //! tier 1   2 in 1s     |2=====1==2=====|
 //! refused              |   1     3     |
+//! window   9 in 10s    |2  5  67   8   |   tenths that are used after the hits, #: full
 //! closed               |   ~~~~  ~~~   |
 //!                       0s        1s
 //! ```
@@ -12,6 +13,7 @@
 //! steps come from. What stays true: a line stays below 100 columns.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use tollgate_engine::rules::Until;
@@ -20,6 +22,8 @@ use tollgate_limits::SECOND;
 use tollgate_limits::{RateClass, Tier, print_span};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::time::{Span, Timestamp};
+
+use crate::fill::{self, Lane};
 
 /// Columns of time. With the names in front a line stays below 100.
 const COLUMNS: usize = 64;
@@ -48,6 +52,8 @@ pub struct Step {
     pub by_tier: Vec<u64>,
     /// By tier: whether this request entered it.
     pub entered: Vec<bool>,
+    /// How much of each of the other constraints is used afterwards, as [`fill::lanes`] has them.
+    pub used: Vec<u64>,
     /// What kept it from more.
     pub limited_by: Option<LimitedBy>,
     /// Until when it is closed afterwards, under whichever limit holds longest.
@@ -140,14 +146,14 @@ pub fn draw(played: &Played, coloured: bool) -> String {
         escaped(&played.resource),
         escaped(&played.domain)
     );
-    text.push_str(&draw_tiers(played, coloured));
+    text.push_str(&draw_lanes(played, coloured));
     push_list(&mut text, played);
     push_sum(&mut text, played);
     text
 }
 
-/// Draws the tiers over time alone.
-pub fn draw_tiers(played: &Played, coloured: bool) -> String {
+/// Draws tiers and other constraints over time alone.
+pub fn draw_lanes(played: &Played, coloured: bool) -> String {
     let scale = Scale::of(played);
     let mut text = String::new();
     for (index, tier) in played.class.tiers().iter().enumerate().rev() {
@@ -162,6 +168,11 @@ pub fn draw_tiers(played: &Played, coloured: bool) -> String {
     if played.class.is_inaccessible() {
         let _ = writeln!(text, "no tiers: inaccessible");
     }
+    let lanes = fill::lanes(&played.class);
+    for (index, lane) in lanes.iter().enumerate() {
+        let row = lane_row(played, &scale, index, lane.limit);
+        push_row(&mut text, &lane_name(lane), &row, coloured.then_some(GREEN));
+    }
     let refused = numbers(&scale, &played.steps, |step| step.asked - step.granted);
     push_row(&mut text, played.beyond, &refused, coloured.then_some(RED));
     push_row(
@@ -175,7 +186,39 @@ pub fn draw_tiers(played: &Played, coloured: bool) -> String {
         text,
         "digits: hits (+: more than 9)   = active   - cooling down   ~ closed for one more hit"
     );
+    if !lanes.is_empty() {
+        let kinds: BTreeSet<&str> = lanes.iter().map(|lane| lane.kind).collect();
+        let kinds: Vec<&str> = kinds.into_iter().collect();
+        let _ = writeln!(
+            text,
+            "{}: tenths that are used after the hits   #: full",
+            kinds.join(", ")
+        );
+    }
     text
+}
+
+fn lane_name(lane: &Lane) -> String {
+    format!("{:<6} {:>6} {}", lane.kind, lane.limit, lane.over)
+}
+
+/// The most that is used after a hit of each column, in tenths of the limit.
+fn lane_row(played: &Played, scale: &Scale, index: usize, limit: u64) -> Vec<char> {
+    let mut row = vec![' '; COLUMNS];
+    let mut most: Vec<Option<u64>> = vec![None; COLUMNS];
+    for step in &played.steps {
+        if let Some(most) = most.get_mut(scale.column_of(step.at)) {
+            *most = (*most).max(step.used.get(index).copied());
+        }
+    }
+    for (cell, used) in row.iter_mut().zip(most) {
+        let Some(used) = used else { continue };
+        *cell = match used.saturating_mul(10).checked_div(limit) {
+            Some(tenths @ 0..=9) => char::from_digit(tenths as u32, 10).unwrap_or('#'),
+            _ => '#',
+        };
+    }
+    row
 }
 
 fn tier_name(index: usize, tier: &Tier) -> String {

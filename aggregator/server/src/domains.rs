@@ -20,7 +20,7 @@ use std::str::FromStr as _;
 
 use tollgate_shared::domain_key::{DomainKey, DomainKeyFault, HASHED_PREFIX, hashed_under};
 use tollgate_shared::names::admit_domain;
-use tollgate_shared::networks::{AddressPrefixes, NetworkName, NetworkText, network};
+use tollgate_shared::networks::{AddressPrefixes, NetworkName, NetworkText, address, network};
 use toml_edit::DocumentMut;
 
 use document::each_domain;
@@ -160,6 +160,12 @@ impl Domains {
                 Ok(key.hash(&admit_domain(limited)).as_str().to_owned())
             }
         }
+    }
+
+    /// Whether what a domain is called depends on the resource: an address or a network that is to be hashed.
+    pub fn needs_resource(&self, domain: &str) -> bool {
+        let is_address = address(domain).is_some() || network(domain) != NetworkName::Other;
+        self.key.is_some() && is_address
     }
 
     /// A limits document as it may stand in the log: its domains hashed, everything else as it was, comments

@@ -17,9 +17,9 @@ use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Span;
 
 use super::Global;
-use crate::exit::{Exit, Failure};
 use super::operator::{Spoken, Word, ask, get, name};
 use super::output::Format;
+use crate::exit::{Exit, Failure};
 use tollgate_server::http::amend::Asked;
 
 /// What `reset` takes.

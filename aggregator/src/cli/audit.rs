@@ -15,9 +15,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::Global;
-use crate::exit::{Exit, Failure};
 use super::logs::{LogArgs, RangeArgs, replay_failure};
 use super::output::{Format, Output};
+use crate::exit::{Exit, Failure};
 use tollgate_replay::audit::audit;
 use tollgate_replay::export::{ExportError, export};
 use tollgate_replay::range::Range;

@@ -17,11 +17,11 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::backtest_follow as follow;
 use super::backtest_progress::Progress;
-use crate::exit::{Exit, Failure};
 use super::form_args::{FormArgs, Stamps};
 use super::logs::{self, LogArgs, RangeArgs};
 use super::output::{Format, Output};
 use super::{Global, input_name, read_input};
+use crate::exit::{Exit, Failure};
 use tollgate_replay::backtest::html;
 use tollgate_replay::backtest::inputs::Inputs;
 use tollgate_replay::backtest::log::{self, LogFault, Seen};

@@ -9,8 +9,8 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::Global;
 use super::backtest::{BacktestArgs, Document, log_failure};
-use crate::exit::{Exit, Failure};
 use super::output::Format;
+use crate::exit::{Exit, Failure};
 use tollgate_replay::backtest::follow::Follow;
 use tollgate_replay::backtest::read::Reading;
 use tollgate_replay::range::{Point, Range};

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use tollgate_limits::{Limits, RateResource, check};
 
 use super::check_domain::{Question, ruling_entry};
-use crate::exit::{Exit, Failure};
 use super::output::Format;
 use super::{Global, input_name, read_input};
+use crate::exit::{Exit, Failure};
 
 /// What `check` takes.
 #[derive(Debug, clap::Args)]

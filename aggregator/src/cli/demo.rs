@@ -7,13 +7,13 @@ use std::path::PathBuf;
 
 use tollgate_limits::Limits;
 
-use crate::exit::{Exit, Failure};
 use super::output::Format;
 use super::{Global, input_name, kafka_args, read_input, serve};
 use crate::demo::holder::{HolderPart, hold};
 use crate::demo::part::{AgentPart, KafkaPart};
 use crate::demo::player::{Part, play};
 use crate::demo::{Attached, Interrupted, Log, Plan, Source, run};
+use crate::exit::{Exit, Failure};
 use tollgate_server::config::Given;
 
 /// The limits of a demonstration that is given none.
@@ -37,7 +37,7 @@ pub struct DemoArgs {
     /// For how long calls are made
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=3600))]
     pub seconds: u64,
-    /// Replays the densest stretch of this access log (combined format, also .gz and .xz); without
+    /// Replays the densest stretch of this access log (any form that backtest reads, also packed); without
     /// --limits, 2 requests a minute for each address
     #[arg(long, value_name = "FILE")]
     pub access_log: Option<PathBuf>,
@@ -193,8 +193,8 @@ fn failed(error: anyhow::Error) -> Result<Exit, Failure> {
             Exit::Interrupted
         });
     }
-    let error = match error.downcast::<crate::demo::schedule::LogFault>() {
-        Ok(crate::demo::schedule::LogFault::Read { path, source }) => {
+    let error = match error.downcast::<crate::demo::replayed::LogFault>() {
+        Ok(crate::demo::replayed::LogFault::Read { path, source }) => {
             return Err(Failure::Input { name: path, source });
         }
         Ok(fault) => return Err(Failure::Data(fault.to_string())),

@@ -19,9 +19,9 @@ use tollgate_shared::escape::escaped;
 
 use super::Global;
 use super::amend::pair;
-use crate::exit::{Exit, Failure};
-use super::operator::{Spoken, Word, ask, ended, get, name};
+use super::operator::{Spoken, Word, ask, domain_on, ended, name, pages};
 use super::output::{Format, Output};
+use crate::exit::{Exit, Failure};
 
 /// How often `--watch` looks.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -164,10 +164,18 @@ fn watch(global: &Global, args: &DenialsArgs, output: &mut Output) -> Result<Exi
 fn list(global: &Global, args: &DenialsArgs) -> Result<Answer, Failure> {
     let query = [
         ("resource", args.resource.clone()),
-        ("domain", global.domain(args.domain.as_ref())?),
-        ("limit", Some(args.limit.to_string())),
+        (
+            "domain",
+            domain_on(
+                global,
+                &args.spoken.url,
+                args.resource.as_deref(),
+                args.domain.as_ref(),
+            )?,
+        ),
     ];
-    let mut answer: Answer = get(&args.spoken.url, "/v1/denials", &query)?;
+    let list = ("/v1/denials", "denials");
+    let mut answer: Answer = pages(&args.spoken.url, list, &query, args.limit as usize)?;
     if let Some(cause) = &args.cause {
         answer.denials.retain(|denial| denial["cause"] == **cause);
     }

@@ -9,14 +9,17 @@
 
 use std::time::Duration;
 
+use tollgate_limits::RateResource;
 use tollgate_shared::place::Code;
 
 use super::Global;
-use crate::exit::{Exit, Failure};
 use super::logs::{LogArgs, replay_failure};
+use super::operator::domain_on;
 use super::output::Format;
+use crate::exit::{Exit, Failure};
 use tollgate_replay::explain::{ExplainError, Question, explain};
 use tollgate_replay::range::parse_instant;
+use tollgate_replay::source::limits_of;
 
 /// How long an aggregator may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -46,9 +49,17 @@ pub struct ExplainArgs {
 ///
 /// Where the log cannot be read, or nobody answers.
 pub fn run(global: &Global, args: &ExplainArgs) -> Result<Exit, Failure> {
-    let question = question(global, args)?;
     if args.log.is_named() {
         let source = args.log.open(global)?;
+        let question = question(args, |resource, typed| {
+            global.domain_by(typed, || {
+                let book = limits_of(&*source).map_err(|error| replay_failure(error.into()))?;
+                let rate = book
+                    .latest()
+                    .and_then(|latest| latest.limits.rate(resource));
+                Ok(rate.and_then(RateResource::addresses))
+            })
+        })?;
         let explanation = match explain(&*source, &question, &args.log.key(global)) {
             Ok(explanation) => explanation,
             Err(ExplainError::Replay(error)) => return Err(replay_failure(error)),
@@ -62,6 +73,10 @@ pub fn run(global: &Global, args: &ExplainArgs) -> Result<Exit, Failure> {
         output.finish()?;
         return Ok(Exit::Done);
     }
+    let url = args.url.trim_end_matches('/');
+    let question = question(args, |resource, typed| {
+        domain_on(global, url, Some(resource), typed)
+    })?;
     ask(global, args, &question)
 }
 
@@ -70,7 +85,11 @@ fn no(why: &str) -> Result<Exit, Failure> {
     Ok(Exit::No)
 }
 
-fn question(global: &Global, args: &ExplainArgs) -> Result<Question, Failure> {
+/// What is asked; `called` says what a domain of a resource is called in the log.
+fn question(
+    args: &ExplainArgs,
+    called: impl FnOnce(&str, Option<&String>) -> Result<Option<String>, Failure>,
+) -> Result<Question, Failure> {
     let usage = |text: String| Failure::Usage(format!("explain: {text}"));
     if args.domain.is_none()
         && args.at.is_none()
@@ -93,8 +112,8 @@ fn question(global: &Global, args: &ExplainArgs) -> Result<Question, Failure> {
         }
     };
     Ok(Question::Pair {
+        domain: called(&resource, domain.as_ref())?,
         resource,
-        domain: global.domain(domain.as_ref())?,
         at,
     })
 }

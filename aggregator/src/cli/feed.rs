@@ -20,8 +20,8 @@ use tollgate_shared::wire::verdict::VerdictFrame;
 use zeromq::{Socket as _, SocketRecv as _, SubSocket};
 
 use super::Global;
-use crate::exit::{Exit, Failure};
 use super::output::{Format, Output};
+use crate::exit::{Exit, Failure};
 
 /// The key of topics where the fleet has no key.
 const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];

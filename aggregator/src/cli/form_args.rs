@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 use tollgate_shared::networks::AddressPrefixes;
 
-use tollgate_replay::traffic::{Clients, Columns, TimeUnit, Wanted};
+use tollgate_replay::traffic::{Clients, Columns, Instants, TimeUnit, Wanted};
 
 /// What is done with stamps of whole seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -51,11 +51,13 @@ impl From<Unit> for TimeUnit {
 #[derive(Clone, Debug, clap::Args)]
 pub struct FormArgs {
     /// The form of access logs: combined, common, vhost_combined, forwarded_first, combined_forwarded, alb, elb,
-    /// haproxy, nginx_proxy_manager, envoy, s3, w3c (IIS, CloudFront), or a pattern in the words of nginx's
-    /// log_format or Apache's LogFormat [default: guessed from the first lines]
+    /// haproxy, haproxy_forwarded, nginx_proxy_manager, envoy, istio, s3, traefik, w3c (IIS, CloudFront), or a pattern in the words of
+    /// nginx's log_format or Apache's LogFormat, as it stands in their configuration [default: guessed from the first
+    /// lines]
     #[arg(long, value_name = "NAME|PATTERN", conflicts_with = "log")]
     pub log_format: Option<String>,
-    /// The field that is the client: a word of the pattern, a column, or a path into JSON as request.client_ip
+    /// The field that is the client: a word of the pattern, a column, a path into JSON as request.client_ip, a key of
+    /// LTSV or logfmt, or a number as "field 3"
     #[arg(long, value_name = "FIELD", conflicts_with = "log")]
     pub client: Option<String>,
     /// Networks of proxies that are trusted to say whom they forward for; the client is the last of their list that is
@@ -77,6 +79,10 @@ pub struct FormArgs {
     /// What a number counts where an instant stands; `auto` tells by its size
     #[arg(long, value_enum, default_value_t)]
     pub time_unit: Unit,
+    /// How CSV and JSON write an instant, in the words of strftime as "%m/%d/%Y %H:%M:%S"; UTC where that has no zone
+    /// [default: told by how it looks]
+    #[arg(long, value_name = "PATTERN", conflicts_with_all = ["log", "time_unit"])]
+    pub time_format: Option<String>,
     /// What is done with stamps of whole seconds
     #[arg(long, value_enum, default_value_t, conflicts_with_all = ["log", "as_recorded"])]
     pub stamps: Stamps,
@@ -113,7 +119,10 @@ impl FormArgs {
             form: self.log_format.clone(),
             client: self.client.clone(),
             columns: self.named_columns()?,
-            unit: self.time_unit.into(),
+            instants: Instants {
+                unit: self.time_unit.into(),
+                pattern: self.time_format.clone(),
+            },
             clients: Clients::new(self.trusted_proxies.clone(), self.addresses),
         })
     }

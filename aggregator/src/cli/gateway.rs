@@ -102,7 +102,9 @@ pub fn run(global: &Global, args: &GatewayArgs) -> Result<Exit, Failure> {
         tracing::info!("stopping");
         // Nobody listens where it has ended by itself.
         let _ = stop.send(true);
-        served.await.map_err(|error| Failure::Bug(error.to_string()))?;
+        served
+            .await
+            .map_err(|error| Failure::Bug(error.to_string()))?;
         Ok(Exit::Done)
     })
 }

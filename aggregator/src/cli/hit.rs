@@ -16,10 +16,10 @@ use tollgate_agent::{
 use tollgate_limits::{self, print_span};
 use tollgate_shared::time::Span;
 
-use crate::exit::{Exit, Failure};
-use super::output::{Format, Output};
 use super::agent_args::AgentArgs;
+use super::output::{Format, Output};
 use super::{Global, values};
+use crate::exit::{Exit, Failure};
 use tollgate_server::config::{LogFormat, Telemetry};
 use tollgate_server::telemetry;
 

@@ -15,13 +15,15 @@ use serde_json::Value;
 use tollgate_shared::holdings::TransferId;
 
 use super::Global;
-use crate::exit::{Exit, Failure};
 use super::operator::{self, Spoken, Word, domain, found_name, name};
 use super::output::{Format, Output};
+use crate::exit::{Exit, Failure};
 use tollgate_server::core::holds::STATES;
-use tollgate_server::http::ROWS_MAX;
 use tollgate_server::http::amend::Asked;
 use tollgate_shared::escape::escaped;
+
+/// Where holds are listed, and the field that has them.
+const LIST: (&str, &str) = ("/v1/holds", "holds");
 
 /// What `holds` takes.
 #[derive(Debug, clap::Args)]
@@ -51,7 +53,7 @@ pub struct HoldsArgs {
         long,
         value_name = "N",
         default_value_t = 1_000,
-        value_parser = clap::value_parser!(u32).range(1..=ROWS_MAX as i64)
+        value_parser = clap::value_parser!(u32).range(1..)
     )]
     limit: u32,
 }
@@ -125,16 +127,8 @@ pub fn run(global: &Global, args: &HoldsArgs) -> Result<Exit, Failure> {
         Format::Text => print(&answer, args, &mut output)?,
     }
     output.finish()?;
-    // Fewer than were asked for, and more there may be: whoever looked stopped before the end.
-    match (answer.more, answer.holds.len() < args.limit as usize) {
-        (false, _) => {}
-        (true, false) => {
-            eprintln!("tollgate: there are more; see --limit, or narrow what is asked for")
-        }
-        (true, true) => eprintln!(
-            "tollgate: not all holds were looked at, and others may fit as well; ask of one --resource, or by \
-             --state staged"
-        ),
+    if answer.more {
+        eprintln!("tollgate: there are more; see --limit, or narrow what is asked for");
     }
     Ok(operator::ended(&answer.partitions_missing))
 }
@@ -191,9 +185,8 @@ fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), 
     let query = [
         ("resource", Some(resource.to_owned())),
         ("agent", Some(agent.clone())),
-        ("limit", Some(ROWS_MAX.to_string())),
     ];
-    let answer: Answer = operator::get(url, "/v1/holds", &query)?;
+    let answer: Answer = operator::pages(url, LIST, &query, usize::MAX)?;
     let fits = |held: &&Value| held["number"].as_u64() == Some(number);
     let epochs: Vec<&str> = answer
         .holds
@@ -208,9 +201,6 @@ fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), 
             "{resource_shown} {hold}: not found, and nobody answered for partitions {:?}: try again",
             answer.partitions_missing
         ))),
-        [] if answer.more => Err(Failure::Data(format!(
-            "{resource_shown} {hold}: not among the oldest holds that were looked at; release by --domain, with --agent"
-        ))),
         [] => Err(Failure::Log {
             exit: Exit::No,
             text: format!("{resource_shown} {hold}: there is no such hold"),
@@ -224,14 +214,13 @@ fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), 
 
 fn ask(args: &HoldsArgs, domain: &Option<String>) -> Result<Answer, Failure> {
     let query = [
-        ("limit", Some(args.limit.to_string())),
         ("resource", args.resource.clone()),
         ("domain", domain.clone()),
         ("agent", args.agent.clone()),
         ("group", args.group.clone()),
         ("state", args.state.clone()),
     ];
-    operator::get(&args.spoken.url, "/v1/holds", &query)
+    operator::pages(&args.spoken.url, LIST, &query, args.limit as usize)
 }
 
 fn with_schema(hold: &Value) -> Value {
@@ -251,9 +240,7 @@ fn nothing(answer: &Answer, args: &HoldsArgs) -> &'static str {
         &args.group,
         &args.state,
     ];
-    if answer.more {
-        "none among the holds that were looked at"
-    } else if !answer.partitions_missing.is_empty() {
+    if !answer.partitions_missing.is_empty() {
         "none in the partitions that were asked"
     } else if filters.iter().any(|filter| filter.is_some()) {
         "nobody holds anything like that"
@@ -375,24 +362,19 @@ mod tests {
             #[command(flatten)]
             holds: HoldsArgs,
         }
-        let told = |more, partitions_missing: &[u32], words: &[&str]| {
+        let told = |partitions_missing: &[u32], words: &[&str]| {
             let line = Line::parse_from([&["holds"], words].concat());
             let answer = Answer {
                 holds: Vec::new(),
-                more,
+                more: false,
                 partitions_missing: partitions_missing.to_vec(),
             };
             nothing(&answer, &line.holds)
         };
-        assert_eq!(told(false, &[], &[]), "nobody holds anything");
+        assert_eq!(told(&[], &[]), "nobody holds anything");
         let staged = ["--state", "staged"];
-        assert_eq!(told(false, &[], &staged), "nobody holds anything like that");
-        let cut = "none among the holds that were looked at";
-        assert_eq!(told(true, &[], &["--domain", "acme"]), cut);
-        assert_eq!(
-            told(false, &[3], &[]),
-            "none in the partitions that were asked"
-        );
+        assert_eq!(told(&[], &staged), "nobody holds anything like that");
+        assert_eq!(told(&[3], &[]), "none in the partitions that were asked");
     }
 
     #[test]

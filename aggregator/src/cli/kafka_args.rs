@@ -3,8 +3,8 @@
 //! The flags are options of the configuration under other names, and beat what its file says. Knows
 //! nothing of what a command does there.
 
-use crate::exit::Failure;
 use super::{Global, serve};
+use crate::exit::Failure;
 use tollgate_server::config::{Config, Given};
 
 /// What such a command takes.

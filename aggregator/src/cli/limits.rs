@@ -14,11 +14,11 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::Global;
-use crate::exit::{Exit, Failure};
 use super::kafka_args::KafkaArgs;
 use super::limits_candidates::{self, CompareArgs};
 use super::limits_edit::Stated;
 use super::operator::{self, Word};
+use crate::exit::{Exit, Failure};
 use tollgate_server::http::amend::Asked;
 
 /// What `limits` takes.
@@ -142,7 +142,7 @@ pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
         }) => {
             let asked = Asked {
                 resource: Some(resource.clone()),
-                domain: global.domain(Some(domain))?,
+                domain: Some(domain.clone()),
                 remove: *remove,
                 ..stated.asked()
             };

@@ -18,10 +18,10 @@ use toml_edit::{DocumentMut, Item, TableLike};
 
 use tollgate_limits::Limits;
 
-use crate::exit::{Exit, Failure};
 use super::operator::{Spoken, ended, get};
 use super::output::{Format, Output};
 use super::{Global, input_name, read_input};
+use crate::exit::{Exit, Failure};
 use tollgate_shared::escape::escaped;
 
 /// What is usual: whoever states one of these takes the place of what was stated of all.

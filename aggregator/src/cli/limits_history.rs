@@ -9,8 +9,8 @@ use tollgate_shared::escape::escaped;
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
 
 use super::Global;
-use crate::exit::{Exit, Failure};
 use super::output::Format;
+use crate::exit::{Exit, Failure};
 use tollgate_limits::versions::in_one_line;
 use tollgate_limits::versions::{Entered, LimitsBook, Version};
 use tollgate_log::kafka::reader::{KafkaReader, Read};

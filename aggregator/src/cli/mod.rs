@@ -46,6 +46,7 @@ use std::sync::LazyLock;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use tollgate_shared::escape::escaped_lines;
+use tollgate_shared::networks::AddressPrefixes;
 
 use crate::exit::{Exit, Failure};
 use output::{Color, Format, Output};
@@ -199,10 +200,28 @@ impl Global {
     ///
     /// As [`Global::domains`], and for a hash under another key.
     pub fn domain(&self, typed: Option<&String>) -> Result<Option<String>, Failure> {
+        self.domain_by(typed, || Ok(None))
+    }
+
+    /// The same on a resource, of which it is asked how it limits addresses where that makes a difference.
+    ///
+    /// # Errors
+    ///
+    /// As [`Global::domain`], and where that cannot be said.
+    pub fn domain_by(
+        &self,
+        typed: Option<&String>,
+        addresses: impl FnOnce() -> Result<Option<AddressPrefixes>, Failure>,
+    ) -> Result<Option<String>, Failure> {
         let Some(typed) = typed else {
             return Ok(None);
         };
-        match self.domains()?.of(typed) {
+        let domains = self.domains()?;
+        let addresses = match domains.needs_resource(typed) {
+            true => addresses()?,
+            false => None,
+        };
+        match domains.of_resource(addresses, typed) {
             Ok(called) => Ok(Some(called)),
             Err(mixture) => Err(Failure::Data(mixture.to_string())),
         }

@@ -9,16 +9,19 @@
 //! journal has one writer. Knows nothing of what acts do. What stays true: what ends with another code
 //! than 0 has changed nothing, unless it says that the log did not answer.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-
+use serde_json::Value;
+use tollgate_limits::{Limits, RateResource};
 use tollgate_shared::escape::unescaped;
 use tollgate_shared::names::{check_domain, check_name};
 
 use super::Global;
-use crate::exit::{Exit, Failure};
 use super::output::Format;
+use crate::exit::{Exit, Failure};
+use tollgate_server::http::ROWS_MAX;
 use tollgate_server::http::amend::{Asked, FaultView};
 use tollgate_server::serve::host_name;
 
@@ -97,7 +100,7 @@ pub fn ask(global: &Global, url: &str, word: &Word, act: Asked) -> Result<Exit, 
         let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
         format!("{user}@{}", host_name())
     };
-    let domain = global.domain(act.domain.as_ref())?;
+    let domain = domain_on(global, url, act.resource.as_deref(), act.domain.as_ref())?;
     let asked = Asked {
         domain,
         who: word.by.clone().unwrap_or_else(user),
@@ -143,6 +146,30 @@ pub fn ask(global: &Global, url: &str, word: &Word, act: Asked) -> Result<Exit, 
     }
     output.finish()?;
     Ok(Exit::Done)
+}
+
+/// What a domain that was typed is called in the log of a running fleet. Under a domain key agents hash the network
+/// of an address where its resource limits addresses by their networks, which the limits in force say.
+///
+/// # Errors
+///
+/// As [`Global::domain`], and where the limits in force are needed and nobody answers.
+pub fn domain_on(
+    global: &Global,
+    url: &str,
+    resource: Option<&str>,
+    typed: Option<&String>,
+) -> Result<Option<String>, Failure> {
+    global.domain_by(typed, || {
+        let Some(resource) = resource else {
+            return Ok(None);
+        };
+        let view: Value = get(url, "/v1/limits", &[])?;
+        let text = view["text"].as_str().unwrap_or_default();
+        let limits = Limits::parse_logged(text)
+            .map_err(|faults| Failure::Data(format!("{url}: the limits in force: {faults}")))?;
+        Ok(limits.rate(resource).and_then(RateResource::addresses))
+    })
 }
 
 fn told(answer: &Answer) -> String {
@@ -203,6 +230,39 @@ pub fn get<T: serde::de::DeserializeOwned>(
     serde_json::from_str(&body).map_err(|error| Failure::Data(format!("{url}: {error}")))
 }
 
+/// Reads a list page by page, until it has so many rows or there are no more. What else an answer says is that of
+/// the last page, but for the partitions that could not be asked for any of them.
+///
+/// # Errors
+///
+/// As [`get`].
+pub fn pages<T: serde::de::DeserializeOwned>(
+    url: &str,
+    (path, rows): (&str, &str),
+    query: &[(&str, Option<String>)],
+    limit: usize,
+) -> Result<T, Failure> {
+    let (mut found, mut missing) = (Vec::new(), BTreeSet::new());
+    let mut after: Option<String> = None;
+    loop {
+        let left = (limit - found.len()).min(ROWS_MAX);
+        let of_page = [("limit", Some(left.to_string())), ("after", after.take())];
+        let mut page: Value = get(url, path, &[&of_page, query].concat())?;
+        if let Some(Value::Array(more)) = page.get_mut(rows).map(Value::take) {
+            found.extend(more);
+        }
+        let of_this = page["partitions_missing"].as_array();
+        missing.extend(of_this.into_iter().flatten().filter_map(Value::as_u64));
+        after = page["next"].as_str().map(str::to_owned);
+        if after.is_none() || limit <= found.len() {
+            page[rows] = found.into();
+            page["partitions_missing"] = missing.into_iter().collect();
+            let read = serde_json::from_value(page);
+            return read.map_err(|error| Failure::Data(format!("{url}{path}: {error}")));
+        }
+    }
+}
+
 /// A list that was refused, in the words of whoever refused it.
 fn not_listed(url: &str, status: u16, body: &str) -> Failure {
     #[derive(Deserialize)]
@@ -261,6 +321,8 @@ pub fn domain(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+
     use super::*;
     use tollgate_shared::escape::escaped;
 
@@ -295,5 +357,49 @@ mod tests {
                 "{status} {body}"
             );
         }
+    }
+
+    #[test]
+    fn a_list_is_read_page_by_page_until_it_has_enough_rows() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let pages = [
+            r#"{"rows":[1,2],"next":"aa","more":true,"partitions_missing":[3]}"#,
+            r#"{"rows":[],"next":"bb","more":true,"partitions_missing":[]}"#,
+            r#"{"rows":[3],"next":"cc","more":true,"partitions_missing":[1,3]}"#,
+        ];
+        let serving = std::thread::spawn(move || {
+            let answer = |page: &str| {
+                let (mut stream, _) = listener.accept().expect("a client");
+                let mut asked = Vec::new();
+                while !asked.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).expect("a request");
+                    asked.extend(byte);
+                }
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{page}",
+                    page.len()
+                );
+                stream.write_all(answer.as_bytes()).expect("it reads");
+                let asked = String::from_utf8_lossy(&asked).into_owned();
+                asked.lines().next().unwrap_or_default().to_owned()
+            };
+            pages.map(answer)
+        });
+        let query = [("resource", Some("r".to_owned())), ("domain", None)];
+        let read: Value = super::pages(&url, ("/v1/list", "rows"), &query, 3).expect("read");
+        let expected = serde_json::json!({"rows": [1, 2, 3], "next": "cc", "more": true, "partitions_missing": [1, 3]});
+        assert_eq!(read, expected);
+        let asked = serving.join().expect("served");
+        let line = |query: &str| format!("GET /v1/list?{query}&resource=r HTTP/1.1");
+        assert_eq!(
+            asked,
+            [
+                line("limit=3"),
+                line("limit=1&after=aa"),
+                line("limit=1&after=bb")
+            ]
+        );
     }
 }

@@ -17,10 +17,10 @@ use serde_json::Value;
 
 use super::Global;
 use super::denials::span;
-use crate::exit::{Exit, Failure};
-use super::operator::{self, Spoken, ended, get, name};
+use super::operator::{self, Spoken, domain_on, ended, get, name};
 use super::output::{Format, Output};
 use super::top;
+use crate::exit::{Exit, Failure};
 
 /// What `pairs` takes.
 #[derive(Debug, clap::Args)]
@@ -109,7 +109,10 @@ pub fn run(global: &Global, args: &PairsArgs) -> Result<Exit, Failure> {
     };
     let query = [
         ("resource", Some(resource.clone())),
-        ("domain", global.domain(domain.as_ref())?),
+        (
+            "domain",
+            domain_on(global, url, Some(resource), domain.as_ref())?,
+        ),
     ];
     let answer: Value = get(url, "/v1/pairs", &query)?;
     let pair = Pair::deserialize(&answer).map_err(|error| Failure::Data(error.to_string()))?;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use tollgate_shared::kafka_properties;
 
-use crate::exit::{Exit, Failure};
 use super::{Global, input_name, read_input};
+use crate::exit::{Exit, Failure};
 use tollgate_server::config::{Config, Given, LogKind, from_environment};
 use tollgate_server::domains::Domains;
 use tollgate_server::{serve, telemetry};

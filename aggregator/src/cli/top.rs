@@ -12,9 +12,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Global;
-use crate::exit::{Exit, Failure};
 use super::operator::{Spoken, ended, get};
 use super::output::Format;
+use crate::exit::{Exit, Failure};
 
 /// What `top` takes.
 #[derive(Debug, clap::Args)]

@@ -10,8 +10,8 @@
 use clap::Subcommand;
 
 use super::Global;
-use crate::exit::{Exit, Failure};
 use super::kafka_args::KafkaArgs;
+use crate::exit::{Exit, Failure};
 
 /// What `topics` takes.
 #[derive(Debug, clap::Args)]

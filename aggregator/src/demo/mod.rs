@@ -24,6 +24,7 @@ mod log_source;
 pub mod part;
 mod plan;
 pub mod player;
+pub mod replayed;
 pub mod report;
 mod run;
 pub mod schedule;

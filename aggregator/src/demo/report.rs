@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::copies::{Returned, Subject};
 use super::cost::Cost;
-use super::schedule::Stretch;
+use super::replayed::Stretch;
 use super::verdict::{Calls, Verdict};
 
 /// The report. Its fields are stable: they are only ever added to.

@@ -1,19 +1,12 @@
 //! What is offered: which agent calls what, on whose behalf, and when.
 //!
-//! Two sources: made-up tenants, some above their limits and some below, drawn from a seed; or the
-//! densest stretch of an access log, played faster than it was. Knows nothing of limits and of
+//! Two sources: made-up tenants, some above their limits and some below, drawn from a seed; or an
+//! access log (`replayed`). Knows nothing of limits and of
 //! processes. What stays true: calls are in order of time, and one seed gives one schedule.
-
-use std::collections::HashMap;
-use std::ops::ControlFlow;
-use std::path::Path;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::{Deserialize, Serialize};
-
-use tollgate_replay::traffic::rows::Opened;
-use tollgate_replay::traffic::{self, Kind, Row, Rows, Unreadable, Wanted};
 
 /// One call: when, by which agent, on what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -39,46 +32,6 @@ pub struct Schedule {
     pub domains: Vec<String>,
     /// The calls.
     pub calls: Vec<Call>,
-}
-
-/// What was taken from an access log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stretch {
-    /// Lines of the log, unreadable ones included.
-    pub lines: u64,
-    /// Unreadable lines.
-    pub skipped: u64,
-    /// The first second replayed, since the Unix epoch.
-    pub from_s: u64,
-    /// Seconds of the log that the replay covers.
-    pub covered_s: u64,
-}
-
-/// Why an access log cannot be replayed.
-#[derive(Debug, thiserror::Error)]
-pub enum LogFault {
-    /// It cannot be read.
-    #[error("{path}: {source}")]
-    Read {
-        /// The file.
-        path: String,
-        /// What was said.
-        source: std::io::Error,
-    },
-    /// There is nothing in it.
-    #[error(
-        "{path}: no line can be read as an access log; line {line}: expected {expected}, found {found:?}"
-    )]
-    Empty {
-        /// The file.
-        path: String,
-        /// The first unreadable line, 0 for an empty file.
-        line: u64,
-        /// What was expected there.
-        expected: &'static str,
-        /// What stands there.
-        found: String,
-    },
 }
 
 /// A tenant of the made-up traffic: so many calls a second, in pulses.
@@ -249,81 +202,6 @@ impl Schedule {
         schedule
     }
 
-    /// The densest stretch of an access log that fills `seconds` at `speed`.
-    ///
-    /// The log's stamps are whole seconds; the requests of one second are spread evenly over it.
-    ///
-    /// # Errors
-    ///
-    /// [`LogFault`].
-    pub fn replay(
-        path: &Path,
-        resource: &str,
-        speed: u64,
-        seconds: u64,
-        agents: u32,
-    ) -> Result<(Self, Stretch), LogFault> {
-        let shown = path.display().to_string();
-        let read = |source| LogFault::Read {
-            path: shown.clone(),
-            source,
-        };
-        let wanted = Wanted {
-            kind: Some(Kind::AccessLog),
-            ..Wanted::default()
-        };
-        let empty = |first: Option<&Unreadable>| LogFault::Empty {
-            path: shown.clone(),
-            line: first.map_or(0, |unreadable| unreadable.line),
-            expected: first.map_or("at least one line", |unreadable| unreadable.expected),
-            found: first.map_or_else(String::new, |unreadable| unreadable.found.clone()),
-        };
-        let opened = Rows::open(traffic::open(path).map_err(read)?, &wanted).map_err(read)?;
-        let Opened::Rows(mut log) = opened else {
-            return Err(empty(None));
-        };
-        let mut schedule = Self {
-            resources: vec![resource.to_owned()],
-            ..Self::default()
-        };
-        let mut numbers: HashMap<String, u32> = HashMap::new();
-        let mut requests: Vec<(u64, u32)> = Vec::new();
-        let mut each = |row: Row<'_>| {
-            let client = row.domain.unwrap_or_default();
-            let domain = match numbers.get(&*client) {
-                Some(number) => *number,
-                None => {
-                    let number = schedule.domains.len() as u32;
-                    schedule.domains.push(client.clone().into_owned());
-                    numbers.insert(client.into_owned(), number);
-                    number
-                }
-            };
-            requests.push((row.at.as_micros() / 1_000_000, domain));
-            Ok(())
-        };
-        log.for_each(&mut each, &mut |_| ControlFlow::Continue(()))
-            .map_err(read)?;
-        let log = log.lines();
-        if requests.is_empty() {
-            return Err(empty(log.unreadable().first()));
-        }
-        // A stable sort: lines of one second keep the order of the file.
-        requests.sort_by_key(|(second, _)| *second);
-        let wanted_s = seconds.saturating_mul(speed).max(1);
-        let dense = densest(&requests, wanted_s);
-        let from_s = dense[0].0;
-        let covered_s = dense[dense.len() - 1].0 - from_s + 1;
-        schedule.calls = spread(dense, from_s, speed, agents);
-        let stretch = Stretch {
-            lines: log.number(),
-            skipped: log.skipped(),
-            from_s,
-            covered_s,
-        };
-        Ok((schedule, stretch))
-    }
-
     /// The same schedule with only the calls of one agent.
     pub fn of_agent(&self, agent: u32) -> Self {
         let calls = self
@@ -338,40 +216,6 @@ impl Schedule {
             calls,
         }
     }
-}
-
-/// The slice of at most `span_s` seconds with the most requests; the first of several.
-fn densest(requests: &[(u64, u32)], span_s: u64) -> &[(u64, u32)] {
-    let (mut best, mut from) = (0..0, 0);
-    for to in 0..requests.len() {
-        while span_s <= requests[to].0 - requests[from].0 {
-            from += 1;
-        }
-        if best.len() < to + 1 - from {
-            best = from..to + 1;
-        }
-    }
-    &requests[best]
-}
-
-fn spread(requests: &[(u64, u32)], from_s: u64, speed: u64, agents: u32) -> Vec<Call> {
-    let mut calls = Vec::with_capacity(requests.len());
-    for second in requests.chunk_by(|a, b| a.0 == b.0) {
-        for (number, (at_s, domain)) in second.iter().enumerate() {
-            let log_us =
-                (at_s - from_s) * 1_000_000 + number as u64 * 1_000_000 / second.len() as u64;
-            // Turn by turn: the calls of one client then reach the limiter through every agent.
-            let agent = calls.len() as u32 % agents;
-            calls.push(Call {
-                at_us: log_us / speed,
-                agent,
-                resource: 0,
-                domain: *domain,
-                copies: 1,
-            });
-        }
-    }
-    calls
 }
 
 fn index_of(names: &mut Vec<String>, name: &str) -> u32 {
@@ -413,45 +257,5 @@ mod tests {
             .collect();
         assert_eq!(agents.iter().sum::<usize>(), one.calls.len());
         assert!(agents.iter().all(|calls| 1_000 < *calls));
-    }
-
-    #[test]
-    fn the_densest_stretch_is_replayed_with_each_second_spread() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("access.log");
-        let line = |second: u32, client: u32| {
-            format!("10.0.0.{client} - - [20/Feb/2016:00:00:{second:02} +0000] \"GET /\" 200 1\n")
-        };
-        // Five requests in seconds 10 and 11, two elsewhere, one of them out of order.
-        let text: String = [(1, 1), (10, 1), (10, 2), (11, 1), (40, 3), (10, 3), (11, 2)]
-            .map(|(s, c)| line(s, c))
-            .concat();
-        std::fs::write(&path, text).expect("written");
-        let (schedule, stretch) = Schedule::replay(&path, "r", 2, 1, 2).expect("a log");
-        assert_eq!((stretch.lines, stretch.covered_s), (7, 2));
-        let at: Vec<u64> = schedule.calls.iter().map(|call| call.at_us).collect();
-        assert_eq!(at, [0, 166_666, 333_333, 500_000, 750_000]);
-        assert_eq!(
-            schedule
-                .calls
-                .iter()
-                .map(|call| call.agent)
-                .collect::<Vec<_>>(),
-            [0, 1, 0, 1, 0]
-        );
-    }
-
-    #[test]
-    fn what_is_no_access_log_is_refused_with_its_first_line() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("notes.txt");
-        std::fs::write(&path, "dear diary\n").expect("written");
-        let fault = Schedule::replay(&path, "r", 60, 20, 2).expect_err("no log");
-        assert!(
-            fault
-                .to_string()
-                .contains("line 1: expected a line of the form that the file has"),
-            "{fault}"
-        );
     }
 }

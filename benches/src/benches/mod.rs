@@ -9,6 +9,5 @@ pub mod fanout;
 pub mod fleet;
 pub mod hit;
 pub mod holds;
-pub mod overshoot;
 pub mod pairs;
 pub mod propagation;

@@ -250,9 +250,7 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
         builder = builder.kafka(bootstrap).kafka_topic_prefix(prefix);
     }
     let agent = builder
-        .on_heard(move |news| {
-            hearing.take_in(news.domain().unwrap_or_default())
-        })
+        .on_heard(move |news| hearing.take_in(news.domain().unwrap_or_default()))
         .build()?;
     let rate = agent.rate(RESOURCE);
     say(&block_on(agent.ready(Duration::from_secs(10)))?)?;

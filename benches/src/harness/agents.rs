@@ -11,6 +11,26 @@ pub fn connected(name: &str, aggregator: &str) -> anyhow::Result<Agent> {
     Ok(Agent::builder().name(name).aggregator(aggregator).build()?)
 }
 
+/// An agent by a place: the address of its aggregator and, where it is to write to Kafka directly, bootstrap
+/// servers and topic prefix.
+///
+/// # Errors
+///
+/// Where its settings are bad, or the place is of another form.
+pub fn connected_by(name: &str, place: &[String]) -> anyhow::Result<Agent> {
+    match place {
+        [address] => connected(name, address),
+        [address, bootstrap, prefix] => {
+            let builder = Agent::builder().name(name).aggregator(address);
+            Ok(builder
+                .kafka(bootstrap)
+                .kafka_topic_prefix(prefix)
+                .build()?)
+        }
+        _ => anyhow::bail!("a place: {place:?}"),
+    }
+}
+
 /// Waits for what an agent does in the background.
 ///
 /// # Errors

@@ -12,9 +12,12 @@ use std::time::Duration;
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 
-use super::agents::{block_on, connected};
+use super::agents::{block_on, connected_by};
 use super::child::{Part, argument, end_with_parent, say};
 use super::clock::wall_us;
+
+/// Within what time a child hears of an aggregator, which may still make its topics.
+const HEARD_WITHIN: Duration = Duration::from_secs(60);
 
 /// How a catalogue names the child.
 pub const PACED_AGENT: &str = "paced-agent";
@@ -43,14 +46,15 @@ pub struct Offered {
     pub dropped: u64,
 }
 
-/// Starts a child that sends to `aggregator` and offers calls on one pair.
+/// Starts a child that offers calls on one pair. It reaches its aggregator, and Kafka where it is to write there
+/// directly, by `place`: address, bootstrap servers, topic prefix.
 ///
 /// # Errors
 ///
 /// Where it cannot be started.
-pub fn start(name: &str, aggregator: &str, resource: &str, domain: &str) -> anyhow::Result<Part> {
-    let args = [name, aggregator, resource, domain].map(str::to_owned);
-    Part::start(PACED_AGENT, &args)
+pub fn start(name: &str, resource: &str, domain: &str, place: &[String]) -> anyhow::Result<Part> {
+    let own = [name, resource, domain].map(str::to_owned);
+    Part::start(PACED_AGENT, &[&own, place].concat())
 }
 
 /// Waits until the child has heard of its aggregator.
@@ -79,10 +83,12 @@ pub fn tell(part: &mut Part, schedule: Schedule) -> anyhow::Result<()> {
 /// Where its settings are bad, or the parent says what was not agreed.
 pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
     let of = |index, what| argument::<String>(args, index, what);
-    let agent = connected(&of(0, "name")?, &of(1, "address")?)?;
-    let rate = agent.rate(&of(2, "resource")?);
-    let domain = of(3, "domain")?;
-    say(&block_on(agent.ready(Duration::from_secs(10)))?)?;
+    let name = of(0, "name")?;
+    let place = args.get(3..).unwrap_or_default();
+    let agent = connected_by(&name, place)?;
+    let rate = agent.rate(&of(1, "resource")?);
+    let domain = of(2, "domain")?;
+    say(&block_on(agent.ready(HEARD_WITHIN))?)?;
     let mut line = String::new();
     if std::io::stdin().read_line(&mut line)? == 0 {
         return Ok(());

@@ -22,7 +22,7 @@ use crate::time::{Span, Timestamp};
 pub struct Notice {
     /// The partition that rules the pair.
     pub partition: u32,
-    /// The pair's domain.
+    /// The pair's domain; `*`: all of them together, under the resource's global limit.
     pub domain: Box<str>,
     /// The constraint that has least.
     pub cause: Cause,

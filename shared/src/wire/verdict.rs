@@ -268,12 +268,18 @@ impl VerdictSays {
                 excess: 0,
                 by: None,
             }),
-            (3, 5) => Ok(Self::Held {
-                number: number()?,
-                copies: reader.u32("copies")?,
-                excess: reader.u32("excess")?,
-                by: read_scope(reader)?,
-            }),
+            (3, 5) => {
+                let (number, copies) = (number()?, reader.u32("copies")?);
+                let excess = reader.u32("excess")?;
+                // No scope was full where nothing was too much, whatever is said.
+                let by = read_scope(reader)?.filter(|_| 0 < excess);
+                Ok(Self::Held {
+                    number,
+                    copies,
+                    excess,
+                    by,
+                })
+            }
             (4, 2) => Ok(Self::NotHeld { number: number()? }),
             (5, 3) => Ok(Self::Ended {
                 number: number()?,

@@ -10,14 +10,23 @@
 //! limits        limits documents                          what is printed reads as the same limits
 //! snapshot      chunks of an engine                       what is restored is written as the same engine
 //! names         escapes, networks, spans, rates           what is written is read as it was
+//! journal       segments, snapshot files, descriptions    records as they were written, kept by an opening
+//! export        files of a log's range, digested or not   records in order, or the place of a fault
+//! access_log    lines of access logs, forms, patterns     a line says the same beside any other
+//! csv           separated fields                          what is written is read as it was
+//! jsonl         objects of JSON, in lines and arrays      what is written is read as it was
 //! ```
 //!
 //! `cargo test` replays the kept inputs (`corpus/`) and the seeds; FUZZ.md says how to look for new ones.
 //! What stays true: a target is total, deterministic, and asserts how much memory it takes.
 
+mod export;
+mod journal;
 mod limits;
+mod memory_disk;
 mod names;
 mod snapshot;
+mod traffic;
 mod wire;
 mod zmtp;
 
@@ -73,6 +82,31 @@ pub const TARGETS: &[Target] = &[
         name: "names",
         run: names::run,
         seeds: names::seeds,
+    },
+    Target {
+        name: "journal",
+        run: journal::run,
+        seeds: journal::seeds,
+    },
+    Target {
+        name: "export",
+        run: export::run,
+        seeds: export::seeds,
+    },
+    Target {
+        name: "access_log",
+        run: traffic::access_log,
+        seeds: traffic::access_log_seeds,
+    },
+    Target {
+        name: "csv",
+        run: traffic::csv,
+        seeds: traffic::csv_seeds,
+    },
+    Target {
+        name: "jsonl",
+        run: traffic::jsonl,
+        seeds: traffic::jsonl_seeds,
     },
 ];
 

@@ -71,7 +71,9 @@ impl Open {
 
     pub fn answer(&mut self, ticket: Ticket) -> Result<u64, AppendError> {
         self.find(|event| match event {
-            LogEvent::Appended { ticket: t, result } if *t == ticket => Some(result.clone()),
+            LogEvent::Appended {
+                ticket: t, result, ..
+            } if *t == ticket => Some(result.clone()),
             _ => None,
         })
     }

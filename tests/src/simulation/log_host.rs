@@ -474,7 +474,7 @@ impl World {
         events: &[LogEvent],
     ) -> Option<()> {
         for event in events {
-            let LogEvent::Appended { ticket, result } = event else {
+            let LogEvent::Appended { ticket, result, .. } = event else {
                 continue;
             };
             let Some((stream, partition, bytes)) = self.owners[owner].tickets.remove(ticket) else {

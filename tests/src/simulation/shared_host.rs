@@ -93,7 +93,11 @@ impl World {
                 answers.push(refused(ticket, "the answer was lost"));
             } else {
                 let result = Ok(record.offset);
-                answers.push(LogEvent::Appended { ticket, result });
+                answers.push(LogEvent::Appended {
+                    ticket,
+                    result,
+                    taken: None,
+                });
             }
         }
         for other in 0..self.owners.len() {

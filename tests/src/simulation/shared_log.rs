@@ -238,5 +238,6 @@ pub fn refused(ticket: Ticket, why: &str) -> LogEvent {
     LogEvent::Appended {
         ticket,
         result: Err(AppendError::NotNow(why.to_owned())),
+        taken: None,
     }
 }

@@ -27,14 +27,18 @@ pub const PARTITION: u32 = 3;
 const YEAR: Span = Span::from_secs(365 * 86_400);
 
 pub fn produce(kafka: &LocalKafka, topic: &str, records: &[Vec<u8>]) {
+    produce_to(kafka, topic, PARTITION, records);
+}
+
+pub fn produce_to(kafka: &LocalKafka, topic: &str, partition: u32, records: &[Vec<u8>]) {
+    let partition = i32::try_from(partition).expect("small");
     let producer: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", kafka.bootstrap())
         .create()
         .expect("a producer");
     for record in records {
-        let record: BaseRecord<'_, (), [u8]> = BaseRecord::to(topic)
-            .partition(PARTITION as i32)
-            .payload(record);
+        let record: BaseRecord<'_, (), [u8]> =
+            BaseRecord::to(topic).partition(partition).payload(record);
         producer.send(record).expect("taken");
     }
     producer.flush(WITHIN).expect("flushed");
@@ -185,7 +189,7 @@ fn kept_aside(kafka: &LocalKafka, prefix: &str) {
 /// Of many refused records some are kept; the rest is counted, and the partition is ruled meanwhile.
 fn a_flood_of_garbage_is_bounded(kafka: &LocalKafka, prefix: &str, one: &Aggregator) {
     const FLOOD: u64 = 20_000;
-    let before = digest(one);
+    let before = digest(one, PARTITION);
     let garbage = vec![b"garbage".to_vec(); FLOOD as usize];
     produce(kafka, &format!("{prefix}.hits"), &garbage);
     until("all of it is met", || {
@@ -198,18 +202,18 @@ fn a_flood_of_garbage_is_bounded(kafka: &LocalKafka, prefix: &str, one: &Aggrega
     });
     assert!(FLOOD / 2 < dropped(), "{} were kept", aside());
     assert!(6 < aside());
-    let ruled = digest(one);
+    let ruled = digest(one, PARTITION);
     assert!(before + FLOOD <= ruled, "from {before} to {ruled}");
-    until("it is ruled on", || ruled < digest(one));
+    until("it is ruled on", || ruled < digest(one, PARTITION));
 }
 
-/// How far the partition is ruled.
-fn digest(one: &Aggregator) -> u64 {
-    one.rules().get(&PARTITION).map_or(0, |(offset, _)| *offset)
+/// How far a partition is ruled.
+pub fn digest(one: &Aggregator, partition: u32) -> u64 {
+    one.rules().get(&partition).map_or(0, |(offset, _)| *offset)
 }
 
 /// The first so many records of a topic of one partition: keys and values.
-fn read(kafka: &LocalKafka, topic: &str, count: usize) -> Vec<(String, Value)> {
+pub fn read(kafka: &LocalKafka, topic: &str, count: usize) -> Vec<(String, Value)> {
     let reader = reader(kafka, topic, 0, Offset::Beginning);
     let end = Instant::now() + WITHIN;
     (0..count)

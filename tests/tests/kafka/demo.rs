@@ -1,15 +1,19 @@
 //! The demonstration on a real Kafka.
 
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tollgate_tests::binary::tollgate;
+use tollgate_tests::http::get;
 use tollgate_tests::kafka::LocalKafka;
 use tollgate_tests::twin::text;
 
 use crate::fleet::{await_whole, directory};
 use crate::pairs;
+
+/// How long limits may take to be in force.
+const LIMITS_WITHIN: Duration = Duration::from_secs(30);
 
 /// When the aggregator is killed after the demonstration began, and how long it stays away.
 const KILLED_AFTER: Duration = Duration::from_secs(4);
@@ -22,6 +26,12 @@ pub fn agents_that_are_attached_to_two_groups_hear_nothing_of_a_kill(kafka: &Loc
     let (killed, other) = (start("a"), start("b"));
     for one in [&killed, &other] {
         await_whole(&[one]);
+    }
+    // Whoever rules may do so before any limits are in force, and a demonstration needs some.
+    let begun = Instant::now();
+    while get(other.http, "/v1/limits").is_none_or(|limits| limits["version"] == 0) {
+        assert!(begun.elapsed() < LIMITS_WITHIN, "no limits are in force");
+        std::thread::sleep(Duration::from_millis(20));
     }
     let attached = format!("http://{}", other.http);
     let demo = tollgate()

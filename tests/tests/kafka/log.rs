@@ -226,7 +226,9 @@ impl Open {
     fn append(&mut self, ticket: Ticket) -> Result<u64, AppendError> {
         self.log.append(Stream::Hits, 1, ticket, b"record".to_vec());
         self.find(|event| match event {
-            LogEvent::Appended { ticket: t, result } if *t == ticket => Some(result.clone()),
+            LogEvent::Appended {
+                ticket: t, result, ..
+            } if *t == ticket => Some(result.clone()),
             _ => None,
         })
     }

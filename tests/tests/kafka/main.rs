@@ -24,6 +24,7 @@ mod large;
 mod limits;
 mod log;
 mod pairs;
+mod public_key;
 mod rights;
 mod roles;
 mod state;
@@ -63,6 +64,7 @@ use pairs::{
     a_wrong_aggregator_is_found_out_by_the_other_group,
     of_two_groups_either_may_be_killed_and_nothing_more_is_let_through,
 };
+use public_key::whoever_may_write_to_the_topic_of_hits_stops_no_partition;
 use rights::a_right_that_is_missing_is_named_with_its_topic_and_operation;
 use roles::{
     each_role_works_with_the_rights_of_the_table_and_names_the_one_it_lacks,
@@ -91,6 +93,7 @@ fn main() -> ExitCode {
         limits_are_pushed_listed_compared_and_rolled_back,
         a_document_of_many_chunks_is_one_version_everywhere,
         what_has_no_business_in_a_topic_stops_nothing_and_is_kept_aside,
+        whoever_may_write_to_the_topic_of_hits_stops_no_partition,
         a_topic_that_is_deleted_is_named_and_one_that_is_made_anew_is_ruled,
         a_document_longer_than_a_topic_takes_is_refused_with_both_lengths,
         members_made_anew_are_heard_and_limits_made_anew_change_nothing,

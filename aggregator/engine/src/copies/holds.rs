@@ -291,8 +291,21 @@ impl Holds {
 
     /// Lists of holds of the same half second, the oldest first.
     pub(super) fn by_age(&self) -> impl Iterator<Item = impl Iterator<Item = u32>> {
-        let heads = self.ages.values();
-        heads.map(|&head| self.walk(head, |hold| hold.of_age.behind))
+        self.by_age_from(Timestamp::ZERO)
+    }
+
+    /// The same, from the half second of an instant on.
+    pub(super) fn by_age_from(
+        &self,
+        from: Timestamp,
+    ) -> impl Iterator<Item = impl Iterator<Item = u32>> {
+        let lists = self.ages.range(from.as_micros() >> AGE_SHIFT..);
+        lists.map(|(_, &head)| self.walk(head, |hold| hold.of_age.behind))
+    }
+
+    /// When a hold was taken.
+    pub(super) fn start(&self, slot: u32) -> Timestamp {
+        self.table.at(slot).start()
     }
 
     fn walk(&self, head: u32, behind: fn(&Hold) -> u32) -> impl Iterator<Item = u32> {

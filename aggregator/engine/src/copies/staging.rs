@@ -77,6 +77,13 @@ impl Staging {
             .filter_map(|(_, id)| Some((*id, self.by_id.get(id)?)))
     }
 
+    /// Everything staged that was taken at `from` or later, by its start and id.
+    pub(super) fn by_start(&self, from: Timestamp) -> impl Iterator<Item = (TransferId, &Staged)> {
+        self.by_start
+            .range((from, TransferId(0))..)
+            .filter_map(|(_, id)| Some((*id, self.by_id.get(id)?)))
+    }
+
     pub(super) fn heap_bytes(&self) -> usize {
         // Nodes are at least half full.
         let entry = size_of::<(TransferId, Staged)>() + 2 * size_of::<(Timestamp, TransferId)>();

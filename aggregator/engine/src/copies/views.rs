@@ -3,6 +3,9 @@
 //! Knows nothing that the state does not. What stays true: looking changes nothing, and everything
 //! is shown in an order that does not depend on how the state came about.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use tollgate_shared::holdings::Holdings;
 use tollgate_shared::names::admit_domain;
 use tollgate_shared::time::Timestamp;
@@ -84,10 +87,14 @@ pub struct StagedView<'a> {
     pub strict: bool,
 }
 
-impl<'a> HoldView<'a> {
-    fn age_order(&self) -> (Timestamp, &'a str, u128, u64) {
-        (self.start, self.agent, self.epoch, self.id.number)
-    }
+/// Where a hold stands among those that people see, and where it lies.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct AgeOrder<'a> {
+    start: Timestamp,
+    agent: &'a str,
+    epoch: u128,
+    number: u64,
+    slot: u32,
 }
 
 impl Copies {
@@ -242,11 +249,37 @@ impl Copies {
 
     /// All holds, the oldest first; those of one instant by agent and number.
     pub fn oldest_first(&self) -> impl Iterator<Item = HoldView<'_>> {
-        self.holds.by_age().flat_map(|slots| {
-            let mut views: Vec<HoldView<'_>> = slots.map(|slot| self.view(slot)).collect();
-            views.sort_by(|a, b| a.age_order().cmp(&b.age_order()));
-            views
+        self.oldest_first_from(Timestamp::ZERO)
+    }
+
+    /// The same, of holds that were taken at `from` or later. Of a half second's holds those that are not asked
+    /// for are put in no order, so that a page costs little more than what it shows.
+    pub fn oldest_first_from(&self, from: Timestamp) -> impl Iterator<Item = HoldView<'_>> {
+        self.holds.by_age_from(from).flat_map(move |slots| {
+            let later = slots.filter(|slot| from <= self.holds.start(*slot));
+            let mut left: BinaryHeap<_> = later.map(|slot| Reverse(self.age_order(slot))).collect();
+            let next = move || left.pop().map(|Reverse(first)| self.view(first.slot));
+            std::iter::from_fn(next)
         })
+    }
+
+    /// Everything staged that was taken at `from` or later, by its start and id.
+    pub fn staged_by_start(&self, from: Timestamp) -> impl Iterator<Item = StagedView<'_>> {
+        self.staging
+            .by_start(from)
+            .map(|(id, staged)| self.staged_view(id, staged))
+    }
+
+    fn age_order(&self, slot: u32) -> AgeOrder<'_> {
+        let facts = self.holds.facts(slot);
+        let agent = self.agents.get(facts.id.agent);
+        AgeOrder {
+            start: facts.start,
+            agent: agent.map_or("", |agent| &agent.name),
+            epoch: agent.map_or(0, |agent| agent.epoch),
+            number: facts.id.number,
+            slot,
+        }
     }
 
     /// Everything staged, by the end that its transfer gave it, whether or not it is let go before.

@@ -6,9 +6,10 @@
 //! pardon   api.search, acme, until 12:00:07     no denial is stated before; counted as ever
 //! ```
 //!
-//! There is one entry for each that an operator wrote, until it has ended by log time. Knows nothing
-//! of how they came to be written. What stays true: an entry whose end a counted tick has reached is
-//! gone, so that what is here is a function of the log.
+//! There is one entry for each scope that an operator named, however often, until it has ended by log
+//! time. Knows nothing of how entries came to be written. What stays true: an entry whose end a counted
+//! tick has reached is gone, and one that a later amendment overrides leaves nothing behind, so that what
+//! is here is a function of the log, and as large as what is in force.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher as _;
@@ -56,7 +57,7 @@ pub(super) struct Amended {
     pairs: BTreeMap<Identity, OfPair>,
     domains: BTreeMap<Box<str>, Ban>,
     networks: NetworkBans,
-    /// Ends that come, some of them of entries that have changed meanwhile.
+    /// The ends that come, each of an entry that is here.
     ends: BTreeSet<(Timestamp, Whom)>,
     digest: u128,
 }
@@ -79,6 +80,12 @@ impl OfPair {
             Some(ban) if own.is_none_or(|own| own.end <= ban.until) => Some(ban.denial()),
             _ => own,
         }
+    }
+
+    /// The instants at which some of it is over.
+    fn ends(&self) -> impl Iterator<Item = Timestamp> {
+        let ends = [self.ban.map(|ban| ban.until), self.pardon];
+        ends.into_iter().flatten()
     }
 
     const fn is_nothing(&self) -> bool {
@@ -132,12 +139,15 @@ impl Amended {
         let before = self.pairs.remove(&identity);
         if let Some(before) = before {
             self.digest = self.digest.wrapping_sub(pair_mark(identity, &before));
+            for end in before.ends() {
+                self.will_not_end(end, || Whom::Pair(identity));
+            }
         }
         if said.is_nothing() {
             return;
         }
         self.digest = self.digest.wrapping_add(pair_mark(identity, &said));
-        for end in [said.ban.map(|ban| ban.until), said.pardon] {
+        for end in said.ends() {
             self.will_end(end, || Whom::Pair(identity));
         }
         self.pairs.insert(identity, said);
@@ -147,10 +157,11 @@ impl Amended {
     pub fn set_domain(&mut self, domain: &str, ban: Option<Ban>) {
         if let Some(before) = self.domains.remove(domain) {
             self.digest = self.digest.wrapping_sub(domain_mark(domain, before));
+            self.will_not_end(before.until, || Whom::Domain(domain.into()));
         }
         if let Some(ban) = ban {
             self.digest = self.digest.wrapping_add(domain_mark(domain, ban));
-            self.will_end(Some(ban.until), || Whom::Domain(domain.into()));
+            self.will_end(ban.until, || Whom::Domain(domain.into()));
             self.domains.insert(domain.into(), ban);
         }
     }
@@ -164,15 +175,16 @@ impl Amended {
 
     /// Bans a network, in its one spelling, or does not any more.
     pub fn set_network(&mut self, resource: Option<&str>, network: &str, ban: Option<Ban>) {
+        let whom = || Whom::Network(resource.map(Into::into), network.into());
         if let Some(before) = self.networks.set(resource, network, ban) {
             let mark = network_mark(resource, network, before);
             self.digest = self.digest.wrapping_sub(mark);
+            self.will_not_end(before.until, whom);
         }
         if let Some(ban) = ban {
             let mark = network_mark(resource, network, ban);
             self.digest = self.digest.wrapping_add(mark);
-            let whom = || Whom::Network(resource.map(Into::into), network.into());
-            self.will_end(Some(ban.until), whom);
+            self.will_end(ban.until, whom);
         }
     }
 
@@ -239,9 +251,17 @@ impl Amended {
         self.digest
     }
 
-    fn will_end(&mut self, end: Option<Timestamp>, whom: impl FnOnce() -> Whom) {
-        if let Some(end) = end.filter(|end| *end < Timestamp::MAX) {
+    fn will_end(&mut self, end: Timestamp, whom: impl FnOnce() -> Whom) {
+        if end < Timestamp::MAX {
             self.ends.insert((end, whom()));
+        }
+    }
+
+    /// Forgets an end of an entry that is taken out: who bans one domain again and again would else leave
+    /// an end behind each time.
+    fn will_not_end(&mut self, end: Timestamp, whom: impl FnOnce() -> Whom) {
+        if end < Timestamp::MAX {
+            self.ends.remove(&(end, whom()));
         }
     }
 }
@@ -341,6 +361,25 @@ mod tests {
         assert!(amended.domain("d").is_some());
         amended.end_by(at(70));
         assert_eq!(amended.digest(), other.digest());
+    }
+
+    #[test]
+    fn what_is_overridden_leaves_nothing_behind() {
+        let mut amended = Amended::default();
+        let pair = Identity(1);
+        for until in 1_000..2_000 {
+            amended.set_domain("d", ban(until));
+            amended.set_network(Some("r"), "10.0.0.0/8", ban(until));
+            let pardon = Some(at(3_000 - until));
+            let ban = ban(until);
+            amended.set_pair(pair, OfPair { ban, pardon });
+        }
+        assert_eq!((amended.len(), amended.ends.len()), (3, 4));
+        amended.set_domain("d", None);
+        amended.set_network(Some("r"), "10.0.0.0/8", None);
+        amended.set_pair(pair, OfPair::default());
+        assert_eq!((amended.len(), amended.ends.len()), (0, 0));
+        assert_eq!(amended.digest(), 0);
     }
 
     #[test]

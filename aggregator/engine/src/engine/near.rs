@@ -3,15 +3,17 @@
 //! Knows nothing of who is told, nor how often. What stays true: looking changes nothing, and no ruling
 //! depends on it.
 
+use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::Cause;
 
 use super::Engine;
 use super::rule::Rule;
+use super::totals::class_of_everybody;
 use crate::rules::request::LimitedBy;
 use crate::rules::tiers;
 use crate::stream::Closed;
-use tollgate_limits::RateClass;
+use tollgate_limits::{RateClass, SECOND};
 
 /// A pair near its limit, at its own time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +36,11 @@ pub struct PairNear {
 
 impl Engine {
     /// What a domain's pair has left, if that is so little that its resource's agents are told; `None`, too,
-    /// if the pair is not known, or its denials are not stated.
+    /// if the pair is not known, or its denials are not stated. Of [`EVERYBODY`] it is what the global limit has.
     pub fn near(&self, resource: &str, domain: &str) -> Option<PairNear> {
+        if domain == EVERYBODY {
+            return self.near_everybody(resource);
+        }
         let identity = self.identities.of_resource(resource).of(domain);
         let mut stored = self.table.peek(identity)?;
         self.steps.migrate(&mut stored, resource, domain);
@@ -65,6 +70,28 @@ impl Engine {
             cause,
             limit: near.left.limit,
             window,
+            more_at: near.left.more_at,
+            until: near.until,
+        })
+    }
+
+    /// The same of everybody's use of a globally limited resource.
+    fn near_everybody(&self, resource: &str) -> Option<PairNear> {
+        let identity = self.identities.of_resource(resource).of(EVERYBODY);
+        let mut stored = self.table.peek(identity)?;
+        self.steps.migrate_whole(&mut stored, resource);
+        let rule = Rule::of(&self.steps.newest().limits, resource);
+        let Rule::Limited { rate, stated: true } = rule else {
+            return None;
+        };
+        let class = class_of_everybody(Some(rate.global()?));
+        let near = stored.pair.near(&class, rate.near())?;
+        Some(PairNear {
+            time: stored.pair.now(),
+            left: near.left.copies,
+            cause: Cause::Global,
+            limit: near.left.limit,
+            window: SECOND,
             more_at: near.left.more_at,
             until: near.until,
         })

@@ -58,6 +58,8 @@ pub struct Rulings {
     pub near: Vec<u32>,
     /// Such entries beyond that.
     pub near_shed: u64,
+    /// Whether a total left everybody's use of its resource near the global limit.
+    pub near_everybody: bool,
     /// For each of `counts`: the calls that were let through.
     pub calls: Vec<u64>,
     /// Entries of hits with excess: the number of each in its record, ascending, and how much.
@@ -406,6 +408,7 @@ impl Rulings {
         self.excess.clear();
         self.near.clear();
         self.near_shed = 0;
+        self.near_everybody = false;
         self.calls.clear();
     }
 

@@ -102,7 +102,10 @@ impl Engine {
             false => None,
         };
         working.stated = denial.map(|denial| denial.end);
-        working.stays(working.pair.matters_until(&class_of_everybody(Some(limit))));
+        let class = class_of_everybody(Some(limit));
+        working.stays(working.pair.matters_until(&class));
+        rulings.near_everybody =
+            rulings.tells_near && stated && working.pair.is_near(&class, rate.near());
         if !self.table.close() {
             return Fate::TotalAtCap;
         }

@@ -7,6 +7,7 @@
 use std::str::FromStr as _;
 
 use crate::Own;
+use tollgate_shared::wire::set_rows::SetRow;
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value, value};
 
 /// The faults that are listed; of more their number is said.
@@ -154,6 +155,24 @@ fn table_in<'t>(table: &'t mut dyn TableLike, key: &str) -> Option<&'t mut dyn T
         table.insert(key, Item::Table(new));
     }
     table.get_mut(key)?.as_table_like_mut()
+}
+
+/// What a row says that a domain is to have of its own; nothing: taken away.
+pub fn own_of(row: &SetRow) -> Option<Own> {
+    let own = Own {
+        rate: row.rate.clone(),
+        hard: row.hard.clone(),
+        limit: row.limit,
+    };
+    (own != Own::default()).then_some(own)
+}
+
+pub(super) fn change_of(row: &SetRow) -> Change {
+    Change {
+        resource: row.resource.to_string(),
+        domain: Some(row.domain.to_string()),
+        own: own_of(row),
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::*;
 use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::set_rows::SetRow;
 
 const ONE: &str = "version = 1\nrules = 2\n[rate.\"a\"]\nrate = \"1/s\"\n";
 const TWO: &str = "version = 1\nrules = 2\n[rate.\"a\"]\nrate = \"2/s\"\n";
@@ -200,6 +201,21 @@ fn an_amendment_is_a_version_over_the_document_that_it_expects() {
     assert_eq!(why(late), conflict);
     assert_eq!(why(book.enter(5, &chunk(5, (0, 1), 2, TWO, TWO))), conflict);
     assert_eq!(book.latest_number(), 3);
+}
+
+#[test]
+fn of_an_amendment_that_was_met_the_act_alone_is_kept() {
+    let mut book = LimitsBook::default();
+    book.enter(2, &chunk(2, (0, 1), 0, ONE, ONE));
+    read(&mut book, &amendment(3, 3, 2, reset())).unwrap();
+    let digest = book.get(3).unwrap().digest;
+    book.keep_act_alone(2);
+    book.keep_act_alone(3);
+    book.keep_act_alone(4);
+    let version = book.get(3).unwrap();
+    let made = version.made.as_ref().unwrap();
+    assert_eq!((&*made.who, &*made.why, &*made.act), ("", "", &reset()));
+    assert_eq!((version.digest, &*version.text), (digest, ONE));
 }
 
 #[test]

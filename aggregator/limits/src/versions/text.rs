@@ -8,7 +8,8 @@
 //!
 //! Rulings need no text, so a changed one is written down only for those who read it, and once. That takes
 //! as long as the document is large: the loop that rules never asks for it ([`Text::is_cheaply`]). What
-//! stays true: the same changes give the same text, whenever it is read.
+//! stays true: the same changes give the same text, whenever it is read; changes that later ones override are
+//! folded (`fold`), so that a text has about as many as there are domains that were changed.
 
 use std::fmt;
 use std::ops::Deref;
@@ -19,9 +20,13 @@ use serde::{Serialize, Serializer};
 
 use super::digest;
 use super::edit::{Change, NoEdit, apply};
+use super::fold::folded;
 
 /// The longest document that is written down to be compared with a file: a few milliseconds.
 const CHEAP_BYTES_MAX: usize = 256 << 10;
+
+/// Changes beyond twice those that folding left, before they are folded again: half a millisecond's worth.
+const UNFOLDED_MAX: usize = 1_024;
 
 /// The text of a version.
 #[derive(Clone)]
@@ -31,6 +36,9 @@ struct Node {
     whole: OnceLock<(Arc<str>, [u8; 32])>,
     /// The one that it was made of, and how; nothing: it was pushed.
     made: Option<(Text, Box<[Change]>)>,
+    /// How many changes there are back to what was pushed, and with how many they are folded.
+    changes: usize,
+    fold_at: usize,
     /// Bytes of the text that was pushed.
     bytes: usize,
     plans: bool,
@@ -43,6 +51,8 @@ impl Text {
         Self(Arc::new(Node {
             whole: OnceLock::from((text, digest)),
             made: None,
+            changes: 0,
+            fold_at: UNFOLDED_MAX,
             bytes,
             plans,
         }))
@@ -50,12 +60,38 @@ impl Text {
 
     /// This one with changes, in their order.
     pub fn changed(&self, changes: Box<[Change]>) -> Self {
+        let count = self.0.changes + changes.len();
+        if count <= self.0.fold_at {
+            return self.made(self.clone(), changes, (count, self.0.fold_at));
+        }
+        let (pushed, mut all) = self.since_pushed();
+        all.extend(changes);
+        let left: Box<[Change]> = folded(all).into();
+        let counts = (left.len(), 2 * left.len() + UNFOLDED_MAX);
+        self.made(pushed.clone(), left, counts)
+    }
+
+    fn made(&self, of: Self, changes: Box<[Change]>, (count, fold_at): (usize, usize)) -> Self {
         Self(Arc::new(Node {
             whole: OnceLock::new(),
-            made: Some((self.clone(), changes)),
+            made: Some((of, changes)),
+            changes: count,
+            fold_at,
             bytes: self.0.bytes,
             plans: self.0.plans,
         }))
+    }
+
+    /// What was pushed, and all changes since, in their order.
+    fn since_pushed(&self) -> (&Self, Vec<Change>) {
+        let mut changes = Vec::new();
+        let mut at = self;
+        while let Some((before, made)) = &at.0.made {
+            changes.extend(made.iter().rev().cloned());
+            at = before;
+        }
+        changes.reverse();
+        (at, changes)
     }
 
     /// Bytes of the text that was pushed, whatever was changed of it since.
@@ -83,16 +119,12 @@ impl Text {
         }
         // Back to what was pushed, and all changes from there on in one go: writing one down on the way and
         // reading it again is not the same to a space, and whoever has read none of them has to have this text.
-        let mut changes = Vec::new();
-        let mut at = self;
-        while let Some((before, made)) = &at.0.made {
-            let newest_first = made.iter().rev();
-            changes.extend(newest_first.map(|one| (String::from("as changed"), one.clone())));
-            at = before;
-        }
-        changes.reverse();
-        let before = at.0.whole.get().map_or("", |(text, _)| text);
-        let text = apply(before, &changes)?;
+        let (pushed, changes) = self.since_pushed();
+        let placed = changes
+            .into_iter()
+            .map(|one| ("as changed".to_owned(), one));
+        let before = pushed.0.whole.get().map_or("", |(text, _)| text);
+        let text = apply(before, &placed.collect::<Vec<_>>())?;
         let digest = digest(text.as_bytes());
         Ok(self.0.whole.get_or_init(|| (text.into(), digest)))
     }
@@ -191,6 +223,7 @@ mod tests {
             read.contains("50000/s") && !read.contains("49000/s"),
             "{read}"
         );
+        assert!(text.0.changes <= 3 + UNFOLDED_MAX, "{}", text.0.changes);
         assert_eq!(text.digest(), digest(read.as_bytes()));
         assert!(text.is_cheaply(&digest(read.as_bytes())));
         drop(text);

@@ -184,6 +184,7 @@ impl Core {
                 Err(error) => emit(LogEvent::Appended {
                     ticket,
                     result: Err(error),
+                    taken: None,
                 }),
             },
             Command::Refuse { ticket } => emit(LogEvent::Appended {
@@ -191,6 +192,7 @@ impl Core {
                 result: Err(AppendError::NotNow(
                     "the journal's queue is full".to_owned(),
                 )),
+                taken: None,
             }),
             Command::Follow {
                 stream,
@@ -318,6 +320,8 @@ impl Core {
             .append(records, now.as_millis(), terms, &mut self.buffer);
         match appended {
             Ok(appended) => {
+                // Where the clock was set back, append times stand still, and the log's time is theirs.
+                let taken = (appended.append_ms == now.as_millis()).then_some(now);
                 let mut tickets = Vec::with_capacity(staged.len());
                 let mut records = Vec::with_capacity(staged.len());
                 for (offset, (ticket, record)) in (appended.base..).zip(staged) {
@@ -343,6 +347,7 @@ impl Core {
                     emit(LogEvent::Appended {
                         ticket,
                         result: Ok(offset),
+                        taken,
                     });
                 }
             }
@@ -358,6 +363,7 @@ impl Core {
                     emit(LogEvent::Appended {
                         ticket,
                         result: Err(error.clone()),
+                        taken: None,
                     });
                 }
             }

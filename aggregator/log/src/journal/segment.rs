@@ -185,7 +185,12 @@ impl SegmentReader {
     }
 }
 
-/// The base offsets of the segments in a partition's directory, in order; none where there is none.
+/// The greatest offset that a segment may begin with. No log comes there, and offsets counted on from it stay
+/// numbers, whatever the segment holds.
+const BASE_MAX: u64 = 1 << 62;
+
+/// The base offsets of the segments in a partition's directory, in order; none where there is none. A name that
+/// no journal gives is damage.
 pub fn bases(disk: &dyn Disk, dir: &Path) -> Result<Vec<u64>, ReadError> {
     let names = match disk.list(dir) {
         Ok(names) => names,
@@ -197,7 +202,15 @@ pub fn bases(disk: &dyn Disk, dir: &Path) -> Result<Vec<u64>, ReadError> {
         .filter_map(|name| layout::segment_base(name))
         .collect();
     bases.sort_unstable();
-    Ok(bases)
+    match bases.last() {
+        Some(&base) if BASE_MAX < base => Err(ReadError::Corrupt(Corruption {
+            file: layout::segment(dir, base),
+            position: 0,
+            offset: base,
+            what: "the segment's name is an offset that no log reaches",
+        })),
+        _ => Ok(bases),
+    }
 }
 
 pub(super) fn read_io(path: &Path) -> impl FnOnce(io::Error) -> ReadError {

@@ -166,6 +166,7 @@ impl Worker {
             let _ = self.events.blocking_send(LogEvent::Appended {
                 ticket,
                 result: Err(AppendError::NotNow("the journal is closed".to_owned())),
+                taken: None,
             });
         }
     }

@@ -152,6 +152,7 @@ impl ProducerContext for Answering {
         let _ = self.events.blocking_send(LogEvent::Appended {
             ticket: Ticket(ticket as u64),
             result,
+            taken: None,
         });
     }
 }

@@ -118,7 +118,7 @@ fn without_kafka_it_is_down_once_appends_are_refused_and_close_ends() {
                 downs += 1;
                 assert!(why.contains("127.0.0.1:1"), "{why}");
             }
-            LogEvent::Appended { ticket, result } => answers.push((ticket.0, result)),
+            LogEvent::Appended { ticket, result, .. } => answers.push((ticket.0, result)),
             other => panic!("{other:?}"),
         }
     }

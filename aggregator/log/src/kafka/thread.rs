@@ -341,5 +341,6 @@ fn refuse(events: &mpsc::Sender<LogEvent>, ticket: Ticket, error: AppendError) {
     let _ = events.blocking_send(LogEvent::Appended {
         ticket,
         result: Err(error),
+        taken: None,
     });
 }

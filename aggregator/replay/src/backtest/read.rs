@@ -215,7 +215,13 @@ impl Reader<'_> {
         self.recorder.begin_file().map_err(ReadFault::Temporary)?;
         let mut rows = match opened {
             Opened::Misfit(what) => return Err(ReadFault::Misfit { name: name(), what }),
-            Opened::Rows(rows) => rows,
+            Opened::Rows(rows) => match (&rows.told().lacks_client, &reading.only_domain) {
+                (Some(what), None) => {
+                    let (name, what) = (name(), what.clone());
+                    return Err(ReadFault::Misfit { name, what });
+                }
+                _ => rows,
+            },
             Opened::NoColumns(first) => return Err(ReadFault::Row(skipped(input, first))),
         };
         let mut temporary = None;
@@ -370,6 +376,10 @@ fn skipped(input: &Input, bad: Unreadable) -> Skipped {
 }
 
 fn opening(path: &Path, name: String, source: io::Error) -> ReadFault {
+    if source.kind() == io::ErrorKind::Unsupported {
+        let what = source.to_string();
+        return ReadFault::Misfit { name, what };
+    }
     match is_damage(&source) && path != Path::new("-") {
         true => ReadFault::Damaged {
             name,

@@ -1,4 +1,4 @@
-//! What happened to the tiers of one pair, over a part of the recording, in columns of a picture.
+//! What happened to the constraints of one pair, over a part of the recording, in columns of a picture.
 //!
 //! Knows nothing of drawing. What stays true: the rules are those of the replay; this only looks on,
 //! and takes no more memory for a longer recording.
@@ -12,6 +12,7 @@ use super::pairs::Pairs;
 use super::replay::Player;
 use super::tally::PairTally;
 use super::tape::{Extent, Tape};
+use crate::fill;
 
 /// How many columns a picture has.
 const COLUMNS: u64 = 240;
@@ -29,6 +30,8 @@ pub struct Column {
     pub granted: u64,
     /// By tier: the most hits in its window after a call.
     pub held: Vec<u64>,
+    /// By constraint other than tiers, as [`fill::lanes`] has them: the most that is used after a call.
+    pub used: Vec<u64>,
 }
 
 /// What happened to one pair.
@@ -94,7 +97,7 @@ pub fn trace(
     Ok(Some(trace))
 }
 
-/// From when to when it is worth looking: the longest refusal, and around it as long as the tiers take
+/// From when to when it is worth looking: the longest refusal, and around it as long as tiers and windows take
 /// to be as they were.
 fn part(class: &RateClass, tally: &PairTally, extent: Extent) -> (Timestamp, Timestamp) {
     if tally.refused() == 0 {
@@ -106,6 +109,8 @@ fn part(class: &RateClass, tally: &PairTally, extent: Extent) -> (Timestamp, Tim
             .saturating_add(tier.cooldown.as_micros())
     };
     let cycle = class.tiers().iter().map(cycle).max().unwrap_or(0);
+    let windows = class.sliding().map(|window| window.window.as_micros());
+    let cycle = cycle.max(windows.max().unwrap_or(0));
     let around = Span::from_micros(cycle.max(tally.longest.span().as_micros()).max(10_000_000));
     let from = tally.longest.from.saturating_sub(around).max(extent.first);
     let to = tally.longest.to.saturating_add(around).min(extent.last);
@@ -150,6 +155,11 @@ impl Trace {
         let tiers = self.class.tiers().iter().zip(state.tiers.iter());
         for ((tier, state), held) in tiers.zip(&mut column.held) {
             *held = (*held).max(state.window.held(tier.window, at));
+        }
+        let used = fill::used(&self.class, state, at);
+        column.used.resize(used.len(), 0);
+        for (most, used) in column.used.iter_mut().zip(used) {
+            *most = (*most).max(used);
         }
     }
 }

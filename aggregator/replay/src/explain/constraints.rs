@@ -10,11 +10,12 @@
 use tollgate_engine::engine::{BucketView, Count};
 use tollgate_engine::rules::State;
 use tollgate_engine::rules::request::LimitedBy;
-use tollgate_limits::{Calendar, RateClass, print_span};
+use tollgate_limits::{RateClass, print_span};
 use tollgate_shared::time::Timestamp;
 
 use super::answer::end_us;
 use super::view::ConstraintView;
+use crate::fill;
 use crate::range::Utc;
 
 /// All of them at an instant, in the order of asking.
@@ -29,13 +30,11 @@ pub(super) fn of(class: &RateClass, state: &State, now: Timestamp) -> Vec<Constr
         room_at_us: end_us(count.opens),
     });
     let bucket = BucketView::of(class, state, now).map(|view| {
-        let units = view.bucket.copy_units().max(1);
-        let level = view.level.div_euclid(units);
-        let burst = i64::try_from(view.bucket.burst).unwrap_or(i64::MAX);
+        let level = view.level.div_euclid(view.bucket.copy_units().max(1));
         ConstraintView {
             name: "bucket".to_owned(),
             limit: view.bucket.burst,
-            counted: burst.saturating_sub(level).unsigned_abs(),
+            counted: fill::used_of(&view),
             level: Some(level),
             full: level < 1,
             room_at_us: end_us(view.opens),
@@ -49,13 +48,7 @@ fn name_of(class: &RateClass, count: &Count) -> String {
         LimitedBy::Hard => "hard limit".to_owned(),
         LimitedBy::Quota(index) => {
             let quota = class.quotas.get(usize::from(index));
-            let period = match quota.map(|quota| quota.unit) {
-                Some(Calendar::Day) => "day",
-                Some(Calendar::Week) => "week",
-                Some(Calendar::Month) => "month",
-                Some(Calendar::Year) => "year",
-                None => "period",
-            };
+            let period = quota.map_or("period", |quota| fill::unit(quota.unit));
             format!("quota of the {period}")
         }
         _ => format!("window {}", print_span(count.span)),

@@ -5,24 +5,32 @@
 use std::collections::BTreeMap;
 
 use tollgate_engine::rules::Until as Closed;
+use tollgate_engine::rules::calendar::period;
 use tollgate_engine::rules::tiers::Phase;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::answer::{end_us, place_text};
 use super::follow::Follow;
-use super::history::{EntryFate, Said, key};
+use super::history::{Entry, EntryFate, Said, key};
 use super::view::{AgentView, Explanation, Tally, TierView, TimeView, WindowView};
-use crate::picture::{Played, Step, draw_tiers};
+use crate::fill;
+use crate::picture::{Played, Step, draw_lanes};
 
 /// Into how many steps a window is cut.
 const STEPS: u64 = 12;
 
-/// The hits that filled the window of the limit that closed.
+/// The hits that filled the window of the limit that closed; of a quota or a bucket the newest that used it up.
 pub(super) fn window(follow: &Follow, said: &Said, denial: &Denial) -> Option<WindowView> {
     let tier = match denial.cause {
         Cause::Tier(tier) => Some(usize::from(tier).checked_sub(1)?),
         Cause::Hard | Cause::Window(_) => None,
+        Cause::Quota(index) => {
+            let quota = said.class.quotas.get(usize::from(index))?;
+            let begins = period(quota.unit, &quota.zone, said.since).begins;
+            return newest(follow, said, denial.cause, begins);
+        }
+        Cause::Bucket => return newest(follow, said, denial.cause, Timestamp::ZERO),
         _ => return None,
     };
     let place = key(&said.statement);
@@ -45,6 +53,32 @@ pub(super) fn window(follow: &Follow, said: &Said, denial: &Denial) -> Option<Wi
         (0 < hits && inside && entry.place <= place).then_some((&*entry.agent, entry.at, hits))
     });
     Some(window_of(counted.collect()))
+}
+
+/// The newest hits since an instant that come to what was used of a constraint. Hits of which something was taken
+/// back count whole, so that they may be fewer than were needed.
+fn newest(follow: &Follow, said: &Said, cause: Cause, since: Timestamp) -> Option<WindowView> {
+    let lane = fill::lane_of(&said.class, cause)?;
+    let mut missing = said.constraints.get(lane)?.counted;
+    let place = key(&said.statement);
+    let mut hits = Vec::new();
+    for entry in follow.entries.iter().rev() {
+        let EntryFate::Ruled {
+            granted, excess, ..
+        } = entry.fate
+        else {
+            continue;
+        };
+        if missing == 0 {
+            break;
+        }
+        let counted = granted.saturating_add(excess).min(missing);
+        if 0 < counted && since <= entry.at && entry.place <= place {
+            missing -= counted;
+            hits.push((&*entry.agent, entry.at, counted));
+        }
+    }
+    Some(window_of(hits))
 }
 
 /// Hits with their agents and instants, summed up.
@@ -167,7 +201,7 @@ pub(super) fn refused(follow: &Follow, since: Timestamp, until: Timestamp) -> Ta
     }
 }
 
-/// The tiers from what led there to the end of the denial, or to the end of what was read.
+/// Tiers and other constraints from what led there to the end of the denial, or to the end of what was read.
 pub(super) fn picture(
     follow: &Follow,
     said: &Said,
@@ -181,35 +215,9 @@ pub(super) fn picture(
         .min()
         .unwrap_or(said.since);
     let of = said.class.tiers().len();
-    let steps = follow.entries.iter().filter_map(|entry| {
-        let EntryFate::Ruled {
-            granted,
-            excess,
-            by_tier,
-            entered,
-            ..
-        } = &entry.fate
-        else {
-            return None;
-        };
-        let inside = from <= entry.at && entry.at <= until;
-        inside.then(|| Step {
-            at: entry.at,
-            asked: granted + excess,
-            granted: *granted,
-            by_tier: (0..of)
-                .map(|n| by_tier.get(n).copied().unwrap_or(0))
-                .collect(),
-            entered: (0..of).map(|n| entered.contains(&n)).collect(),
-            limited_by: None,
-            until: match entry.until {
-                None => Closed::Now,
-                Some(Timestamp::MAX) => Closed::Never,
-                Some(end) => Closed::At(end),
-            },
-        })
-    });
-    let mut steps: Vec<Step> = steps.collect();
+    let seen = follow.entries.iter();
+    let seen = seen.filter(|entry| from <= entry.at && entry.at <= until);
+    let mut steps: Vec<Step> = seen.filter_map(|entry| step_of(entry, of)).collect();
     steps.sort_by_key(|step| step.at);
     if steps.is_empty() {
         return None;
@@ -235,5 +243,36 @@ pub(super) fn picture(
         steps,
         entries: entries.collect(),
     };
-    Some(draw_tiers(&played, false))
+    Some(draw_lanes(&played, false))
+}
+
+/// What a picture shows of an entry that was ruled, of a pair with so many tiers.
+fn step_of(entry: &Entry, tiers: usize) -> Option<Step> {
+    let EntryFate::Ruled {
+        granted,
+        excess,
+        by_tier,
+        entered,
+        used,
+        ..
+    } = &entry.fate
+    else {
+        return None;
+    };
+    Some(Step {
+        at: entry.at,
+        asked: granted + excess,
+        granted: *granted,
+        by_tier: (0..tiers)
+            .map(|n| by_tier.get(n).copied().unwrap_or(0))
+            .collect(),
+        entered: (0..tiers).map(|n| entered.contains(&n)).collect(),
+        used: used.clone(),
+        limited_by: None,
+        until: match entry.until {
+            None => Closed::Now,
+            Some(Timestamp::MAX) => Closed::Never,
+            Some(end) => Closed::At(end),
+        },
+    })
 }

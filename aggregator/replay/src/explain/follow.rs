@@ -22,6 +22,7 @@ use super::Begun;
 use super::constraints;
 use super::history::{Burst, Entry, EntryFate, RefusedCalls, Said, TierNow, key};
 use super::view::ConstraintView;
+use crate::fill;
 use crate::replay::{Met, Replay, ReplayError};
 use crate::source::{Source, Step};
 use tollgate_log::{Delivered, Stream};
@@ -325,6 +326,7 @@ impl Follow {
             late: ruled.late,
             by_tier,
             entered,
+            used: fill::used(&self.class, &self.pair.state, now),
         }
     }
 

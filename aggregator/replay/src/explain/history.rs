@@ -45,6 +45,8 @@ pub enum EntryFate {
         by_tier: Vec<u64>,
         /// Tiers that it entered.
         entered: Vec<usize>,
+        /// How much of each other constraint was used after it, as pictures have them.
+        used: Vec<u64>,
     },
     /// Its batch had come before.
     Duplicate,

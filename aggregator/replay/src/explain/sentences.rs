@@ -7,7 +7,7 @@ use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::constraints;
 use super::history::Said;
-use super::view::{Explanation, Tally, TierView, VersionView};
+use super::view::{Explanation, Tally, TierView, VersionView, WindowView};
 use crate::range::Utc;
 
 /// Says in words what was found.
@@ -39,19 +39,7 @@ pub(super) fn tell(explanation: &mut Explanation, said: &Said, denial: &Denial, 
         denial.version
     ));
     if let Some(window) = explanation.window.as_ref().filter(|window| 0 < window.hits) {
-        let agents: Vec<String> = window
-            .by_agent
-            .iter()
-            .take(5)
-            .map(|of| format!("{} by {}", of.hits, escaped(&of.agent)))
-            .collect();
-        all.push(format!(
-            "{} hits filled it between {} and {}: {}",
-            window.hits,
-            Utc(Timestamp::from_micros(window.from_us)),
-            Utc(Timestamp::from_micros(window.to_us)),
-            agents.join(", ")
-        ));
+        all.push(filled_by(window, denial.cause));
     }
     for tier in explanation
         .tiers
@@ -78,6 +66,27 @@ pub(super) fn tell(explanation: &mut Explanation, said: &Said, denial: &Denial, 
         ));
     }
     explanation.sentences = all;
+}
+
+/// Whose hits filled a window, or used up a quota or a bucket.
+fn filled_by(window: &WindowView, cause: Cause) -> String {
+    let agents: Vec<String> = window
+        .by_agent
+        .iter()
+        .take(5)
+        .map(|of| format!("{} by {}", of.hits, escaped(&of.agent)))
+        .collect();
+    let what = match cause {
+        Cause::Quota(_) | Cause::Bucket => "used it up",
+        _ => "filled it",
+    };
+    format!(
+        "{} hits {what} between {} and {}: {}",
+        window.hits,
+        Utc(Timestamp::from_micros(window.from_us)),
+        Utc(Timestamp::from_micros(window.to_us)),
+        agents.join(", ")
+    )
 }
 
 /// Who had banned it, and why, where the version is that.

@@ -39,7 +39,11 @@ impl fmt::Display for Explanation {
             }
         }
         if let Some(window) = &self.window {
-            writeln!(f, "\nhits that filled the window, by agent")?;
+            let what = match self.reason {
+                "bucket" | "quota" => "the newest hits that used it up, by agent",
+                _ => "hits that filled the window, by agent",
+            };
+            writeln!(f, "\n{what}")?;
             for of in &window.by_agent {
                 writeln!(
                     f,

@@ -34,7 +34,7 @@ pub struct Explanation {
     pub statements: Vec<StatementView>,
     /// The limits version that ruled.
     pub version: Option<VersionView>,
-    /// The hits that filled the window.
+    /// The hits that filled the window; of a quota or a bucket the newest that used it up.
     pub window: Option<WindowView>,
     /// Where copies are limited: who held copies of the scope at that moment, most first.
     pub holders: Vec<HolderView>,
@@ -48,7 +48,7 @@ pub struct Explanation {
     pub excess: Tally,
     /// Calls that agents refused while it was.
     pub refused: Tally,
-    /// The tiers over that time, drawn.
+    /// Tiers and other constraints over that time, drawn.
     pub picture: Option<String>,
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use flate2::read::ZlibDecoder;
 use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::link::PARTITIONS_MAX;
 
 use super::{
     BlockKind, DIGEST_BYTES, Description, HEADER_BYTES, Header, MAGIC, RAW_BYTES_MAX, VERSION,
@@ -17,6 +18,9 @@ use super::{
 use crate::source::{Cursor, Source, SourceError, Step};
 use tollgate_log::Chunks;
 use tollgate_log::{Delivered, Stream};
+
+/// The length of a record's header within a block.
+const RECORD_HEADER_BYTES: usize = 20;
 
 /// A block of the file: its header and where what it stores begins.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +114,7 @@ impl Scan<'_> {
             ));
         }
         let (mut blocks, mut description) = (Vec::new(), None);
+        let mut order = Order::default();
         let mut digests = blake3::Hasher::new();
         loop {
             let (block, stored, digest, begin) = self.block()?;
@@ -129,6 +134,9 @@ impl Scan<'_> {
                 ));
             }
             digests.update(&digest);
+            order
+                .take(&header)
+                .map_err(|why| at(begin, &header, &why))?;
             match header.kind {
                 BlockKind::Description => {
                     let raw = inflate(&header, &stored).map_err(|why| at(begin, &header, &why))?;
@@ -147,7 +155,9 @@ impl Scan<'_> {
                 }
                 BlockKind::End => {
                     let none = || format!("byte {begin}: the description is missing");
-                    return Ok((blocks, description.ok_or_else(none)?));
+                    let description: Description = description.ok_or_else(none)?;
+                    check_partitions(&blocks, &description)?;
+                    return Ok((blocks, description));
                 }
                 BlockKind::Records | BlockKind::Chunk => {}
             }
@@ -196,6 +206,70 @@ impl Scan<'_> {
     }
 }
 
+/// What of each stream and partition has come so far: a writer puts its blocks in order.
+#[derive(Default)]
+struct Order {
+    /// The last offset of the records.
+    records: BTreeMap<(Stream, u32), u64>,
+    /// The chunks of each snapshot.
+    chunks: BTreeMap<(u32, u64), u64>,
+}
+
+impl Order {
+    fn take(&mut self, header: &Header) -> Result<(), String> {
+        match header.kind {
+            BlockKind::Records => {
+                let of = (header.stream, header.partition);
+                let before = self.records.insert(of, header.last);
+                match before {
+                    _ if header.last < header.first => Err("its offsets fall".to_owned()),
+                    Some(last) if header.first <= last => Err(format!(
+                        "it begins before {last}, where the one before it ends"
+                    )),
+                    _ => Ok(()),
+                }
+            }
+            BlockKind::Chunk => {
+                let count = self
+                    .chunks
+                    .entry((header.partition, header.first))
+                    .or_default();
+                if header.last != *count {
+                    return Err(format!("chunk {}, expected chunk {count}", header.last));
+                }
+                *count += 1;
+                Ok(())
+            }
+            BlockKind::Description | BlockKind::End => Ok(()),
+        }
+    }
+}
+
+/// Whether the description knows the partitions that blocks are of.
+fn check_partitions(blocks: &[Block], description: &Description) -> Result<(), String> {
+    let found = description.partitions;
+    if found == 0 || PARTITIONS_MAX < found {
+        return Err(format!(
+            "byte 0: {found} partitions, expected 1 to {PARTITIONS_MAX}"
+        ));
+    }
+    let strange = blocks.iter().find(|block| {
+        let count = match block.header.stream {
+            Stream::Limits => 1,
+            Stream::Hits | Stream::Denials => found,
+        };
+        count <= block.header.partition
+    });
+    match strange {
+        Some(Block { header, position }) => Err(at(
+            *position,
+            header,
+            &format!("the description has {found} partitions"),
+        )),
+        None => Ok(()),
+    }
+}
+
 fn at(begin: u64, header: &Header, why: &str) -> String {
     format!("byte {begin}: {}: {why}", what(header))
 }
@@ -224,7 +298,9 @@ fn what(header: &Header) -> String {
 }
 
 fn inflate(header: &Header, stored: &[u8]) -> Result<Vec<u8>, String> {
-    let mut raw = Vec::with_capacity(header.raw as usize);
+    // No byte deflates more than 1,032: a length that is only announced takes no memory.
+    let most = stored.len().saturating_mul(1_032);
+    let mut raw = Vec::with_capacity(most.min(header.raw as usize));
     // One byte more than there should be, so that a longer content is seen.
     ZlibDecoder::new(stored)
         .take(u64::from(header.raw) + 1)
@@ -324,8 +400,8 @@ impl Cursor for BlockCursor {
                 continue;
             }
             let raw = Bytes::from(raw(&self.path, &self.file, block)?);
-            let records = records(&raw).ok_or_else(|| {
-                let place = at(block.position, &block.header, "records are cut short");
+            let records = records(&raw, &block.header).map_err(|why| {
+                let place = at(block.position, &block.header, why);
                 SourceError::Bad(format!("{}: {place}", self.path.display()))
             })?;
             let from = self.from;
@@ -338,24 +414,32 @@ impl Cursor for BlockCursor {
     }
 }
 
-/// The records of a block.
-fn records(raw: &Bytes) -> Option<Vec<Delivered>> {
-    let (mut records, mut at) = (Vec::new(), 0);
+/// The records of a block: in order, from the first offset of its header to the last.
+fn records(raw: &Bytes, header: &Header) -> Result<Vec<Delivered>, &'static str> {
+    const CUT: &str = "records are cut short";
+    let (mut records, mut at): (Vec<Delivered>, _) = (Vec::new(), 0);
     while at < raw.len() {
-        let long = |from: usize| -> Option<u64> {
-            Some(u64::from_le_bytes(
-                raw.get(from..from + 8)?.try_into().ok()?,
-            ))
-        };
-        let length = u32::from_le_bytes(raw.get(at + 16..at + 20)?.try_into().ok()?) as usize;
-        let begin = at + 20;
-        raw.get(begin..begin + length)?;
+        let head = raw.get(at..at + RECORD_HEADER_BYTES).ok_or(CUT)?;
+        let long =
+            |from: usize| u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|n| head[from + n]));
+        let length = u32::from_le_bytes([16, 17, 18, 19].map(|n| head[n])) as usize;
+        let begin = at + RECORD_HEADER_BYTES;
+        raw.get(begin..begin + length).ok_or(CUT)?;
+        let offset = long(0);
+        // One that stands there twice is for the audit to tell.
+        if records.last().is_some_and(|last| offset < last.offset) {
+            return Err("offsets of records fall");
+        }
         records.push(Delivered {
-            offset: long(at)?,
-            appended: Timestamp::from_millis(long(at + 8)?),
+            offset,
+            appended: Timestamp::from_millis(long(8)),
             bytes: raw.slice(begin..begin + length),
         });
         at = begin + length;
     }
-    Some(records)
+    let ends = |record: Option<&Delivered>| record.map(|record| record.offset);
+    match (ends(records.first()), ends(records.last())) {
+        (Some(first), Some(last)) if (first, last) == (header.first, header.last) => Ok(records),
+        _ => Err("its records have other offsets"),
+    }
 }

@@ -6,6 +6,7 @@
 //! ::ffff:203.0.113.7                  203.0.113.7
 //! 203.0.113.7, 10.1.2.3               203.0.113.7             the last that is no trusted proxy's
 //! 6.6.6.6, 203.0.113.7, 10.1.2.3      203.0.113.7             what stands before it anybody can write
+//! for=203.0.113.7;proto=https         203.0.113.7             as RFC 7239 has it
 //! ```
 //!
 //! Knows nothing of files. What stays true: what is no address stays as it is written.
@@ -69,7 +70,8 @@ impl Clients {
         peer: Option<&'a str>,
     ) -> Option<Cow<'a, str>> {
         let peer = peer.filter(|text| !is_absent(text));
-        let forwarded = forwarded.filter(|text| !is_absent(text));
+        let is_unknown = |text: &str| peer.is_some() && text.trim_ascii() == "unknown";
+        let forwarded = forwarded.filter(|text| !is_absent(text) && !is_unknown(text));
         if let (true, Some(peer)) = (self.stated, peer)
             && forwarded.is_some()
             && address(without_port(peer)).is_none_or(|address| !self.trusts(address))
@@ -90,12 +92,15 @@ impl Clients {
 
     fn last_untrusted<'a>(&self, list: &'a str) -> Cow<'a, str> {
         if !list.contains(',') {
-            return self.spelled(list);
+            return self.spelled(node_of(list));
         }
         let is_foreign =
             |text: &&str| address(without_port(text)).is_some_and(|address| !self.trusts(address));
-        let mut texts = list.split(',').map(str::trim_ascii);
-        let first = texts.clone().find(|text| !is_absent(text));
+        let unknown = |text: &str| is_absent(text) || text.eq_ignore_ascii_case("unknown");
+        // IIS writes blanks as plus signs.
+        let trimmed = |text: &'a str| text.trim_matches(|c: char| c.is_whitespace() || c == '+');
+        let mut texts = list.split(',').map(trimmed).map(node_of);
+        let first = texts.clone().find(|text| !unknown(text));
         // A list of names, not addresses, is one name.
         if first.is_none_or(|first| address(without_port(first)).is_none()) {
             return self.spelled(list);
@@ -131,6 +136,16 @@ impl Clients {
     }
 }
 
+/// The node of an element of the header Forwarded: `for="[2001:db8::1]:51034";proto=https`; or the text itself.
+fn node_of(element: &str) -> &str {
+    let mut pairs = element.split(';').map(str::trim_ascii);
+    let node = pairs.find_map(|pair| {
+        let (name, node) = pair.split_once('=')?;
+        name.eq_ignore_ascii_case("for").then_some(node)
+    });
+    node.map_or(element, |node| node.trim_matches(['"', '\\']))
+}
+
 /// Whether a field says that there is nothing.
 fn is_absent(text: &str) -> bool {
     matches!(text.trim_ascii(), "" | "-")
@@ -159,6 +174,11 @@ fn without_port(text: &str) -> &str {
         {
             host
         }
+        // What is no address with its last part may be one without: 2001:db8::1:51034, as HAProxy writes it.
+        Some(_) if address(text).is_none() => match text.rsplit_once(':') {
+            Some((host, port)) if port.parse::<u16>().is_ok() && address(host).is_some() => host,
+            _ => text,
+        },
         _ => text,
     }
 }
@@ -179,6 +199,8 @@ mod tests {
             ("::ffff:203.0.113.7", "203.0.113.7"),
             ("[::FFFF:203.0.113.7]:80", "203.0.113.7"),
             ("[2001:DB8::1]:443", "2001:db8::1"),
+            ("2001:db8::1:51034", "2001:db8::1"),
+            ("::ffff:203.0.113.7:51034", "203.0.113.7"),
             ("2001:0DB8:0000::0001", "2001:db8::1"),
             ("fe80::1%eth0", "fe80::1"),
             ("host.example.com", "host.example.com"),
@@ -197,6 +219,14 @@ mod tests {
             ("203.0.113.7, 10.1.2.3", "203.0.113.7"),
             ("6.6.6.6,203.0.113.7,10.1.2.3", "203.0.113.7"),
             ("10.0.0.9, 10.1.2.3", "10.0.0.9"),
+            ("10.0.0.9,+10.1.2.3", "10.0.0.9"),
+            ("unknown, 203.0.113.7", "203.0.113.7"),
+            ("for=203.0.113.7;proto=https", "203.0.113.7"),
+            ("For=\"[2001:DB8::1]:47\"", "2001:db8::1"),
+            (
+                "for=6.6.6.6, by=10.0.0.1;for=203.0.113.7, for=10.1.2.3",
+                "203.0.113.7",
+            ),
             ("203.0.113.7:55, [2001:DB8::1]:2", "2001:db8::1"),
         ] {
             assert_eq!(named(list).as_deref(), Some(client), "{list}");
@@ -211,6 +241,9 @@ mod tests {
         assert_eq!(of("6.6.6.6", "203.0.113.7").as_deref(), Some("203.0.113.7"));
         assert_eq!(of("6.6.6.6", "198.51.100.3").as_deref(), Some("6.6.6.6"));
         assert_eq!(of("-", "198.51.100.3").as_deref(), Some("198.51.100.3"));
+        let unknown = clients.of(Some("unknown"), Some("198.51.100.3"));
+        assert_eq!(unknown.as_deref(), Some("198.51.100.3"));
+        assert_eq!(named("unknown").as_deref(), Some("unknown"));
         let v6 = clients.named("2001:db8:1:2:3::9").map(Cow::into_owned);
         assert_eq!(v6.as_deref(), Some("2001:db8:1:2::/64"));
     }

@@ -6,53 +6,33 @@
 //! 2016-02-20T05:00:46Z,api.search,"globex, inc",3
 //! ```
 //!
-//! Commas, semicolons or tabs, whichever the heading has. Without a heading the columns are those above, in that
-//! order. Columns of other names are passed over; lines that begin with `#` are remarks, of which one may be the
-//! heading. One line is one row: a quoted field holds no line break, so that a stray quote spoils its own
-//! line and not the rest of the file. That is why this is not read by a library for CSV, which would
-//! have to take such a quote at its word.
+//! Commas, semicolons, tabs or bars, whichever the heading has. Without a heading the columns are those above, in
+//! that order. Columns of other names are passed over; lines that begin with `#` are remarks, of which one may be the
+//! heading, and so is `sep=;`, as Excel writes it. A quoted field may hold line breaks (`lines`); a quote that 64 KiB do not
+//! close spoils its own line and not the rest of the file. That is why this is not read by a library for CSV, which
+//! would have to take such a quote at its word.
 
 use std::borrow::Cow;
 
-use super::clients::Clients;
-use super::instant::{self, TimeUnit};
+use super::clients::{Clients, is_address};
+use super::forms::is_plausible;
+use super::instant::{self, Instants};
+use super::names::{self, text_of};
+use super::quotes::SEPARATORS;
 use super::{Columns, Row, Widths};
-
-/// What separates fields, the likeliest first.
-const SEPARATORS: [char; 4] = [',', ';', '\t', '|'];
-
-/// What a column of instants may be called, ours first.
-const TIMES: &[&str] = &[
-    "t",
-    "time",
-    "timestamp",
-    "ts",
-    "@timestamp",
-    "datetime",
-    "date",
-];
-
-/// What a column of clients may be called, ours first.
-const CLIENTS: &[&str] = &[
-    "domain",
-    "client_ip",
-    "client",
-    "ip",
-    "remote_addr",
-    "tenant",
-    "user",
-];
 
 /// Which column stands where.
 #[derive(Clone, Debug)]
 pub(super) struct Csv {
     separator: char,
     at: usize,
+    /// Where the date stands, if `at` may be a time of day.
+    date: Option<usize>,
     resource: Option<usize>,
     domain: Option<usize>,
     copies: Option<usize>,
     min: Option<usize>,
-    unit: TimeUnit,
+    instants: Instants,
     /// What the column of the domain is called.
     client: Option<String>,
     /// How clients are spelled; none where domains are ours.
@@ -72,24 +52,28 @@ pub(super) enum First {
 }
 
 impl Csv {
-    /// Looks at a first line.
+    /// Looks at a first line, and the one behind it.
     pub fn of_first_line(
-        line: &[u8],
+        (line, next): (&[u8], Option<&[u8]>),
         names: &Columns,
         client: Option<&str>,
-        unit: TimeUnit,
+        instants: &Instants,
         clients: &Clients,
     ) -> First {
-        let Ok(line) = str::from_utf8(line) else {
-            return First::Neither;
-        };
-        let is_remark = line.starts_with('#');
-        let line = line.trim_start_matches(['#', '\u{feff}']).trim_start();
+        let line = &*text_of(line);
+        let is_remark = is_remark(line);
+        let line = line.trim_start_matches('#').trim_start();
+        // As Exchange and Zeek name columns: #Fields: date-time,…
+        let mut named = ["Fields:", "fields\t"].into_iter();
+        let line = named
+            .find_map(|word| line.strip_prefix(word))
+            .unwrap_or(line);
         let looked = Looked {
             names,
             client,
-            unit,
+            instants,
             clients,
+            next,
         };
         let headings = SEPARATORS
             .iter()
@@ -123,7 +107,7 @@ impl Csv {
 
     /// Whether a line has as many fields as rows have.
     pub fn is_as_wide(&self, line: &[u8], rows: &[u8]) -> bool {
-        let width = |line| Some(fields_by(str::from_utf8(line).ok()?, self.separator)?.len());
+        let width = |line| Some(fields_by(&text_of(line), self.separator)?.len());
         width(line).is_some_and(|fields| width(rows) == Some(fields))
     }
 
@@ -132,29 +116,55 @@ impl Csv {
         self.client.as_deref()
     }
 
+    /// Whether some column is the client.
+    pub const fn has_client(&self) -> bool {
+        self.domain.is_some()
+    }
+
+    /// What columns are called.
+    pub fn heading(&self, line: &[u8]) -> String {
+        let text = text_of(line);
+        let fields = fields_by(text.trim_start_matches(['#', ' ']), self.separator);
+        let fields = fields.unwrap_or_default().into_iter().map(trimmed);
+        fields.collect::<Vec<_>>().join(", ")
+    }
+
     /// The row of a line; or what was expected. None: a remark.
     pub fn parse<'a>(&self, line: &'a [u8]) -> Result<Option<Row<'a>>, &'static str> {
-        let line = str::from_utf8(line).map_err(|_| "a row in UTF-8")?;
-        if line.starts_with('#') {
+        match text_of(line) {
+            Cow::Borrowed(text) => self.row(text),
+            Cow::Owned(text) => Ok(self.row(&text)?.map(Row::into_owned)),
+        }
+    }
+
+    fn row<'a>(&self, line: &'a str) -> Result<Option<Row<'a>>, &'static str> {
+        if is_remark(line) {
             return Ok(None);
         }
-        let mut fields =
-            fields_by(line, self.separator).ok_or("a quoted field that ends on its line")?;
+        let mut fields = fields_by(line, self.separator)
+            .ok_or("a quoted field that is closed, and behind it a separator")?;
+        let date = self.date.and_then(|date| fields.get(date).cloned());
         let mut field = |column: usize| {
             let field = fields.get_mut(column).map(std::mem::take);
             field
                 .map(trimmed)
                 .ok_or("as many fields as there are columns")
         };
-        let at = instant::parse(&field(self.at)?, self.unit)
-            .ok_or("an instant in column t: a number since 1970, or a date as in RFC 3339")?;
-        let mut widths = Widths::default();
-        if let Some(column) = self.copies {
-            widths.copies = count(&field(column)?)?;
-        }
-        if let Some(column) = self.min {
-            widths.min = count(&field(column)?)?;
-        }
+        let time = field(self.at)?;
+        let at = self
+            .instants
+            .parse(&time)
+            .or_else(|| instant::of_parts(&date?, &time))
+            .ok_or("an instant in column t: a number since 1970, or a date as in RFC 3339 (or --time-format)")?;
+        // Behind a row's last field that says something some programs write no separators.
+        let mut number = |column: Option<usize>| match column.map(&mut field) {
+            Some(Ok(text)) => count(&text),
+            Some(Err(_)) | None => Ok(None),
+        };
+        let widths = Widths {
+            copies: number(self.copies)?,
+            min: number(self.min)?,
+        };
         let (copies, min) = widths.checked()?;
         let resource = self.resource.map(&mut field).transpose()?;
         let domain = self.domain.map(&mut field).transpose()?;
@@ -179,8 +189,10 @@ impl Csv {
 struct Looked<'a> {
     names: &'a Columns,
     client: Option<&'a str>,
-    unit: TimeUnit,
+    instants: &'a Instants,
     clients: &'a Clients,
+    /// The line behind it.
+    next: Option<&'a [u8]>,
 }
 
 impl Looked<'_> {
@@ -192,15 +204,18 @@ impl Looked<'_> {
             let mut fields = fields.iter();
             fields.position(|field| field.trim().eq_ignore_ascii_case(name))
         };
-        let known = |names: &[&str]| {
-            names
-                .iter()
-                .find_map(|name| Some((column(name)?, (*name).to_owned())))
-        };
+        let ends = |field: &Cow<'_, str>| names::ends(&field.split('.').collect::<Vec<_>>());
+        let called: Vec<Vec<String>> = fields.iter().map(ends).collect();
+        let known = |names: &[&str]| find_named(&called, names);
+        let date = known(&[names::DATE]);
         let Some(at) = (match &self.names.t {
             Some(name) => column(name),
             // `date` alone may be a value in some row.
-            None => known(TIMES).map(|(at, _)| at).filter(|_| 1 < fields.len()),
+            None => self
+                .time_column(&called, separator)
+                .or_else(|| known(names::TIMES))
+                .or(date)
+                .filter(|_| 1 < fields.len()),
         }) else {
             return First::Neither;
         };
@@ -215,29 +230,32 @@ impl Looked<'_> {
             }),
         };
         let columns = || -> Result<Csv, String> {
-            let names = self.names;
+            let stated_names = self.names;
             let of_domain = match self.client {
                 Some(client) => stated("--client ", Some(client))?,
-                None => stated("--column domain=", names.domain.as_deref())?,
+                None => stated("--column domain=", stated_names.domain.as_deref())?,
             };
-            let called = self.client.or(names.domain.as_deref()).map(str::to_owned);
+            let called = self.client.or(stated_names.domain.as_deref());
             let domain = match (of_domain, called) {
-                (Some(at), Some(name)) => Some((at, name)),
-                _ => known(CLIENTS),
+                (Some(at), Some(name)) => Some((at, name.to_owned())),
+                _ => known(names::CLIENTS).map(|at| (at, fields[at].trim().to_owned())),
             };
             let ours = !self.clients.is_stated()
-                && domain.as_ref().is_none_or(|(_, name)| name == "domain");
-            let resource = stated("--column resource=", names.resource.as_deref())?;
-            let copies = stated("--column copies=", names.copies.as_deref())?;
-            let min = stated("--column min=", names.min.as_deref())?;
+                && domain
+                    .as_ref()
+                    .is_none_or(|(_, name)| name.eq_ignore_ascii_case("domain"));
+            let resource = stated("--column resource=", stated_names.resource.as_deref())?;
+            let copies = stated("--column copies=", stated_names.copies.as_deref())?;
+            let min = stated("--column min=", stated_names.min.as_deref())?;
             Ok(Csv {
                 separator,
                 at,
+                date: date.filter(|date| *date != at),
                 resource: resource.or_else(|| column("resource")),
                 domain: domain.as_ref().map(|(at, _)| *at),
                 copies: copies.or_else(|| column("copies")),
                 min: min.or_else(|| column("min")),
-                unit: self.unit,
+                instants: self.instants.clone(),
                 clients: (!ours).then(|| self.clients.clone()),
                 client: domain.map(|(_, name)| name),
             })
@@ -248,22 +266,64 @@ impl Looked<'_> {
         }
     }
 
+    /// The column that holds an instant in the row behind the heading: `time` may be a duration, and then `date` is it.
+    fn time_column(&self, called: &[Vec<String>], separator: char) -> Option<usize> {
+        let next = text_of(self.next?);
+        let values = fields_by(&next, separator)?;
+        let is_instant = |column: &usize| {
+            let value = values.get(*column).map_or("", |value| value.trim());
+            let is_long = value.contains(':') || 9 <= value.len() && !value.contains(['-', '/']);
+            let at = self.instants.parse(value).filter(|_| is_long);
+            at.is_some_and(is_plausible)
+        };
+        let times = names::TIMES.iter().chain([&names::DATE]);
+        let mut columns = times.filter_map(|name| find_named(called, &[name]));
+        columns.find(is_instant)
+    }
+
     fn row(&self, line: &str, separator: char) -> Option<Csv> {
         let fields = fields_by(line, separator)?;
         let has = |column: usize| (column < fields.len()).then_some(column);
-        instant::parse(fields.first()?, self.unit)?;
+        self.instants.parse(fields.first()?)?;
+        // A program's own columns: nothing is called as an address is, and what uses it is no number.
+        let is_address = |field: &str| is_address(&self.clients.named(field).unwrap_or_default());
+        if is_address(fields.get(1)?) && !is_address(fields.get(2)?) {
+            return None;
+        }
         Some(Csv {
             separator,
             at: 0,
+            date: None,
             resource: has(1),
             domain: Some(has(2)?),
             copies: has(3),
             min: has(4),
-            unit: self.unit,
+            instants: self.instants.clone(),
             client: None,
             clients: self.clients.is_stated().then(|| self.clients.clone()),
         })
     }
+}
+
+/// The column of the first of these names that there is: as a whole, or else as the end of a path.
+fn find_named(called: &[Vec<String>], names: &[&str]) -> Option<usize> {
+    let whole = |name: &&str| called.iter().position(|ends| ends[0] == *name);
+    let end = |name: &&str| {
+        let is = |ends: &Vec<String>| ends.iter().any(|end| end == *name);
+        called.iter().position(is)
+    };
+    names
+        .iter()
+        .find_map(whole)
+        .or_else(|| names.iter().find_map(end))
+}
+
+/// Whether a line says something of the others: what begins with `#`, and Excel's `sep=;`.
+pub(super) fn is_remark(line: &str) -> bool {
+    line.starts_with('#')
+        || line
+            .strip_prefix("sep=")
+            .is_some_and(|rest| rest.len() <= 1)
 }
 
 fn trimmed(field: Cow<'_, str>) -> Cow<'_, str> {
@@ -295,8 +355,12 @@ fn fields_by(line: &str, separator: char) -> Option<Vec<Cow<'_, str>>> {
     }
     let mut rest = line;
     loop {
-        let (field, behind) = match rest.strip_prefix('"') {
-            Some(quoted) => quoted_field(quoted)?,
+        // Blanks before a quote are none of the field's, nor are those behind.
+        let (field, behind) = match rest.trim_start_matches(' ').strip_prefix('"') {
+            Some(quoted) => {
+                let (field, behind) = quoted_field(quoted)?;
+                (field, behind.trim_start_matches(' '))
+            }
             None => {
                 let end = rest.find(separator).unwrap_or(rest.len());
                 (Cow::Borrowed(&rest[..end]), &rest[end..])
@@ -319,10 +383,12 @@ fn quoted_field(quoted: &str) -> Option<(Cow<'_, str>, &str)> {
             from = quote + 2;
             continue;
         }
+        // Owned, by which it is told from a field whose blanks are passed over.
         let field = match from {
-            0 => Cow::Borrowed(&quoted[..quote]),
-            _ => Cow::Owned(quoted[..quote].replace("\"\"", "\"")),
+            0 => quoted[..quote].to_owned(),
+            _ => quoted[..quote].replace("\"\"", "\""),
         };
+        let field = Cow::Owned(field);
         return Some((field, &quoted[quote + 1..]));
     }
 }
@@ -332,10 +398,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotes_hold_commas_and_quotes_and_end_on_their_line() {
+    fn blanks_within_quotes_are_meant() {
+        let of =
+            |line| fields(line).map(|fields| fields.into_iter().map(trimmed).collect::<Vec<_>>());
+        let read = of("1, a ,\" a \",\"\u{b}2\",\" \"\" \"").expect("fields");
+        assert_eq!(read, ["1", "a", " a ", "\u{b}2", " \" "]);
+    }
+
+    #[test]
+    fn quotes_hold_commas_quotes_and_line_breaks() {
         let of = |line| fields(line).map(|fields| fields.join("|"));
         assert_eq!(of(r#"1,a,"b, c",2"#).as_deref(), Some("1|a|b, c|2"));
         assert_eq!(of(r#""say ""x""",,"#).as_deref(), Some(r#"say "x"||"#));
+        assert_eq!(of(r#"1, "b, c" ,2"#).as_deref(), Some("1|b, c|2"));
+        assert_eq!(of("1,\"b\nc\",2").as_deref(), Some("1|b\nc|2"));
         assert_eq!(of(r#"1,"open,2"#), None);
         assert_eq!(of(r#"1,"a"b,2"#), None);
         assert_eq!(of("").as_deref(), Some(""));

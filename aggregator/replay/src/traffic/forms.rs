@@ -11,8 +11,11 @@
 
 use std::collections::BTreeSet;
 
+use tollgate_shared::time::Timestamp;
+
 use super::clients::{Clients, is_address};
 use super::dates::LastDate;
+use super::discover::discover;
 use super::pattern::Pattern;
 
 /// A form that has a name.
@@ -22,7 +25,7 @@ struct Form {
 }
 
 /// The forms that are known, those that more people have first.
-const FORMS: [Form; 13] = [
+const FORMS: [Form; 19] = [
     form("combined", "$remote_addr $_[$time_local]"),
     form("common", "$remote_addr $_[$time_local]"),
     form("vhost_combined", "$host $remote_addr $_[$time_local]"),
@@ -38,9 +41,26 @@ const FORMS: [Form; 13] = [
         "combined_forwarded",
         "$remote_addr $_[$time_local] \"$request\" $status $bytes \"$referer\" \"$agent\" \"$http_x_forwarded_for\"",
     ),
-    form("alb", "$type $time_iso8601 $elb $remote_addr "),
-    form("elb", "$time_iso8601 $elb $remote_addr "),
-    form("haproxy", "$_]: $remote_addr [$time_local] "),
+    form(
+        "combined_forwarded",
+        "$remote_addr $_[$time_local] \"$request\" $status $bytes \"$referer\" \"$agent\" \"$_\" \"$http_x_forwarded_for\"",
+    ),
+    form(
+        "combined_forwarded",
+        "$remote_addr $_[$time_local] \"$request\" $status $bytes \"$referer\" \"$agent\" $_ \"$http_x_forwarded_for\"",
+    ),
+    form("alb", "$type $time_iso8601 $elb $remote_addr_port "),
+    form("elb", "$time_iso8601 $elb $remote_addr_port "),
+    form("haproxy", "$_]: $remote_addr_port [$time_local] "),
+    form("haproxy", "$_ - - $remote_addr_port [$time_local] "),
+    form(
+        "haproxy_forwarded",
+        "$_: $remote_addr_port [$time_local] $_ {$http_x_forwarded_for|",
+    ),
+    form(
+        "haproxy_forwarded",
+        "$_: $remote_addr_port [$time_local] $_ {$http_x_forwarded_for} ",
+    ),
     form(
         "nginx_proxy_manager",
         "[$time_local] $_[Client $remote_addr]",
@@ -48,6 +68,10 @@ const FORMS: [Form; 13] = [
     form(
         "envoy",
         "[$start_time] \"$request\" $_ $_ $_ $_ $_ $_ \"$http_x_forwarded_for\"",
+    ),
+    form(
+        "istio",
+        "[$start_time] \"$request\" $_ $_ $_ $_ \"$_\" $_ $_ $_ $_ \"$http_x_forwarded_for\" \"$_\" \"$_\" \"$_\" \"$_\" $_ $_ $_ $remote_addr_port ",
     ),
     form("s3", "$owner $bucket [$time_local] $remote_addr "),
     form("traefik", "$remote_addr $_[$time_local]"),
@@ -88,13 +112,20 @@ pub(super) fn stated(text: &str, client: Option<&str>) -> Result<Read, String> {
 }
 
 /// What one form makes of the first lines.
-struct Fit {
-    read: Read,
+pub(super) struct Fit {
+    pub read: Read,
     /// Lines of which it has the instant, and an address as the client.
-    lines: usize,
-    clients: BTreeSet<String>,
-    /// All clients are of trusted proxies.
-    trusted: bool,
+    pub lines: usize,
+    /// Those of them whose client is no trusted proxy.
+    pub foreign: usize,
+    pub clients: BTreeSet<String>,
+    /// The field is called as clients are.
+    pub is_named: bool,
+}
+
+/// Whether requests were logged then: from 1990 on.
+pub(super) fn is_plausible(at: Timestamp) -> bool {
+    Timestamp::from_micros(631_152_000_000_000) <= at
 }
 
 /// The form that first lines have; combined where none of them has an address.
@@ -103,25 +134,41 @@ pub(super) fn guess<'a>(
     client: Option<&str>,
     clients: &Clients,
 ) -> Result<Read, String> {
-    let fit = |form: &Form| -> Option<Fit> {
-        let pattern = Pattern::new(form.pattern, client).ok()?;
-        let mut fit = Fit {
-            read: Read {
-                name: form.name.to_owned(),
-                pattern,
-                guessed: true,
-            },
-            lines: 0,
-            clients: BTreeSet::new(),
-            trusted: true,
-        };
+    let fit = |form: &Form, named: bool| -> Option<Fit> {
+        let mut fit = Fit::new(Read {
+            name: form.name.to_owned(),
+            pattern: Pattern::new(form.pattern, client).ok()?,
+            guessed: true,
+        });
         for line in lines.clone() {
-            fit.take(line, client.is_some(), clients);
+            fit.take(line, named, clients);
         }
         Some(fit)
     };
-    let fits: Vec<Fit> = FORMS.iter().filter_map(fit).collect();
+    let all = |named| -> Vec<Fit> { FORMS.iter().filter_map(|form| fit(form, named)).collect() };
+    let mut fits = all(false);
+    if client.is_some() && fits.iter().all(|fit| fit.lines == 0) {
+        fits = all(true);
+    }
     let most = fits.iter().map(|fit| fit.lines).max().unwrap_or(0);
+    let count = lines.clone().count();
+    if 2 * most <= count {
+        let found = discover(lines.clone(), client, clients).filter(|fit| most < fit.lines);
+        // Clients may be names and not addresses: of machines, or what hides an address.
+        let of_names = |form: &&Form| matches!(form.name, "combined" | "vhost_combined");
+        let by_name = FORMS.iter().filter(of_names);
+        let by_name = by_name.filter_map(|form| fit(form, true)).filter(|fit| {
+            let is_least = client.is_none() && most < fit.lines && count <= 2 * fit.lines;
+            let varies =
+                |found: &Fit| found.foreign == 0 && found.clients.len() < fit.clients.len();
+            is_least && found.as_ref().is_none_or(varies)
+        });
+        // Of a virtual host there are few, and many ask it.
+        let varied = by_name.rev().max_by_key(|fit| fit.clients.len());
+        if let Some(fit) = varied.or(found) {
+            return Ok(fit.read);
+        }
+    }
     let Some(first) = fits.iter().find(|fit| fit.lines == most && 0 < most) else {
         return match client {
             // It may be a field that only one of them has, and nothing fits that.
@@ -134,23 +181,49 @@ pub(super) fn guess<'a>(
             }),
         };
     };
+    Ok(better_than(first, &fits).read.clone())
+}
+
+/// Of the forms that fit nearly as many lines the one whose client is rather one; or the first.
+fn better_than<'f>(first: &'f Fit, fits: &'f [Fit]) -> &'f Fit {
     let few = first.clients.len() <= 2 && 10 <= first.lines;
-    let nearly = |fit: &&Fit| most <= fit.lines.saturating_mul(10) / 9;
+    let nearly = |fit: &&Fit| first.lines <= fit.lines.saturating_mul(10) / 9;
     let better = fits.iter().filter(nearly).filter(|fit| {
-        few && 2 * first.clients.len() < fit.clients.len() || first.trusted && !fit.trusted
+        let varies = few && 2 * first.clients.len() < fit.clients.len();
+        // Another field says for whom a proxy asked, or will, where only the proxy's own checks stand so far.
+        let of_proxies = first.foreign == 0 && fit.read.pattern.has_forwarded_and_peer();
+        varies || of_proxies || first.foreign < fit.foreign.saturating_mul(9) / 10
     });
-    let best = better.max_by_key(|fit| fit.clients.len()).unwrap_or(first);
-    Ok(best.read.clone())
+    let rank = |fit: &&Fit| {
+        (
+            fit.foreign,
+            fit.clients.len(),
+            fit.read.pattern.has_forwarded_and_peer(),
+        )
+    };
+    better.max_by_key(rank).unwrap_or(first)
 }
 
 impl Fit {
-    fn take(&mut self, line: &[u8], stated: bool, clients: &Clients) {
+    pub const fn new(read: Read) -> Self {
+        Self {
+            read,
+            lines: 0,
+            foreign: 0,
+            clients: BTreeSet::new(),
+            is_named: false,
+        }
+    }
+
+    /// Counts a line, if it has what is wanted.
+    pub fn take(&mut self, line: &[u8], stated: bool, clients: &Clients) {
         let pattern = &self.read.pattern;
         let Ok(found) = pattern.find(line) else {
             return;
         };
-        if pattern.at(&found, &mut LastDate::default()).is_err() {
-            return;
+        match pattern.at(&found, &mut LastDate::default()) {
+            Ok(at) if is_plausible(at) => {}
+            Ok(_) | Err(_) => return,
         }
         let (forwarded, peer) = pattern.clients(&found);
         let Some(client) = clients.of(forwarded, peer) else {
@@ -158,7 +231,7 @@ impl Fit {
         };
         if stated || is_address(&client) {
             self.lines += 1;
-            self.trusted &= clients.is_proxy(&client);
+            self.foreign += usize::from(!clients.is_proxy(&client));
             self.clients.insert(client.into_owned());
         }
     }
@@ -285,6 +358,42 @@ mod tests {
             (told.as_str(), clients[0].as_str()),
             ("combined", "host-1.example")
         );
+    }
+
+    #[test]
+    fn names_behind_a_virtual_host_and_names_that_hide_addresses_are_clients() {
+        let rest = "\"GET / HTTP/1.1\" 200 5 \"-\" \"curl\"";
+        let (form, clients) = told(&lines(|n| {
+            format!("www.example.com:80 host-{n}.example - - {DATE} {rest}")
+        }));
+        assert_eq!((&*form, &*clients[0]), ("vhost_combined", "host-1.example"));
+        let (form, clients) = told(&lines(|n| {
+            format!("f3a{n} - - {DATE} {rest} 10.42.0.12:8080")
+        }));
+        assert_eq!((&*form, &*clients[0]), ("combined", "f3a1"));
+    }
+
+    #[test]
+    fn a_field_that_is_stated_is_the_address_where_one_form_has_it_there() {
+        let rest = "\"GET / HTTP/1.1\" 200 5 \"-\" \"curl\"";
+        let clients = Clients::default();
+        for (field, expected) in [("remote_addr", "10.0.0.5"), ("agent", "curl")] {
+            let lines = lines(|n| format!("10.0.0.5 - - {DATE} {rest} \"203.0.113.{n}\""));
+            let read = guess(lines.iter().map(String::as_bytes), Some(field), &clients);
+            let read = read.expect(field);
+            let found = read.pattern.find(lines[0].as_bytes()).expect(field);
+            assert_eq!(read.pattern.clients(&found), (None, Some(expected)));
+        }
+    }
+
+    #[test]
+    fn where_only_a_proxy_has_asked_so_far_its_list_of_clients_is_heeded() {
+        let rest = "\"GET / HTTP/1.1\" 200 5 \"-\" \"check\"";
+        let (form, clients) = told(&lines(|_| format!("10.0.0.5 - - {DATE} {rest} \"-\"")));
+        assert_eq!((&*form, &*clients[0]), ("combined_forwarded", "10.0.0.5"));
+        // What stands there is no list of clients.
+        let (form, _) = told(&lines(|_| format!("10.0.0.5 - - {DATE} {rest} \"gzip\"")));
+        assert_eq!(form, "combined");
     }
 
     #[test]

@@ -12,7 +12,10 @@
 //! 2016-02-20 05:00:45 UTC          a date with its zone's name
 //! 20/Feb/2016:00:00:45.25 -0500    as web servers write it
 //! Sat, 20 Feb 2016 05:00:45 GMT    as mail and HTTP do
+//! 2016/02/20 05:00:45, 20.02.2016 05:00:45, 20160220050045, Sat Feb 20 05:00:45 2016      without a zone: UTC
 //! ```
+//!
+//! `02/20/2016` is a day in some countries and none in others, so that it takes a pattern that says which.
 //!
 //! Knows nothing of where they stand. What stays true: what is finer than a microsecond is cut off.
 
@@ -34,14 +37,42 @@ pub enum TimeUnit {
     Nanos,
 }
 
+/// How instants are written, as far as somebody said so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Instants {
+    /// What numbers count.
+    pub unit: TimeUnit,
+    /// Dates by a pattern in the words of `strftime`; without a zone they are UTC.
+    pub pattern: Option<String>,
+}
+
+impl Instants {
+    /// The instant that a text says.
+    pub(super) fn parse(&self, text: &str) -> Option<Timestamp> {
+        match &self.pattern {
+            Some(pattern) => by_pattern(pattern, text.trim_ascii()),
+            None => parse(text, self.unit),
+        }
+    }
+
+    /// Whether somebody said anything.
+    pub(super) fn are_stated(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
 /// The instant that a text says; none where it says none, or one before the epoch.
 pub fn parse(text: &str, unit: TimeUnit) -> Option<Timestamp> {
     let text = text.trim_ascii();
+    let text = text.strip_prefix('+').unwrap_or(text);
     if text
         .bytes()
         .all(|byte| byte.is_ascii_digit() || byte == b'.')
     {
         return number(text, unit);
+    }
+    if let Some(with_point) = decimal_comma(text) {
+        return number(&with_point, unit);
     }
     match text.parse::<f64>() {
         // A power of ten: 1.4e9. Others begin with no digit: nan, -1.
@@ -50,6 +81,18 @@ pub fn parse(text: &str, unit: TimeUnit) -> Option<Timestamp> {
         }
         _ => date(text),
     }
+}
+
+/// The instant of a date that a pattern of `strftime` describes, in UTC where that has no zone.
+pub(super) fn by_pattern(pattern: &str, text: &str) -> Option<Timestamp> {
+    let parsed = jiff::fmt::strtime::parse(pattern, text).ok()?;
+    let timestamp = parsed.to_timestamp().ok().or_else(|| {
+        let zoned = parsed.to_datetime().ok()?.to_zoned(jiff::tz::TimeZone::UTC);
+        Some(zoned.ok()?.timestamp())
+    })?;
+    u64::try_from(timestamp.as_microsecond())
+        .ok()
+        .map(Timestamp::from_micros)
 }
 
 /// The instant of a date, in whatever way it is written.
@@ -68,8 +111,62 @@ fn date(text: &str) -> Option<Timestamp> {
             jiff::fmt::rfc2822::parse(text)
                 .ok()
                 .map(|zoned| zoned.timestamp())
-        })?;
+        })
+        .or_else(|| of_program(text))?;
     micros(timestamp)
+}
+
+/// A number with a comma for a point: 1455944445,25. Fewer digits before it may be thousands.
+fn decimal_comma(text: &str) -> Option<String> {
+    let (whole, part) = text.split_once(',')?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (4 <= whole.len() && digits(whole) && digits(part)).then(|| format!("{whole}.{part}"))
+}
+
+/// As programs write it that have ways of their own: Go and nginx's log of errors, spreadsheets, `date`, old HTTP.
+fn of_program(text: &str) -> Option<jiff::Timestamp> {
+    use jiff::fmt::strtime::parse;
+    const ZONED: [&str; 2] = ["%Y-%m-%d %H:%M:%S%.f %z UTC", "%d/%b/%Y:%H:%M:%S%.f %:z"];
+    const CIVIL: [&str; 8] = [
+        "%Y/%m/%d %H:%M:%S%.f",
+        "%d.%m.%Y %H:%M:%S%.f",
+        "%d.%m.%Y %H:%M",
+        "%a %b %e %H:%M:%S %Y",
+        "%a %b %e %H:%M:%S UTC %Y",
+        "%A, %d-%b-%y %H:%M:%S GMT",
+        "%Y-%m-%d %I:%M:%S%.f %p",
+        "%b %d, %Y @ %H:%M:%S%.f",
+    ];
+    // Go's own way tells its clock besides.
+    let text = text.split(" m=").next().unwrap_or(text);
+    let text = text.strip_suffix(" Z").unwrap_or(text);
+    let zoned = ZONED.iter().find_map(|pattern| parse(pattern, text).ok());
+    if let Some(zoned) = zoned {
+        return zoned.to_timestamp().ok();
+    }
+    let civil = CIVIL.iter().find_map(|pattern| parse(pattern, text).ok());
+    let civil = match civil {
+        Some(civil) => civil.to_datetime().ok()?,
+        None => text.parse().ok()?,
+    };
+    Some(civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
+}
+
+/// A date of digits alone: 20160220050045, and so many thousandths behind. As milliseconds or microseconds it would be
+/// in the 27th century.
+fn of_digits(text: &str) -> Option<Timestamp> {
+    if !matches!(text.len(), 14 | 17) || !(text.starts_with("19") || text.starts_with("20")) {
+        return None;
+    }
+    let (seconds, thousandths) = text.split_at_checked(14)?;
+    let civil = jiff::fmt::strtime::parse("%Y%m%d%H%M%S", seconds).ok()?;
+    let zoned = civil.to_datetime().ok()?.to_zoned(jiff::tz::TimeZone::UTC);
+    let seconds = micros(zoned.ok()?.timestamp())?;
+    let thousandths: i64 = match thousandths {
+        "" => 0,
+        digits => digits.parse().ok()?,
+    };
+    Some(seconds.saturating_offset(thousandths * 1_000))
 }
 
 fn micros(timestamp: jiff::Timestamp) -> Option<Timestamp> {
@@ -111,13 +208,27 @@ fn of_web_server(text: &str) -> Option<jiff::Timestamp> {
 
 /// The instant of a date and a time of day that stand apart, in UTC.
 pub(super) fn of_parts(date: &str, time: &str) -> Option<Timestamp> {
-    let date: jiff::civil::Date = date.trim_ascii().parse().ok()?;
-    let time: jiff::civil::Time = time.trim_ascii().parse().ok()?;
-    let zoned = date.to_datetime(time).to_zoned(jiff::tz::TimeZone::UTC);
-    micros(zoned.ok()?.timestamp())
+    let of_iso = || {
+        let date: jiff::civil::Date = date.trim_ascii().parse().ok()?;
+        let time: jiff::civil::Time = time.trim_ascii().parse().ok()?;
+        let zoned = date.to_datetime(time).to_zoned(jiff::tz::TimeZone::UTC);
+        micros(zoned.ok()?.timestamp())
+    };
+    // A time of day has its minutes behind a colon: a number is none.
+    let time_of_day = time.contains(':').then_some(time);
+    of_iso().or_else(|| {
+        self::date(&format!(
+            "{} {}",
+            date.trim_ascii(),
+            time_of_day?.trim_ascii()
+        ))
+    })
 }
 
 fn number(text: &str, unit: TimeUnit) -> Option<Timestamp> {
+    if let (TimeUnit::Auto, Some(at)) = (unit, of_digits(text)) {
+        return Some(at);
+    }
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || !digits(part) {
@@ -180,6 +291,19 @@ mod tests {
             "2016-02-20T00:00:45.25-0500",
             "20/Feb/2016:00:00:45.250 -0500",
             "20/Feb/2016:05:00:45.250",
+            "20/feb/2016:00:00:45.250 -0500",
+            "20/Feb/2016:00:00:45.25 -05:00",
+            "+1455944445.25",
+            "1455944445,25",
+            "2016-02-20 05:00:45,250",
+            "2016/02/20 05:00:45.25",
+            "20.02.2016 05:00:45.250",
+            "20160220050045250",
+            "2016-02-20 00:00:45.25 -0500 UTC m=+0.5",
+            "2016-02-20 00:00:45.25 -0500 UTC",
+            "2016-02-20 05:00:45.25 Z",
+            "2016-02-20 05:00:45.25 AM",
+            "Feb 20, 2016 @ 05:00:45.250",
         ] {
             assert_eq!(parse(text, TimeUnit::Auto), expected, "{text}");
         }
@@ -192,7 +316,21 @@ mod tests {
             parse("Sat, 20 Feb 2016 05:00:45 GMT", TimeUnit::Auto),
             expected
         );
+        for text in [
+            "20160220050045",
+            "Sat Feb 20 05:00:45 2016",
+            "Sat Feb 20 05:00:45 UTC 2016",
+            "Saturday, 20-Feb-16 05:00:45 GMT",
+            "20.2.2016 05:00:45",
+        ] {
+            assert_eq!(parse(text, TimeUnit::Auto), expected, "{text}");
+        }
         assert_eq!(of_parts("2016-02-20", "05:00:45"), expected);
+        assert_eq!(of_parts("20.02.2016", "05:00:45"), expected);
+        assert_eq!(of_parts("2016-02-20", "7"), None);
+        // A leap second is the last of its minute.
+        let new_year = Some(Timestamp::from_micros(1_483_228_799_000_000));
+        assert_eq!(parse("2016-12-31T23:59:60Z", TimeUnit::Auto), new_year);
         assert_eq!(of_parts("2016-02-20", "25:00:45"), None);
     }
 
@@ -206,6 +344,27 @@ mod tests {
     }
 
     #[test]
+    fn a_stated_pattern_is_what_a_date_is_read_by() {
+        let by = |pattern: &str, text| {
+            let pattern = Some(pattern.to_owned());
+            let instants = Instants {
+                pattern,
+                ..Instants::default()
+            };
+            instants.parse(text)
+        };
+        let expected = Some(Timestamp::from_micros(1_455_944_445_000_000));
+        for (pattern, text) in [
+            ("%m/%d/%Y %H:%M:%S", "2/20/2016 5:00:45"),
+            ("%m/%d/%Y %I:%M:%S %p", " 02/20/2016 05:00:45 AM "),
+            ("%d/%m/%Y %H:%M:%S %z", "20/02/2016 00:00:45 -0500"),
+        ] {
+            assert_eq!(by(pattern, text), expected, "{pattern}");
+        }
+        assert_eq!(by("%m/%d/%Y %H:%M:%S", "1455944445"), None);
+    }
+
+    #[test]
     fn what_is_no_instant_is_none() {
         for text in [
             "",
@@ -216,6 +375,11 @@ mod tests {
             "t",
             "1969-12-31T23:59:59Z",
             "yesterday",
+            "02/20/2016 05:00:45",
+            "1,455,944,445",
+            "1,5",
+            "2016-02-20 05:00:45 CET",
+            "2025-02-29 00:00:00",
         ] {
             assert_eq!(parse(text, TimeUnit::Auto), None, "{text}");
         }

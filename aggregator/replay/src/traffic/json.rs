@@ -13,64 +13,38 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use tollgate_shared::time::Timestamp;
+
 use super::clients::Clients;
-use super::instant::{self, TimeUnit};
+use super::instant::{self, Instants};
+use super::names::{self, text_of};
+use super::repair::repaired;
 use super::{Columns, Row, Widths};
 
-/// Paths of an instant, ours first.
-const TIMES: &[&str] = &[
-    "t",
-    "ts",
-    "StartUTC",
-    "time",
-    "timestamp",
-    "@timestamp",
-    "start_time",
-    "time_iso8601",
-    "time_local",
-    "msec",
-    "datetime",
-    "date",
-];
+/// What is not taken for the instant of a request where nobody says that it is: 1990. A duration in seconds is before.
+const PLAUSIBLE: Timestamp = Timestamp::from_micros(631_152_000_000_000);
 
-/// Paths of what proxies said of whom they forward for.
-const FORWARDED: &[&str] = &[
-    "http_x_forwarded_for",
-    "x_forwarded_for",
-    "xff",
-    "request.headers.X-Forwarded-For",
-    "request_X-Forwarded-For",
-];
+/// Names that are an instant's whatever they hold.
+const SURELY_TIMES: [&str; 3] = ["t", "ts", "timestamp"];
 
-/// Paths of a client.
-const CLIENTS: &[&str] = &[
-    "domain",
-    "request.client_ip",
-    "client_ip",
-    "ClientHost",
-    "remote_addr",
-    "request.remote_ip",
-    "remote_ip",
-    "request.remote_addr",
-    "downstream_remote_address",
-    "downstream_direct_remote_address",
-    "ClientAddr",
-    "client",
-    "clientIp",
-    "ip",
-];
+/// How deep members are looked for.
+const DEPTH_MAX: usize = 4;
 
 /// Which member is what.
 #[derive(Clone, Debug)]
 pub(super) struct Json {
     t: String,
+    /// The date, if `t` is a time of day.
+    date: Option<String>,
     resource: Option<String>,
     forwarded: Option<String>,
     domain: Option<String>,
     copies: String,
     min: String,
-    unit: TimeUnit,
+    instants: Instants,
     clients: Clients,
+    /// Something stands before each object in its line.
+    is_behind: bool,
     /// The domain is a name of ours, not what some server calls its client.
     ours: bool,
 }
@@ -85,7 +59,7 @@ impl Json {
         objects: &[Value],
         columns: &Columns,
         client: Option<&str>,
-        unit: TimeUnit,
+        instants: &Instants,
         clients: &Clients,
     ) -> Result<Self, String> {
         let has = |path: &str| objects.iter().any(|object| text(object, path).is_some());
@@ -97,12 +71,29 @@ impl Json {
             )),
             name => Ok(name.clone()),
         };
-        let known = |paths: &[&str]| {
-            paths
-                .iter()
-                .find(|path| has(path))
-                .map(|path| (*path).to_owned())
+        let leaves = leaves(objects);
+        let known = |names: &[&str]| find_named(&leaves, names, &|_, _| true);
+        let is_instant = |name: &str, path: &str| {
+            let texts = objects.iter().filter_map(|object| text(object, path));
+            let mut read = texts.map(|text| instants.parse(&text));
+            read.next().flatten().is_some_and(|at| {
+                PLAUSIBLE <= at || instants.are_stated() || SURELY_TIMES.contains(&name)
+            })
         };
+        let date = known(&[names::DATE]);
+        let has_time = |name: &str, path: &str| {
+            let mut texts = objects.iter().filter_map(|object| text(object, path));
+            is_instant(name, path) && texts.next().is_some_and(|text| text.contains(':'))
+        };
+        let guessed = || {
+            find_named(&leaves, names::TIMES, &is_instant)
+                .or_else(|| find_named(&leaves, &[names::DATE], &has_time))
+                // Small numbers, or a time of day with its date beside it.
+                .or_else(|| known(&["time"]))
+                .or_else(|| date.clone())
+        };
+        let t = stated("t", &columns.t)?.or_else(guessed);
+        let t = t.unwrap_or_else(|| "t".to_owned());
         let stated_domain = stated("domain", &columns.domain)?;
         if let Some(client) = client.filter(|client| !has(client)) {
             return Err(format!(
@@ -113,25 +104,33 @@ impl Json {
         }
         let domain = match client {
             Some(client) => Some(client.to_owned()),
-            None => stated_domain.or_else(|| known(CLIENTS)),
+            None => stated_domain.or_else(|| known(names::CLIENTS)),
         };
         let is_guessed = client.is_none() && columns.domain.is_none();
         Ok(Self {
-            t: stated("t", &columns.t)?
-                .or_else(|| known(TIMES))
-                .unwrap_or_else(|| "t".to_owned()),
+            date: date.filter(|date| *date != t),
+            t,
             resource: stated("resource", &columns.resource)?.or_else(|| known(&["resource"])),
             forwarded: match is_guessed && domain.as_deref() != Some("domain") {
-                true => known(FORWARDED),
+                true => known(names::FORWARDED),
                 false => None,
             },
             ours: client.is_none() && !clients.is_stated() && domain.as_deref() == Some("domain"),
             domain,
             copies: stated("copies", &columns.copies)?.unwrap_or_else(|| "copies".to_owned()),
             min: stated("min", &columns.min)?.unwrap_or_else(|| "min".to_owned()),
-            unit,
+            instants: instants.clone(),
+            is_behind: false,
             clients: clients.clone(),
         })
+    }
+
+    /// The same, where something stands before each object in its line.
+    pub fn behind(self) -> Self {
+        Self {
+            is_behind: true,
+            ..self
+        }
     }
 
     /// Which member is the client.
@@ -141,10 +140,14 @@ impl Json {
 
     /// The row of an object; or what was expected.
     pub fn parse<'a>(&self, line: &[u8]) -> Result<Row<'a>, &'static str> {
+        let line = match self.is_behind {
+            true => behind(line),
+            false => line,
+        };
         let object = object(line).ok_or("an object of JSON")?;
-        let at = text(&object, &self.t)
-            .and_then(|text| instant::parse(&text, self.unit))
-            .ok_or("an instant as t: a number since 1970, or a date as in RFC 3339")?;
+        let at = self.at(&object).ok_or(
+            "an instant as t: a number since 1970, or a date as in RFC 3339 (or --time-format)",
+        )?;
         let count = |path: &str| match text(&object, path) {
             None => Ok(None),
             Some(text) => super::whole(&text).map(Some),
@@ -174,40 +177,88 @@ impl Json {
     }
 }
 
-/// The object of a text; nginx writes bytes as `\x22`, which is no JSON.
+impl Json {
+    fn at(&self, object: &Value) -> Option<Timestamp> {
+        let time = text(object, &self.t)?;
+        self.instants.parse(&time).or_else(|| {
+            let date = text(object, self.date.as_deref()?)?;
+            instant::of_parts(&date, &time)
+        })
+    }
+}
+
+/// The paths of all members that are no objects, in the order of their first object, with their names without what
+/// programs write differently: of the whole path, and of the ends of it.
+fn leaves(objects: &[Value]) -> Vec<(String, Vec<String>)> {
+    let mut leaves: Vec<(String, Vec<String>)> = Vec::new();
+    for object in objects {
+        let mut paths = Vec::new();
+        walk(object, &mut Vec::new(), &mut paths);
+        for parts in paths {
+            let path = parts.join(".");
+            if leaves.iter().all(|(known, _)| *known != path) {
+                leaves.push((path, names::ends(&parts)));
+            }
+        }
+    }
+    leaves
+}
+
+fn walk<'v>(value: &'v Value, at: &mut Vec<&'v str>, paths: &mut Vec<Vec<&'v str>>) {
+    for (name, value) in value.as_object().into_iter().flatten() {
+        at.push(name);
+        match value {
+            Value::Object(_) if at.len() < DEPTH_MAX && !is_of_mongo(value) => {
+                walk(value, at, paths);
+            }
+            _ => paths.push(at.clone()),
+        }
+        at.pop();
+    }
+}
+
+/// The path of the first of these names that there is: as a whole path, or else as the end of one.
+fn find_named(
+    leaves: &[(String, Vec<String>)],
+    names: &[&str],
+    takes: &dyn Fn(&str, &str) -> bool,
+) -> Option<String> {
+    let find = |is: &dyn Fn(&[String], &str) -> bool| {
+        names.iter().find_map(|name| {
+            let mut leaves = leaves.iter();
+            leaves.find(|(path, ends)| is(ends, name) && takes(name, path))
+        })
+    };
+    let whole = find(&|ends, name| ends.first().is_some_and(|end| end == name));
+    let found = whole.or_else(|| find(&|ends, name| ends.iter().any(|end| end == name)));
+    found.map(|(path, _)| path.clone())
+}
+
+/// Whether a value is an object in whose only member MongoDB says what type it has.
+fn is_of_mongo(value: &Value) -> bool {
+    let object = value.as_object();
+    object.is_some_and(|object| object.len() == 1 && object.keys().all(|key| key.starts_with('$')))
+}
+
+/// The object that stands behind something else in its line, as behind the head of syslog.
+pub(super) fn behind(line: &[u8]) -> &[u8] {
+    let brace = line.iter().position(|byte| *byte == b'{');
+    &line[brace.unwrap_or(0)..]
+}
+
+/// The object of a text, or of what some programs write for one.
 pub(super) fn object(line: &[u8]) -> Option<Value> {
     let value: Option<Value> = serde_json::from_slice(line).ok();
     let value = match value {
         Some(value) => value,
-        None => serde_json::from_slice(&repaired(line)?).ok()?,
+        None => {
+            let text = text_of(line);
+            let repaired = repaired(text.as_bytes());
+            let bytes = repaired.as_deref().unwrap_or(text.as_bytes());
+            serde_json::from_slice(bytes).ok()?
+        }
     };
     value.is_object().then_some(value)
-}
-
-/// The line with `\xHH` as JSON writes it; `None` if the line has no such escape.
-fn repaired(line: &[u8]) -> Option<Vec<u8>> {
-    let mut fixed = Vec::with_capacity(line.len() + 16);
-    let mut rest = line;
-    let mut any = false;
-    while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
-        fixed.extend_from_slice(&rest[..at]);
-        match rest[at..] {
-            [b'\\', b'x', one, other, ..]
-                if one.is_ascii_hexdigit() && other.is_ascii_hexdigit() =>
-            {
-                any = true;
-                fixed.extend_from_slice(&[b'\\', b'u', b'0', b'0', one, other]);
-                rest = &rest[at + 4..];
-            }
-            _ => {
-                let end = (at + 2).min(rest.len());
-                fixed.extend_from_slice(&rest[at..end]);
-                rest = &rest[end..];
-            }
-        }
-    }
-    fixed.extend_from_slice(rest);
-    any.then_some(fixed)
 }
 
 /// What stands at a path, as text; nothing where it is null, or an object.
@@ -215,7 +266,7 @@ fn text(object: &Value, path: &str) -> Option<String> {
     let value = find(object, path)?;
     match value {
         Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
+        Value::Number(number) => Some(plain_number(number)),
         Value::Bool(is) => Some(is.to_string()),
         // Headers that may come more than once.
         Value::Array(values) => {
@@ -224,6 +275,11 @@ fn text(object: &Value, path: &str) -> Option<String> {
                 .filter(|texts| !texts.is_empty())
                 .map(|texts| texts.join(", "))
         }
+        Value::Object(object) if is_of_mongo(value) => match object.values().next()? {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        },
         Value::Null | Value::Object(_) => None,
     }
 }
@@ -243,21 +299,22 @@ fn find<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     })
 }
 
-/// The paths that objects have, for a message.
-fn members(objects: &[Value]) -> String {
-    let mut paths = std::collections::BTreeSet::new();
-    for object in objects {
-        for (name, value) in object.as_object().into_iter().flatten() {
-            match value.as_object() {
-                Some(inner) => paths.extend(inner.keys().map(|key| format!("{name}.{key}"))),
-                None => {
-                    paths.insert(name.clone());
-                }
-            }
+/// A number as people write it: 3, 3.0 and 0.3e1 are one.
+fn plain_number(number: &serde_json::Number) -> String {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match number.as_f64() {
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => {
+            format!("{float:.0}")
         }
+        _ => number.to_string(),
     }
-    let paths: Vec<String> = paths.into_iter().take(30).collect();
-    paths.join(", ")
+}
+
+/// The paths that objects have, for a message.
+pub(super) fn members(objects: &[Value]) -> String {
+    const SHOWN_MAX: usize = 30;
+    let paths = leaves(objects).into_iter().map(|(path, _)| path);
+    paths.take(SHOWN_MAX).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -267,7 +324,13 @@ mod tests {
     /// Client and instant of an object, by what the first one shows.
     fn read(line: &str, columns: &Columns, client: Option<&str>) -> Result<(String, u64), String> {
         let first = [object(line.as_bytes()).expect("an object")];
-        let json = Json::of_first(&first, columns, client, TimeUnit::Auto, &Clients::default())?;
+        let json = Json::of_first(
+            &first,
+            columns,
+            client,
+            &Instants::default(),
+            &Clients::default(),
+        )?;
         let row = json.parse(line.as_bytes())?;
         Ok((
             row.domain.unwrap_or_default().into_owned(),
@@ -295,6 +358,15 @@ mod tests {
             read(traefik, &Columns::default(), None),
             Ok(("a".to_owned(), at))
         );
+    }
+
+    #[test]
+    fn one_number_is_one_name_however_it_is_written() {
+        for number in ["3", "3.0", "0.3e1", "\"3\""] {
+            let line = format!("{{\"t\":1,\"domain\":{number}}}");
+            let read = read(&line, &Columns::default(), None);
+            assert_eq!(read, Ok(("3".to_owned(), 1_000_000)), "{number}");
+        }
     }
 
     #[test]

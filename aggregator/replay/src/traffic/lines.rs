@@ -6,6 +6,9 @@
 
 use std::io::{self, BufRead, Read as _};
 
+use super::quotes::{Quoted, Quotes};
+use super::wrap::Wrap;
+
 /// How many unreadable lines are kept to be shown.
 const SHOWN_MAX: usize = 10;
 
@@ -35,13 +38,27 @@ pub(super) enum Split {
     Lines,
     /// Each object of JSON is one: of an array, or one behind another.
     Objects,
+    /// The same, where an object has them in a member that is an array.
+    Wrapped,
+    /// Each line is one, and a quoted field of a CSV goes on over line breaks.
+    Quoted,
 }
+
+/// What stands before a row and is none of it: the mark of an encoding, as files have that were put together; the
+/// mark of a record in a sequence of JSON texts (RFC 7464).
+const MARKS: [&[u8]; 2] = [b"\xef\xbb\xbf", b"\x1e"];
 
 /// The rows of a text, one at a time. Blank lines are passed over.
 #[derive(Debug)]
 pub struct Lines<R> {
     reader: R,
     split: Split,
+    /// What was read ahead and is to be read again, and from where on.
+    again: (Vec<u8>, usize),
+    /// The byte that ends a line.
+    end: u8,
+    /// What stands around each line.
+    wrap: Option<Wrap>,
     /// Lines that end within the row.
     inside: u64,
     buffer: Vec<u8>,
@@ -58,6 +75,9 @@ impl<R: BufRead> Lines<R> {
         Self {
             reader,
             split: Split::Lines,
+            again: (Vec::new(), 0),
+            end: b'\n',
+            wrap: None,
             inside: 0,
             buffer: Vec::new(),
             number: 0,
@@ -70,9 +90,19 @@ impl<R: BufRead> Lines<R> {
     /// Splits what comes from now on in another way.
     pub(super) fn split_by(&mut self, split: Split) {
         self.split = split;
-        if split == Split::Objects {
+        if matches!(split, Split::Objects | Split::Wrapped) {
             self.number = 1;
         }
+    }
+
+    /// Each line is wrapped so.
+    pub(super) const fn wrapped_by(&mut self, wrap: Option<Wrap>) {
+        self.wrap = wrap;
+    }
+
+    /// Lines end with this byte from now on.
+    pub(super) const fn end_by(&mut self, end: u8) {
+        self.end = end;
     }
 
     /// Goes to the next row; false at the end.
@@ -84,6 +114,12 @@ impl<R: BufRead> Lines<R> {
         match self.split {
             Split::Lines => self.advance_line(),
             Split::Objects => self.advance_object(),
+            Split::Quoted => self.advance_quoted(),
+            Split::Wrapped => {
+                self.pass_brace()?;
+                self.split = Split::Objects;
+                self.advance_object()
+            }
         }
     }
 
@@ -139,20 +175,37 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
+    /// To behind the first brace: the objects are those inside.
+    fn pass_brace(&mut self) -> io::Result<()> {
+        loop {
+            let bytes = self.reader.fill_buf()?;
+            let brace = bytes.iter().position(|byte| *byte == b'{');
+            let upto = brace.map_or(bytes.len(), |at| at + 1);
+            let lines = bytes[..upto].iter().filter(|byte| **byte == b'\n').count();
+            let ended = brace.is_some() || bytes.is_empty();
+            self.number += lines as u64;
+            self.reader.consume(upto);
+            if ended {
+                return Ok(());
+            }
+        }
+    }
+
     fn advance_line(&mut self) -> io::Result<bool> {
         loop {
             self.buffer.clear();
-            let mut bounded = self.reader.by_ref().take(LINE_BYTES_MAX);
-            let read = bounded.read_until(b'\n', &mut self.buffer)?;
-            if read == 0 {
+            if self.read_line()? == 0 {
                 return Ok(false);
             }
             self.number += 1;
-            if read as u64 == LINE_BYTES_MAX && self.buffer.last() != Some(&b'\n') {
+            if self.is_too_long() {
                 self.rows += 1;
                 self.refuse("a line of at most 64 KiB");
                 self.pass_rest()?;
                 continue;
+            }
+            if let Some(inside) = self.wrap.and_then(|wrap| wrap.inside(self.line())) {
+                self.buffer = inside;
             }
             if !self.line().is_empty() {
                 self.rows += 1;
@@ -161,12 +214,81 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The row, without white space at its end, and without zeros before it: a log that was cut while it was
-    /// written begins with them.
+    /// To the next row of a CSV. Where a quote is opened and not closed, or something follows the one that closes it,
+    /// its line alone is the row: what comes behind is read as it would be without that line.
+    fn advance_quoted(&mut self) -> io::Result<bool> {
+        self.number += std::mem::take(&mut self.inside);
+        if !self.advance_line()? {
+            return Ok(false);
+        }
+        if !self.buffer.contains(&b'"') {
+            return Ok(true);
+        }
+        let first = self.buffer.len();
+        let mut quotes = Quotes::default();
+        let mut from = 0;
+        let mut inside = 0;
+        loop {
+            let state = quotes.pass(&self.buffer[from..]);
+            if state != Quoted::Open {
+                break;
+            }
+            from = self.buffer.len();
+            if LINE_BYTES_MAX as usize <= from || self.read_line()? == 0 {
+                break;
+            }
+            inside += 1;
+        }
+        if first < self.buffer.len() {
+            match quotes.at {
+                Quoted::Closed => self.inside = inside,
+                Quoted::Open | Quoted::Broken => self.read_again_from(first),
+            }
+        }
+        Ok(true)
+    }
+
+    /// What stands in the buffer from there on comes again.
+    fn read_again_from(&mut self, from: usize) {
+        let mut again = self.buffer.split_off(from);
+        let (behind, at) = &self.again;
+        again.extend_from_slice(&behind[*at..]);
+        self.again = (again, 0);
+    }
+
+    /// Reads to the end of a line, or to the greatest length, behind what the buffer has; how many bytes. Zeros before
+    /// a line are passed over, however many: a log that was cut while it was written has them.
+    fn read_line(&mut self) -> io::Result<usize> {
+        let (again, at) = &mut self.again;
+        if *at < again.len() {
+            let rest = &again[*at..];
+            let end = rest.iter().position(|byte| *byte == self.end);
+            let upto = end.map_or(rest.len(), |end| end + 1);
+            self.buffer.extend_from_slice(&rest[..upto]);
+            *at += upto;
+            if end.is_some() {
+                return Ok(upto);
+            }
+            // The last line of what was read ahead was not read to its end.
+            let room = LINE_BYTES_MAX.saturating_sub(self.buffer.len() as u64);
+            let mut bounded = self.reader.by_ref().take(room);
+            return Ok(upto + bounded.read_until(self.end, &mut self.buffer)?);
+        }
+        if self.buffer.is_empty() {
+            pass_zeros(&mut self.reader)?;
+        }
+        let room = LINE_BYTES_MAX.saturating_sub(self.buffer.len() as u64);
+        let mut bounded = self.reader.by_ref().take(room);
+        bounded.read_until(self.end, &mut self.buffer)
+    }
+
+    fn is_too_long(&self) -> bool {
+        LINE_BYTES_MAX as usize <= self.buffer.len() && self.buffer.last() != Some(&self.end)
+    }
+
+    /// The row, without white space at its end, and without what stands before it and is none of it.
     pub fn line(&self) -> &[u8] {
-        let line = self.buffer.trim_ascii_end();
-        let zeros = line.iter().take_while(|byte| **byte == 0).count();
-        &line[zeros..]
+        bare(&self.buffer)
     }
 
     /// Counts the line as unreadable.
@@ -214,7 +336,7 @@ impl<R: BufRead> Lines<R> {
             if available.is_empty() {
                 return Ok(());
             }
-            let end = available.iter().position(|byte| *byte == b'\n');
+            let end = available.iter().position(|byte| *byte == self.end);
             let passed = end.map_or(available.len(), |end| end + 1);
             self.reader.consume(passed);
             if end.is_some() {
@@ -222,6 +344,47 @@ impl<R: BufRead> Lines<R> {
             }
         }
     }
+}
+
+/// Passes over zeros.
+fn pass_zeros(reader: &mut impl BufRead) -> io::Result<()> {
+    loop {
+        let bytes = reader.fill_buf()?;
+        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+        let more = 0 < zeros && zeros == bytes.len();
+        if 0 < zeros {
+            reader.consume(zeros);
+        }
+        if !more {
+            return Ok(());
+        }
+    }
+}
+
+/// A line without white space at its end, and without zeros, marks and colours of a terminal before it.
+pub(super) fn bare(line: &[u8]) -> &[u8] {
+    let mut line = line.trim_ascii_end();
+    while let Some(first) = line.first() {
+        let rest = match first {
+            0 => Some(&line[1..]),
+            0x1b => without_colour(line),
+            0xef | 0x1e => MARKS.iter().find_map(|mark| line.strip_prefix(*mark)),
+            _ => return line,
+        };
+        match rest {
+            Some(rest) => line = rest,
+            None => return line,
+        }
+    }
+    line
+}
+
+/// What follows an escape for a colour, as in `ESC [32m`.
+fn without_colour(line: &[u8]) -> Option<&[u8]> {
+    let inside = line.strip_prefix(b"\x1b[")?;
+    let is_of_it = |byte: &&u8| byte.is_ascii_digit() || **byte == b';';
+    let codes = inside.iter().take_while(is_of_it).count();
+    inside[codes..].strip_prefix(b"m")
 }
 
 /// Where in an object of JSON one is.

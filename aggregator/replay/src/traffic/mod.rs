@@ -6,16 +6,22 @@
 pub mod clients;
 pub mod csv;
 mod dates;
+mod discover;
 mod forms;
 pub mod instant;
 mod json;
 mod lines;
+mod names;
 pub mod open;
 pub mod pattern;
 mod peek;
 mod plan;
+mod quotes;
+mod repair;
 pub mod rows;
 mod w3c;
+mod words;
+mod wrap;
 
 use std::borrow::Cow;
 use std::num::NonZeroU32;
@@ -23,7 +29,7 @@ use std::num::NonZeroU32;
 use tollgate_shared::time::Timestamp;
 
 pub use clients::Clients;
-pub use instant::TimeUnit;
+pub use instant::{Instants, TimeUnit};
 pub use lines::Unreadable;
 pub use open::open;
 pub use rows::{Kind, Rows, Told, Wanted};
@@ -41,6 +47,20 @@ pub struct Row<'a> {
     pub copies: NonZeroU32,
     /// Below how many of them it had no use for any; none: not said.
     pub min: Option<NonZeroU32>,
+}
+
+impl Row<'_> {
+    /// The same, on its own.
+    fn into_owned(self) -> Row<'static> {
+        let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
+        Row {
+            at: self.at,
+            resource: owned(self.resource),
+            domain: owned(self.domain),
+            copies: self.copies,
+            min: self.min,
+        }
+    }
 }
 
 /// What columns of a CSV and members of JSON are called, where somebody said so.

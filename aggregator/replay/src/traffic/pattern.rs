@@ -11,7 +11,7 @@
 
 use tollgate_shared::time::Timestamp;
 
-use super::instant::{self, TimeUnit};
+use super::instant::{self, TimeUnit, by_pattern};
 
 /// Fields that can be wanted of one line.
 const WANTED_MAX: usize = 4;
@@ -24,11 +24,19 @@ pub struct Pattern {
     /// The slot of the field with what proxies said, and of that with the peer's address.
     forwarded: Option<usize>,
     peer: Option<usize>,
+    /// A field may stand in quotes, and what separates fields within them.
+    quoted: bool,
+    /// Behind the peer's address there always stands its port.
+    with_port: bool,
 }
 
+/// A part of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+pub(super) enum Piece {
+    /// What stands there literally.
     Text(Box<[u8]>),
+    /// Blanks, however many.
+    Gap,
     /// A field, and the slot that it is wanted for.
     Field(String, Option<usize>),
 }
@@ -42,6 +50,8 @@ enum Time {
     By(usize, String),
     /// A date and a time of day.
     Parts(usize, usize),
+    /// In two slots, with a blank between them.
+    Joined(usize, usize),
 }
 
 /// What a line says.
@@ -58,52 +68,80 @@ impl Pattern {
     ///
     /// What is wrong with it.
     pub fn new(text: &str, client: Option<&str>) -> Result<Self, String> {
-        let text = unquoted(text);
-        let pieces = if text.contains('$') {
-            of_nginx(&text)
-        } else {
-            of_apache(&text)?
+        Self::of_pieces(super::words::pieces(text)?, client)
+    }
+
+    /// A pattern whose instant stands in one field, or in two of which the second goes on, and its client in another.
+    pub(super) fn with(
+        mut pieces: Vec<Piece>,
+        time: (usize, Option<usize>),
+        client: usize,
+    ) -> Self {
+        let mut slots = 0;
+        let mut want = |piece: usize| {
+            let slot = slots;
+            if let Some(Piece::Field(_, wanted)) = pieces.get_mut(piece) {
+                *wanted = Some(slot);
+            }
+            slots += 1;
+            slot
         };
-        Self::of_pieces(pieces, client)
+        let first = want(time.0);
+        let time = match time.1.map(&mut want) {
+            Some(other) => Time::Joined(first, other),
+            None => Time::Whole(first, TimeUnit::Auto),
+        };
+        let peer = Some(want(client));
+        let mut pattern = Self {
+            pieces,
+            time,
+            forwarded: None,
+            peer,
+            quoted: false,
+            with_port: false,
+        };
+        pattern.end_behind_last();
+        pattern
+    }
+
+    /// What follows the last wanted field says where it ends; what is behind that is not looked at.
+    fn end_behind_last(&mut self) {
+        let mut pieces = self.pieces.iter();
+        let last = pieces.rposition(|piece| matches!(piece, Piece::Field(_, Some(_))));
+        self.pieces.truncate(last.map_or(0, |last| last + 2));
     }
 
     /// The columns of a file that names them, one behind another.
     pub(super) fn of_columns(
         names: &[&str],
-        separator: u8,
+        separator: &Piece,
         client: Option<&str>,
     ) -> Result<Self, String> {
         let mut pieces = Vec::new();
         for (index, name) in names.iter().enumerate() {
             if 0 < index {
-                pieces.push(Piece::Text(Box::new([separator])));
+                pieces.push(separator.clone());
             }
             pieces.push(Piece::Field((*name).to_owned(), None));
         }
-        Self::of_pieces(pieces, client)
+        let mut pattern = Self::of_pieces(pieces, client)?;
+        pattern.quoted = true;
+        Ok(pattern)
     }
 
     fn of_pieces(mut pieces: Vec<Piece>, client: Option<&str>) -> Result<Self, String> {
         let fields = |pieces: &[Piece]| -> Vec<String> {
             let fields = pieces.iter().filter_map(|piece| match piece {
                 Piece::Field(name, _) => Some(name.clone()),
-                Piece::Text(_) => None,
+                Piece::Text(_) | Piece::Gap => None,
             });
             fields.collect()
         };
         let names = fields(&pieces);
-        let adjacent = pieces.windows(2).find_map(|two| match two {
-            [Piece::Field(one, _), Piece::Field(other, _)] => Some((one, other)),
-            _ => None,
-        });
-        if let Some((one, other)) = adjacent {
-            return Err(format!(
-                "{one} and {other} stand together: nobody can tell where one ends"
-            ));
-        }
+        expect_apart(&pieces)?;
         let known = |wanted: &[&str]| {
-            let is = |name: &&String| wanted.iter().any(|one| same_field(one, name));
-            names.iter().find(is).cloned()
+            let find = |one: &&str| names.iter().find(|name| same_field(one, name));
+            wanted.iter().find_map(find).cloned()
         };
         let mut slots = 0;
         let mut want = |pieces: &mut Vec<Piece>, name: &str| {
@@ -126,12 +164,7 @@ impl Pattern {
                     want(&mut pieces, &date).unwrap_or_default(),
                     want(&mut pieces, &time).unwrap_or_default(),
                 ),
-                _ => {
-                    return Err(format!(
-                        "no instant: expected $time_local, $time_iso8601, $msec or %t, found {}",
-                        names.join(", ")
-                    ));
-                }
+                _ => return Err(NO_INSTANT.to_owned() + &names.join(", ")),
             },
         };
         let (forwarded, peer) = match client {
@@ -144,24 +177,27 @@ impl Pattern {
             None => (known(FORWARDED), known(PEERS)),
         };
         if forwarded.is_none() && peer.is_none() {
-            return Err(format!(
-                "no client: expected $remote_addr, $http_x_forwarded_for, %h or a field that --client names, found {}",
-                names.join(", ")
-            ));
+            return Err(NO_CLIENT.to_owned() + &names.join(", "));
         }
+        let peer_name = peer.clone();
         let mut slot = |name: Option<String>| name.and_then(|name| want(&mut pieces, &name));
         let (forwarded, peer) = (slot(forwarded), slot(peer));
-        let last = pieces
-            .iter()
-            .rposition(|piece| matches!(piece, Piece::Field(_, Some(_))));
-        // What follows the last wanted field says where it ends.
-        pieces.truncate(last.map_or(0, |last| last + 2));
-        Ok(Self {
+        let with_port = peer_name.as_deref() == Some(WITH_PORT);
+        let mut pattern = Self {
             pieces,
             time,
             forwarded,
             peer,
-        })
+            quoted: false,
+            with_port,
+        };
+        pattern.end_behind_last();
+        Ok(pattern)
+    }
+
+    /// Whether there is a field in which proxies say whom they forward for, and one with the peer.
+    pub(super) const fn has_forwarded_and_peer(&self) -> bool {
+        self.forwarded.is_some() && self.peer.is_some()
     }
 
     /// Which field is the client.
@@ -171,7 +207,10 @@ impl Pattern {
             Piece::Field(name, wanted) if *wanted == slot => Some(name.as_str()),
             _ => None,
         });
-        name.unwrap_or_default()
+        match name {
+            Some(WITH_PORT) => PEERS[0],
+            name => name.unwrap_or_default(),
+        }
     }
 
     /// The wanted fields of a line; or what was expected.
@@ -181,34 +220,33 @@ impl Pattern {
         let mut pieces = self.pieces.iter().peekable();
         let mut before = 0;
         while let Some(piece) = pieces.next() {
+            let rest = line.get(at..).unwrap_or_default();
             match piece {
                 Piece::Text(text) => {
                     // A piece of text behind a field was found where the field ends.
-                    if !line.get(at..).is_some_and(|rest| rest.starts_with(text)) {
+                    if !rest.starts_with(text) {
                         return Err(EXPECTED);
                     }
                     at += text.len();
                     before = text.last().copied().unwrap_or(0);
                 }
-                Piece::Field(_, slot) => {
-                    let rest = line.get(at..).unwrap_or_default();
-                    let end = match pieces.peek() {
-                        Some(Piece::Text(next)) => {
-                            let quoted = before == b'"' && next.first() == Some(&b'"');
-                            end_of(rest, next, quoted)
-                        }
-                        _ => Some(rest.len()),
-                    };
-                    // The last field may stand at the end of its line.
-                    let end = match end {
-                        Some(end) => end,
-                        None if pieces.len() == 1 => rest.len(),
-                        None => return Err(EXPECTED),
-                    };
-                    if let Some(slot) = slot {
-                        found.slots[*slot] = &rest[..end];
+                Piece::Gap => match rest.iter().take_while(|byte| is_blank(byte)).count() {
+                    0 => return Err(EXPECTED),
+                    blanks => {
+                        at += blanks;
+                        before = b' ';
                     }
-                    at += end;
+                },
+                Piece::Field(_, slot) => {
+                    let (from, end, passed) = self
+                        .field(rest, pieces.peek().copied(), before)
+                        // The last field may stand at the end of its line.
+                        .or_else(|| (pieces.len() == 1).then_some((0, rest.len(), rest.len())))
+                        .ok_or(EXPECTED)?;
+                    if let Some(slot) = slot {
+                        found.slots[*slot] = &rest[from..end];
+                    }
+                    at += passed;
                     if pieces.len() == 1 {
                         break;
                     }
@@ -218,10 +256,37 @@ impl Pattern {
         Ok(found)
     }
 
+    /// Where a field begins and ends, and how far that goes: to the piece that follows it.
+    fn field(
+        &self,
+        rest: &[u8],
+        next: Option<&Piece>,
+        before: u8,
+    ) -> Option<(usize, usize, usize)> {
+        let until = |rest: &[u8], quoted: bool| match next {
+            Some(Piece::Text(next)) => end_of(rest, next, quoted && next.first() == Some(&b'"')),
+            Some(Piece::Gap) => rest.iter().position(is_blank),
+            Some(Piece::Field(..)) | None => Some(rest.len()),
+        };
+        if let (true, Some(inside)) = (self.quoted, rest.strip_prefix(b"\"")) {
+            let end = end_of(inside, b"\"", true)?;
+            let behind = until(&inside[end + 1..], false)?;
+            return Some((1, 1 + end, 2 + end + behind));
+        }
+        let end = until(rest, before == b'"')?;
+        Some((0, end, end))
+    }
+
     /// What proxies said, and the peer.
     pub fn clients<'a>(&self, found: &Found<'a>) -> (Option<&'a str>, Option<&'a str>) {
         let text = |slot: Option<usize>| str::from_utf8(found.slots[slot?]).ok();
-        (text(self.forwarded), text(self.peer))
+        let peer = text(self.peer);
+        let peer = match peer.and_then(|peer| peer.rsplit_once(':')) {
+            // An address of IPv6 may be followed by its port without brackets.
+            Some((address, _)) if self.with_port => Some(address),
+            _ => peer,
+        };
+        (text(self.forwarded), peer)
     }
 
     /// The instant of a line, of which `date` read the last.
@@ -234,12 +299,21 @@ impl Pattern {
         match &self.time {
             Time::Whole(slot, unit) => {
                 let bytes = found.slots[*slot];
-                let bytes = bytes.strip_prefix(b"[").unwrap_or(bytes);
-                let bytes = bytes.strip_suffix(b"]").unwrap_or(bytes);
+                let inside = bytes.strip_prefix(b"[");
+                let bytes = inside
+                    .and_then(|bytes| bytes.strip_suffix(b"]"))
+                    .unwrap_or(bytes);
+                // A day alone is no instant of a request.
+                let has_time = |text: &&str| text.contains(':') || !text.contains(['-', '/']);
+                let text = || str::from_utf8(bytes).ok().filter(has_time);
                 date.parse(bytes)
-                    .or_else(|| instant::parse(str::from_utf8(bytes).ok()?, *unit))
+                    .or_else(|| instant::parse(text()?, *unit))
                     .ok_or("a date as in 20/Feb/2016:00:00:45 -0500")
             }
+            Time::Joined(one, other) => text(*one)
+                .zip(text(*other))
+                .and_then(|(one, other)| instant::parse(&format!("{one} {other}"), TimeUnit::Auto))
+                .ok_or("a date and a time as in 2016-02-20 05:00:45"),
             Time::By(slot, pattern) => text(*slot)
                 .and_then(|text| by_pattern(pattern, text))
                 .ok_or("a date as the pattern's %{…}t says"),
@@ -251,23 +325,61 @@ impl Pattern {
     }
 }
 
+const NO_INSTANT: &str = "no instant: expected $time_local, $time_iso8601, $msec or %t, found ";
+
+const NO_CLIENT: &str = "no client: expected $remote_addr, $http_x_forwarded_for, %h or a field that --client names, found ";
+
 const EXPECTED: &str =
     "a line of the form that the file has: client, instant and what stands between";
 
+/// Fields with the instant, finer ones before those of whole seconds.
 const TIMES: &[&str] = &[
+    "msec",
+    "time_unix",
+    "timestamp(ms)",
+    "timestamp",
+    "date-time",
+    "start_time",
     "time_local",
     "time_iso8601",
-    "msec",
-    "start_time",
     "%t",
-    "time_unix",
 ];
 
-/// Fields in which proxies say whom they forward for.
-const FORWARDED: &[&str] = &["http_x_forwarded_for", "x-forwarded-for"];
+/// Fields in which proxies say whom they forward for: the client itself before lists.
+const FORWARDED: &[&str] = &[
+    "http_cf_connecting_ip",
+    "http_true_client_ip",
+    "http_x_forwarded_for",
+    "x-forwarded-for",
+    "proxy_add_x_forwarded_for",
+    "http_forwarded",
+    "http_x_real_ip",
+    "http_x_client_ip",
+];
 
 /// Fields with the address of the peer.
 const PEERS: &[&str] = &["remote_addr", "%h", "%a", "c-ip", "realip_remote_addr"];
+
+/// The peer's address with its port behind a colon, in forms that always have it.
+const WITH_PORT: &str = "remote_addr_port";
+
+fn is_blank(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+/// Says which two fields have nothing between them.
+fn expect_apart(pieces: &[Piece]) -> Result<(), String> {
+    let adjacent = pieces.windows(2).find_map(|two| match two {
+        [Piece::Field(one, _), Piece::Field(other, _)] => Some((one, other)),
+        _ => None,
+    });
+    if let Some((one, other)) = adjacent {
+        return Err(format!(
+            "{one} and {other} stand together: nobody can tell where one ends"
+        ));
+    }
+    Ok(())
+}
 
 /// Whether two words are one field: `$http_x_forwarded_for` and `%{X-Forwarded-For}i` are.
 fn same_field(one: &str, other: &str) -> bool {
@@ -280,6 +392,7 @@ fn same_field(one: &str, other: &str) -> bool {
             Some(header) => format!("http_{}", header.to_ascii_lowercase().replace('-', "_")),
             None if text.starts_with("%{") && text.ends_with('t') => "%t".to_owned(),
             None if text == "%{c}a" => "%a".to_owned(),
+            None if text == WITH_PORT => PEERS[0].to_owned(),
             None => text.to_ascii_lowercase(),
         }
     };
@@ -304,17 +417,6 @@ fn time_of(name: &str, slot: usize) -> Time {
     }
 }
 
-fn by_pattern(pattern: &str, text: &str) -> Option<Timestamp> {
-    let parsed = jiff::fmt::strtime::parse(pattern, text).ok()?;
-    let timestamp = parsed.to_timestamp().ok().or_else(|| {
-        let zoned = parsed.to_datetime().ok()?.to_zoned(jiff::tz::TimeZone::UTC);
-        Some(zoned.ok()?.timestamp())
-    })?;
-    u64::try_from(timestamp.as_microsecond())
-        .ok()
-        .map(Timestamp::from_micros)
-}
-
 /// Where a field ends: at the text that follows it.
 fn end_of(rest: &[u8], next: &[u8], quoted: bool) -> Option<usize> {
     let first = *next.first()?;
@@ -337,96 +439,5 @@ fn end_of(rest: &[u8], next: &[u8], quoted: bool) -> Option<usize> {
             return Some(at);
         }
         from = at + 1;
-    }
-}
-
-/// A pattern as it stands in a configuration: `'…' '…'`, over several lines.
-fn unquoted(text: &str) -> String {
-    let text = text.trim_end_matches(['\n', '\r', ';']);
-    if !text.trim_start().starts_with('\'') {
-        return text.to_owned();
-    }
-    let inside = text.split('\'').skip(1).step_by(2);
-    inside.collect()
-}
-
-fn of_nginx(text: &str) -> Vec<Piece> {
-    let mut pieces = Vec::new();
-    let mut rest = text;
-    while let Some(at) = rest.find('$') {
-        push_text(&mut pieces, &rest[..at]);
-        let behind = &rest[at + 1..];
-        let (name, behind) = match behind
-            .strip_prefix('{')
-            .and_then(|inside| inside.split_once('}'))
-        {
-            Some((name, behind)) => (name, behind),
-            None => {
-                let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-                let end = behind.find(|c| !is_of_name(c)).unwrap_or(behind.len());
-                behind.split_at(end)
-            }
-        };
-        pieces.push(Piece::Field(name.to_owned(), None));
-        rest = behind;
-    }
-    push_text(&mut pieces, rest);
-    pieces
-}
-
-fn of_apache(text: &str) -> Result<Vec<Piece>, String> {
-    let text = text.replace("\\\"", "\"");
-    let mut pieces = Vec::new();
-    let mut rest = &*text;
-    while let Some(at) = rest.find('%') {
-        push_text(&mut pieces, &rest[..at]);
-        let behind = &rest[at + 1..];
-        if let Some(behind) = behind.strip_prefix('%') {
-            push_text(&mut pieces, "%");
-            rest = behind;
-            continue;
-        }
-        // Conditions and modifiers: %>s, %!200,304{Referer}i.
-        let is_modifier = |c: char| matches!(c, '<' | '>' | '!' | ',' | '0'..='9');
-        let behind = behind.trim_start_matches(is_modifier);
-        let end = match behind.starts_with('{') {
-            true => behind.find('}').map(|close| close + 2),
-            false if behind.starts_with('^') => Some(3),
-            false => Some(1),
-        };
-        let end = end.filter(|end| behind.is_char_boundary(*end) && *end <= behind.len());
-        let Some(end) = end else {
-            return Err(format!(
-                "%{behind:?}: expected a letter, or {{name}} and a letter"
-            ));
-        };
-        let name = format!("%{}", &behind[..end]);
-        match name.as_str() {
-            "%t" => {
-                push_text(&mut pieces, "[");
-                pieces.push(Piece::Field(name, None));
-                push_text(&mut pieces, "]");
-            }
-            _ => pieces.push(Piece::Field(name, None)),
-        }
-        rest = &behind[end..];
-    }
-    push_text(&mut pieces, rest);
-    if !pieces.iter().any(|piece| matches!(piece, Piece::Field(..))) {
-        return Err(
-            "no field: expected words of nginx ($remote_addr) or of Apache (%h)".to_owned(),
-        );
-    }
-    Ok(pieces)
-}
-
-fn push_text(pieces: &mut Vec<Piece>, text: &str) {
-    if text.is_empty() {
-        return;
-    }
-    if let Some(Piece::Text(before)) = pieces.last_mut() {
-        *before = [before, text.as_bytes()].concat().into();
-    } else {
-        pieces.push(Piece::Text(text.as_bytes().into()));
     }
 }

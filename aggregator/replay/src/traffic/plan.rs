@@ -8,7 +8,7 @@ use super::csv::{Csv, First};
 use super::dates::LastDate;
 use super::forms::{self, Read};
 use super::json::{self, Json};
-use super::lines::{Lines, Split};
+use super::lines::{Lines, Split, bare};
 use super::rows::{Kind, Told, Wanted};
 use super::{Columns, w3c};
 
@@ -37,7 +37,7 @@ const BEFORE_HEADING_MAX: usize = 20;
 pub(super) enum Plan {
     Parser(Parser, Told, Before),
     /// JSON whose objects are not one a line.
-    Objects(Parser, Told),
+    Objects(Parser, Told, Split),
     NoColumns,
     Misfit(String),
 }
@@ -48,17 +48,14 @@ fn told_of(read: &Read) -> Told {
         form: read.name.clone(),
         client: Some(read.pattern.client().to_owned()),
         guessed: read.guessed,
+        lacks_client: None,
     }
 }
 
-/// The first lines that are not blank, without zeros before them; of a text that goes on, the last one is left out,
+/// The first lines that are not blank, without what stands before them and is none of them; of a text that goes on, the last one is left out,
 /// since it may be cut.
 fn first_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
-    let trimmed = |line| {
-        let line = <[u8]>::trim_ascii_end(line);
-        &line[line.iter().take_while(|byte| **byte == 0).count()..]
-    };
-    let lines = head.split(|byte| *byte == b'\n').map(trimmed);
+    let lines = head.split(|byte| *byte == b'\n').map(bare);
     lines.filter(|line: &&[u8]| !line.is_empty())
 }
 
@@ -70,7 +67,7 @@ pub(super) fn plan(head: &[u8], wanted: &Wanted) -> Plan {
         return plan_text(lines, &Wanted::default());
     };
     let start = first.trim_ascii_start();
-    let is_json = start.starts_with(b"{") || is_array(head);
+    let is_json = start.starts_with(b"{") || is_array(head) || are_behind(lines.clone());
     let kind = match (&wanted.form, wanted.kind) {
         (Some(_), None) => Some(Kind::AccessLog),
         (_, kind) => kind.or(is_json.then_some(Kind::JsonLines)),
@@ -78,10 +75,16 @@ pub(super) fn plan(head: &[u8], wanted: &Wanted) -> Plan {
     match kind {
         Some(Kind::JsonLines) => plan_json(head, wanted),
         Some(Kind::AccessLog) => plan_text(lines, wanted),
-        Some(Kind::Csv) => plan_csv(lines, wanted).unwrap_or(Plan::NoColumns),
-        None if lines.clone().any(|line| line.starts_with(b"#Fields:")) => plan_text(lines, wanted),
-        None => plan_csv(lines.clone(), wanted).unwrap_or_else(|| plan_text(lines, wanted)),
+        Some(Kind::Csv) => plan_csv(head, wanted).unwrap_or(Plan::NoColumns),
+        None if is_w3c(lines.clone()) => plan_text(lines, wanted),
+        None => plan_csv(head, wanted).unwrap_or_else(|| plan_text(lines, wanted)),
     }
+}
+
+/// Whether a text names its columns as the W3C has it, and not with commas, as Exchange does.
+fn is_w3c<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> bool {
+    let named = lines.find(|line| line.starts_with(w3c::FIELDS.as_bytes()));
+    named.is_some_and(|line| !line.contains(&b','))
 }
 
 /// Whether a text begins as an array of objects does.
@@ -99,7 +102,7 @@ fn plan_text<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, wanted: &Wanted)
     let client = wanted.client.as_deref();
     let is_w3c = match wanted.form.as_deref() {
         Some(form) => form == "w3c",
-        None => lines.clone().any(|line| line.starts_with(b"#Fields:")),
+        None => is_w3c(lines.clone()),
     };
     if is_w3c {
         let named = lines.clone().find_map(|line| w3c::directive(line, client));
@@ -129,22 +132,33 @@ fn plan_text<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, wanted: &Wanted)
     }
 }
 
-fn plan_csv<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, wanted: &Wanted) -> Option<Plan> {
+fn plan_csv(head: &[u8], wanted: &Wanted) -> Option<Plan> {
     let client = wanted.client.as_deref();
     let told = |csv: &Csv| Told {
         form: Kind::Csv.name().to_owned(),
         client: csv.client().map(str::to_owned),
         guessed: wanted.kind.is_none(),
+        lacks_client: None,
     };
-    let first = lines.clone().next().unwrap_or_default();
-    for (number, line) in lines.take(BEFORE_HEADING_MAX).enumerate() {
-        match Csv::of_first_line(line, &wanted.columns, client, wanted.unit, &wanted.clients) {
+    let lines = quoted_rows(head);
+    let first = lines.first().map(Vec::as_slice).unwrap_or_default();
+    for (number, line) in lines.iter().enumerate() {
+        match Csv::of_first_line(
+            (line, lines.get(number + 1).map(Vec::as_slice)),
+            &wanted.columns,
+            client,
+            &wanted.instants,
+            &wanted.clients,
+        ) {
             First::Heading(csv) => {
                 let before = Before {
                     junk: number,
                     heading: true,
                 };
-                let told = told(&csv);
+                let mut told = told(&csv);
+                if !csv.has_client() {
+                    told.lacks_client = Some(lacks_client(&csv.heading(line)));
+                }
                 return Some(Plan::Parser(Parser::Csv(Box::new(csv)), told, before));
             }
             First::Lacks(what) => return Some(Plan::Misfit(what)),
@@ -166,15 +180,42 @@ fn plan_csv<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, wanted: &Wanted) 
     None
 }
 
+fn lacks_client(fields: &str) -> String {
+    format!(
+        "no field is known as the client: --client FIELD (or --domain NAME for one client), expected one of {fields}"
+    )
+}
+
+/// The first rows of a CSV, over however many lines each.
+fn quoted_rows(head: &[u8]) -> Vec<Vec<u8>> {
+    let mut lines = Lines::new(head);
+    lines.split_by(Split::Quoted);
+    let mut rows = Vec::new();
+    while rows.len() < BEFORE_HEADING_MAX && matches!(lines.advance(), Ok(true)) {
+        rows.push(lines.line().to_vec());
+    }
+    rows
+}
+
 fn plan_json(head: &[u8], wanted: &Wanted) -> Plan {
-    let of_lines: Vec<Value> = first_lines(head).filter_map(json::object).collect();
-    let in_lines = !of_lines.is_empty() && !is_array(head);
+    let lines = || first_lines(head);
+    let are_behind = are_behind(lines());
+    let of_lines: Vec<Value> = match are_behind {
+        true => lines().map(json::behind).filter_map(json::object).collect(),
+        false => lines().filter_map(json::object).collect(),
+    };
+    let split = match is_wrapped(head) {
+        true => Split::Wrapped,
+        false => Split::Objects,
+    };
+    let in_lines = !of_lines.is_empty() && !is_array(head) && split == Split::Objects;
     let objects = match in_lines {
         true => of_lines,
-        false => objects(head),
+        false => objects(head, split),
     };
     let (columns, client) = (&wanted.columns, wanted.client.as_deref());
-    let json = match Json::of_first(&objects, columns, client, wanted.unit, &wanted.clients) {
+    let json = match Json::of_first(&objects, columns, client, &wanted.instants, &wanted.clients) {
+        Ok(json) if are_behind => json.behind(),
         Ok(json) => json,
         Err(fault) => return Plan::Misfit(fault),
     };
@@ -182,18 +223,57 @@ fn plan_json(head: &[u8], wanted: &Wanted) -> Plan {
         form: Kind::JsonLines.name().to_owned(),
         client: json.client().map(str::to_owned),
         guessed: wanted.kind.is_none(),
+        lacks_client: match json.client() {
+            None if !objects.is_empty() => Some(lacks_client(&json::members(&objects))),
+            _ => None,
+        },
     };
     let parser = Parser::Json(Box::new(json));
     match in_lines || objects.is_empty() {
         true => Plan::Parser(parser, told, Before::default()),
-        false => Plan::Objects(parser, told),
+        false => Plan::Objects(parser, told, split),
     }
 }
 
+/// Whether in most lines there stands an object behind something else, as syslog and its like write it.
+fn are_behind<'a>(lines: impl Iterator<Item = &'a [u8]>) -> bool {
+    let (mut all, mut behind) = (0, 0);
+    for line in lines {
+        let object = json::behind(line);
+        all += 1;
+        let is_behind = object.len() < line.len() && object.first() == Some(&b'{');
+        behind += usize::from(is_behind && json::object(object).is_some());
+    }
+    all < 2 * behind
+}
+
+/// Whether a text is an object with its rows in an array: {"records":[{…},{…}]}.
+fn is_wrapped(head: &[u8]) -> bool {
+    const MEMBERS: [&str; 10] = [
+        "records", "logs", "entries", "events", "items", "data", "rows", "results", "value", "hits",
+    ];
+    let after = |text: &'_ [u8], byte: u8| -> Option<usize> {
+        let blanks = text.len() - text.trim_ascii_start().len();
+        (text.get(blanks) == Some(&byte)).then_some(blanks + 1)
+    };
+    let inside = || {
+        let mut rest = &head[after(head, b'{')?..];
+        rest = &rest[after(rest, b'"')?..];
+        let name = rest.split(|byte| *byte == b'"').next()?;
+        rest = rest.get(name.len() + 1..)?;
+        rest = &rest[after(rest, b':')?..];
+        rest = &rest[after(rest, b'[')?..];
+        after(rest, b'{')?;
+        let name = str::from_utf8(name).ok()?.to_ascii_lowercase();
+        Some(MEMBERS.contains(&&*name))
+    };
+    inside() == Some(true)
+}
+
 /// The objects of a text, wherever its lines end.
-fn objects(head: &[u8]) -> Vec<Value> {
+fn objects(head: &[u8], split: Split) -> Vec<Value> {
     let mut lines = Lines::new(head);
-    lines.split_by(Split::Objects);
+    lines.split_by(split);
     let mut objects = Vec::new();
     while let Ok(true) = lines.advance() {
         objects.extend(json::object(lines.line()));

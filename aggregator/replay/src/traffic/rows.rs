@@ -4,17 +4,21 @@
 //! instants, or an instant before a comma, is CSV; `#Fields:` is a log of the W3C; everything else is an access log,
 //! whose form `forms` tells.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead};
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 
-use super::clients::Clients;
+use super::clients::{Clients, is_address};
 use super::dates::LastDate;
 use super::forms::Read;
+use super::instant::Instants;
 use super::lines::{Lines, Split, Unreadable};
+use super::names::text_of;
 use super::peek::Peeked;
 use super::plan::{Before, Parser, Plan, plan};
-use super::{Columns, Row, TimeUnit, w3c};
+use super::wrap::Wrap;
+use super::{Columns, Row, csv, w3c};
 
 /// The form of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +53,8 @@ pub struct Wanted {
     pub client: Option<String>,
     /// What columns and members are called.
     pub columns: Columns,
-    /// What numbers count where an instant stands.
-    pub unit: TimeUnit,
+    /// How instants are written in CSV and JSON.
+    pub instants: Instants,
     /// How clients are told and spelled.
     pub clients: Clients,
 }
@@ -64,6 +68,9 @@ pub struct Told {
     pub client: Option<String>,
     /// Nobody said so.
     pub guessed: bool,
+    /// What to do where no field is known as the client.
+    #[serde(skip)]
+    pub lacks_client: Option<String>,
 }
 
 /// The rows of one file.
@@ -97,12 +104,32 @@ impl<R: BufRead> Rows<R> {
     /// What reading says.
     pub fn open(reader: R, wanted: &Wanted) -> io::Result<Opened<R>> {
         let peeked = Peeked::new(reader);
-        let plan = plan(peeked.head(), wanted);
+        let mut head = Cow::Borrowed(peeked.head());
+        // As old Macintoshes end lines, and spreadsheets for them.
+        let is_of_mac = head.contains(&b'\r') && !head.contains(&b'\n');
+        if is_of_mac {
+            let newline = |byte: &u8| if *byte == b'\r' { b'\n' } else { *byte };
+            head = head.iter().map(newline).collect();
+        }
+        let wrap = Wrap::of_first(&head);
+        if let Some(wrap) = wrap {
+            head = wrap.all_inside(&head).into();
+        }
+        let plan = plan(&head, wanted);
         let mut lines = Lines::new(peeked);
+        lines.wrapped_by(wrap);
+        if is_of_mac {
+            lines.end_by(b'\r');
+        }
         let (parser, told, before) = match plan {
-            Plan::Parser(parser, told, before) => (parser, told, before),
-            Plan::Objects(parser, told) => {
-                lines.split_by(Split::Objects);
+            Plan::Parser(parser, told, before) => {
+                if let Parser::Csv(_) = parser {
+                    lines.split_by(Split::Quoted);
+                }
+                (parser, told, before)
+            }
+            Plan::Objects(parser, told, split) => {
+                lines.split_by(split);
                 (parser, told, Before::default())
             }
             Plan::Misfit(what) => return Ok(Opened::Misfit(what)),
@@ -187,7 +214,8 @@ impl<R: BufRead> Rows<R> {
                 break;
             }
             let is_heading = heading && left == 0;
-            if is_heading || self.lines.line().starts_with(b"#") {
+            let is_remark = || csv::is_remark(&text_of(self.lines.line()));
+            if is_heading || is_remark() {
                 self.lines.is_heading();
             } else {
                 self.lines.refuse("a heading");
@@ -215,6 +243,9 @@ fn of_text<'a>(
     let client = clients
         .of(forwarded, peer)
         .ok_or("a client in UTF-8 that is not -")?;
+    if read.guessed && is_of_virtual_host(&client) {
+        return Err("a client, and no host with its port: the line has another form");
+    }
     Ok(Row {
         at,
         resource: None,
@@ -222,6 +253,15 @@ fn of_text<'a>(
         copies: NonZeroU32::MIN,
         min: None,
     })
+}
+
+/// Whether a text is a host with its port, as a log of virtual hosts has it before the client.
+fn is_of_virtual_host(client: &str) -> bool {
+    let Some((host, port)) = client.rsplit_once(':') else {
+        return false;
+    };
+    let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    is_port && host.contains('.') && !is_address(client)
 }
 
 /// The same of a log of the W3C; none where the line says something of the others.

@@ -10,16 +10,22 @@
 //! the first naming is refused.
 
 use super::forms::Read;
-use super::pattern::Pattern;
+use super::pattern::{Pattern, Piece};
+
+/// How a line begins that names the columns.
+pub(super) const FIELDS: &str = "#Fields:";
 
 /// What a line that begins with `#` is.
 pub(super) fn directive(line: &[u8], client: Option<&str>) -> Option<Result<Read, String>> {
-    let names = str::from_utf8(line).ok()?.strip_prefix("#Fields:")?.trim();
+    let names = str::from_utf8(line).ok()?.strip_prefix(FIELDS)?.trim();
     let names: Vec<&str> = names.split_ascii_whitespace().collect();
     // The names stand behind blanks, the values behind tabs in CloudFront's.
-    let is_cloudfront = names.iter().any(|name| name.starts_with("x-edge"));
-    let separator = if is_cloudfront { b'\t' } else { b' ' };
-    let pattern = Pattern::of_columns(&names, separator, client);
+    let is_cloudfront = |name: &&str| name.starts_with("x-edge") || *name == "timestamp(ms)";
+    let separator = match line.contains(&b'\t') || names.iter().any(is_cloudfront) {
+        true => Piece::Text(Box::new([b'\t'])),
+        false => Piece::Gap,
+    };
+    let pattern = Pattern::of_columns(&names, &separator, client);
     Some(pattern.map(|pattern| Read {
         name: "w3c".to_owned(),
         pattern,

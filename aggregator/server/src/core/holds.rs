@@ -1,19 +1,20 @@
 //! Who holds what: the list of holds as operators see it, the oldest first.
 //!
-//! Knows nothing of HTTP. What stays true: an answer looks at no more holds than it says, whatever is
-//! asked, so that nobody who looks holds up the rulings; what is shown is in an order that does not
-//! depend on the machine.
+//! Knows nothing of HTTP. What stays true: one answer looks at no more than [`LOOK_MAX`] holds, whatever is
+//! asked, so that nobody who looks holds up the rulings; where it stops before the end it says behind which
+//! hold to go on; what is shown is in an order that does not depend on the machine (`hold_order`).
 
 use serde::Serialize;
-use tollgate_engine::copies::{Copies, HoldState, HoldView as Held, StagedView};
+use tollgate_engine::copies::{HoldState, HoldView as Held, StagedView};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Timestamp;
 
 use super::Core;
+use super::hold_order::{Entry, HoldCursor, Kinds, Source, behind};
 use super::partition::Partition;
 
-/// Holds that one answer looks at, over all resources.
-const LOOK_MAX: usize = 200_000;
+/// Holds that one answer looks at, over all resources: a part of a millisecond.
+pub const LOOK_MAX: usize = 1_000;
 
 /// The states of a hold: it counts; its agent is gone, so that it does not; it is nobody's, and counts.
 pub const STATES: [&str; 3] = [HELD, LOST, STAGED];
@@ -34,6 +35,8 @@ pub struct HoldFilter {
     pub group: Option<String>,
     /// In this state: one of [`STATES`].
     pub state: Option<&'static str>,
+    /// Behind this one, in the order in which they are shown.
+    pub after: Option<HoldCursor>,
     /// At most so many.
     pub limit: usize,
 }
@@ -47,6 +50,8 @@ pub struct HoldsView {
     pub holds: Vec<HoldView>,
     /// Whether there are more, or may be.
     pub more: bool,
+    /// Behind which one to go on, where there may be more: the last that was looked at.
+    pub next: Option<HoldCursor>,
     /// The copy-limited resources of which something was ever held, by name.
     pub resources: Vec<ResourceView>,
     /// Partitions that could not be asked: they are not ruled at the moment.
@@ -108,39 +113,51 @@ pub struct HoldView {
 
 impl Core {
     pub(super) fn holds_view(&self, filter: &HoldFilter) -> HoldsView {
+        let of_resource = filter.resource.as_deref();
+        let sources: Vec<Source<'_>> = self
+            .partitions
+            .iter()
+            .flat_map(|partition| {
+                let now = partition.ruler.now();
+                let all = partition.ruler.copies();
+                all.map(move |(resource, copies)| Source {
+                    resource,
+                    partition: partition.index,
+                    now,
+                    copies,
+                })
+            })
+            .filter(|source| of_resource.is_none_or(|of| of == source.resource))
+            .collect();
         let mut view = HoldsView {
             schema: "tollgate.holds/1",
             holds: Vec::new(),
             more: false,
-            resources: Vec::new(),
+            next: None,
+            resources: sources.iter().map(resource_view).collect(),
             partitions_missing: self.missing_for(filter),
         };
-        let mut looked = 0;
-        for partition in &self.partitions {
-            let now = partition.ruler.now();
-            for (resource, copies) in partition.ruler.copies() {
-                if filter
-                    .resource
-                    .as_ref()
-                    .is_some_and(|of| **of != **resource)
-                {
-                    continue;
-                }
-                view.resources
-                    .push(resource_view(resource, partition, copies));
-                let place = Place {
-                    resource,
-                    partition: partition.index,
-                    now,
-                };
-                let found = place.find(copies, filter, &mut looked, &mut view.more);
-                view.holds.extend(found);
-            }
-        }
         view.resources.sort_by(|a, b| a.resource.cmp(&b.resource));
-        view.holds.sort_by(|a, b| a.order().cmp(&b.order()));
-        view.more |= filter.limit < view.holds.len();
-        view.holds.truncate(filter.limit);
+        let mut last = None;
+        let all = behind(&sources, filter.after.as_ref(), filter.kinds());
+        for (looked, (index, entry)) in all.enumerate() {
+            let Some(source) = sources.get(index) else {
+                continue;
+            };
+            let fits = filter.wants(&entry);
+            if LOOK_MAX <= looked || fits && filter.limit <= view.holds.len() {
+                view.more = true;
+                // Without a row and without a look the page begins where it was to begin.
+                view.next = last
+                    .map(|(resource, entry)| HoldCursor::of(resource, &entry))
+                    .or_else(|| filter.after.clone());
+                break;
+            }
+            if fits {
+                view.holds.push(source.view_of(&entry));
+            }
+            last = Some((source.resource, entry));
+        }
         view
     }
 
@@ -160,55 +177,41 @@ impl Core {
     }
 }
 
-/// What all holds of a resource have in common.
-struct Place<'a> {
-    resource: &'a str,
-    partition: u32,
-    now: Timestamp,
+impl HoldFilter {
+    /// What is looked at: what is staged is no agent's.
+    fn kinds(&self) -> Kinds {
+        let only_staged = self.state == Some(STAGED);
+        Kinds {
+            held: !only_staged,
+            staged: self.agent.is_none() && (self.state.is_none() || only_staged),
+        }
+    }
+
+    fn wants(&self, entry: &Entry<'_>) -> bool {
+        let (domain, groups) = match entry {
+            Entry::Held(held) => (held.domain, &held.groups),
+            Entry::Staged(staged) => (staged.domain, &staged.groups),
+        };
+        let of_agent = match entry {
+            Entry::Held(held) => {
+                self.agent.as_ref().is_none_or(|of| of == held.agent)
+                    && self.state.is_none_or(|of| of == name_of(held.state))
+            }
+            Entry::Staged(_) => true,
+        };
+        let group = self.group.as_deref();
+        of_agent
+            && self.domain.as_ref().is_none_or(|of| of == domain)
+            && group.is_none_or(|of| groups.contains(&of))
+    }
 }
 
-impl Place<'_> {
-    fn find(
-        &self,
-        copies: &Copies,
-        filter: &HoldFilter,
-        looked: &mut usize,
-        more: &mut bool,
-    ) -> Vec<HoldView> {
-        let mut found = Vec::new();
-        let wanted = |domain: &str, groups: &[&str]| {
-            let group = filter.group.as_deref();
-            filter.domain.as_ref().is_none_or(|of| of == domain)
-                && group.is_none_or(|of| groups.contains(&of))
-        };
-        let only_staged = filter.state == Some(STAGED);
-        for held in copies.oldest_first().take_while(|_| !only_staged) {
-            // One beyond the limit says that there are more.
-            if LOOK_MAX <= *looked || filter.limit < found.len() {
-                *more = true;
-                break;
-            }
-            *looked += 1;
-            let of_agent = filter.agent.as_ref().is_none_or(|of| of == held.agent);
-            let of_state = filter.state.is_none_or(|of| of == name_of(held.state));
-            if of_agent && of_state && wanted(held.domain, &held.groups) {
-                found.push(self.held(&held));
-            }
+impl Source<'_> {
+    fn view_of(&self, entry: &Entry<'_>) -> HoldView {
+        match entry {
+            Entry::Held(held) => self.held(held),
+            Entry::Staged(staged) => self.staged(staged),
         }
-        if filter.agent.is_some() || filter.state.is_some_and(|of| of != STAGED) {
-            return found;
-        }
-        for staged in copies.staged() {
-            if LOOK_MAX <= *looked {
-                *more = true;
-                break;
-            }
-            *looked += 1;
-            if wanted(staged.domain, &staged.groups) {
-                found.push(self.staged(&staged));
-            }
-        }
-        found
     }
 
     fn held(&self, held: &Held<'_>) -> HoldView {
@@ -271,13 +274,6 @@ impl Place<'_> {
     }
 }
 
-impl HoldView {
-    fn order(&self) -> impl Ord + '_ {
-        let who = (&self.agent, &self.epoch, self.number, &self.transfer);
-        (self.start_us, &self.resource, who)
-    }
-}
-
 const fn name_of(state: HoldState) -> &'static str {
     match state {
         HoldState::Live => HELD,
@@ -285,14 +281,14 @@ const fn name_of(state: HoldState) -> &'static str {
     }
 }
 
-fn resource_view(resource: &str, partition: &Partition, copies: &Copies) -> ResourceView {
-    let total = copies.total();
+fn resource_view(source: &Source<'_>) -> ResourceView {
+    let total = source.copies.total();
     ResourceView {
-        resource: resource.into(),
-        partition: partition.index,
+        resource: source.resource.into(),
+        partition: source.partition,
         copies: total.copies,
-        optimistic: copies.optimistic(),
+        optimistic: source.copies.optimistic(),
         global: total.limit,
-        holds: copies.kept(),
+        holds: source.copies.kept(),
     }
 }

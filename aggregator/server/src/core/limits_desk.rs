@@ -127,8 +127,10 @@ impl Core {
                 Ok(None) => {}
                 Ok(Some(entered)) => {
                     self.amendment_entered(now, &entered);
-                    say_what_is_forgotten(before.as_deref(), &entered);
+                    let pairs = self.partitions.iter().map(|p| p.ruler.pairs()).sum();
+                    say_what_is_forgotten(before.as_deref(), &entered, pairs);
                     self.chunk_entered(now, entered);
+                    self.limits.book.keep_act_alone(record.offset);
                 }
                 Err(error) => {
                     self.counters.undecodable += 1;
@@ -405,8 +407,9 @@ impl Core {
 }
 
 /// Says of which resources a document forgets what was used. (An amendment sets limits of a few domains, whoever
-/// writes it knows which.)
-fn say_what_is_forgotten(before: Option<&Limits>, entered: &Entered) {
+/// writes it knows which.) Of how many pairs, no partition can say at once: a pair is known by a hash of its names. All
+/// those that this aggregator knows are the most that it can be.
+fn say_what_is_forgotten(before: Option<&Limits>, entered: &Entered, pairs_max: u64) {
     let (Some(before), Entered::Version { version, .. }) = (before, entered) else {
         return;
     };
@@ -415,7 +418,7 @@ fn say_what_is_forgotten(before: Option<&Limits>, entered: &Entered) {
     }
     let (lines, omitted) = forgotten(before, &version.limits);
     for line in lines {
-        tracing::warn!(version = version.number, "{line}");
+        tracing::warn!(version = version.number, pairs_max, "{line}");
     }
     if 0 < omitted {
         tracing::warn!(version = version.number, "and {omitted} more of that kind");

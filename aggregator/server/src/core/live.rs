@@ -156,6 +156,12 @@ impl Live {
         self.resources.get(resource)?.get_key_value(at)
     }
 
+    /// The resources that have something in force, in order, from a name on.
+    pub fn resources_from(&self, name: &str) -> impl Iterator<Item = &Arc<str>> {
+        let from = (Bound::Included(name), Bound::Unbounded);
+        self.resources.range::<str, _>(from).map(|(name, _)| name)
+    }
+
     /// The resources that have something in force.
     pub fn resources(&self) -> impl Iterator<Item = &Arc<str>> {
         self.resources.keys()

@@ -12,6 +12,7 @@
 
 pub mod amendments;
 pub mod announce;
+mod answered;
 pub mod assignment;
 mod bridges;
 pub mod candidates;
@@ -35,6 +36,7 @@ mod clocks;
 mod following;
 mod forged;
 mod giving;
+pub mod hold_order;
 pub mod holds;
 mod identities;
 mod limits_desk;
@@ -63,7 +65,7 @@ use notices::Notices;
 use partition::{Partition, Stage};
 use resources::Resources;
 use snapshots::Policy;
-use tollgate_log::{AppendError, Chunks, LogEvent, RETRY_AFTER, Stream, Ticket};
+use tollgate_log::{Chunks, LogEvent, Stream, Ticket};
 use tollgate_shared::place::LogId;
 use totals::{ChainKey, Totals};
 use verdicts::Verdicts;
@@ -315,7 +317,11 @@ impl Core {
                 next,
                 why,
             } => self.broken(stream, partition, next, why),
-            LogEvent::Appended { ticket, result } => self.answered(now, ticket, result),
+            LogEvent::Appended {
+                ticket,
+                result,
+                taken,
+            } => self.answered(now, ticket, result, taken),
             LogEvent::Down { why } => {
                 if self.log_down.is_none() {
                     tracing::error!(why, "the log takes nothing; trying again");
@@ -361,73 +367,6 @@ impl Core {
             partition,
             from,
         });
-    }
-
-    fn answered(&mut self, now: Now, ticket: Ticket, result: Result<u64, AppendError>) {
-        let Some(purpose) = self.appends.remove(&ticket) else {
-            return;
-        };
-        if let Err(error) = &result {
-            self.counters.append_failures += 1;
-            tracing::debug!(?purpose, %error, "an append failed");
-        }
-        let done = result.is_ok();
-        match purpose {
-            Purpose::Genesis(stream, partition) => {
-                let at = (stream, partition);
-                self.identities.answered(at, ticket, done, now.clock);
-            }
-            Purpose::Tick(index) => {
-                // One that the log has is on its way until it comes back.
-                if let Some(partition) = self.partitions.get_mut(index as usize)
-                    && !done
-                {
-                    partition.ticks.slot.failed_of(ticket, now.clock);
-                }
-            }
-            Purpose::Pointer(index) => {
-                if let Some(partition) = self.partitions.get_mut(index as usize)
-                    && !done
-                {
-                    partition.pointer.failed_of(ticket, now.clock);
-                }
-            }
-            Purpose::Total(key) => {
-                if done {
-                    self.totals.acknowledged(&key, ticket);
-                } else {
-                    self.totals
-                        .failed(&key, ticket, now.clock.saturating_add(RETRY_AFTER));
-                }
-            }
-            Purpose::Evidence(index) => {
-                if let Some(partition) = self.partitions.get_mut(index as usize) {
-                    if done {
-                        self.counters.denials_recorded += 1;
-                        partition.recordings.acknowledged(ticket);
-                    } else {
-                        partition.recordings.failed(ticket, now.clock);
-                    }
-                }
-            }
-            // One that is missing is one comparison less; the next is due in 10 s.
-            Purpose::Testimony | Purpose::Bridge => {}
-            Purpose::Chunk(push) => {
-                if let Err(error) = &result {
-                    self.push_failed(now, push, error);
-                }
-            }
-            Purpose::Amendment(push) => {
-                if let Err(error) = &result {
-                    self.proposal_failed(push, &error.to_string());
-                }
-            }
-            Purpose::Agent {
-                peer,
-                id,
-                partition,
-            } => self.agent_answered(peer, id, partition, result),
-        }
     }
 
     /// States the identity of partitions that have none of this generation yet.

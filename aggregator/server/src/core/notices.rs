@@ -5,6 +5,8 @@
 //! hit again          within 20 ms: waits, and is looked at when its turn comes
 //! ```
 //!
+//! All domains of a resource with a global limit are one pair more, under the name `*`, ruled where totals are.
+//!
 //! They are information, so everything else comes first: of each partition at most [`AT_ONCE`] pairs are told
 //! each [`EVERY`], pairs in the order of their names, one round after the other; at most [`WAITING_MAX`] wait,
 //! and who comes beyond is left out, and counted. A pair that waits is told as it stands when its turn comes,
@@ -18,6 +20,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use tollgate_engine::engine::PairNear;
+use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Topic;
@@ -27,6 +30,7 @@ use tollgate_shared::wire::notice::{Notice, NoticeFrame};
 use super::Core;
 use super::announce::{Ready, TOPIC_KEY_UNPROTECTED};
 use super::event::{Effect, Now};
+use super::partition::Partition;
 
 /// How often pairs of one partition are told.
 const EVERY: Span = Span::from_millis(20);
@@ -111,6 +115,12 @@ impl Notices {
             }
         }
         shed
+    }
+
+    /// Takes everybody's use of a resource; whether there was room.
+    fn take_everybody(&mut self, partition: u32, resource: &str) -> bool {
+        let waiting = self.waiting.entry(partition).or_default();
+        waiting.take(&resource.into(), EVERYBODY)
     }
 
     /// Publishes what is due of partitions that are ready.
@@ -204,6 +214,16 @@ impl Core {
         self.counters.notices_shed += shed;
         if !near.is_empty() {
             self.counters.notices_shed += self.notices.take(index, batch, near);
+        }
+    }
+
+    /// Takes note of what a total left of its resource's global limit.
+    pub(super) fn note_total(&mut self, index: u32, resource: &str) {
+        let partition = self.partitions.get(index as usize);
+        let is_near =
+            |partition: &Partition| partition.announcing && partition.ruler.is_everybody_near();
+        if partition.is_some_and(is_near) && !self.notices.take_everybody(index, resource) {
+            self.counters.notices_shed += 1;
         }
     }
 

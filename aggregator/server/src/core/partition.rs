@@ -118,16 +118,28 @@ pub struct Ticks {
     pub number: u64,
     /// When that was sent.
     pub sent: Span,
-    /// Of the newest one that came back: when the log took it, and when it was sent.
+    /// Of the newest one that came back: when the log took it at the latest, and when it was sent.
     pub newest: Option<(Timestamp, Span)>,
+    /// The newest one that came back, until the log has answered its append.
+    unanswered: Option<Ticket>,
 }
 
 impl Ticks {
     /// One came back, which the log took then.
     pub fn came_back(&mut self, number: u64, appended: Timestamp) {
         if number == self.number {
-            self.newest = Some((appended, self.sent));
-            self.slot.ticket = None;
+            self.newest = Some((appended.end_of_millisecond(), self.sent));
+            self.unanswered = self.slot.ticket.take();
+        }
+    }
+
+    /// The log says when it took one, more exactly than by the record: deliveries come before answers.
+    pub fn taken(&mut self, ticket: Ticket, at: Option<Timestamp>) {
+        if self.unanswered == Some(ticket) {
+            self.unanswered = None;
+            if let (Some((latest, _)), Some(at)) = (&mut self.newest, at) {
+                *latest = at.min(*latest);
+            }
         }
     }
 
@@ -232,21 +244,17 @@ impl Partition {
     }
 
     /// The log's time now: when it took the newest own tick, and what has gone by since that was sent.
-    /// A little late by how long the tick was on its way, which is lenient; and the end of the log's
-    /// millisecond, because its start would be early by up to one, and agents would refuse that long
-    /// beyond a denial's end.
+    /// A little late by how long the tick was on its way, which is lenient. Where the log does not say the instant
+    /// itself, the end of its millisecond stands for it, because the start would be early by up to one, and agents
+    /// would refuse that long beyond a denial's end.
     pub fn log_now(&self, clock: Span) -> Option<Timestamp> {
-        let (appended, sent) = self.ticks.newest?;
+        let (latest, sent) = self.ticks.newest?;
         let clock = if planted(Bug::RestFromTick) {
             sent
         } else {
             clock
         };
-        Some(
-            appended
-                .end_of_millisecond()
-                .saturating_add(clock.saturating_sub(sent)),
-        )
+        Some(latest.saturating_add(clock.saturating_sub(sent)))
     }
 
     /// Whether the record that was ruled last, at `clock`, was appended less than [`CURRENT`] before. Not
@@ -344,11 +352,19 @@ mod tests {
         let mut partition = Partition::new(0, 1);
         let clock = Span::from_millis(900);
         assert_eq!(partition.log_now(clock), None);
-        partition.ticks.newest = Some((Timestamp::from_millis(5_000), Span::from_millis(600)));
-        assert_eq!(
-            partition.log_now(clock),
-            Some(Timestamp::from_micros(5_300_999))
-        );
+        partition.ticks.sent = Span::from_millis(600);
+        partition.ticks.slot.ticket = Some(Ticket(7));
+        let came_back = Timestamp::from_millis(5_000);
+        partition.ticks.came_back(0, came_back);
+        let log_now = |partition: &Partition| partition.log_now(clock).map(Timestamp::as_micros);
+        // Some instant of its millisecond.
+        assert_eq!(log_now(&partition), Some(5_300_999));
+        partition.ticks.taken(Ticket(6), Some(came_back));
+        assert_eq!(log_now(&partition), Some(5_300_999));
+        // That very one, once the log has said it.
+        let taken = Timestamp::from_micros(5_000_120);
+        partition.ticks.taken(Ticket(7), Some(taken));
+        assert_eq!(log_now(&partition), Some(5_300_120));
     }
 
     #[test]

@@ -20,12 +20,8 @@ use super::view::{
 };
 use tollgate_limits::versions::switches::Switch;
 
-/// Denials beyond those that are shown that are counted one by one.
-const OMITTED_COUNTED: usize = 10_000;
-
 /// A denial that was found.
 struct Found<'a> {
-    resource: &'a str,
     at: &'a At,
     statement: &'a Statement,
     denial: &'a Denial,
@@ -33,8 +29,9 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    fn view(&self) -> DenialView {
-        let (resource, partition) = (self.resource, self.at.partition);
+    /// As it is shown, by the name of its resource.
+    fn view(&self, resource: Arc<str>) -> DenialView {
+        let partition = self.at.partition;
         DenialView::new(
             resource,
             partition,
@@ -138,53 +135,49 @@ impl Core {
     }
 
     fn denials_view(&self, clock: Span, filter: &DenialFilter) -> DenialsView {
+        let live = self.announcer.live();
+        let of = filter.resource.as_deref();
         let mut view = DenialsView {
             schema: "tollgate.denials/1",
             denials: Vec::new(),
             omitted: 0,
             next: None,
+            more: false,
+            upto: None,
+            kept: of.map_or_else(|| live.len(), |resource| live.kept_of(resource)),
             partitions_missing: self.partitions_missing(),
         };
-        let mut resources: Vec<&str> = match &filter.resource {
-            Some(resource) => vec![resource],
-            None => self
-                .announcer
-                .live()
-                .resources()
-                .map(AsRef::as_ref)
-                .collect(),
-        };
-        resources.sort_unstable();
         let begins = filter.after.as_ref().map(|after| &*after.resource);
-        resources.retain(|resource| begins.is_none_or(|begins| begins <= *resource));
+        let resources = live
+            .resources_from(begins.max(of).unwrap_or_default())
+            .take_while(|resource| of.is_none_or(|of| *of == ***resource));
         let ready = self.ready(clock);
         let mut last = None;
+        let cursor = |last: Option<(&Arc<str>, &At)>| {
+            last.map(|(resource, at)| Cursor {
+                resource: (**resource).into(),
+                at: at.clone(),
+            })
+        };
         // There may be a million: no more are looked at than would make a pause.
-        for resource in &resources {
+        for resource in resources {
             let after = filter.after.as_ref();
             let after = after.filter(|after| *after.resource == **resource);
-            let of = (*resource, filter.domain.as_deref());
-            for found in self.denials_of(&ready, of, after.map(|after| &after.at)) {
+            let asked = (&**resource, filter.domain.as_deref());
+            for found in self.denials_of(&ready, asked, after.map(|after| &after.at)) {
                 if view.denials.len() < filter.limit {
-                    view.denials.push(found.view());
-                    last = Some((*resource, found.at));
-                    continue;
-                }
-                view.next = last.map(|(resource, at)| Cursor {
-                    resource: resource.into(),
-                    at: at.clone(),
-                });
-                if !filter.omitted_are_counted {
-                    return view;
-                } else if view.omitted < OMITTED_COUNTED {
-                    view.omitted += 1;
+                    view.denials.push(found.view(Arc::clone(resource)));
                 } else {
-                    let live = self.announcer.live();
-                    let kept = resources.iter().map(|resource| live.kept_of(resource));
-                    let shown = view.denials.len();
-                    view.omitted = kept.sum::<usize>().saturating_sub(shown);
-                    return view;
+                    if view.omitted == 0 {
+                        view.next = cursor(last);
+                    }
+                    if filter.counted_max <= view.omitted {
+                        (view.more, view.upto) = (true, cursor(last));
+                        return view;
+                    }
+                    view.omitted += 1;
                 }
+                last = Some((resource, found.at));
             }
         }
         view
@@ -227,7 +220,6 @@ impl Core {
                 let log_now = ready.get(&at.partition)?.log_now;
                 match &statement.says {
                     Says::Denied(denial) if log_now < denial.end => Some(Found {
-                        resource,
                         at,
                         statement,
                         denial,
@@ -261,7 +253,7 @@ impl Core {
             denial: self
                 .denials_of(&ready, (resource, Some(domain)), None)
                 .next()
-                .map(|found| found.view()),
+                .map(|found| found.view(resource.into())),
             partitions_missing: partition
                 .filter(|p| !p.is_ours() || p.why_not_ready().is_some())
                 .map(|p| vec![p.index])

@@ -127,7 +127,10 @@ impl Core {
                 self.count_usage(index, delivered, batch);
                 self.note_batch(index, batch);
             }
-            Record::Totals(totals) => self.look_for_forgery(index, totals),
+            Record::Totals(totals) => {
+                self.look_for_forgery(index, totals);
+                self.note_total(index, totals.resource);
+            }
             _ => {}
         }
         // 2 announce, 3 record. 4 is a snapshot's.

@@ -162,12 +162,19 @@ impl Ruler {
         (&self.rulings.near, self.rulings.near_shed)
     }
 
+    /// Whether the total that was applied last left everybody's use of its resource near the global limit.
+    pub fn is_everybody_near(&self) -> bool {
+        self.rulings.near_everybody
+    }
+
     /// What became of the batch of hits that was applied last, by resource, and of each the calls let through.
     pub fn counts(&self) -> (&[ResourceCounts], &[u64]) {
         (&self.rulings.counts, &self.rulings.calls)
     }
 
     /// What a pair has left, if that is little.
+    ///
+    /// [`tollgate_shared::names::EVERYBODY`] stands for all domains, under the global limit.
     pub fn near_of(&self, resource: &str, domain: &str) -> Option<PairNear> {
         self.engine.near(resource, domain)
     }

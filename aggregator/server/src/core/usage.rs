@@ -23,6 +23,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::HitBatch;
 
 use super::Core;
+use super::partition::Partition;
 
 /// Names that are kept of each measure and minute. Twice as many are, until the table is cut: cutting
 /// costs a sort of all, so each cut makes room for as many as it keeps.
@@ -30,6 +31,9 @@ const TRACKED_MAX: usize = 256;
 
 /// The most that can be asked for: what one partition keeps of one minute.
 pub const TOP_MAX: usize = TRACKED_MAX;
+
+/// Names that one answer looks at, and those of one partition on top: a millisecond at most.
+const LOOKED_AT_ONCE: usize = TRACKED_MAX;
 
 /// How much log time a generation covers.
 const GENERATION: Span = Span::from_secs(60);
@@ -231,6 +235,8 @@ pub struct TopFilter {
     pub resource: Option<String>,
     /// At most so many.
     pub limit: usize,
+    /// Of this partition and those behind it.
+    pub from: u32,
 }
 
 /// The pairs with the greatest counts.
@@ -250,6 +256,9 @@ pub struct TopView {
     pub pairs: Vec<TopPair>,
     /// Partitions that could not be asked: they are not ruled at the moment.
     pub partitions_missing: Vec<u32>,
+    /// The first partition that was not looked at, where that would have made a pause.
+    #[serde(skip)]
+    pub next: Option<u32>,
 }
 
 /// One pair. What is null is too little to be among those that are kept.
@@ -279,44 +288,47 @@ impl TopPair {
     }
 }
 
+/// Resource and domain of a name in a sketch.
+fn names_of(key: &[u8]) -> Option<(&str, &str)> {
+    let at = key.iter().position(|byte| *byte == 0xff)?;
+    let resource = std::str::from_utf8(key.get(..at)?).ok()?;
+    let domain = std::str::from_utf8(key.get(at + 1..)?).ok()?;
+    Some((resource, domain))
+}
+
+/// Puts the pairs with the greatest counts first, and leaves so many of them.
+pub fn keep_greatest(pairs: &mut Vec<TopPair>, by: By, limit: usize) {
+    pairs.sort_unstable_by(|a, b| {
+        let names =
+            || (&a.resource, &a.domain, a.partition).cmp(&(&b.resource, &b.domain, b.partition));
+        b.count(by).cmp(&a.count(by)).then_with(names)
+    });
+    pairs.truncate(limit.min(TOP_MAX));
+}
+
 impl Core {
     pub(super) fn top_view(&self, filter: &TopFilter) -> TopView {
-        let ours = |p: &&super::Partition| p.is_ours() && p.why_not_ready().is_none();
+        let ours = |p: &&Partition| p.is_ours() && p.why_not_ready().is_none();
         let ready: Vec<_> = self.partitions.iter().filter(ours).collect();
         let newest = ready.iter().map(|p| p.usage.newest).max();
         let newest = newest.unwrap_or(Timestamp::ZERO);
         let minute = newest.as_micros() / GENERATION.as_micros();
         let mut pairs: Vec<TopPair> = Vec::new();
-        for partition in &ready {
+        let (mut looked, mut next) = (0, None);
+        for partition in ready.iter().filter(|p| filter.from <= p.index) {
             // What a quiet partition counted long ago is not of now.
             if partition.usage.this.minute + 1 < minute {
                 continue;
             }
-            let found = partition.usage.keys(filter.by).filter_map(|key| {
-                let of = |by| partition.usage.count(by, key);
-                let at = key.iter().position(|byte| *byte == 0xff)?;
-                let resource = std::str::from_utf8(key.get(..at)?).ok()?;
-                let domain = std::str::from_utf8(key.get(at + 1..)?).ok()?;
-                let wanted = filter.resource.as_deref().is_none_or(|of| of == resource);
-                (wanted && self.belongs(partition.index, resource, domain)).then(|| TopPair {
-                    resource: resource.into(),
-                    domain: domain.into(),
-                    partition: partition.index,
-                    hits: of(By::Hits),
-                    refused: of(By::Refused),
-                    excess: of(By::Excess),
-                })
-            });
+            if LOOKED_AT_ONCE <= looked {
+                next = Some(partition.index);
+                break;
+            }
+            let (found, of_this) = self.greatest(partition, filter);
             pairs.extend(found);
+            looked += of_this;
         }
-        pairs.sort_unstable_by(|a, b| {
-            let (of_a, of_b) = (a.count(filter.by), b.count(filter.by));
-            let names = || {
-                (&a.resource, &a.domain, a.partition).cmp(&(&b.resource, &b.domain, b.partition))
-            };
-            of_b.cmp(&of_a).then_with(names)
-        });
-        pairs.truncate(filter.limit.min(TOP_MAX));
+        keep_greatest(&mut pairs, filter.by, filter.limit);
         let short = ready.iter().map(|p| p.usage.taken_off(filter.by)).max();
         TopView {
             schema: "tollgate.top/1",
@@ -326,7 +338,33 @@ impl Core {
             short_by_max: short.unwrap_or(0),
             pairs,
             partitions_missing: self.partitions_missing(),
+            next,
         }
+    }
+
+    /// The pairs of a partition with the greatest counts, and how many were looked at.
+    fn greatest(&self, partition: &Partition, filter: &TopFilter) -> (Vec<TopPair>, usize) {
+        let usage = &partition.usage;
+        let named = |key| {
+            let (resource, domain) = names_of(key)?;
+            Some((Reverse(usage.count(filter.by, key)), resource, domain, key))
+        };
+        let mut all: Vec<_> = usage.keys(filter.by).filter_map(named).collect();
+        all.sort_unstable();
+        let looked = all.len();
+        let wanted = all.into_iter().filter(|(_, resource, domain, _)| {
+            let of = filter.resource.as_deref();
+            of.is_none_or(|of| of == *resource) && self.belongs(partition.index, resource, domain)
+        });
+        let pair = |(_, resource, domain, key): (_, &str, &str, _)| TopPair {
+            resource: resource.into(),
+            domain: domain.into(),
+            partition: partition.index,
+            hits: usage.count(By::Hits, key),
+            refused: usage.count(By::Refused, key),
+            excess: usage.count(By::Excess, key),
+        };
+        (wanted.take(filter.limit).map(pair).collect(), looked)
     }
 
     /// Whether a pair is one of a partition: what somebody wrote into a wrong one is not shown.

@@ -10,7 +10,7 @@ use tollgate_limits::versions::text::Text;
 use tollgate_shared::hex::hex;
 use tollgate_shared::place::{Code, LogId};
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::statement::{Denial, Scope, Statement};
+use tollgate_shared::wire::statement::{Cause, Denial, Scope, Statement};
 
 use super::amendments::{AmendmentView, Proposal, Refused};
 use super::candidates::CandidatesView;
@@ -61,8 +61,8 @@ pub struct DenialFilter {
     pub after: Option<Cursor>,
     /// At most so many.
     pub limit: usize,
-    /// Whether those beyond that are counted.
-    pub omitted_are_counted: bool,
+    /// Beyond those at most so many are counted.
+    pub counted_max: usize,
 }
 
 /// Where in the order of all denials one stands.
@@ -191,20 +191,38 @@ pub struct DenialsView {
     pub schema: &'static str,
     /// The denials, by resource, partition and scope.
     pub denials: Vec<DenialView>,
-    /// How many more there are. Where there are more than 10,000, some may be counted that have just ended.
+    /// How many more there are. Where there are more than 10,000, it is how many there are in all, less those
+    /// that are shown; some of them may have just ended.
     pub omitted: usize,
-    /// The last that is shown, where there are more.
-    #[serde(skip)]
+    /// The last that is shown, where there are more: the next page begins behind it.
     pub next: Option<Cursor>,
+    /// Whether there are more than are shown and were counted.
+    #[serde(skip)]
+    pub more: bool,
+    /// The last that is shown or was counted.
+    #[serde(skip)]
+    pub upto: Option<Cursor>,
+    /// How many are kept of what was asked for, wherever a page begins; some may have just ended.
+    #[serde(skip)]
+    pub kept: usize,
     /// Partitions that could not be asked: they are not ruled at the moment.
     pub partitions_missing: Vec<u32>,
+}
+
+/// Written down where it is shown, and not where it is ruled.
+fn as_text<S: Serializer>(
+    value: &impl std::fmt::Display,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
 }
 
 /// One denial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DenialView {
     /// The resource.
-    pub resource: Box<str>,
+    #[serde(serialize_with = "as_text")]
+    pub resource: Arc<str>,
     /// `pair`, `resource` or `group`.
     pub scope: &'static str,
     /// The domain; null where a group or all of the resource is denied.
@@ -212,7 +230,8 @@ pub struct DenialView {
     /// The group; null where something else is denied.
     pub group: Option<Box<str>>,
     /// Which limit closed: `tier`, `hard`, `global`, `inaccessible`, ….
-    pub cause: String,
+    #[serde(serialize_with = "as_text")]
+    pub cause: Cause,
     /// The limit that closed.
     pub limit: u64,
     /// Its window.
@@ -222,7 +241,8 @@ pub struct DenialView {
     /// How long it still has; null: for ever.
     pub remaining_us: Option<u64>,
     /// The code by which its cause is found.
-    pub code: String,
+    #[serde(serialize_with = "as_text")]
+    pub code: Code,
     /// The partition.
     pub partition: u32,
     /// The limits version that ruled.
@@ -409,7 +429,7 @@ pub struct Gauges {
 impl DenialView {
     /// A denial as it is shown. `log_now` is the log's time in its partition.
     pub fn new(
-        resource: &str,
+        resource: Arc<str>,
         partition: u32,
         statement: &Statement,
         denial: &Denial,
@@ -426,16 +446,16 @@ impl DenialView {
             place: statement.place,
         };
         Self {
-            resource: resource.into(),
+            resource,
             scope,
             domain,
             group,
-            cause: denial.cause.to_string(),
+            cause: denial.cause,
             limit: denial.limit,
             window_us: denial.window.as_micros(),
             end_us: ends.then_some(denial.end.as_micros()),
             remaining_us: ends.then(|| denial.end.since(log_now).as_micros()),
-            code: code.to_string(),
+            code,
             partition,
             version: denial.version,
         }

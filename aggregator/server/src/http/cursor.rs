@@ -1,19 +1,24 @@
-//! Where a page of denials ends, as the next one is asked for.
+//! Where a page of denials or of holds ends, as the next one is asked for.
 //!
 //! ```text
 //! ["api.search",3,"pair","acme"]  in hexadecimal        the row of acme's denial, ruled in partition 3
+//! [1455944445250000,"gpu","job","0…7",3,null]           the row of the hold job#3, taken at that instant
 //! ```
 //!
 //! Hexadecimal, so that whatever a name consists of stands in an address as it is. Knows nothing of who asks.
 
+use serde::de::DeserializeOwned;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
+use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::Scope;
 
+use crate::core::hold_order::{HoldCursor, Holder};
 use crate::core::live::At;
 use crate::core::view::Cursor;
 use tollgate_shared::hex::hex;
 
-/// The cursor of a row, to be shown.
+/// The cursor of a denial's row, to be shown.
 pub(super) fn of_row(row: &Value) -> Option<String> {
     let scope = row["scope"].as_str()?;
     let name = match scope {
@@ -25,16 +30,21 @@ pub(super) fn of_row(row: &Value) -> Option<String> {
     Some(hex(text.as_bytes()))
 }
 
-/// A cursor that was shown; none: it is none.
+impl Serialize for Cursor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (scope, name) = match &self.at.scope {
+            Scope::Pair(domain) => ("pair", Some(domain)),
+            Scope::Group(group) => ("group", Some(group)),
+            Scope::Resource => ("resource", None),
+        };
+        let text = json!([self.resource, self.at.partition, scope, name]).to_string();
+        serializer.serialize_str(&hex(text.as_bytes()))
+    }
+}
+
+/// A denial's cursor that was shown; `None` means that the text is not one.
 pub(super) fn read(text: &str) -> Option<Cursor> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let pairs = text.as_bytes().chunks(2).map(|pair| match pair {
-        [high, low] => u8::try_from(digit(*high)? << 4 | digit(*low)?).ok(),
-        _ => None,
-    });
-    let bytes: Vec<u8> = pairs.collect::<Option<_>>()?;
-    let (resource, partition, scope, name): (String, u32, String, Option<String>) =
-        serde_json::from_slice(&bytes).ok()?;
+    let (resource, partition, scope, name): (String, u32, String, Option<String>) = unhex(text)?;
     let scope = match (&*scope, name) {
         ("pair", Some(domain)) => Scope::Pair(domain.into()),
         ("group", Some(group)) => Scope::Group(group.into()),
@@ -46,6 +56,84 @@ pub(super) fn read(text: &str) -> Option<Cursor> {
         resource: resource.into(),
         at,
     })
+}
+
+/// What a hold's cursor is written as: start, resource, agent, epoch, number, transfer.
+type HoldRow = (
+    u64,
+    String,
+    Option<String>,
+    Option<String>,
+    Option<u64>,
+    Option<String>,
+);
+
+/// The place of a hold's row.
+pub(super) fn of_hold(row: &Value) -> Option<HoldCursor> {
+    let fields = [
+        "start_us", "resource", "agent", "epoch", "number", "transfer",
+    ];
+    let row = fields.map(|field| row[field].clone());
+    hold_at(serde_json::from_value(row.into_iter().collect()).ok()?)
+}
+
+/// A hold's cursor that was shown; `None` means that the text is not one.
+pub(super) fn read_hold(text: &str) -> Option<HoldCursor> {
+    hold_at(unhex(text)?)
+}
+
+fn hold_at((start_us, resource, agent, epoch, number, transfer): HoldRow) -> Option<HoldCursor> {
+    let holder = match (agent, epoch, number, transfer) {
+        (Some(name), Some(epoch), Some(number), None) => Holder::Agent {
+            name: name.into(),
+            epoch: u128::from_str_radix(&epoch, 16).ok()?,
+            number,
+        },
+        (None, None, None, Some(transfer)) => Holder::Staged(transfer.parse().ok()?),
+        _ => return None,
+    };
+    Some(HoldCursor {
+        start: Timestamp::from_micros(start_us),
+        resource: resource.into(),
+        holder,
+    })
+}
+
+impl Serialize for HoldCursor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&shown_hold(self))
+    }
+}
+
+/// A hold's cursor, to be shown.
+pub(super) fn shown_hold(cursor: &HoldCursor) -> String {
+    let (start_us, resource) = (cursor.start.as_micros(), &cursor.resource);
+    let row = match &cursor.holder {
+        Holder::Staged(transfer) => {
+            let transfer = transfer.to_string();
+            json!([start_us, resource, null, null, null, transfer])
+        }
+        Holder::Agent {
+            name,
+            epoch,
+            number,
+        } => {
+            let epoch = format!("{epoch:032x}");
+            json!([start_us, resource, name, epoch, number, null])
+        }
+    };
+    hex(row.to_string().as_bytes())
+}
+
+/// What was written as JSON in hexadecimal.
+fn unhex<T: DeserializeOwned>(text: &str) -> Option<T> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let pairs = text.as_bytes().chunks(2).map(|pair| match pair {
+        [high, low] => u8::try_from(digit(*high)? << 4 | digit(*low)?).ok(),
+        _ => None,
+    });
+    let bytes: Vec<u8> = pairs.collect::<Option<_>>()?;
+    serde_json::from_slice(&bytes).ok()
 }
 
 #[cfg(test)]
@@ -68,9 +156,26 @@ mod tests {
             let shown = of_row(&row).expect("a cursor");
             assert!(shown.bytes().all(|byte| byte.is_ascii_hexdigit()));
             let read = read(&shown).expect("the same");
+            assert_eq!(serde_json::to_value(&read).ok(), Some(shown.into()));
             assert_eq!((&*read.resource, read.at.partition), ("r.\"s\"", 3));
             assert_eq!(read.at.scope, expected);
         }
+    }
+
+    #[test]
+    fn a_cursor_of_a_hold_is_read_as_it_was_shown_and_as_its_row_says() {
+        let held = json!({"start_us": 5, "resource": "r.\"s\"", "agent": "w\u{1b}&", "number": u64::MAX,
+            "epoch": format!("{:032x}", u128::MAX), "transfer": null, "copies": 3});
+        let staged = json!({"start_us": 5, "resource": "r.\"s\"", "agent": null, "number": null, "epoch": null,
+            "transfer": format!("{:032x}", 7)});
+        let [held, staged] = [held, staged].map(|row| of_hold(&row).expect("a place"));
+        for place in [&held, &staged] {
+            let shown = shown_hold(place);
+            assert!(shown.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            assert_eq!(read_hold(&shown).as_ref(), Some(place));
+            assert_eq!(read(&shown), None, "of denials it is none");
+        }
+        assert!(staged < held, "what is staged comes first");
     }
 
     #[test]
@@ -85,6 +190,7 @@ mod tests {
             &hex(b"[\"r\",1,\"pair\",null]"),
         ] {
             assert!(read(text).is_none(), "{text}");
+            assert!(read_hold(text).is_none(), "{text}");
         }
     }
 }

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::admit_domain;
 
+use super::background::Background;
 use super::query::UrlQuery;
 use super::queue::Queue;
 use super::{LogView, Shown, busy, fault};
@@ -27,6 +28,7 @@ use tollgate_replay::source::{Source, SourceError};
 
 /// One at a time: each reads a partition of the log.
 static READING: Queue = Queue::new(16);
+static READER: Background = Background::new("explanations");
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,20 +56,19 @@ pub(super) async fn answer(
     };
     let log = Arc::clone(&shown.log);
     // The turn lasts as long as the reading, whoever has left meanwhile.
-    let reading = tokio::task::spawn_blocking(move || {
+    let reading = READER.run(move || {
         let _turn = turn;
         read(&log, &question)
     });
-    let read = reading.await;
-    match read {
-        Ok(Ok(explanation)) if as_text => {
+    match reading.await {
+        Some(Ok(explanation)) if as_text => {
             let form = "text/plain; charset=utf-8";
             ([(header::CONTENT_TYPE, form)], explanation.to_string()).into_response()
         }
-        Ok(Ok(explanation)) => Json(explanation).into_response(),
-        Ok(Err(ExplainError::NotThere(why))) => fault(StatusCode::NOT_FOUND, why),
-        Ok(Err(error)) => fault(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
-        Err(_) => fault(StatusCode::INTERNAL_SERVER_ERROR, "the reader panicked"),
+        Some(Ok(explanation)) => Json(explanation).into_response(),
+        Some(Err(ExplainError::NotThere(why))) => fault(StatusCode::NOT_FOUND, why),
+        Some(Err(error)) => fault(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        None => fault(StatusCode::INTERNAL_SERVER_ERROR, "the reader panicked"),
     }
 }
 

@@ -17,6 +17,8 @@ use axum::http::{HeaderMap, Uri};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::{ANSWERS, cursor};
+
 /// A request with this header is answered from what this process rules.
 pub(super) const ALONE: &str = "x-tollgate-alone";
 
@@ -68,24 +70,51 @@ pub(super) struct List {
 pub(super) enum Order {
     /// By resource, and within it as they came.
     Resource,
-    /// The oldest start first.
+    /// Holds, the oldest first: each answer ends where its `next` says, and so does the list, at the first of them.
     Start,
     /// The greatest of a field first.
     Greatest(&'static str),
 }
 
-/// A view as JSON, with what others answered to the same address put in.
-pub(super) async fn gather(
+/// What this process says of its own partitions.
+pub(super) trait OwnView: Serialize + Send + 'static {
+    /// The partitions that it does not rule.
+    fn missing(&self) -> BTreeSet<u32>;
+}
+
+/// An answer: of this process alone, as it is, or put together of several.
+#[derive(Debug)]
+pub(super) enum FromFleet<V> {
+    Own(V),
+    Fleet(Value),
+}
+
+impl<V: OwnView> FromFleet<V> {
+    /// Writes it down.
+    ///
+    /// # Errors
+    ///
+    /// None that is known: views are made of texts and numbers.
+    pub(super) fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        match self {
+            Self::Own(view) => serde_json::to_vec(view),
+            Self::Fleet(view) => serde_json::to_vec(view),
+        }
+    }
+}
+
+/// A view, with what others answered to the same address put in.
+pub(super) async fn gather<V: OwnView>(
     others: &Others,
     (uri, headers): (&Uri, &HeaderMap),
-    own: impl Serialize + Send + 'static,
+    own: V,
     list: &List,
-) -> Option<Value> {
-    let mut view = written(own).await?;
-    let mut missing = missing_in(&view);
+) -> Option<FromFleet<V>> {
+    let mut missing = own.missing();
     if headers.contains_key(ALONE) || missing.is_empty() {
-        return Some(view);
+        return Some(FromFleet::Own(own));
     }
+    let mut view = written(own).await?;
     for answer in ask_all(others.of(&missing), uri).await {
         let theirs = missing_in(&answer);
         let answered: BTreeSet<u32> = missing.difference(&theirs).copied().collect();
@@ -94,31 +123,30 @@ pub(super) async fn gather(
     }
     finish(&mut view, list);
     view["partitions_missing"] = missing.into_iter().collect();
-    Some(view)
+    Some(FromFleet::Fleet(view))
 }
 
 /// A view of one thing as JSON: another's, where this process does not rule it and another does.
-pub(super) async fn whoever_rules(
+pub(super) async fn whoever_rules<V: OwnView>(
     others: &Others,
     (uri, headers): (&Uri, &HeaderMap),
-    own: impl Serialize + Send + 'static,
-) -> Option<Value> {
-    let view = written(own).await?;
-    let missing = missing_in(&view);
+    own: V,
+) -> FromFleet<V> {
+    let missing = own.missing();
     if headers.contains_key(ALONE) || missing.is_empty() {
-        return Some(view);
+        return FromFleet::Own(own);
     }
     let answers = ask_all(others.of(&missing), uri).await;
     let ruled = answers
         .into_iter()
         .find(|answer| missing_in(answer).is_empty());
-    Some(ruled.unwrap_or(view))
+    ruled.map_or(FromFleet::Own(own), FromFleet::Fleet)
 }
 
-/// A view as JSON, made in a thread that nobody else waits for: it may have ten thousand rows.
+/// A view as JSON, to which rows of others are put: it may have ten thousand.
 async fn written(view: impl Serialize + Send + 'static) -> Option<Value> {
-    let written = tokio::task::spawn_blocking(move || serde_json::to_value(view));
-    written.await.ok()?.ok()
+    let written = ANSWERS.run(move || serde_json::to_value(view));
+    written.await?.ok()
 }
 
 fn missing_in(view: &Value) -> BTreeSet<u32> {
@@ -190,6 +218,11 @@ fn merge(view: &mut Value, answer: &Value, answered: &BTreeSet<u32>, list: &List
     if answer["more"] == true {
         view["more"] = true.into();
     }
+    if let Order::Start = list.order {
+        let ends = [&view["next"], &answer["next"]].map(|next| cursor::read_hold(next.as_str()?));
+        let first = ends.into_iter().flatten().min();
+        view["next"] = first.map(|place| cursor::shown_hold(&place)).into();
+    }
 }
 
 /// 0 is said by one that has counted nothing.
@@ -205,14 +238,22 @@ fn finish(view: &mut Value, list: &List) {
     if let Some(resources) = view["resources"].as_array_mut() {
         resources.sort_by_cached_key(resource);
     }
-    let mut cut = 0;
+    let end = match list.order {
+        Order::Start => view["next"].as_str().and_then(cursor::read_hold),
+        _ => None,
+    };
+    let (mut cut, mut last) = (0, None);
     if let Some(rows) = view[list.rows].as_array_mut() {
         match list.order {
             Order::Resource => {
                 rows.sort_by_cached_key(|row| (resource(row), row["partition"].as_u64()));
             }
             Order::Start => {
-                rows.sort_by_cached_key(|row| (row["start_us"].as_u64(), resource(row)))
+                rows.sort_by_cached_key(cursor::of_hold);
+                // Beyond where one of them stopped nobody knows what that one has.
+                if let Some(end) = &end {
+                    rows.retain(|row| cursor::of_hold(row).is_some_and(|at| at <= *end));
+                }
             }
             Order::Greatest(field) => {
                 let domain = |row: &Value| row["domain"].as_str().unwrap_or_default().to_owned();
@@ -224,6 +265,10 @@ fn finish(view: &mut Value, list: &List) {
         }
         cut = rows.len().saturating_sub(list.limit);
         rows.truncate(list.limit);
+        last = rows.last().and_then(cursor::of_hold);
+    }
+    if let (Order::Start, 1.., Some(last)) = (list.order, cut, last) {
+        view["next"] = cursor::shown_hold(&last).into();
     }
     if 0 < cut {
         if let Some(omitted) = view["omitted"].as_u64() {
@@ -240,15 +285,37 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    impl OwnView for Value {
+        fn missing(&self) -> BTreeSet<u32> {
+            missing_in(self)
+        }
+    }
+
+    /// What is answered about holds or candidates.
+    async fn answered(others: &Others, of: (&Uri, &HeaderMap), own: Value, list: &List) -> Value {
+        match gather(others, of, own, list).await.expect("an answer") {
+            FromFleet::Own(view) | FromFleet::Fleet(view) => view,
+        }
+    }
+
     const HOLDS: List = List {
         rows: "holds",
         limit: 3,
         order: Order::Start,
     };
 
+    fn row(partition: u32, start: u64) -> Value {
+        json!({"partition": partition, "start_us": start, "resource": "r", "agent": "a", "epoch": "7", "number": 1,
+            "transfer": null})
+    }
+
+    fn starts(view: &Value) -> Vec<u64> {
+        let rows = view["holds"].as_array().expect("rows").iter();
+        rows.filter_map(|row| row["start_us"].as_u64()).collect()
+    }
+
     #[test]
     fn rows_of_partitions_that_were_asked_for_are_taken_and_no_others() {
-        let row = |partition: u32, start: u64| json!({"partition": partition, "start_us": start, "resource": "r"});
         let mut view = json!({"holds": [row(0, 5)], "more": false, "resources": [], "partitions_missing": [1, 2]});
         let answer = json!({
             // It rules 0 as well, in a group of its own: that is known here.
@@ -257,17 +324,31 @@ mod tests {
         });
         merge(&mut view, &answer, &BTreeSet::from([1]), &HOLDS);
         finish(&mut view, &HOLDS);
-        let starts: Vec<_> = view["holds"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|r| r["start_us"].as_u64())
-            .collect();
-        assert_eq!(starts, [Some(1), Some(3), Some(5)]);
+        assert_eq!(starts(&view), [1, 3, 5]);
         assert_eq!(
             (&view["more"], view["resources"].as_array().unwrap().len()),
             (&json!(true), 1)
         );
+        assert_eq!(view["next"], next(&row(0, 5)), "nine was cut off");
+    }
+
+    fn next(row: &Value) -> Value {
+        let place = cursor::of_hold(row).expect("a place");
+        cursor::shown_hold(&place).into()
+    }
+
+    #[test]
+    fn a_page_of_holds_ends_where_the_first_of_its_parts_does() {
+        let mut view = json!({"holds": [row(0, 5)], "more": false, "next": null, "partitions_missing": [1, 2]});
+        // One has looked at as many as it may, and does not know what comes behind four.
+        let stopped = json!({"holds": [row(1, 1)], "more": true, "next": next(&row(1, 4)), "partitions_missing": [2]});
+        let whole = json!({"holds": [row(2, 2), row(2, 9)], "more": false, "next": null, "partitions_missing": [1]});
+        merge(&mut view, &stopped, &BTreeSet::from([1]), &HOLDS);
+        merge(&mut view, &whole, &BTreeSet::from([2]), &HOLDS);
+        finish(&mut view, &HOLDS);
+        assert_eq!(starts(&view), [1, 2]);
+        assert_eq!(view["more"], true);
+        assert_eq!(view["next"], next(&row(1, 4)));
     }
 
     #[tokio::test]
@@ -283,9 +364,7 @@ mod tests {
         }]);
         let own = json!({"holds": [], "partitions_missing": [1, 2]});
         let uri = Uri::from_static("/v1/holds?limit=3");
-        let view = gather(&others, (&uri, &HeaderMap::new()), own.clone(), &HOLDS)
-            .await
-            .unwrap();
+        let view = answered(&others, (&uri, &HeaderMap::new()), own.clone(), &HOLDS).await;
         assert_eq!(view["partitions_missing"], json!([1, 2]));
         let app = axum::Router::new().route(
             "/v1/holds",
@@ -303,14 +382,12 @@ mod tests {
             http: somebody.to_string().into(),
             partitions: vec![1],
         }]);
-        let view = gather(&others, (&uri, &HeaderMap::new()), own.clone(), &HOLDS)
-            .await
-            .unwrap();
+        let view = answered(&others, (&uri, &HeaderMap::new()), own.clone(), &HOLDS).await;
         assert_eq!(view["partitions_missing"], json!([2]));
         assert_eq!(view["holds"][0]["start_us"], json!(7));
         let mut alone = HeaderMap::new();
         alone.insert(ALONE, "1".parse().unwrap());
-        let view = gather(&others, (&uri, &alone), own, &HOLDS).await.unwrap();
+        let view = answered(&others, (&uri, &alone), own, &HOLDS).await;
         assert_eq!(view["partitions_missing"], json!([1, 2]));
         serving.abort();
     }
@@ -364,8 +441,7 @@ mod tests {
             order: Order::Resource,
         };
         let uri = Uri::from_static("/v1/candidates");
-        let view = gather(&others, (&uri, &HeaderMap::new()), own, &list).await;
-        let view = view.expect("an answer");
+        let view = answered(&others, (&uri, &HeaderMap::new()), own, &list).await;
         let rows = view["candidates"].as_array().expect("rows");
         let told: Vec<(&str, u64, u64)> = rows
             .iter()

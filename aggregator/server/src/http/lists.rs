@@ -1,32 +1,42 @@
 //! The lists: what is denied, who holds what, how a pair stands, who uses most.
 //!
 //! Each asks the core, and those who rule what this process does not. A list has a page of at most
-//! [`ROWS_MAX`] rows; that of denials is made of slices, between which the core goes on. One list is made at a
-//! time. Knows nothing of how answers are put together.
+//! [`ROWS_MAX`] rows; those of denials and holds are made of slices, between which the core goes on, and name the
+//! row behind which the next page begins. One list is made at a time. Knows nothing of how answers are put
+//! together.
 
-use axum::Json;
+use std::collections::BTreeSet;
+
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
 use tollgate_shared::names::{EVERYBODY, admit_domain};
 
-use super::fleet::{self, List, Order};
+use super::fleet::{self, FromFleet, List, Order, OwnView};
 use super::query::UrlQuery;
 use super::queue::Queue;
-use super::{Shown, busy, cursor, fault, silent};
-use crate::core::holds::{HoldFilter, STATES};
-use crate::core::usage::{By, TOP_MAX, TopFilter};
-use crate::core::view::{DenialFilter, DenialView, DenialsView, Query, Reply};
+use super::{ANSWERS, Shown, busy, cursor, fault, silent};
+use crate::core::candidates::CandidatesView;
+use crate::core::holds::{HoldFilter, HoldView, HoldsView, STATES};
+use crate::core::usage::{By, TOP_MAX, TopFilter, TopPair, TopView, keep_greatest};
+use crate::core::view::{DenialFilter, DenialView, DenialsView, PairView, Query, Reply};
 
 /// The most rows in one answer, and how many there are where nobody says.
 pub const ROWS_MAX: usize = 10_000;
 const ROWS_DEFAULT: usize = 1_000;
 
-/// Denials that the core hands over at a time: some 0.4 ms of it.
+/// Rows that the core hands over at a time: some 0.4 ms of it.
 const SLICE: usize = 256;
+
+/// Denials beyond those that are shown that are counted one by one, and how many at a time: some 0.1 ms.
+const COUNTED: usize = 1_000;
+const COUNTS_MAX: usize = 10;
+
+/// Slices of one page of holds: some fifth of a second, in which 200,000 holds are looked at that nobody asked
+/// for. A page that ends so says where to go on.
+const SLICES_MAX: usize = 200;
 
 /// One list is made at a time.
 static LISTS: Queue = Queue::new(32);
@@ -71,10 +81,7 @@ pub(super) async fn denials(
         Err(text) => return fault(StatusCode::BAD_REQUEST, text),
     };
     let after = match url.after.as_deref().map(cursor::read) {
-        Some(None) => {
-            let text = format!("after = {:?}: expected the next of a page", url.after);
-            return fault(StatusCode::BAD_REQUEST, text);
-        }
+        Some(None) => return not_a_page(&url.after),
         after => after.flatten(),
     };
     let Some(_turn) = LISTS.turn().await else {
@@ -85,7 +92,7 @@ pub(super) async fn denials(
         domain: url.domain,
         after,
         limit,
-        omitted_are_counted: true,
+        counted_max: 0,
     };
     let list = List {
         rows: "denials",
@@ -96,38 +103,60 @@ pub(super) async fn denials(
         return silent();
     };
     let of = (&asked.uri, &asked.headers);
-    let Some(mut view) = fleet::gather(&shown.others, of, view, &list).await else {
-        return silent();
-    };
-    let last = view["denials"].as_array().and_then(|rows| rows.last());
-    let more = view["omitted"].as_u64().is_some_and(|omitted| 0 < omitted);
-    view["next"] = last.filter(|_| more).and_then(cursor::of_row).into();
-    answer(view).await
+    match fleet::gather(&shown.others, of, view, &list).await {
+        Some(FromFleet::Fleet(mut view)) => {
+            let last = view["denials"].as_array().and_then(|rows| rows.last());
+            let more = view["omitted"].as_u64().is_some_and(|omitted| 0 < omitted);
+            view["next"] = last.filter(|_| more).and_then(cursor::of_row).into();
+            answer(FromFleet::<DenialsView>::Fleet(view)).await
+        }
+        Some(own) => answer(own).await,
+        None => silent(),
+    }
 }
 
-/// What is denied, asked of the core slice by slice.
+/// What is denied, asked of the core slice by slice: first what is shown, then how much more there is.
 async fn denials_by_slices(shown: &Shown, asked: DenialFilter) -> Option<DenialsView> {
     let mut filter = asked.clone();
     let mut found: Vec<DenialView> = Vec::new();
-    loop {
-        let left = asked.limit - found.len();
-        filter.limit = left.min(SLICE);
-        filter.omitted_are_counted = left <= SLICE;
-        let Reply::Denials(part) = shown.desk.ask(Query::Denials(filter.clone())).await? else {
-            return None;
-        };
-        found.extend(part.denials);
-        match part.next {
-            Some(next) if found.len() < asked.limit => filter.after = Some(next),
-            next => {
-                return Some(DenialsView {
-                    denials: found,
-                    next,
-                    ..part
-                });
-            }
+    let mut page = loop {
+        filter.limit = (asked.limit - found.len()).min(SLICE);
+        let mut part = ask_for_denials(shown, &filter).await?;
+        found.append(&mut part.denials);
+        if !part.more || asked.limit <= found.len() {
+            break part;
         }
+        filter.after = part.upto;
+    };
+    page.denials = found;
+    filter.limit = 0;
+    filter.counted_max = COUNTED;
+    for _ in 0..COUNTS_MAX {
+        if !page.more {
+            return Some(page);
+        }
+        filter.after = page.upto.take().or(filter.after);
+        let part = ask_for_denials(shown, &filter).await?;
+        page.omitted += part.omitted;
+        (page.more, page.upto) = (part.more, part.upto);
     }
+    if page.more {
+        let others = page.kept.saturating_sub(page.denials.len());
+        page.omitted = page.omitted.max(others);
+    }
+    Some(page)
+}
+
+async fn ask_for_denials(shown: &Shown, filter: &DenialFilter) -> Option<DenialsView> {
+    match shown.desk.ask(Query::Denials(filter.clone())).await? {
+        Reply::Denials(part) => Some(part),
+        _ => None,
+    }
+}
+
+fn not_a_page(after: &Option<String>) -> Response {
+    let text = format!("after = {after:?}: expected the next of a page");
+    fault(StatusCode::BAD_REQUEST, text)
 }
 
 /// How many rows an answer may have.
@@ -150,6 +179,8 @@ pub(super) struct HoldsUrl {
     group: Option<String>,
     state: Option<String>,
     limit: Option<usize>,
+    /// Behind this row: the `next` of the page before.
+    after: Option<String>,
 }
 
 pub(super) async fn holds(
@@ -167,6 +198,10 @@ pub(super) async fn holds(
         let text = format!("state = {name:?}: expected one of {}", STATES.join(", "));
         return fault(StatusCode::BAD_REQUEST, text);
     }
+    let after = match url.after.as_deref().map(cursor::read_hold) {
+        Some(None) => return not_a_page(&url.after),
+        after => after.flatten(),
+    };
     let filter = HoldFilter {
         resource: url.resource,
         // The name under which a caller of this domain is limited.
@@ -174,6 +209,7 @@ pub(super) async fn holds(
         agent: url.agent,
         group: url.group,
         state,
+        after,
         limit,
     };
     let list = List {
@@ -184,9 +220,36 @@ pub(super) async fn holds(
     let Some(_turn) = LISTS.turn().await else {
         return busy(&shown.counters);
     };
-    match shown.desk.ask(Query::Holds(filter)).await {
-        Some(Reply::Holds(view)) => gathered(&shown, asked, view, &list).await,
-        _ => silent(),
+    match holds_by_slices(&shown, filter).await {
+        Some(view) => gathered(&shown, asked, view, &list).await,
+        None => silent(),
+    }
+}
+
+/// Who holds what, asked of the core slice by slice.
+async fn holds_by_slices(shown: &Shown, asked: HoldFilter) -> Option<HoldsView> {
+    let mut filter = asked.clone();
+    let mut found: Vec<HoldView> = Vec::new();
+    let mut slices = 0;
+    loop {
+        filter.limit = (asked.limit - found.len()).min(SLICE);
+        let Reply::Holds(part) = shown.desk.ask(Query::Holds(filter.clone())).await? else {
+            return None;
+        };
+        found.extend(part.holds);
+        slices += 1;
+        match part.next {
+            Some(next) if found.len() < asked.limit && slices < SLICES_MAX => {
+                filter.after = Some(next);
+            }
+            next => {
+                return Some(HoldsView {
+                    holds: found,
+                    next,
+                    ..part
+                });
+            }
+        }
     }
 }
 
@@ -239,8 +302,7 @@ async fn pair(
     match shown.desk.ask(Query::Pair { resource, domain }).await {
         Some(Reply::Pair(view)) => {
             let of = (&asked.uri, &asked.headers);
-            let view = fleet::whoever_rules(&shown.others, of, view).await;
-            view.map_or_else(silent, |view| Json(view).into_response())
+            answer(fleet::whoever_rules(&shown.others, of, *view).await).await
         }
         _ => silent(),
     }
@@ -278,19 +340,39 @@ pub(super) async fn top(
         by,
         resource: url.resource,
         limit,
+        from: 0,
     };
-    match shown.desk.ask(Query::Top(filter)).await {
-        Some(Reply::Top(view)) => gathered(&shown, asked, view, &list).await,
-        _ => silent(),
+    let Some(_turn) = LISTS.turn().await else {
+        return busy(&shown.counters);
+    };
+    match top_by_slices(&shown, filter).await {
+        Some(view) => gathered(&shown, asked, view, &list).await,
+        None => silent(),
     }
 }
 
-async fn gathered(
-    shown: &Shown,
-    asked: Asked,
-    view: impl Serialize + Send + 'static,
-    list: &List,
-) -> Response {
+/// Who uses most, asked of the core some partitions at a time.
+async fn top_by_slices(shown: &Shown, mut filter: TopFilter) -> Option<TopView> {
+    let mut found: Vec<TopPair> = Vec::new();
+    loop {
+        let Reply::Top(mut part) = shown.desk.ask(Query::Top(filter.clone())).await? else {
+            return None;
+        };
+        found.append(&mut part.pairs);
+        keep_greatest(&mut found, filter.by, filter.limit);
+        match part.next {
+            Some(next) => filter.from = next,
+            None => {
+                return Some(TopView {
+                    pairs: found,
+                    ..part
+                });
+            }
+        }
+    }
+}
+
+async fn gathered<V: OwnView>(shown: &Shown, asked: Asked, view: V, list: &List) -> Response {
     let of = (&asked.uri, &asked.headers);
     match fleet::gather(&shown.others, of, view, list).await {
         Some(view) => answer(view).await,
@@ -298,8 +380,44 @@ async fn gathered(
     }
 }
 
-/// A list as a response, written in a thread that nobody else waits for.
-async fn answer(view: Value) -> Response {
-    let written = tokio::task::spawn_blocking(move || Json(view).into_response());
-    written.await.unwrap_or_else(|_| silent())
+/// A list as a response.
+async fn answer<V: OwnView>(view: FromFleet<V>) -> Response {
+    let written = ANSWERS.run(move || view.to_json().ok()).await.flatten();
+    let form = "application/json";
+    let answer = |json| ([(header::CONTENT_TYPE, form)], json).into_response();
+    written.map_or_else(silent, answer)
+}
+
+fn missing(partitions: &[u32]) -> BTreeSet<u32> {
+    partitions.iter().copied().collect()
+}
+
+impl OwnView for DenialsView {
+    fn missing(&self) -> BTreeSet<u32> {
+        missing(&self.partitions_missing)
+    }
+}
+
+impl OwnView for HoldsView {
+    fn missing(&self) -> BTreeSet<u32> {
+        missing(&self.partitions_missing)
+    }
+}
+
+impl OwnView for CandidatesView {
+    fn missing(&self) -> BTreeSet<u32> {
+        missing(&self.partitions_missing)
+    }
+}
+
+impl OwnView for TopView {
+    fn missing(&self) -> BTreeSet<u32> {
+        missing(&self.partitions_missing)
+    }
+}
+
+impl OwnView for PairView {
+    fn missing(&self) -> BTreeSet<u32> {
+        missing(&self.partitions_missing)
+    }
 }

@@ -12,6 +12,7 @@
 //! can be changed but by amendments (`POST /v1/amendments`). Knows nothing of rules. What stays true: no metric is labelled by domain.
 
 pub mod amend;
+mod background;
 mod callers;
 mod cursor;
 mod edge;
@@ -44,7 +45,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::core::event::{Event, QueryId};
 use crate::core::view::{Query, Reply};
+use background::Background;
 use fleet::Others;
+
+/// Where lists and metrics are written down.
+static ANSWERS: Background = Background::new("answers");
 
 /// How long an answer may take. The core answers between two events; it is only slower than this when
 /// it is not there any more.
@@ -217,9 +222,11 @@ async fn readiness(State(shown): State<Shown>) -> Response {
 async fn metrics_text(State(shown): State<Shown>) -> Response {
     match shown.desk.ask(Query::Counters).await {
         Some(Reply::Counters(counted)) => {
-            let text = shown.metrics.render(&counted);
+            let metrics = Arc::clone(&shown.metrics);
+            let written = ANSWERS.run(move || metrics.render(&counted)).await;
             let form = "text/plain; version=0.0.4; charset=utf-8";
-            ([(header::CONTENT_TYPE, form)], text).into_response()
+            let answer = |text| ([(header::CONTENT_TYPE, form)], text).into_response();
+            written.map_or_else(silent, answer)
         }
         _ => silent(),
     }

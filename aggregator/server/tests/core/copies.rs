@@ -2,7 +2,7 @@
 //! denials and lifts on the resource's, the list of holds, and the same after a restart.
 
 use tollgate_server::core::event::{Event, Peer, Request};
-use tollgate_server::core::holds::{HoldFilter, HoldsView, STATES};
+use tollgate_server::core::holds::{HoldFilter, HoldsView, LOOK_MAX, STATES};
 use tollgate_server::core::view::{DenialFilter, Query, Reply};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
@@ -140,8 +140,6 @@ fn a_full_scope_is_heartbeaten_shown_and_given_to_whoever_joins() {
     assert!(4 <= heartbeats, "{heartbeats} within a lease of 2 s");
     let filter = DenialFilter {
         limit: 10,
-        after: None,
-        omitted_are_counted: true,
         ..DenialFilter::default()
     };
     let Reply::Denials(view) = world.ask(Query::Denials(filter)) else {
@@ -154,13 +152,15 @@ fn a_full_scope_is_heartbeaten_shown_and_given_to_whoever_joins() {
         (denial.scope, denial.group.as_deref()),
         ("group", Some("probation"))
     );
-    assert_eq!((denial.domain.as_deref(), &*denial.cause), (None, "full"));
+    assert_eq!(
+        (denial.domain.as_deref(), denial.cause),
+        (None, Cause::Full)
+    );
     let filter = DenialFilter {
         resource: Some("gpu".to_owned()),
         domain: Some("acme".to_owned()),
         limit: 10,
-        after: None,
-        omitted_are_counted: true,
+        ..DenialFilter::default()
     };
     ops(&mut world, "web", "gpu", &[(2, hold("acme", 1))]);
     let Reply::Denials(view) = world.ask(Query::Denials(filter)) else {
@@ -282,6 +282,54 @@ fn holds_are_listed_oldest_first_and_filtered() {
     let two = holds(&mut world, HoldFilter { limit: 2, ..all() });
     assert_eq!((two.holds.len(), two.more), (2, true));
     assert_eq!(two.holds[..], view.holds[..2]);
+    for limit in 1..4 {
+        let mut pages = Vec::new();
+        let mut after = None;
+        loop {
+            let page = HoldFilter {
+                after,
+                limit,
+                ..all()
+            };
+            let page = holds(&mut world, page);
+            assert!(page.holds.len() <= limit && page.more == page.next.is_some());
+            pages.extend(page.holds);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(pages, view.holds, "pages of {limit}");
+    }
+}
+
+#[test]
+fn whoever_looks_for_holds_looks_at_so_many_at_a_time_and_goes_on() {
+    let text = LIMITS.replace("limit = 2\n", "limit = 100000\n");
+    let mut world = World::new(&text);
+    let held = LOOK_MAX as u64 * 5 / 2;
+    let all_held: Vec<(u64, Does<'_>)> = (1..held).map(|n| (n, hold("acme", 1))).collect();
+    for part in all_held.chunks(500) {
+        ops(&mut world, "web", "sandbox", part);
+    }
+    ops(&mut world, "web", "sandbox", &[(held, hold("rare", 1))]);
+    let (mut found, mut looks, mut after) = (Vec::new(), 0, None);
+    loop {
+        let rare = HoldFilter {
+            domain: Some("rare".to_owned()),
+            after,
+            ..all()
+        };
+        let part = holds(&mut world, rare);
+        looks += 1;
+        found.extend(part.holds);
+        after = part.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!((looks, found.len()), (3, 1));
+    assert_eq!(found[0].number, Some(held));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Who uses most: counted by pair, over every partition, and the same on any machine.
 
-use tollgate_server::core::usage::{By, TopFilter, TopView};
+use tollgate_log::Stream;
+use tollgate_server::core::usage::{By, TopFilter, TopView, keep_greatest};
 use tollgate_server::core::view::{Query, Reply};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
@@ -8,6 +9,7 @@ use tollgate_shared::wire::hits::{Refused, write_hits};
 use tollgate_shared::wire::statement::Cause;
 
 use crate::LIMITS;
+use crate::bounds::domains;
 use crate::world::{PARTITIONS, World};
 
 fn top(world: &mut World, by: By) -> TopView {
@@ -15,6 +17,7 @@ fn top(world: &mut World, by: By) -> TopView {
         by,
         resource: None,
         limit: 10,
+        from: 0,
     };
     match world.ask(Query::Top(filter)) {
         Reply::Top(view) => view,
@@ -58,6 +61,40 @@ fn busy(world: &mut World) {
     );
     world.agent_appends(partition, writer.as_slice().to_vec());
     world.settle();
+}
+
+#[test]
+fn whoever_asks_who_uses_most_has_one_partition_looked_at_at_a_time() {
+    let mut world = World::new(LIMITS);
+    for partition in 0..PARTITIONS {
+        let some: Vec<String> = domains("search", partition).take(300).collect();
+        // Of longer records a sample is counted.
+        for few in some.chunks(30) {
+            let record = world.batch_of("search", few);
+            world.put(Stream::Hits, partition, record);
+        }
+    }
+    world.settle();
+    let (mut found, mut from) = (Vec::new(), Some(0));
+    let mut asked = Vec::new();
+    while let Some(next) = from {
+        asked.push(next);
+        let filter = TopFilter {
+            limit: 256,
+            from: next,
+            ..TopFilter::default()
+        };
+        let Reply::Top(part) = world.ask(Query::Top(filter)) else {
+            panic!("another answer");
+        };
+        assert!(part.pairs.iter().all(|pair| pair.partition == next));
+        found.extend(part.pairs);
+        from = part.next;
+    }
+    assert_eq!(asked, (0..PARTITIONS).collect::<Vec<_>>());
+    assert!(200 * asked.len() < found.len(), "{}", found.len());
+    keep_greatest(&mut found, By::Hits, 10);
+    assert_eq!(found.len(), 10);
 }
 
 #[test]

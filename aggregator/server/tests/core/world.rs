@@ -278,7 +278,11 @@ impl World {
                     result = Ok(offset);
                 }
             }
-            self.step(Event::Log(LogEvent::Appended { ticket, result }));
+            self.step(Event::Log(LogEvent::Appended {
+                ticket,
+                result,
+                taken: None,
+            }));
         }
         any
     }

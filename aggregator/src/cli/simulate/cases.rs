@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use tollgate_replay::cases::play;
 use tollgate_shared::escape::escaped;
 
-use crate::exit::{Exit, Failure};
 use super::super::output::{Format, Output};
 use super::super::{Global, input_name};
+use crate::exit::{Exit, Failure};
 
 /// Plays all cases of all files, in order.
 ///

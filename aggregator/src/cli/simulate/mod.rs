@@ -15,9 +15,9 @@ use tollgate_limits::{Limits, Rate};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Span;
 
-use crate::exit::{Exit, Failure};
 use super::output::Format;
 use super::{Global, input_name, read_input, values};
+use crate::exit::{Exit, Failure};
 use play::Requests;
 use tollgate_replay::picture::{self, Played};
 

@@ -10,6 +10,7 @@ use tollgate_limits::Limits;
 use tollgate_limits::SECOND;
 use tollgate_shared::time::{Span, Timestamp};
 
+use tollgate_replay::fill;
 use tollgate_replay::picture::{Played, Step, name_of};
 
 /// What is asked for.
@@ -98,6 +99,7 @@ fn step(
             .map(|(after, before)| after - before)
             .collect(),
         entered,
+        used: fill::used(class, state, now),
         limited_by: grant.limited_by,
         until: later(domain_until, global_until),
     });
@@ -193,7 +195,7 @@ struct RequestReport<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_replay::picture::draw;
+    use tollgate_replay::picture::{draw, draw_lanes};
 
     #[test]
     fn a_burst_its_cooldown_and_what_was_refused_are_seen() {
@@ -216,5 +218,27 @@ mod tests {
         };
         let played = play(&limits, "r", "d", &requests).unwrap();
         insta::assert_snapshot!(draw(&played, false));
+    }
+
+    #[test]
+    fn constraints_other_than_tiers_show_how_full_they_are() {
+        let limits = Limits::parse(
+            r#"
+            version = 1
+            rules = 2
+            [rate.r]
+            windows = ["4/s", "10/5s"]
+            quota = ["15/day"]
+            bucket = { rate = "2/s", burst = 5 }
+            "#,
+        )
+        .unwrap();
+        let requests = Requests {
+            at: (0..24).map(|n| Span::from_millis(250 * n)).collect(),
+            copies: 1,
+            min: 1,
+        };
+        let played = play(&limits, "r", "d", &requests).unwrap();
+        insta::assert_snapshot!(draw_lanes(&played, false));
     }
 }

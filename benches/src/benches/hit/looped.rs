@@ -15,6 +15,11 @@ pub(super) const SEARCH: &str = "api.search";
 /// The resource that is closed after one call of a domain, for longer than any benchmark runs.
 const CLOSED: &str = "api.closed";
 
+/// The resource whose domains are near their limit from half of it on, for a year.
+const NEAR: &str = "api.near";
+/// What brings one of its domains near, and leaves more than any benchmark uses.
+pub(super) const NEAR_USED: u32 = 2_500_000_000;
+
 const LIMITS: &str = r#"
 version = 1
 rules = 2
@@ -22,6 +27,9 @@ rules = 2
 rate = "100000000/s"
 [rate."api.closed"]
 tiers = [{ limit = 1, window = "1h", active = "1h" }]
+[rate."api.near"]
+quota = ["4_000_000_000/year"]
+near = "50%"
 "#;
 
 /// How long the denials may take to be heard.
@@ -39,6 +47,7 @@ pub(super) struct Loop {
     pub agent: Agent,
     pub search: Rate,
     pub closed: Rate,
+    pub near: Rate,
     pub aggregator: Aggregator,
 }
 
@@ -50,6 +59,7 @@ impl Loop {
         let looped = Self {
             search: agent.rate(SEARCH),
             closed: agent.rate(CLOSED),
+            near: agent.rate(NEAR),
             agent,
             aggregator,
         };

@@ -1,4 +1,4 @@
-//! A call of the agent: let through, refused, on two threads, with the log stalled or gone.
+//! A call of the agent: let through, refused, near its limit, on two threads, with the log stalled or gone.
 //!
 //! ```text
 //! loop      an aggregator of its own, an agent of this process, its denials heard over the feed
@@ -15,6 +15,7 @@
 //! calls that were recorded.
 
 mod looped;
+mod near;
 mod peer;
 mod quiet;
 mod stalled;
@@ -56,6 +57,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let_through(session, &looped, &hot)?;
     accepted_at_full_speed(session, &looped, &hot);
     refused(session, &looped, hot.denials)?;
+    near::run(session, &looped, &hot, 50.0)?;
     threads::run(session, &looped)?;
     stalled::run(session, looped, &hot)?;
     quiet::run(session)?;

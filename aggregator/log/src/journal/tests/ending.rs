@@ -425,7 +425,7 @@ fn what_was_acknowledged_is_there_after_kill_9() {
         kit.config.segment_bytes = 1024 * 1024;
         let mut child = Command::new(std::env::current_exe().expect("this test"))
             .args(["--exact", "--nocapture", "--test-threads=1"])
-            .arg("log::journal::tests::ending::what_was_acknowledged_is_there_after_kill_9")
+            .arg("journal::tests::ending::what_was_acknowledged_is_there_after_kill_9")
             .env(CHILD_DIR, &kit.config.dir)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -147,7 +147,9 @@ impl Open {
 
     fn answer(&mut self, ticket: Ticket) -> Result<u64, AppendError> {
         self.find(|event| match event {
-            LogEvent::Appended { ticket: t, result } if *t == ticket => Some(result.clone()),
+            LogEvent::Appended {
+                ticket: t, result, ..
+            } if *t == ticket => Some(result.clone()),
             _ => None,
         })
     }

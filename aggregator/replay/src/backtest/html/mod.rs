@@ -12,7 +12,8 @@ use tollgate_shared::time::Span;
 
 use super::report::{PairReport, Report, ResultReport};
 use super::table::{count, instant, span};
-use super::trace::Trace;
+use super::trace::{Column, Trace};
+use crate::fill;
 use svg::{Area, Bar, LEFT, Svg, WIDTH, bars, escaped, instants};
 
 /// The page; for each result the trace of a pair, where there is one.
@@ -130,7 +131,7 @@ fn push_result(html: &mut String, result: &ResultReport, trace: Option<&Trace>) 
     if let Some(trace) = trace {
         let _ = writeln!(
             html,
-            "<h3>{} of {}</h3>\n<p class=\"legend\"><span class=\"held\"></span>hits in a tier's window <span class=\"active\"></span>tier active <span class=\"cooling\"></span>tier cooling down</p>",
+            "<h3>{} of {}</h3>\n<p class=\"legend\"><span class=\"held\"></span>used of a limit <span class=\"active\"></span>tier active <span class=\"cooling\"></span>tier cooling down</p>",
             escaped(&trace.domain),
             escaped(&trace.resource)
         );
@@ -232,8 +233,10 @@ fn pairs_plot(pairs: &[PairReport]) -> String {
 fn trace_plot(trace: &Trace) -> String {
     const LANE: f64 = 90.0;
     const STEP: f64 = LANE + 26.0;
-    let lanes = trace.class.tiers().len() + 1;
-    let mut svg = Svg::new(STEP * lanes as f64 + 24.0, "tiers of a pair over time");
+    let tiers = trace.class.tiers().len();
+    let others = fill::lanes(&trace.class);
+    let lanes = tiers + others.len() + 1;
+    let mut svg = Svg::new(STEP * lanes as f64 + 24.0, "limits of a pair over time");
     let lane = |number: usize| Area {
         x: LEFT,
         y: STEP * number as f64 + 18.0,
@@ -243,7 +246,7 @@ fn trace_plot(trace: &Trace) -> String {
     let width_us = trace.width.as_micros();
     let at = |number: usize| instant(trace.from.as_micros() + number as u64 * width_us);
     let columns = trace.columns.iter().enumerate();
-    let bar = |(number, column): (usize, &super::trace::Column)| Bar {
+    let bar = |(number, column): (usize, &Column)| Bar {
         granted: column.granted,
         refused: column.asked - column.granted,
         title: format!(
@@ -255,8 +258,15 @@ fn trace_plot(trace: &Trace) -> String {
     };
     svg.words(LEFT, 12.0, "start", &format!("hits by {}", span(width_us)));
     bars(&mut svg, lane(0), &columns.map(bar).collect::<Vec<_>>());
-    for number in 0..trace.class.tiers().len() {
+    for number in 0..tiers {
         push_tier(&mut svg, trace, number, lane(number + 1));
+    }
+    for (number, of) in others.iter().enumerate() {
+        let area = lane(tiers + number + 1);
+        let used = |column: &Column| column.used.get(number).copied();
+        push_fill(&mut svg, trace, area, of.limit, used);
+        let words = format!("{}: {} {}", of.kind, count(of.limit), of.over);
+        svg.words(LEFT, area.y - 6.0, "start", &words);
     }
     let lasts_us = trace.columns.len() as u64 * width_us;
     instants(&mut svg, lane(lanes - 1), trace.from.as_micros(), lasts_us);
@@ -289,23 +299,8 @@ fn push_tier(svg: &mut Svg, trace: &Trace, number: usize, lane: Area) {
         band("active", *entered, active_end);
         band("cooling", active_end, cool_end);
     }
-    let width = lane.width / trace.columns.len().max(1) as f64;
-    for (index, column) in trace.columns.iter().enumerate() {
-        let held = column.held.get(number).copied().unwrap_or(0);
-        let height = lane.height * (held as f64 / tier.limit.max(1) as f64).min(1.0);
-        let area = Area {
-            x: lane.x + index as f64 * width,
-            y: lane.y + lane.height - height,
-            width: (width - 0.4).max(0.5),
-            height,
-        };
-        let title = format!("{} of {} hits", count(held), count(tier.limit));
-        svg.mark("held", area, &title);
-    }
-    svg.rule(lane.y);
-    svg.rule(lane.y + lane.height);
-    svg.words(LEFT - 6.0, lane.y + 4.0, "end", &count(tier.limit));
-    svg.words(LEFT - 6.0, lane.y + lane.height + 4.0, "end", "0");
+    let held = |column: &Column| column.held.get(number).copied();
+    push_fill(svg, trace, lane, tier.limit, held);
     let long = |span: Span| print_span(span);
     let words = format!(
         "tier {}: {} per {}, active {}, cooldown {}",
@@ -316,4 +311,31 @@ fn push_tier(svg: &mut Svg, trace: &Trace, number: usize, lane: Area) {
         long(tier.cooldown)
     );
     svg.words(LEFT, lane.y - 6.0, "start", &words);
+}
+
+/// How full a limit was, column by column; one without a call shows nothing.
+fn push_fill(
+    svg: &mut Svg,
+    trace: &Trace,
+    lane: Area,
+    limit: u64,
+    used: impl Fn(&Column) -> Option<u64>,
+) {
+    let width = lane.width / trace.columns.len().max(1) as f64;
+    for (index, column) in trace.columns.iter().enumerate() {
+        let used = used(column).unwrap_or(0);
+        let height = lane.height * (used as f64 / limit.max(1) as f64).min(1.0);
+        let area = Area {
+            x: lane.x + index as f64 * width,
+            y: lane.y + lane.height - height,
+            width: (width - 0.4).max(0.5),
+            height,
+        };
+        let title = format!("{} of {} hits", count(used), count(limit));
+        svg.mark("held", area, &title);
+    }
+    svg.rule(lane.y);
+    svg.rule(lane.y + lane.height);
+    svg.words(LEFT - 6.0, lane.y + 4.0, "end", &count(limit));
+    svg.words(LEFT - 6.0, lane.y + lane.height + 4.0, "end", "0");
 }

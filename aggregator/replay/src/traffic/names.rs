@@ -1,0 +1,138 @@
+//! What programs call the instant and the client of a request, where nobody says which member or column it is.
+//!
+//! ```text
+//! Client IP   client_ip   ClientIP   clientIp   client.ip     one name: clientip
+//! ```
+//!
+//! Knows nothing of files. What stays true: of two names that a row has, the one that stands first in a list is taken.
+
+use std::borrow::Cow;
+
+/// What an instant may be called, ours first; finer ones before those of whole seconds.
+pub(super) const TIMES: &[&str] = &[
+    "t",
+    "ts",
+    "startutc",
+    "msec",
+    "timeunix",
+    "edgestarttimestamp",
+    "requesttimeepoch",
+    "timestampms",
+    "starttime",
+    "startedat",
+    "timestamp",
+    "time",
+    "timeiso8601",
+    "timelocal",
+    "datetime",
+    "requesttime",
+    "requestat",
+    "createdat",
+    "eventtime",
+    "timegenerated",
+    "timegeneratedutc",
+];
+
+/// What a date may be called that has its time of day beside it.
+pub(super) const DATE: &str = "date";
+
+/// What proxies say of whom they forward for: the client itself first, lists behind.
+pub(super) const FORWARDED: &[&str] = &[
+    "cfconnectingip",
+    "httpcfconnectingip",
+    "trueclientip",
+    "httptrueclientip",
+    "httpxforwardedfor",
+    "xforwardedfor",
+    "xff",
+    "requestheadersxforwardedfor",
+    "requestxforwardedfor",
+    "forwardedfor",
+    "httpforwarded",
+    "forwarded",
+    "xrealip",
+    "httpxrealip",
+    "requestxrealip",
+];
+
+/// What a client may be called, ours first.
+pub(super) const CLIENTS: &[&str] = &[
+    "domain",
+    "requestclientip",
+    "clientip",
+    "clienthost",
+    "remoteaddr",
+    "requestremoteip",
+    "remoteip",
+    "requestremoteaddr",
+    "downstreamremoteaddress",
+    "downstreamdirectremoteaddress",
+    "clientaddr",
+    "clientaddress",
+    "clientipaddress",
+    "remoteaddress",
+    "sourceip",
+    "sourceipaddress",
+    "srcaddr",
+    "idorigh",
+    "cip",
+    "client",
+    "ip",
+    "ipaddress",
+    "srcip",
+    "tenant",
+    "tenantid",
+    "user",
+    "userid",
+    "customerid",
+    "accountid",
+    "apikey",
+];
+
+/// A name without what programs write differently: case, and what stands between words.
+pub(super) fn plain(name: &str) -> String {
+    let letters = name.chars().filter(|c| c.is_alphanumeric());
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+/// What a path with dots is called, as a whole and by the ends of it.
+pub(super) fn ends(parts: &[&str]) -> Vec<String> {
+    let ends = (0..parts.len()).map(|from| plain(&parts[from..].concat()));
+    ends.collect()
+}
+
+/// A text in UTF-8; or else as Windows writes it in the west of Europe and in America, byte by byte, so that two
+/// names stay two.
+pub(super) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
+    match str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(bytes.iter().map(|byte| char::from(*byte)).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_name_is_known_however_it_is_written() {
+        for name in [
+            "Client IP",
+            "client_ip",
+            "clientIp",
+            " client.ip ",
+            "CLIENT-IP",
+        ] {
+            assert!(CLIENTS.contains(&&*plain(name)), "{name}");
+        }
+        for lists in [TIMES, FORWARDED, CLIENTS] {
+            assert!(lists.iter().all(|name| plain(name) == *name));
+        }
+    }
+
+    #[test]
+    fn what_is_no_utf_8_is_read_byte_by_byte() {
+        assert_eq!(text_of("Größe".as_bytes()), "Größe");
+        assert_eq!(text_of(b"Gr\xf6\xdfe"), "Größe");
+    }
+}

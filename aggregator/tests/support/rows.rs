@@ -1,0 +1,145 @@
+//! Reads recorded traffic as a backtest does, and gives its rows; and twenty calls of seven clients to write down.
+
+#![allow(dead_code)]
+
+use std::ops::ControlFlow;
+
+use tollgate_replay::traffic::rows::{Opened, Told};
+use tollgate_replay::traffic::{Row, Rows, Wanted, open};
+
+/// What a file holds.
+#[derive(Debug)]
+pub struct RecordedFile {
+    /// How it was read.
+    pub told: Told,
+    /// Instants in microseconds, and clients; `-` where a row names none.
+    pub rows: Vec<(u64, String)>,
+    /// Lines that were refused, the first ten of them.
+    pub refused: Vec<u64>,
+}
+
+/// The rows of a file with these bytes; or what the user is told.
+pub fn read(bytes: &[u8], wanted: &Wanted) -> Result<RecordedFile, String> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("file");
+    std::fs::write(&path, bytes).expect("written");
+    let reader = open(&path).map_err(|fault| fault.to_string())?;
+    let mut rows = match Rows::open(reader, wanted).map_err(|fault| fault.to_string())? {
+        Opened::Rows(rows) => rows,
+        Opened::Misfit(what) => return Err(what),
+        Opened::NoColumns(first) => return Err(first.expected.to_owned()),
+    };
+    let mut read = Vec::new();
+    let mut each = |row: Row<'_>| {
+        let client = row.domain.as_deref().unwrap_or("-").to_owned();
+        read.push((row.at.as_micros(), client));
+        Ok(())
+    };
+    rows.for_each(&mut each, &mut |_| ControlFlow::Continue(()))
+        .map_err(|fault| fault.to_string())?;
+    let lines = rows.lines();
+    assert_eq!(
+        lines.rows(),
+        read.len() as u64 + lines.skipped(),
+        "each row is counted once"
+    );
+    Ok(RecordedFile {
+        told: rows.told().clone(),
+        rows: read,
+        refused: lines.unreadable().iter().map(|bad| bad.line).collect(),
+    })
+}
+
+/// 2025-11-20T10:00:00Z.
+pub const START_MS: u64 = 1_763_632_800_000;
+
+pub const CALLS: u64 = 20;
+
+/// One call, and the parts that forms put together.
+pub struct LoggedCall {
+    /// Its place in the file.
+    pub number: u64,
+    /// When it was made.
+    pub ms: u64,
+    /// Who made it.
+    pub ip: String,
+}
+
+impl LoggedCall {
+    pub fn new(number: u64) -> Self {
+        Self {
+            number,
+            ms: START_MS + 400 * number,
+            ip: format!("203.0.113.{}", 1 + number % 7),
+        }
+    }
+
+    pub fn second(&self) -> u64 {
+        self.ms / 1_000 % 60
+    }
+
+    /// As access logs have it.
+    pub fn clf(&self) -> String {
+        format!("20/Nov/2025:10:00:{:02} +0000", self.second())
+    }
+
+    /// With milliseconds, as HAProxy has it.
+    pub fn clf_ms(&self) -> String {
+        format!(
+            "20/Nov/2025:10:00:{:02}.{:03}",
+            self.second(),
+            self.ms % 1_000
+        )
+    }
+
+    pub fn iso(&self) -> String {
+        format!(
+            "2025-11-20T10:00:{:02}.{:03}Z",
+            self.second(),
+            self.ms % 1_000
+        )
+    }
+
+    pub fn unix(&self) -> String {
+        format!("{}.{:03}", self.ms / 1_000, self.ms % 1_000)
+    }
+
+    /// Behind the instant of a combined log.
+    pub fn rest(&self) -> String {
+        format!(
+            "\"GET /{} HTTP/1.1\" 200 5 \"-\" \"Mozilla/5.0 (X11; Linux) Gecko\"",
+            self.number
+        )
+    }
+}
+
+pub type FormCase = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&LoggedCall) -> String,
+);
+
+/// Reads twenty calls in each form: name, form and client as they are told, a line.
+pub fn check(forms: &[FormCase], whole_seconds: bool) {
+    for (name, form, client, line) in forms {
+        let text: String = (0..CALLS)
+            .map(|call| line(&LoggedCall::new(call)) + "\n")
+            .collect();
+        let recorded = read(text.as_bytes(), &Wanted::default()).expect(name);
+        let told = (&*recorded.told.form, recorded.told.client.as_deref());
+        assert_eq!(told, (*form, Some(*client)), "{name}");
+        let expected = (0..CALLS)
+            .map(LoggedCall::new)
+            .map(|call| match whole_seconds {
+                true => (call.ms / 1_000 * 1_000_000, call.ip),
+                false => (call.ms * 1_000, call.ip),
+            });
+        assert_eq!(recorded.rows, expected.collect::<Vec<_>>(), "{name}");
+        assert!(
+            recorded.refused.is_empty(),
+            "{name}: {:?}",
+            recorded.refused
+        );
+    }
+}
