@@ -127,14 +127,16 @@ impl Gateway {
         let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let mut connections = JoinSet::new();
         loop {
-            let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
-                break;
+            let next = async {
+                let permit = Arc::clone(&room).acquire_owned().await;
+                (permit, accept(&self.listener).await)
             };
-            while connections.try_join_next().is_some() {}
-            let accepted = tokio::select! {
-                accepted = accept(&self.listener) => accepted,
+            // Also where all connections are taken: the end does not wait for one of them.
+            let (permit, accepted) = tokio::select! {
+                next = next => next,
                 () = stopped(&mut stop) => break,
             };
+            while connections.try_join_next().is_some() {}
             let Ok(io) = accepted else {
                 // No descriptor is free: those that are may end soon.
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -146,13 +148,11 @@ impl Gateway {
                 drop(permit);
             });
         }
+        // Whoever comes now is refused at once, and goes on without a decision.
+        close(self.listener);
         let ended = async { while connections.join_next().await.is_some() {} };
         if tokio::time::timeout(END_WITHIN, ended).await.is_err() {
             tracing::warn!("requests that were begun did not end in time");
-        }
-        if let Listener::Unix(_, path) = &self.listener {
-            // Whoever comes now is refused at once, and goes on without a decision.
-            let _ = std::fs::remove_file(path);
         }
         self.agent.shutdown(END_WITHIN).await;
     }
@@ -188,6 +188,15 @@ async fn bind_free(path: &PathBuf) -> io::Result<UnixListener> {
 trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+/// Listens no more; a socket of the file system goes as well.
+fn close(listener: Listener) {
+    if let Listener::Unix(listener, path) = listener {
+        drop(listener);
+        // It may be gone already.
+        let _ = std::fs::remove_file(path);
+    }
+}
 
 /// Waits until the end is asked for, or nobody is left who could.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
