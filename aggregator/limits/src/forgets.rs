@@ -16,7 +16,7 @@ use serde::Serialize;
 use tollgate_shared::time::Span;
 
 use super::path::{Path, Step};
-use super::rate::{Calendar, RateClass, Tier};
+use super::rate::{RateClass, Tier};
 use super::resource::RateResource;
 use super::units::print_span;
 use super::version::Limits;
@@ -144,12 +144,7 @@ pub fn forgets(old: &RateClass, new: &RateClass) -> Vec<String> {
         let is_same =
             |of: &super::rate::Quota| of.unit == quota.unit && of.zone.name() == quota.zone.name();
         if !new.quotas.iter().any(is_same) {
-            let unit = match quota.unit {
-                Calendar::Day => "day",
-                Calendar::Week => "week",
-                Calendar::Month => "month",
-                Calendar::Year => "year",
-            };
+            let unit = quota.unit.name();
             forgotten.push(format!("quota \"{unit}\" in {:?}", quota.zone.name()));
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tollgate_shared::time::{Span, Timestamp};
 
+use super::units::greatest_common_divisor;
 use super::zone::Zone;
 
 /// What hard and global limits count over.
@@ -81,8 +82,14 @@ impl Window {
     /// Whether a copy stamped `at` has left at `now`, by the stamp under which it counts.
     #[inline]
     pub fn has_left(&self, at: Timestamp, now: Timestamp) -> bool {
-        self.rounded(at).saturating_add(self.window) < now
+        has_left(self.window, self.rounded(at), now)
     }
+}
+
+/// Whether a copy stamped `at` has left a window of `span` at `now`.
+#[inline]
+pub fn has_left(span: Span, at: Timestamp, now: Timestamp) -> bool {
+    at.saturating_add(span) < now
 }
 
 /// A token bucket, full when a pair is first used.
@@ -101,11 +108,7 @@ pub struct Bucket {
 impl Bucket {
     /// A bucket into which `tokens` copies flow each `period`, reduced.
     pub fn new(tokens: u64, period: Span, burst: u64, debt: u64) -> Self {
-        let (mut divisor, mut rest) = (tokens, period.as_micros());
-        while rest != 0 {
-            (divisor, rest) = (rest, divisor % rest);
-        }
-        let divisor = divisor.max(1);
+        let divisor = greatest_common_divisor(tokens, period.as_micros());
         Self {
             tokens: tokens / divisor,
             period: Span::from_micros(period.as_micros() / divisor),
@@ -185,6 +188,18 @@ pub enum Calendar {
     Month,
     /// From the first instant of each year.
     Year,
+}
+
+impl Calendar {
+    /// The period, in a word: `day`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+            Self::Year => "year",
+        }
+    }
 }
 
 /// A count per calendar period. Nothing slides.

@@ -15,8 +15,8 @@ use super::assemble::{OverridesDraft, assemble};
 use super::path::{Path, Step};
 use super::rate::{Bucket, Tier};
 use super::settings::BlindPolicy;
-use super::spelling::greatest_common_divisor;
 use super::stated::Stated;
+use super::units::greatest_common_divisor;
 use super::units::print_span;
 use super::version::Limits;
 

@@ -14,7 +14,7 @@ use tollgate_shared::time::Span;
 
 use super::rate::Calendar;
 use super::settings::Rate;
-use super::units::{parse_number, parse_span, print_span};
+use super::units::{greatest_common_divisor, parse_number, parse_span, print_span};
 
 /// Units of rates by all their names, in microseconds. None is a month: a sliding month has no length.
 const UNITS: [(&[&str], u64); 7] = [
@@ -74,9 +74,7 @@ pub fn parse_quota(text: &str) -> Option<(u64, Calendar)> {
 
 /// The quota as people write it.
 pub fn print_quota(limit: u64, period: Calendar) -> String {
-    let named = PERIODS.iter().find(|(_, of)| *of == period);
-    let name = named.and_then(|(names, _)| names.first());
-    format!("{limit}/{}", name.copied().unwrap_or_default())
+    format!("{limit}/{}", period.name())
 }
 
 /// A number and a time: `100/s`, `100 / s`, `10r/s`, `100 per second`.
@@ -117,15 +115,6 @@ fn parse_decimal(text: &str) -> Option<(u64, u64)> {
     let numerator = whole.checked_add(parse_number(places)?)?;
     let shared = greatest_common_divisor(numerator, denominator);
     Some((numerator / shared, denominator / shared))
-}
-
-/// The greatest number that divides both; one of two zeros.
-pub(super) fn greatest_common_divisor(a: u64, b: u64) -> u64 {
-    let (mut a, mut b) = (a, b);
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a.max(1)
 }
 
 #[cfg(test)]

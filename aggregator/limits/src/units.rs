@@ -74,6 +74,15 @@ pub(super) fn parse_number(text: &str) -> Option<u64> {
     Some(number)
 }
 
+/// The greatest number that divides both; one of two zeros.
+pub(super) fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    let (mut a, mut b) = (a, b);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a.max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

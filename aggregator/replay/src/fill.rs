@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use tollgate_engine::engine::{BucketView, Count};
 use tollgate_engine::rules::State;
-use tollgate_limits::{Calendar, RateClass, print_span};
+use tollgate_limits::{RateClass, print_span};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::Cause;
 
@@ -42,7 +42,7 @@ pub fn lanes(class: &RateClass) -> Vec<Lane> {
     let quotas = class.quotas.iter().map(|quota| Lane {
         kind: "quota",
         limit: quota.limit,
-        over: format!("a {}", unit(quota.unit)).into(),
+        over: format!("a {}", quota.unit.name()).into(),
     });
     let bucket = class.bucket.as_ref().map(|bucket| Lane {
         kind: "bucket",
@@ -78,16 +78,6 @@ pub fn used_of(view: &BucketView) -> u64 {
     let level = view.level.div_euclid(view.bucket.copy_units().max(1));
     let burst = i64::try_from(view.bucket.burst).unwrap_or(i64::MAX);
     u64::try_from(burst.saturating_sub(level)).unwrap_or(0)
-}
-
-/// The period of a quota, in a word.
-pub fn unit(unit: Calendar) -> &'static str {
-    match unit {
-        Calendar::Day => "day",
-        Calendar::Week => "week",
-        Calendar::Month => "month",
-        Calendar::Year => "year",
-    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@
 //! Drawn of what was played (`simulate`) and of what the log says (`explain`). Knows nothing of where its
 //! steps come from. What stays true: a line stays below 100 columns.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -91,18 +90,6 @@ impl Played {
             }
             _ => last,
         }
-    }
-}
-
-/// What limited a request, in a word.
-pub fn name_of(limited_by: LimitedBy) -> Cow<'static, str> {
-    match limited_by {
-        LimitedBy::Hard => "hard".into(),
-        LimitedBy::Global => "global".into(),
-        LimitedBy::Window(index) => format!("window:{index}").into(),
-        LimitedBy::Quota(index) => format!("quota:{index}").into(),
-        LimitedBy::Bucket => "bucket".into(),
-        LimitedBy::Tier => "tier".into(),
     }
 }
 
@@ -371,7 +358,7 @@ fn sentence(played: &Played, step: &Step) -> String {
     if let Some(limited_by) = step.limited_by {
         let _ = match limited_by {
             LimitedBy::Tier => write!(line, ", no tier has room"),
-            other => write!(line, ", {} limit reached", name_of(other)),
+            other => write!(line, ", {} limit reached", other.name()),
         };
         if step.granted > 0 {
             let _ = write!(line, " for {} more", step.asked - step.granted);

@@ -16,8 +16,9 @@ use tollgate_shared::time::{Span, Timestamp};
 use super::quota::QuotaState;
 use super::state::State;
 use super::tiers;
-use super::window::{CountsStamps as _, has_left};
+use super::window::CountsStamps as _;
 use tollgate_limits::RateClass;
+use tollgate_limits::rate::has_left;
 
 /// Excess stamped longer than this before the pair's time is no debt in a bucket.
 const BUCKET_LATE: Span = Span::from_secs(1);

@@ -11,6 +11,8 @@
 //! be taken at once. Knows nothing of lateness and not what a global limit counts. What stays true: below
 //! the min, nothing has changed.
 
+use std::borrow::Cow;
+
 use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Timestamp;
 
@@ -43,6 +45,20 @@ pub enum LimitedBy {
     Bucket,
     /// The tiers.
     Tier,
+}
+
+impl LimitedBy {
+    /// Its name, as in vectors and views: `hard`, `window:0`.
+    pub fn name(self) -> Cow<'static, str> {
+        match self {
+            Self::Hard => "hard".into(),
+            Self::Global => "global".into(),
+            Self::Window(index) => format!("window:{index}").into(),
+            Self::Quota(index) => format!("quota:{index}").into(),
+            Self::Bucket => "bucket".into(),
+            Self::Tier => "tier".into(),
+        }
+    }
 }
 
 /// The least room of several constraints, and the first of them that has it.

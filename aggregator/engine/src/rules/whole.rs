@@ -13,9 +13,10 @@ use tollgate_shared::time::Timestamp;
 
 use super::open_again::Until;
 use super::stamps::Stamps;
-use super::window::{CountsStamps as _, has_left};
+use super::window::CountsStamps as _;
 use tollgate_limits::SECOND;
 use tollgate_limits::Window;
+use tollgate_limits::rate::has_left;
 
 /// What became of copies. The three add up to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

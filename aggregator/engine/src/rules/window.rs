@@ -16,6 +16,7 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::stamps::Stamps;
 use tollgate_limits::Window;
+use tollgate_limits::rate::has_left;
 
 /// The smallest step of time: a copy has left a window one step after stamp + window.
 const STEP: Span = Span::from_micros(1);
@@ -120,10 +121,4 @@ impl CountsStamps for Window {
 /// The first instant at which a copy has left a window.
 pub fn leaves(at: Timestamp, span: Span) -> Timestamp {
     at.saturating_add(span).saturating_add(STEP)
-}
-
-/// Whether a copy stamped `at` has left a window of `span` at `now`.
-#[inline]
-pub fn has_left(span: Span, at: Timestamp, now: Timestamp) -> bool {
-    at.saturating_add(span) < now
 }

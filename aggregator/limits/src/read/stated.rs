@@ -17,8 +17,9 @@ use crate::path::Step;
 use crate::rate::{Bucket, Window};
 use crate::settings::Rate;
 use crate::source::{Item, Section};
-use crate::spelling::{greatest_common_divisor, parse_quota, parse_rate};
+use crate::spelling::{parse_quota, parse_rate};
 use crate::stated::{Allowance, Setting, Stated};
+use crate::units::greatest_common_divisor;
 use crate::warning::Collector;
 
 /// The fields of a statement.

@@ -9,9 +9,10 @@ use tollgate_shared::time::Timestamp;
 
 use super::CaseFault;
 use super::limits::CaseLimits;
-use super::show::{CaseEnd, counts, name_of};
+use super::show::{CaseEnd, counts};
 use tollgate_engine::inline::{Answer, Inline};
 use tollgate_engine::rules::State;
+use tollgate_engine::rules::request::LimitedBy;
 use tollgate_engine::rules::request::Request;
 use tollgate_limits::RateClass;
 
@@ -74,7 +75,7 @@ fn show_all(
 ) {
     let fields = json!({
         "granted": answer.granted,
-        "limited_by": answer.limited_by.map(name_of),
+        "limited_by": answer.limited_by.map(LimitedBy::name),
         "domain_until": CaseEnd::of_until(answer.until),
     });
     result.extend(fields.as_object().cloned().unwrap_or_default());
@@ -85,7 +86,7 @@ fn show_tiers(result: &mut Map<String, Value>, answer: &Answer) {
     let fields = json!({
         "granted": answer.granted,
         "burst": answer.burst,
-        "limited_by": answer.limited_by.map(name_of),
+        "limited_by": answer.limited_by.map(LimitedBy::name),
         "tier": answer.tier,
         "tier_limit": answer.tier_limit,
         "tier_hits": answer.tier_hits,

@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use tollgate_shared::time::Timestamp;
 
 use tollgate_engine::inline::tier_counts;
-use tollgate_engine::rules::request::LimitedBy;
 use tollgate_engine::rules::{State, Until, tiers};
 use tollgate_limits::{Bucket, RateClass};
 
@@ -31,18 +30,6 @@ impl CaseEnd {
             Until::At(end) => Some(Self::of(end)),
             Until::Never => Some(Self::of(Timestamp::MAX)),
         }
-    }
-}
-
-/// A constraint as cases name it.
-pub(super) fn name_of(by: LimitedBy) -> String {
-    match by {
-        LimitedBy::Hard => "hard".to_owned(),
-        LimitedBy::Global => "global".to_owned(),
-        LimitedBy::Window(index) => format!("window:{index}"),
-        LimitedBy::Quota(index) => format!("quota:{index}"),
-        LimitedBy::Bucket => "bucket".to_owned(),
-        LimitedBy::Tier => "tier".to_owned(),
     }
 }
 

@@ -13,8 +13,9 @@ use tollgate_shared::time::Timestamp;
 
 use super::CaseFault;
 use super::limits::CaseLimits;
-use super::show::{CaseEnd, counts, name_of};
+use super::show::{CaseEnd, counts};
 use tollgate_engine::rules::refund::Settlement;
+use tollgate_engine::rules::request::LimitedBy;
 use tollgate_engine::rules::{Stamps, Until, whole};
 use tollgate_engine::stream::{Entry, Pair, Ruled};
 use tollgate_limits::RateClass;
@@ -166,7 +167,7 @@ impl<'a> Playing<'a> {
             "granted": ruled.granted,
             "excess": ruled.excess,
             "late": ruled.late,
-            "limited_by": ruled.limited_by.map(name_of),
+            "limited_by": ruled.limited_by.map(LimitedBy::name),
             "denied_until": domain.denied_until.map(CaseEnd::of),
         });
         let mut result: Map<String, Value> = fields.as_object().cloned().unwrap_or_default();

@@ -48,7 +48,7 @@ fn name_of(class: &RateClass, count: &Count) -> String {
         LimitedBy::Hard => "hard limit".to_owned(),
         LimitedBy::Quota(index) => {
             let quota = class.quotas.get(usize::from(index));
-            let period = quota.map_or("period", |quota| fill::unit(quota.unit));
+            let period = quota.map_or("period", |quota| quota.unit.name());
             format!("quota of the {period}")
         }
         _ => format!("window {}", print_span(count.span)),

@@ -314,7 +314,7 @@ impl ConstraintState {
     /// As the engine counts it.
     pub fn of(count: &Count) -> Self {
         Self {
-            name: tollgate_replay::picture::name_of(count.of).into_owned(),
+            name: count.of.name().into_owned(),
             limit: count.limit,
             span_us: count.span.as_micros(),
             counted: count.counted,

@@ -11,7 +11,7 @@ use tollgate_limits::SECOND;
 use tollgate_shared::time::{Span, Timestamp};
 
 use tollgate_replay::fill;
-use tollgate_replay::picture::{Played, Step, name_of};
+use tollgate_replay::picture::{Played, Step};
 
 /// What is asked for.
 pub struct Requests {
@@ -136,7 +136,7 @@ pub fn report<'a>(played: &'a Played, global: Option<u64>) -> Report<'a> {
                 copies: step.asked,
                 granted: step.granted,
                 granted_by_tier: &step.by_tier,
-                limited_by: step.limited_by.map(|by| name_of(by).into_owned()),
+                limited_by: step.limited_by.map(|by| by.name().into_owned()),
                 closed_until_us: match step.until {
                     Until::At(end) => Some(micros(end)),
                     Until::Now | Until::Never => None,
