@@ -37,7 +37,7 @@ pub enum Confirmation {
         /// The scope that was full, where it is known.
         scope: Option<FullScope>,
     },
-    /// An operator or its greatest age ended it.
+    /// An operator or its greatest age ended it, now or earlier.
     Ended(EndedBy),
     /// It does not count.
     Uncounted(Why),
