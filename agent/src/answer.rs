@@ -126,8 +126,8 @@ impl Allowed {
         self.copies
     }
 
-    /// Whether it was let through without the aggregators' word: nothing has been heard of the pair's
-    /// partition for a while, or never.
+    /// Whether the agent was blind: it had received nothing about the pair's partition for a minute, or
+    /// ever.
     pub const fn blind(&self) -> bool {
         self.blind
     }
@@ -163,9 +163,9 @@ impl Allowed {
         self.left.is_some()
     }
 
-    /// `RateLimit` and `RateLimit-Policy` of the limit that is nearest, where the domain is near it. Else
-    /// what is left nobody here knows: there is no `RateLimit`, and a `RateLimit-Policy` where the resource's
-    /// limit holds for every domain.
+    /// `RateLimit` and `RateLimit-Policy` of the nearest limit, when the domain is near it. Otherwise the
+    /// agent does not know what is left: there is no `RateLimit`, and a `RateLimit-Policy` only where the
+    /// resource has one limit for every domain.
     pub fn headers(&self) -> Headers {
         if let Some((left, name)) = self
             .left
@@ -236,7 +236,8 @@ impl Denied {
         }
     }
 
-    /// How long until it may be tried again. None: it does not end by itself, or nobody knows when.
+    /// How long until the call may be tried again. `None`: the refusal does not end by itself, or its end is
+    /// not known.
     pub fn retry_after(&self) -> Option<Duration> {
         (self.remaining < Span::MAX).then(|| self.remaining.to_std())
     }
@@ -255,8 +256,8 @@ impl Denied {
         self.cause
     }
 
-    /// The short code by which `tollgate explain` finds the cause. None where no aggregator said so:
-    /// the blind policy refused, or the resource is not configured.
+    /// The short code by which `tollgate explain` finds the cause. `None` where no aggregator announced the
+    /// denial: the blind policy refused, or the resource is not configured.
     pub const fn code(&self) -> Option<Code> {
         self.code
     }

@@ -10,7 +10,7 @@ use tollgate_shared::names::NameFault;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The agent's name is none.
+    /// The agent's name is not valid.
     #[error("agent name {name:?}: {fault}")]
     Name {
         /// What was given.
@@ -18,13 +18,13 @@ pub enum BuildError {
         /// What is wrong with it.
         fault: NameFault,
     },
-    /// An aggregator's address is none.
+    /// An aggregator's address is not `host:port`.
     #[error("aggregator {address:?}: expected `host:port`, as in `127.0.0.1:7401`")]
     Aggregator {
         /// What was given.
         address: String,
     },
-    /// Kafka's address is none.
+    /// Kafka's address is not `host:port`.
     #[error(
         "kafka {address:?}: expected `host:port` or several with commas, as in `127.0.0.1:9092`"
     )]
@@ -32,13 +32,13 @@ pub enum BuildError {
         /// What was given.
         address: String,
     },
-    /// Kafka is asked for, and this build has none.
+    /// Kafka is configured, and the agent was built without the feature `kafka`.
     #[error("kafka {address:?}: this agent was built without the feature `kafka`")]
     WithoutKafka {
         /// What was given.
         address: String,
     },
-    /// A property of the Kafka client is not one.
+    /// The Kafka client does not accept a property.
     #[error("kafka: {0}")]
     KafkaProperty(Box<str>),
     /// The file with properties of the Kafka client cannot be read.
@@ -49,7 +49,7 @@ pub enum BuildError {
         /// What the operating system said.
         source: std::io::Error,
     },
-    /// The file with properties of the Kafka client has a line that is none.
+    /// A line in the file with properties of the Kafka client is not `NAME=VALUE`.
     #[error("kafka properties {}: {fault}", path.display())]
     KafkaProperties {
         /// Where it is.
@@ -65,7 +65,7 @@ pub enum BuildError {
         /// What the operating system said.
         source: std::io::Error,
     },
-    /// The key file has nothing in it, or too much.
+    /// The key file is too short or too long.
     #[error("key file {}: has {bytes} bytes, expected 16 to 4096", path.display())]
     KeyLength {
         /// Where it is.

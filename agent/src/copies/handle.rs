@@ -89,30 +89,32 @@ impl Copies {
         &self.inner.resource.name
     }
 
-    /// Takes `copies` for `domain` now, if no limit is known to be reached: none that the aggregators
-    /// said is full (of the domain, a group of it, or the resource), and not the domain's own by what
-    /// this process holds of it alone, as far as that one is known here: the limit that the resource
-    /// gives to all domains, or, where some domain has another (an override), the greatest of any and the
-    /// global one, which nobody's is above. What a group or all domains hold together is summed up by the aggregators
-    /// alone. Whoever is refused by what the process holds itself has the limit asked for again, at most every
-    /// five seconds, in case it was raised. While nobody is heard of the resource the blind policy decides instead.
+    /// Takes `copies` for `domain` now, unless this agent knows of a limit that is reached:
     ///
-    /// What a resource is like is known once it has been joined ([`Agent::ready`](crate::Agent::ready)
-    /// waits for that). Before, nothing is known against a call, not even that the resource is strict:
-    /// its copies are let through, as all calls are while nobody is heard, and the aggregators count
-    /// them apart from those that were granted before their use.
+    /// - the aggregators announced that the domain, one of its groups, or the resource is full; or
+    /// - this process alone would hold more copies for the domain than any domain may have. The agent
+    ///   knows one such number for each resource: the limit of all domains, or, where some domains have
+    ///   limits of their own, the greatest of them, and never more than the global limit. It asks for a
+    ///   newer one when it refuses by it, at most every five seconds.
     ///
-    /// Two short looks into memory: takes no lock that a network could hold, makes no system call,
-    /// allocates nothing once the pair is known, and never waits. What was taken is counted in the
-    /// background, and given back when the hold is dropped, on whatever thread. It may turn out to
-    /// have been too much: see [`Hold::confirmed`]. A [`Copies::reserve_confirmed`] costs a round trip
-    /// through the log instead, some milliseconds, and is never too much.
+    /// What a group, or all domains together, hold in the whole fleet only the aggregators add up. While
+    /// the agent receives nothing about the resource, the blind policy decides instead.
+    ///
+    /// The agent learns the limits of a resource when it joins it
+    /// ([`Agent::ready`](crate::Agent::ready) waits for that). Before, it lets calls through, also on a
+    /// strict resource; the aggregators count such copies apart from those they granted before use.
+    ///
+    /// Costs two lookups in memory: takes no lock that a network could hold, makes no system call,
+    /// allocates nothing once the pair is known, and never waits. The aggregators count the copies a
+    /// moment later, so they may turn out to have been too many: see [`Hold::confirmed`]. Dropping the
+    /// hold, on any thread, gives them back. [`Copies::reserve_confirmed`] is never too much, and costs a
+    /// round trip through the log, some milliseconds.
     ///
     /// # Errors
     ///
-    /// [`ReserveError::Denied`] while a limit is reached, or where the blind policy says so;
-    /// [`ReserveError::Misuse`] for no copies, and of a resource that is known to be strict or limited
-    /// by rate.
+    /// [`ReserveError::Denied`] while a limit is reached, or where the blind policy refuses;
+    /// [`ReserveError::Misuse`] for 0 copies, and on a resource that is known to be strict or limited by
+    /// rate.
     #[inline]
     pub fn reserve(&self, domain: &str, copies: u32) -> Result<Hold, ReserveError> {
         if copies == 0 {
@@ -121,8 +123,9 @@ impl Copies {
         self.take_and_record(domain, Want::all_of(copies))
     }
 
-    /// Takes as many copies as may be, at least the start of `copies`; see [`Copies::reserve`]. While
-    /// nobody is heard it takes the least, and while a limit is reached none, where the start is 0.
+    /// Takes as many copies as [`Copies::reserve`] would, at least the start of `copies`. A blind agent
+    /// takes the start alone. While a limit is reached, a start of 0 takes no copies instead of being
+    /// refused.
     ///
     /// # Errors
     ///
@@ -142,14 +145,14 @@ impl Copies {
         self.take_and_record(domain, Want { max, min })
     }
 
-    /// Waits until `copies` can be taken, at most `max_wait`, and takes them. Tries again and again,
-    /// ever more slowly up to a second, each time a quarter more or less, so that those who wait for
-    /// one domain do not come at once. Needs no runtime of any kind.
+    /// Waits until `copies` can be taken, at most `max_wait`, and takes them. Tries again, more and more
+    /// slowly, at last every second, each pause a quarter longer or shorter at random, so that calls that
+    /// wait for one domain do not all come at once. Needs no runtime of any kind.
     ///
     /// # Errors
     ///
-    /// The last refusal; at once where waiting helps nothing, as for more copies than the domain may have
-    /// as the limits are now (which is known here as far as [`Copies::reserve`] knows it).
+    /// The last refusal; at once where waiting is useless, as for more copies than a domain may have (as
+    /// far as [`Copies::reserve`] knows that).
     pub async fn until_ready(
         &self,
         domain: &str,
@@ -196,13 +199,13 @@ impl Copies {
         shared.desk.held(resource, fingerprint, &domain)
     }
 
-    /// What [`Copies::reserve`] of one copy would be refused for now; of a strict resource, what
-    /// [`Copies::reserve_confirmed`] would be refused for at once. Takes and records nothing, of a local
-    /// blind rate neither.
+    /// Whether [`Copies::reserve`] of one copy would succeed now; on a strict resource, whether
+    /// [`Copies::reserve_confirmed`] would not be refused at once. Takes and records nothing, and uses
+    /// nothing of a local blind rate.
     ///
     /// # Errors
     ///
-    /// As [`Copies::reserve`], but for [`Misuse::Strict`].
+    /// Those of [`Copies::reserve`], except [`Misuse::Strict`].
     pub fn peek(&self, domain: &str) -> Result<(), ReserveError> {
         let Inner { resource, shared } = &*self.inner;
         let domain = shared.admit(domain);

@@ -24,7 +24,7 @@ pub struct Hold {
     copies: u32,
 }
 
-/// What the aggregators say of a hold.
+/// The aggregators' verdict on a hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Confirmation {
@@ -37,11 +37,11 @@ pub enum Confirmation {
         /// The scope that was full, where it is known.
         scope: Option<FullScope>,
     },
-    /// It is over, without its holder's doing.
+    /// An operator or its greatest age ended it, now or earlier.
     Ended(EndedBy),
     /// It does not count.
     Uncounted(Why),
-    /// Nobody will say: it is not on record, or over, or the agent has ended.
+    /// There will be no verdict: the hold is not on record, or over, or the agent has ended.
     Unknown,
 }
 
@@ -56,7 +56,7 @@ pub enum Revoked {
         /// The scope that was full, where it is known.
         scope: Option<FullScope>,
     },
-    /// It was ended, by its age or an operator; what is in use still is more than counts.
+    /// An operator or its greatest age ended it, so what is still in use counts no more.
     Ended(EndedBy),
     /// It does not count.
     Uncounted(Why),
@@ -164,10 +164,12 @@ impl Hold {
         }
     }
 
-    /// Waits for the aggregators' word on it; for as long as it takes while nobody is heard. What was too much
-    /// goes first: with so many copies given back, or handed over, the rest is confirmed. What was too much of
-    /// copies that were seized was said, if at all, to whoever staged them: here they are confirmed, unless their
-    /// agent was gone, and has come back to a limit that was reached. Needs no runtime of any kind.
+    /// Waits for the aggregators' verdict on the hold; without end while no aggregator can be heard.
+    ///
+    /// Copies that are given back or handed over are first those that were too many; once they are gone,
+    /// the rest is confirmed. Seized copies are confirmed as well: an excess of theirs was told to the
+    /// process that staged them. The exception is an agent that was gone and came back to a limit that was
+    /// reached meanwhile. Needs no runtime of any kind.
     pub async fn confirmed(&self) -> Confirmation {
         match self.ask(|answer| Seldom::Confirm { answer }).await {
             None => Confirmation::Unknown,
@@ -181,9 +183,9 @@ impl Hold {
         }
     }
 
-    /// Waits until it is to be given up; perhaps for ever: nothing can be said of a hold that is not on record,
-    /// or has no copies any more. Asked again it answers again, until what was too much is given back.
-    /// [`crate::AgentBuilder::on_hold`] tells the same of all holds.
+    /// Waits until the hold is to be given up; perhaps for ever, and always for a hold that is not on record
+    /// or has no copies left. A second call answers again, until the copies that were too many are given
+    /// back. [`crate::AgentBuilder::on_hold`] reports the same for all holds.
     pub async fn revoked(&self) -> Revoked {
         if self.ticket.number == 0 || self.copies == 0 {
             return std::future::pending().await;

@@ -17,7 +17,7 @@ pub struct AgentArgs {
     /// Sends hits straight into Kafka
     #[arg(long, value_name = "HOST:PORT")]
     pub kafka: Option<String>,
-    /// What the names of Kafka's topics begin with
+    /// What the names of Kafka's topics begin with [default: tollgate]
     #[arg(long, value_name = "PREFIX", requires = "kafka")]
     pub topic_prefix: Option<String>,
 }

@@ -71,10 +71,10 @@ struct Banned {
 pub struct BanArgs {
     #[command(flatten)]
     banned: Banned,
-    /// For so long [default: until it is taken back]
+    /// For how long [default: until it is ended by `unban`]
     #[arg(long = "for", value_name = "DURATION", value_parser = super::values::span, conflicts_with = "until")]
     lasts: Option<Span>,
-    /// Until then, as in 2026-11-30T12:00:00Z
+    /// Until when, as in 2026-11-30T12:00:00Z
     #[arg(long, value_name = "TIME")]
     until: Option<jiff::Timestamp>,
     #[command(flatten)]
@@ -97,7 +97,7 @@ pub struct UnbanArgs {
 /// What `namespaces` takes.
 #[derive(Debug, Args)]
 pub struct NamespacesArgs {
-    /// What to do; by itself: the switches that are turned are listed
+    /// What to do; without a command: lists the switches that are set
     #[command(subcommand)]
     verb: Option<NamespaceVerb>,
     #[command(flatten)]
@@ -106,7 +106,7 @@ pub struct NamespacesArgs {
 
 #[derive(Debug, Subcommand)]
 enum NamespaceVerb {
-    /// Denies nobody in a namespace until it is restored; all is ruled and counted as ever
+    /// Denies nobody in a namespace until `restore`; calls are still ruled and counted
     Kill {
         /// The namespace; `*`: all that have no switch of their own
         #[arg(value_parser = namespace)]
@@ -114,7 +114,7 @@ enum NamespaceVerb {
         #[command(flatten)]
         word: Word,
     },
-    /// Takes a namespace's switches back: what the document says holds again
+    /// Removes a namespace's switches, so that the limits document decides again
     Restore {
         /// The namespace
         #[arg(value_parser = namespace)]
@@ -122,7 +122,7 @@ enum NamespaceVerb {
         #[command(flatten)]
         word: Word,
     },
-    /// Turns a namespace's switches, over what every document says
+    /// Sets a namespace's switches, over what any limits document says
     Switch {
         /// The namespace; `*`: all that have no switch of their own
         #[arg(value_parser = namespace)]

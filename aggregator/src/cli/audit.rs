@@ -37,11 +37,11 @@ pub struct AuditArgs {
     /// The part of it.
     #[command(flatten)]
     pub range: RangeArgs,
-    /// Which pairs the independent model is asked about as well: all, none, or a share as in 1%; auto is
-    /// all of a small log and a share of a large one
+    /// For which pairs the independent model is asked as well: all, none, or a share as in 1%; auto: all of a
+    /// small log, a share of a large one
     #[arg(long, default_value = "auto", value_name = "SHARE", value_parser = model)]
     pub model: Model,
-    /// How many differences are listed
+    /// How many differences are listed at most
     #[arg(long, default_value_t = 100)]
     pub limit: usize,
 }
@@ -49,7 +49,7 @@ pub struct AuditArgs {
 /// What else can be done with a log.
 #[derive(Debug, clap::Subcommand)]
 pub enum Verb {
-    /// Writes a range of a log into one portable, digested file (-o FILE)
+    /// Writes a range of a log into one file with a digest (-o FILE), which other commands read like a log
     Export {
         /// The log.
         #[command(flatten)]

@@ -73,17 +73,17 @@ pub struct BacktestArgs {
     /// The domain of rows that name none; of those that do, only this one
     #[arg(long, value_parser = super::operator::domain)]
     pub domain: Option<String>,
-    /// The least number of copies that is of use to rows that do not say so [default: all]
+    /// The fewest copies that are of use to a row that does not say it [default: all of them]
     #[arg(long, value_name = "COPIES")]
     pub min: Option<NonZeroU32>,
-    /// Plays calls in the order of the recording, not of their stamps; not of a log, whose partitions
-    /// have an order each
+    /// Plays calls in the order of the recording, not of their stamps; not for a log, whose partitions each
+    /// have an order of their own
     #[arg(long, conflicts_with = "log")]
     pub as_recorded: bool,
     /// Refuses a recording with a row that cannot be read
     #[arg(long)]
     pub strict: bool,
-    /// Finds the least limits that refuse at most this share of the calls, as in 0.1%
+    /// Finds the lowest limits that refuse at most this share of the calls, as in 0.1%
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub suggest: Option<ShareE9>,
     /// Writes a page with plots as well
@@ -96,19 +96,19 @@ pub struct BacktestArgs {
     /// How many pairs each list shows
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub limit: usize,
-    /// Goes on with what comes into the log from now on (or from `--from` on), until it is interrupted
+    /// Follows the log from now on (or from `--from` on) until it is interrupted
     #[arg(long, requires = "log", conflicts_with_all = ["html", "suggest", "strict"])]
     pub follow: bool,
-    /// With `--follow`: how often it is said what came of it
+    /// With `--follow`: how often to report
     #[arg(long, value_name = "SPAN", default_value = "10s", value_parser = super::values::span)]
     pub every: Span,
-    /// With `--follow`: ends after so long
+    /// With `--follow`: ends after this time
     #[arg(long = "for", value_name = "SPAN", requires = "follow", value_parser = super::values::span)]
     pub lasts: Option<Span>,
-    /// A log of Tollgate's own, in place of files
+    /// A log of Tollgate in place of files
     #[command(flatten)]
     pub log: LogArgs,
-    /// Of a log by append time or record, of files by their stamps
+    /// A part of the recording: of a log by append time or record, of files by their stamps
     #[command(flatten)]
     pub range: RangeArgs,
 }

@@ -15,7 +15,7 @@ pub struct CheckArgs {
     /// The limits document; `-` is stdin
     #[arg(value_name = "LIMITS")]
     pub file: Option<PathBuf>,
-    /// Says which entry rules a domain on this resource
+    /// Shows which entry limits a domain on this resource
     #[arg(long, value_name = "RESOURCE", requires = "domain", value_parser = super::operator::name)]
     pub resource: Option<String>,
     /// The domain: a name, or an address

@@ -25,16 +25,16 @@ const ACCESS_LOG_LIMITS: &str = "version = 1\nrules = 2\n";
 /// What `demo` takes.
 #[derive(Debug, clap::Args)]
 pub struct DemoArgs {
-    /// Runs on this Kafka, with topics under a prefix of its own, in place of a journal
+    /// Uses this Kafka in place of a journal, with topics under a prefix of its own
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "attach")]
     pub kafka: Option<String>,
-    /// Runs agents only, against the fleet that answers here; pushes no limits, stops nothing
+    /// Runs agents only, against the fleet of this aggregator; pushes no limits, and stops nothing
     #[arg(long, value_name = "URL", value_parser = super::values::url, conflicts_with = "access_log")]
     pub attach: Option<String>,
-    /// Seed of the made-up traffic
+    /// The seed of the made-up traffic
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// For how long calls are made
+    /// For how many seconds calls are made
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=3600))]
     pub seconds: u64,
     /// Replays the densest stretch of this access log (any form that backtest reads, also packed); without

@@ -29,22 +29,22 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// What `denials` takes.
 #[derive(Debug, Args)]
 pub struct DenialsArgs {
-    /// What to do; by itself: denials are listed
+    /// What to do; without a command: lists denials
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// Only of this resource
+    /// Only this resource
     #[arg(long, value_parser = name)]
     resource: Option<String>,
-    /// Only of this domain
+    /// Only this domain
     #[arg(long, value_parser = super::operator::domain)]
     domain: Option<String>,
-    /// Only of this cause, as in hard, global, banned or "tier 1"
+    /// Only this cause: hard, global, banned, "tier 1", …
     #[arg(long)]
     cause: Option<String>,
-    /// At most so many
+    /// How many at most
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     limit: u32,
-    /// Looks again each second: on a terminal the list, elsewhere what is new in it
+    /// Looks again every second: a terminal shows the list, any other output what is new in it
     #[arg(long)]
     watch: bool,
     #[command(flatten)]
@@ -53,8 +53,8 @@ pub struct DenialsArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Pardons a pair: its denial is lifted, and it is denied no more until its limits would have
-    /// let it in again
+    /// Lifts the denial of a domain on a resource, and denies the domain again only after its limits would
+    /// have let it in by themselves
     Lift {
         /// The resource
         #[arg(value_parser = name)]

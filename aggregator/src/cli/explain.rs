@@ -30,7 +30,7 @@ pub struct ExplainArgs {
     /// The code that an agent gave, or a resource
     #[arg(value_name = "CODE|RESOURCE")]
     pub about: String,
-    /// The resource's domain; everybody, where none is named
+    /// The domain; without it, all domains together, under the global limit
     pub domain: Option<String>,
     /// The instant, as in 2026-11-21T12:00:00.5Z, -2h, or microseconds since 1970
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -38,7 +38,7 @@ pub struct ExplainArgs {
     /// The log; without one, a running aggregator is asked.
     #[command(flatten)]
     pub log: LogArgs,
-    /// The aggregator's address
+    /// The HTTP address of an aggregator
     #[arg(long, default_value = "http://127.0.0.1:7400", value_name = "URL")]
     pub url: String,
 }

@@ -50,13 +50,13 @@ struct TailArgs {
         default_value = "127.0.0.1:7402"
     )]
     feed: String,
-    /// Statements about this resource, and notices of who is near its limits; may be given often
+    /// Denials and lifts of this resource, and notices of domains near its limits; may be repeated
     #[arg(long, value_name = "NAME", value_parser = super::operator::name)]
     resource: Vec<String>,
-    /// Verdicts on the holds of this agent; may be given often
+    /// Verdicts on the holds of this agent; may be repeated
     #[arg(long, value_name = "NAME", value_parser = super::operator::found_name)]
     agent: Vec<String>,
-    /// Ends after so many frames
+    /// How many frames to print [default: until it is interrupted]
     #[arg(long, value_name = "N")]
     frames: Option<u64>,
 }

@@ -5,13 +5,13 @@ use tollgate_shared::networks::AddressPrefixes;
 
 use tollgate_replay::traffic::{Clients, Columns, Instants, TimeUnit, Wanted};
 
-/// What is done with stamps of whole seconds.
+/// What to do with stamps of whole seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Stamps {
-    /// In a file whose stamps are all whole seconds (or minutes), the calls of one are spread evenly over it
+    /// In a file whose stamps are all whole seconds (or minutes), spreads the calls of one second evenly over it
     #[default]
     Spread,
-    /// All calls are made at the instant that is written
+    /// Plays each call at the instant that is written
     AsWritten,
 }
 
@@ -50,18 +50,18 @@ impl From<Unit> for TimeUnit {
 /// What is said of the files.
 #[derive(Clone, Debug, clap::Args)]
 pub struct FormArgs {
-    /// The form of access logs: combined, common, vhost_combined, forwarded_first, combined_forwarded, alb, elb,
-    /// haproxy, haproxy_forwarded, nginx_proxy_manager, envoy, istio, s3, traefik, w3c (IIS, CloudFront), or a pattern in the words of
-    /// nginx's log_format or Apache's LogFormat, as it stands in their configuration [default: guessed from the first
-    /// lines]
+    /// The format of access logs: combined, common, vhost_combined, forwarded_first, combined_forwarded, alb, elb,
+    /// haproxy, haproxy_forwarded, nginx_proxy_manager, envoy, istio, s3, traefik, w3c (IIS, CloudFront), or a pattern
+    /// as in nginx's log_format or Apache's LogFormat, copied from their configuration [default: recognised from the
+    /// first lines]
     #[arg(long, value_name = "NAME|PATTERN", conflicts_with = "log")]
     pub log_format: Option<String>,
     /// The field that is the client: a word of the pattern, a column, a path into JSON as request.client_ip, a key of
     /// LTSV or logfmt, or a number as "field 3"
     #[arg(long, value_name = "FIELD", conflicts_with = "log")]
     pub client: Option<String>,
-    /// Networks of proxies that are trusted to say whom they forward for; the client is the last of their list that is
-    /// none of them [default: private networks]
+    /// Networks of proxies whose lists of forwarders are trusted; the client is the last address of such a list that
+    /// is in none of these networks [default: private networks]
     #[arg(
         long,
         value_name = "NETWORK,…",
@@ -69,21 +69,21 @@ pub struct FormArgs {
         conflicts_with = "log"
     )]
     pub trusted_proxies: Option<Vec<IpNet>>,
-    /// Makes one client of all addresses of a network, as in v4=32,v6=64 [default: v4=32,v6=128]
+    /// Takes all addresses of a network as one client, by its prefix, as in v4=32,v6=64 [default: v4=32,v6=128]
     #[arg(long, value_name = "v4=BITS,v6=BITS", value_parser = prefixes, conflicts_with = "log")]
     pub addresses: Option<AddressPrefixes>,
     /// What a column of a CSV is called, or the path of a member of JSON, as in t=TIMESTAMP or
     /// domain=request.client_ip
     #[arg(long = "column", value_name = "FIELD=NAME")]
     pub columns: Vec<String>,
-    /// What a number counts where an instant stands; `auto` tells by its size
+    /// The unit of instants that are written as a number; `auto`: judged by its size
     #[arg(long, value_enum, default_value_t)]
     pub time_unit: Unit,
-    /// How CSV and JSON write an instant, in the words of strftime as "%m/%d/%Y %H:%M:%S"; UTC where that has no zone
-    /// [default: told by how it looks]
+    /// How CSV and JSON write an instant, in the notation of strftime, as "%m/%d/%Y %H:%M:%S"; UTC if it has no zone
+    /// [default: recognised from its looks]
     #[arg(long, value_name = "PATTERN", conflicts_with_all = ["log", "time_unit"])]
     pub time_format: Option<String>,
-    /// What is done with stamps of whole seconds
+    /// What to do with stamps of whole seconds
     #[arg(long, value_enum, default_value_t, conflicts_with_all = ["log", "as_recorded"])]
     pub stamps: Stamps,
 }

@@ -23,17 +23,17 @@ const READY_WITHIN: Duration = Duration::from_millis(500);
 /// What `gateway` takes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct GatewayArgs {
-    /// Where to answer HTTP: an address of this machine alone
+    /// Where to listen for HTTP; a loopback address
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7404")]
     pub listen: SocketAddr,
-    /// Answers at a Unix socket, in place of an address
+    /// Listens at a Unix socket in place of an address
     #[arg(long, value_name = "PATH", conflicts_with = "listen")]
     pub socket: Option<PathBuf>,
-    /// On whose behalf a request is made, where the web server's configuration does not say: header:NAME, name:NAME, or ip
+    /// The domain of requests for which the web server's configuration names none: header:NAME, name:NAME, or ip
     #[arg(long, value_name = "WHERE", value_parser = domain_from)]
     pub domain: Option<DomainFrom>,
-    /// Networks of proxies that are believed whom they forward for [default: none; who connects to the web server is
-    /// the client]
+    /// Networks of proxies whose X-Forwarded-For is trusted [default: none; the client is whoever connects to the
+    /// web server]
     #[arg(long, value_name = "NETWORK,…", value_delimiter = ',')]
     pub trusted_proxies: Vec<IpNet>,
     /// How the agent reaches the fleet.

@@ -44,25 +44,25 @@ pub struct HitArgs {
     /// The domain
     #[arg(value_parser = super::operator::domain)]
     pub domain: String,
-    /// How many hits, one each 20 ms or as --rate says
+    /// How many hits: one every 20 ms, or as --rate says
     #[arg(short = 'n', value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub count: u64,
-    /// How many hits a time, as in 20/s
+    /// How often, as in 20/s
     #[arg(long, value_parser = values::rate)]
     pub rate: Option<tollgate_limits::Rate>,
     /// For how long (in place of -n), as in 10s
     #[arg(long = "for", value_name = "SPAN", value_parser = values::span, requires = "rate", conflicts_with = "count")]
     pub lasting: Option<Span>,
-    /// Takes a copy each time, in place of a hit, and holds it for so long, as in 5s
+    /// Takes a copy in place of each hit, and holds it for this long, as in 5s
     #[arg(long, value_name = "SPAN", value_parser = values::span)]
     pub hold: Option<Span>,
     /// How the agent reaches the fleet.
     #[command(flatten)]
     pub agent: AgentArgs,
-    /// How long to wait for an aggregator before it counts as not reachable
+    /// How long to wait for an aggregator before giving up
     #[arg(long, value_name = "SPAN", default_value = "3s", value_parser = values::span)]
     pub wait: Span,
-    /// Goes on where no aggregator is reachable: hits are let through blind
+    /// Goes on if no aggregator can be reached: as a service would, it lets hits through
     #[arg(long)]
     pub blind: bool,
 }

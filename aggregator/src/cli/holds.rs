@@ -28,27 +28,27 @@ const LIST: (&str, &str) = ("/v1/holds", "holds");
 /// What `holds` takes.
 #[derive(Debug, clap::Args)]
 pub struct HoldsArgs {
-    /// What to do; by itself: holds are listed
+    /// What to do; without a command: lists holds
     #[command(subcommand)]
     verb: Option<Verb>,
     #[command(flatten)]
     spoken: Spoken,
-    /// Only of this resource
+    /// Only this resource
     #[arg(long, value_parser = name)]
     resource: Option<String>,
-    /// Only of this domain
+    /// Only this domain
     #[arg(long, value_parser = domain)]
     domain: Option<String>,
-    /// Only of the agent of this name
+    /// Only the agent of this name
     #[arg(long, value_parser = found_name)]
     agent: Option<String>,
-    /// Only those taken under this group
+    /// Only holds taken under this group
     #[arg(long, value_parser = found_name)]
     group: Option<String>,
-    /// Only those in this state: they count, their agent is gone, or they are on their way to another agent
+    /// Only holds in this state: held (they count), lost (their agent is gone), staged (on their way to another agent)
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(STATES))]
     state: Option<String>,
-    /// At most so many
+    /// How many at most
     #[arg(
         long,
         value_name = "N",
@@ -60,21 +60,21 @@ pub struct HoldsArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Ends a hold, or all holds of a domain or of an agent; lets staged copies go
+    /// Ends a hold, all holds of a domain or of an agent, or staged copies
     Release {
-        /// One hold as it is listed, AGENT#NUMBER
+        /// One hold, written as the list has it: AGENT#NUMBER
         #[arg(value_name = "AGENT#NUMBER", conflicts_with_all = ["domain", "agent"])]
         hold: Option<String>,
         /// The resource
         #[arg(long, value_parser = name)]
         resource: String,
-        /// All holds of this domain; without --agent also what is staged for it
+        /// All holds of this domain; without --agent also copies that are staged for it
         #[arg(long, value_parser = domain)]
         domain: Option<String>,
-        /// All holds of the agent of this name; what is staged is no agent's, and stays
+        /// All holds of the agent of this name; staged copies belong to no agent, and stay
         #[arg(long, value_parser = found_name)]
         agent: Option<String>,
-        /// Copies that are staged under this id as it is listed, 32 hexadecimal digits
+        /// The copies staged under this id, written as the list has it: 32 hexadecimal digits
         #[arg(long, value_name = "ID", conflicts_with_all = ["hold", "domain", "agent"])]
         transfer: Option<TransferId>,
         #[command(flatten)]

@@ -24,7 +24,7 @@ use tollgate_server::http::amend::Asked;
 /// What `limits` takes.
 #[derive(Debug, clap::Args)]
 pub struct LimitsArgs {
-    /// What to do; by itself: versions are listed
+    /// What to do; without a command: lists the versions
     #[command(subcommand)]
     verb: Option<Verb>,
     #[command(flatten)]
@@ -33,69 +33,70 @@ pub struct LimitsArgs {
 
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 enum Verb {
-    /// Lists the versions, oldest first; the last is in force
+    /// Lists the versions, the oldest first; the last one is in force
     List,
     /// Prints a version as it was pushed
     Show {
         /// The version [default: the one in force]
         version: Option<u64>,
     },
-    /// Says how a version differs from another: ends with 1 if it does
+    /// Shows how two versions differ, and exits with 1 if they do
     Diff {
-        /// The version to begin from
+        /// The first version
         from: u64,
-        /// The version to end at [default: the one in force]
+        /// The second version [default: the one in force]
         to: Option<u64>,
     },
-    /// Pushes a document: ends with 65 if it has faults, with 75 if another version came first
+    /// Pushes a document, which is then in force; exits with 65 if it has faults, with 75 if another version came first
     Push {
         /// The document; `-` is stdin
         file: PathBuf,
         #[command(flatten)]
         act: Act,
     },
-    /// Changes one domain's limits by one small record, or those of all by a document
+    /// Changes the limits of one domain by one small record, or a resource's default by a new document
     Set {
-        /// The resource, as it is configured
+        /// The resource, by its name in the document
         #[arg(value_parser = super::operator::name)]
         resource: String,
-        /// The domain; without one it is about all that have nothing of their own
+        /// The domain; without it, the limits of all domains that have none of their own
         #[arg(long, value_parser = super::operator::domain)]
         domain: Option<String>,
         #[command(flatten)]
         stated: Stated,
-        /// Takes away what the domain has of its own
+        /// Removes the domain's own limits
         #[arg(long, requires = "domain", conflicts_with_all = ["rate", "hard", "limit"])]
         remove: bool,
-        /// Any aggregator, which is asked to write the record: it knows the document, so that nobody has to
-        /// read it first. Where a limits file is followed, it is pushed again at the next start: change the file, too
+        /// Asks this aggregator to write the record; it has the document, so the command need not read it first. An
+        /// aggregator that follows a limits file pushes that file at its next start: change the file, too
         #[arg(long, value_name = "URL", requires = "domain", value_parser = super::values::url)]
         url: Option<String>,
         #[command(flatten)]
         act: Act,
     },
-    /// Changes many domains by the rows of a CSV file: by one record of them, or by a document where there
-    /// are more than 8,192, or than 512 KiB of them
+    /// Changes the limits of many domains by the rows of a CSV file: by one record, or, above 8,192 rows or
+    /// 512 KiB of them, by a new document
     Import {
-        /// Columns by its heading: resource, domain, rate, hard, limit; empty: as it was; `-` is stdin
+        /// The file; its heading names the columns resource, domain, rate, hard, limit; an empty cell changes
+        /// nothing; `-` is stdin
         file: PathBuf,
         #[command(flatten)]
         act: Act,
     },
-    /// Shows what the candidates in force would have done, beside what their resources' limits did
+    /// Shows what candidates would have refused, beside what the limits in force refused
     Compare(CompareArgs),
-    /// Puts a resource's candidate in the place of its limits, and pushes that
+    /// Replaces a resource's limits by its candidate, and pushes the document
     Promote {
         /// The resource
         #[arg(value_parser = super::operator::name)]
         resource: String,
-        /// Changes this limits file, for aggregators that follow one
+        /// Changes this limits file instead, for aggregators that follow one
         #[arg(long, value_name = "FILE", conflicts_with = "expect_version")]
         file: Option<PathBuf>,
         #[command(flatten)]
         act: Act,
     },
-    /// Pushes a former version again
+    /// Pushes an earlier version again
     Rollback {
         /// The version
         version: u64,
@@ -107,13 +108,13 @@ enum Verb {
 /// What every act of an operator says.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 struct Act {
-    /// Why; it stands in the log
+    /// Why; recorded in the log
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// The version that has to be in force, or nothing is done (75)
+    /// Does nothing and exits with 75 unless this version is in force
     #[arg(long, value_name = "N")]
     expect_version: Option<u64>,
-    /// Says what would be done
+    /// Does nothing, and says what would be done
     #[arg(long)]
     dry_run: bool,
 }

@@ -33,7 +33,7 @@ const NEWEST_MAX: usize = 20;
 /// What `limits compare` takes.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct CompareArgs {
-    /// Only of this resource
+    /// Only this resource
     #[arg(long, value_parser = super::operator::name)]
     resource: Option<String>,
     #[command(flatten)]

@@ -18,16 +18,16 @@ use tollgate_replay::source::{Source, SourceError};
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "The log")]
 pub struct LogArgs {
-    /// A journal's directory, also of a running aggregator, or a copy
+    /// The directory of a journal; its aggregator may be running
     #[arg(long, value_name = "DIR", group = "log")]
     pub journal: Option<PathBuf>,
-    /// A Kafka's brokers
+    /// The brokers of a Kafka
     #[arg(long, value_name = "HOST:PORT", group = "log")]
     pub kafka: Option<String>,
     /// What the names of Kafka's topics begin with (kafka.topic_prefix)
     #[arg(long, value_name = "PREFIX", requires = "kafka")]
     pub topic_prefix: Option<String>,
-    /// An export, as `audit export` writes it
+    /// A file that `audit export` wrote
     #[arg(long, value_name = "FILE", group = "log")]
     pub export: Option<PathBuf>,
 }
@@ -36,10 +36,10 @@ pub struct LogArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "The log")]
 pub struct RangeArgs {
-    /// From this append time or record on, as in 2026-11-21T12:00:00Z, -2h or @3:18250
+    /// Begins at this append time or record, as in 2026-11-21T12:00:00Z, -2h or @3:18250 (PARTITION:OFFSET)
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub from: Option<String>,
-    /// Up to this one, which does not belong to it
+    /// Ends before this append time or record
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub to: Option<String>,
 }

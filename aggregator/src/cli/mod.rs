@@ -71,14 +71,14 @@ pub struct Cli {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Everywhere")]
 pub struct Global {
-    /// The aggregator's configuration [default: none]
+    /// The configuration of the aggregator, tollgate.toml [default: none]
     #[arg(long, global = true, env = "TOLLGATE_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// A limits document (in place of limits.file)
     #[arg(long, global = true, env = "TOLLGATE_LIMITS", value_name = "FILE")]
     pub limits: Option<PathBuf>,
-    /// The key that agents hash domains with: a domain that is typed, and those of a limits document, are
-    /// hashed before anybody is told [default: names are names]
+    /// The key with which agents hash domains: the command hashes domains on its command line and in limits
+    /// documents before it sends or compares them [default: domains are not hashed]
     #[arg(
         long,
         global = true,
@@ -86,7 +86,7 @@ pub struct Global {
         value_name = "FILE"
     )]
     pub domain_key: Option<PathBuf>,
-    /// The form of results
+    /// The format of results
     #[arg(
         long,
         global = true,
@@ -95,7 +95,7 @@ pub struct Global {
         env = "TOLLGATE_FORMAT"
     )]
     pub format: Format,
-    /// Writes results to a file, which appears when they are complete
+    /// Writes results to a file, which appears only when they are complete
     #[arg(short, long, global = true, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Logs errors only
@@ -114,11 +114,11 @@ pub struct Global {
 pub enum Command {
     /// Runs an aggregator
     Serve(serve::ServeArgs),
-    /// Answers web servers and services in any language, on the same machine
+    /// Runs an agent that web servers and services in any language ask by HTTP on the same machine
     Gateway(gateway::GatewayArgs),
-    /// Hits a resource as a service would, with an agent on the command line
+    /// Makes calls on a resource as a service would, with an agent of its own
     Hit(hit::HitArgs),
-    /// Shows the main job: an aggregator, agents, traffic above limits, an outage, and a verdict
+    /// Runs a demonstration: an aggregator, agents, traffic above limits, an outage, and a verdict
     Demo(demo::DemoArgs),
     /// One agent of a demonstration
     #[command(hide = true)]
@@ -126,39 +126,39 @@ pub enum Command {
     /// A process of a demonstration that holds copies
     #[command(hide = true)]
     DemoHolder(demo::DemoHolderArgs),
-    /// Says everything that is wrong with a limits document, and what it means
+    /// Names everything that is wrong with a limits document, and explains the rest
     Check(check::CheckArgs),
-    /// Replays a log and compares what was announced with what it says
+    /// Replays a log, and compares the denials that were announced with those that it justifies
     Audit(audit::AuditArgs),
-    /// Says why a call was refused, or why it was not
+    /// Explains why a call was refused, or why it was not
     Explain(explain::ExplainArgs),
-    /// Plays requests against limits, without an aggregator
+    /// Plays made-up requests against limits, without an aggregator
     Simulate(simulate::SimulateArgs),
-    /// Plays recorded traffic against other limits: what would be granted, what refused
+    /// Plays recorded traffic against other limits: what they would grant, and what refuse
     Backtest(backtest::BacktestArgs),
     /// Lists what is denied, and lifts denials
     Denials(denials::DenialsArgs),
-    /// Forgets what a pair has used: its windows are empty, its tiers inactive
+    /// Forgets what a domain has used of a resource: its windows are empty, its tiers inactive
     Reset(amend::ResetArgs),
-    /// Takes granted hits out of a pair's windows again
+    /// Takes granted hits out of a domain's windows
     Refund(amend::RefundArgs),
     /// Denies a domain whatever it does, on one resource or everywhere
     Ban(amend::BanArgs),
-    /// Takes a ban back
+    /// Ends a ban
     Unban(amend::UnbanArgs),
-    /// Lists and turns the switches of namespaces
+    /// Lists and sets the switches of namespaces
     Namespaces(amend::NamespacesArgs),
-    /// Shows how a pair stands; by itself: the pairs that are hit most
+    /// Shows the state of a pair, a domain on a resource; without a command: the pairs with most hits
     Pairs(pairs::PairsArgs),
     /// Lists the pairs with the most hits, refused calls or excess of the last minutes
     Top(top::TopArgs),
-    /// Lists who holds what, the oldest first, and ends holds
+    /// Lists the copies that agents hold, the oldest first, and ends holds
     Holds(holds::HoldsArgs),
-    /// Follows the denial feed: what agents hear
+    /// Follows the denial feed: what agents receive
     Feed(feed::FeedArgs),
     /// Shows, compares and pushes limits
     Limits(limits::LimitsArgs),
-    /// Looks at Kafka's topics, and makes them
+    /// Lists, checks and creates Kafka's topics
     Topics(topics::TopicsArgs),
     /// Prints completions for a shell
     Completions {

@@ -28,7 +28,7 @@ use tollgate_server::serve::host_name;
 /// Which aggregator is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct Spoken {
-    /// Any aggregator
+    /// The HTTP address of an aggregator; any one of the fleet
     #[arg(
         long,
         global = true,
@@ -43,16 +43,16 @@ pub struct Spoken {
 /// What every act of an operator says.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct Word {
-    /// Why; it stands in the log
+    /// Why; recorded in the log
     #[arg(long, visible_alias = "why", value_name = "TEXT", value_parser = said)]
     reason: String,
-    /// Who; it stands in the log [default: the user and the host]
+    /// Who; recorded in the log [default: the user and the host]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
-    /// The version that has to be in force, or nothing is done (75)
+    /// Does nothing and exits with 75 unless this version of the limits is in force
     #[arg(long, value_name = "N")]
     expect_version: Option<u64>,
-    /// Says what would be done
+    /// Does nothing, and says what would be done
     #[arg(long)]
     dry_run: bool,
 }

@@ -25,15 +25,15 @@ use crate::exit::{Exit, Failure};
 /// What `pairs` takes.
 #[derive(Debug, clap::Args)]
 pub struct PairsArgs {
-    /// What to do; by itself: the pairs that are hit most
+    /// What to do; without a command: lists the pairs with most hits
     #[command(subcommand)]
     verb: Option<Verb>,
     #[command(flatten)]
     spoken: Spoken,
-    /// Only of this resource
+    /// Only this resource
     #[arg(long, value_parser = name)]
     resource: Option<String>,
-    /// At most so many
+    /// How many at most
     #[arg(long, value_name = "N", default_value_t = 20,
         value_parser = clap::value_parser!(u32).range(1..=tollgate_server::core::usage::TOP_MAX as i64))]
     limit: u32,
@@ -41,12 +41,12 @@ pub struct PairsArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Shows how a pair stands
+    /// Shows the state of a pair: its tier, what counts in its windows, what is left, its denial
     Show {
         /// The resource
         #[arg(value_parser = name)]
         resource: String,
-        /// The domain; without one it is about all together, under the global limit
+        /// The domain; without it, all domains together, under the global limit
         #[arg(value_parser = operator::domain)]
         domain: Option<String>,
     },

@@ -33,7 +33,7 @@ pub struct ServeArgs {
     /// The address of HTTP (listen.http)
     #[arg(long, value_name = "HOST:PORT")]
     pub http: Option<String>,
-    /// The address that agents need (listen.agents)
+    /// The address that agents connect to (listen.agents)
     #[arg(long, value_name = "HOST:PORT")]
     pub agents: Option<String>,
     /// The address of the denial feed (listen.feed)
@@ -42,7 +42,7 @@ pub struct ServeArgs {
     /// The host under which agents reach the feed (listen.advertise)
     #[arg(long, value_name = "HOST")]
     pub advertise: Option<String>,
-    /// Stops when standard input ends, so that whoever started it leaves nothing behind
+    /// Stops when standard input ends, so that it does not outlive the process that started it
     #[arg(long)]
     pub with_stdin: bool,
 }

@@ -21,13 +21,13 @@ use crate::exit::{Exit, Failure};
 pub struct TopArgs {
     #[command(flatten)]
     spoken: Spoken,
-    /// By what
+    /// Sorts by what
     #[arg(long, value_enum, default_value_t)]
     by: By,
-    /// Only of this resource
+    /// Only this resource
     #[arg(long, value_parser = super::operator::name)]
     resource: Option<String>,
-    /// At most so many
+    /// How many at most
     #[arg(long, value_name = "N", default_value_t = 20,
         value_parser = clap::value_parser!(u32).range(1..=tollgate_server::core::usage::TOP_MAX as i64))]
     limit: u32,
@@ -40,7 +40,7 @@ enum By {
     Hits,
     /// Calls that were refused
     Refused,
-    /// Hits let through beyond what an ideal limiter would have
+    /// Hits that were let through beyond the limits
     Excess,
 }
 

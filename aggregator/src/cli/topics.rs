@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure};
 /// What `topics` takes.
 #[derive(Debug, clap::Args)]
 pub struct TopicsArgs {
-    /// What to do; by itself: all settings are listed
+    /// What to do; without a command: lists all settings
     #[command(subcommand)]
     verb: Option<Verb>,
     #[command(flatten)]
@@ -28,10 +28,10 @@ pub struct TopicsArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
 enum Verb {
-    /// Makes the topics that are missing, and checks all of them as `check` does
+    /// Creates the topics that are missing, then does what `check` does
     Create,
-    /// Says what differs: ends with 78 where an aggregator would not start, with 1 where it would and
-    /// something is otherwise than recommended
+    /// Names settings that differ: exits with 78 if an aggregator would not start, with 1 if it would, but a
+    /// recommendation is not met
     Check,
 }
 

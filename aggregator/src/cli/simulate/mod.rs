@@ -36,10 +36,10 @@ pub struct SimulateArgs {
     /// The domain
     #[arg(long, default_value = "somebody", value_parser = super::operator::domain)]
     pub domain: String,
-    /// When requests come, as in 0s,0.1s,2s
+    /// The instants of the requests, as in 0s,0.1s,2s
     #[arg(long, value_name = "TIME,...", value_delimiter = ',', value_parser = values::instant)]
     pub at: Vec<Span>,
-    /// How many requests come, evenly, as in 20/s
+    /// How often a request comes, evenly, as in 20/s
     #[arg(long, value_parser = values::rate, conflicts_with = "at")]
     pub rate: Option<Rate>,
     /// For how long they come, as in 10s
@@ -48,7 +48,7 @@ pub struct SimulateArgs {
     /// How many hits each request asks for
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub copies: u64,
-    /// Below how many of them a request is refused
+    /// The fewest hits that are of use to a request; with room for fewer it is refused
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub min: u64,
 }
