@@ -3,7 +3,7 @@
 //! A new benchmark is a file under `benches` and a line here. The order is that of the report.
 
 use crate::benches::{
-    copies, copies_lift, copies_return, effect, engine, fanout, fleet, hit, holds, pairs,
+    comeback, copies, copies_lift, copies_return, effect, engine, fanout, fleet, hit, holds, pairs,
     propagation,
 };
 use crate::harness::{Bench, paced};
@@ -54,6 +54,11 @@ pub const BENCHES: &[Bench] = &[
         name: "fanout",
         about: "a frame of the feed to 8, 100 and 5,000 subscribers, beside the zeromq crate's PUB",
         run: fanout::run,
+    },
+    Bench {
+        name: "comeback",
+        about: "a thousand agents whose aggregator is killed and started again: until all hear",
+        run: comeback::run,
     },
     Bench {
         name: "overshoot",
@@ -136,6 +141,10 @@ pub const CHILDREN: &[ChildPart] = &[
     ChildPart {
         name: "fanout-subscribers",
         run: fanout::child_subscribers,
+    },
+    ChildPart {
+        name: "comeback-agents",
+        run: comeback::child_agents,
     },
     ChildPart {
         name: "propagation-agent",

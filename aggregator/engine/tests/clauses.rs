@@ -395,6 +395,29 @@ fn what_changed_a_pair_too_many_versions_ago_starts_anew() {
 }
 
 #[test]
+fn pairs_whose_use_a_version_forgets_are_counted_by_resource_as_they_come() {
+    let document = |window: &str| format!("[rate.\"api.search\"]\nwindows = [\"2/{window}\"]\n");
+    let mut play = Play::of(&document("1h"));
+    play.tick(0);
+    // Denied, so that the version itself rules it again; the others are looked at when they come.
+    play.hits("api.search", &["denied", "denied", "seldom", "never"]);
+    let mut forgotten = Vec::new();
+    let mut note = |play: &Play| {
+        let all = play.rulings.counts.iter();
+        forgotten.push(all.map(|of| of.counts.pairs_forgotten).sum::<u64>());
+    };
+    play.version(&document("2h"));
+    note(&play);
+    play.version(&document("1s"));
+    note(&play);
+    play.hits("api.search", &["denied", "seldom", "new"]);
+    note(&play);
+    play.hits("api.search", &["denied", "seldom", "new"]);
+    note(&play);
+    assert_eq!(forgotten, [0, 1, 1, 0]);
+}
+
+#[test]
 fn a_query_changes_nothing_and_shows_what_is_left() {
     let mut play = Play::of(
         "[rate.\"api.search\"]\nhard = \"3/s\"\ntiers = [{ limit = 5, window = \"10s\", active = \"1m\" }]\n",

@@ -32,5 +32,11 @@ pub(super) fn lines_of((lines, omitted): &Forgets) -> Vec<String> {
     if 0 < *omitted {
         all.push(format!("and {omitted} more of that kind"));
     }
+    if !all.is_empty() {
+        all.push(
+            "of how many pairs: each aggregator counts them as they come, in tollgate_resource_pairs_forgotten_total"
+                .to_owned(),
+        );
+    }
     all
 }

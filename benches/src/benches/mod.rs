@@ -1,5 +1,6 @@
 //! The benchmarks, one file each. None knows another.
 
+pub mod comeback;
 pub mod copies;
 pub mod copies_lift;
 pub mod copies_return;

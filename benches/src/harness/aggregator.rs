@@ -29,8 +29,11 @@ pub struct Aggregator {
     process: Child,
     /// The address that agents need.
     pub agents: String,
+    /// Where it listens, and its other arguments: so it is started again.
+    at: Listening,
+    args: Vec<OsString>,
     // Removed after the process has ended: fields are dropped in this order.
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Aggregator {
@@ -77,47 +80,45 @@ impl Aggregator {
     }
 
     fn launch(dir: TempDir, limits: &str, log: &[OsString]) -> anyhow::Result<Self> {
-        let program = beside::program("tollgate", "tollgate")?;
         let limits_file = dir.path().join("limits.toml");
         std::fs::write(&limits_file, limits)?;
-        let any = "127.0.0.1:0";
-        let mut process = Command::new(program)
-            .args([
-                "serve",
-                "--with-stdin",
-                "--http",
-                any,
-                "--agents",
-                any,
-                "--feed",
-                any,
-            ])
-            .args(log)
-            .arg("--limits")
-            .arg(&limits_file)
-            .current_dir(dir.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("starting an aggregator")?;
-        let log = process.stderr.take();
-        let mut aggregator = Self {
-            process,
-            agents: String::new(),
-            _dir: dir,
+        let mut args: Vec<OsString> = log.to_vec();
+        args.extend(["--limits".into(), limits_file.into()]);
+        let any = || "127.0.0.1:0".to_owned();
+        let at = Listening {
+            http: any(),
+            agents: any(),
+            feed: any(),
         };
-        let (sender, lines) = channel();
-        if let Some(log) = log {
-            // Its log is read to the end, or it would stop at a full pipe.
-            std::thread::spawn(move || {
-                for line in BufReader::new(log).lines().map_while(Result::ok) {
-                    let _ = sender.send(line);
-                }
-            });
-        }
-        aggregator.agents = listening(&lines)?;
-        Ok(aggregator)
+        let (process, at) = started(&dir, &at, &args)?;
+        Ok(Self {
+            process,
+            agents: at.agents.clone(),
+            at,
+            args,
+            dir,
+        })
+    }
+
+    /// Kills it, with signal 9.
+    ///
+    /// # Errors
+    ///
+    /// Where the system cannot.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
+        self.process.kill()?;
+        self.process.wait()?;
+        Ok(())
+    }
+
+    /// Starts it again after [`Self::kill`], on its journal and at its addresses.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::start`].
+    pub fn again(&mut self) -> anyhow::Result<()> {
+        (self.process, self.at) = started(&self.dir, &self.at, &self.args)?;
+        Ok(())
     }
 
     /// Its process.
@@ -137,13 +138,55 @@ fn place() -> std::io::Result<TempDir> {
     tempfile::Builder::new().prefix("tollgate-bench-").tempdir()
 }
 
-fn listening(lines: &Receiver<String>) -> anyhow::Result<String> {
+/// The addresses of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Listening {
+    http: String,
+    agents: String,
+    feed: String,
+}
+
+/// A process, and where it listens.
+fn started(dir: &TempDir, at: &Listening, args: &[OsString]) -> anyhow::Result<(Child, Listening)> {
+    let program = beside::program("tollgate", "tollgate")?;
+    let mut process = Command::new(program)
+        .args(["serve", "--with-stdin"])
+        .args(["--http", &at.http, "--agents", &at.agents])
+        .args(["--feed", &at.feed])
+        .args(args)
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("starting an aggregator")?;
+    let log = process.stderr.take();
+    let (sender, lines) = channel();
+    if let Some(log) = log {
+        // Its log is read to the end, or it would stop at a full pipe.
+        std::thread::spawn(move || {
+            for line in BufReader::new(log).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+    }
+    match listening(&lines) {
+        Ok(at) => Ok((process, at)),
+        Err(error) => {
+            let _ = process.kill();
+            let _ = process.wait();
+            Err(error)
+        }
+    }
+}
+
+fn listening(lines: &Receiver<String>) -> anyhow::Result<Listening> {
     let mut last = VecDeque::new();
     loop {
         match lines.recv_timeout(START_WITHIN) {
             Ok(line) => {
-                if let Some(address) = agents_address(&line) {
-                    return Ok(address);
+                if let Some(at) = Listening::in_line(&line) {
+                    return Ok(at);
                 }
                 last.push_back(line);
                 if LINES_KEPT < last.len() {
@@ -161,12 +204,20 @@ fn listening(lines: &Receiver<String>) -> anyhow::Result<String> {
     }
 }
 
-fn agents_address(line: &str) -> Option<String> {
-    let (_, rest) = line.split_once("listening ")?;
-    let address = rest
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix("agents="))?;
-    Some(address.to_owned())
+impl Listening {
+    fn in_line(line: &str) -> Option<Self> {
+        let (_, rest) = line.split_once("listening ")?;
+        let of = |name: &str| {
+            let mut words = rest.split_whitespace();
+            let found = words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            found.map(str::to_owned)
+        };
+        Some(Self {
+            http: of("http")?,
+            agents: of("agents")?,
+            feed: of("feed")?,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -176,7 +227,9 @@ mod tests {
     #[test]
     fn an_aggregator_says_where_agents_reach_it() {
         let line = "INFO tollgate: listening http=127.0.0.1:1 agents=127.0.0.1:2 feed=127.0.0.1:3";
-        assert_eq!(agents_address(line).as_deref(), Some("127.0.0.1:2"));
-        assert_eq!(agents_address("listening to nobody"), None);
+        let at = Listening::in_line(line).expect("a line that says it");
+        let said = [&*at.http, &*at.agents, &*at.feed];
+        assert_eq!(said, ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]);
+        assert_eq!(Listening::in_line("listening to nobody"), None);
     }
 }

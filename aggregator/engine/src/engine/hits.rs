@@ -350,7 +350,8 @@ impl Engine {
         if self.table.open_near(ahead.identity, ahead.hint) == Opened::Known {
             let working = self.table.working();
             if working.ordinal != ordinal {
-                self.steps.migrate(working, resource, domain);
+                let forgot = self.steps.migrate(working, resource, domain);
+                context.counts.pairs_forgotten += u64::from(forgot);
             }
             return Some(Opened::Known);
         }

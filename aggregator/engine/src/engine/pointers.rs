@@ -241,7 +241,11 @@ impl Engine {
         }
         let working = self.table.working();
         match domain {
-            Some(domain) => self.steps.migrate(working, &again.resource, domain),
+            Some(domain) => {
+                if self.steps.migrate(working, &again.resource, domain) {
+                    rulings.pair_forgotten(&again.resource);
+                }
+            }
             None => self.steps.migrate_whole(working, &again.resource),
         }
         let before = working.stated;

@@ -215,12 +215,33 @@ pub struct Counts {
     pub at_cap: u64,
     /// Of a pair that belongs to another partition: only counted.
     pub misrouted: u64,
+    /// Pairs that came under another version which forgets something of what they had used.
+    pub pairs_forgotten: u64,
     /// Calls that agents refused.
     pub refused_calls: u64,
     /// Copies that those calls asked for.
     pub refused_copies: u64,
     /// What the resource's candidate would have said, if it has one.
     pub candidate: CandidateCounts,
+}
+
+impl Rulings {
+    /// A denied pair came under a version that forgets something of what it had used.
+    pub(super) fn pair_forgotten(&mut self, resource: &str) {
+        match self.counts.last_mut() {
+            Some(last) if *last.resource == *resource => last.counts.pairs_forgotten += 1,
+            _ => {
+                self.counts.push(ResourceCounts {
+                    resource: resource.into(),
+                    counts: Counts {
+                        pairs_forgotten: 1,
+                        ..Counts::default()
+                    },
+                });
+                self.calls.push(0);
+            }
+        }
+    }
 }
 
 /// Adds to a count. Counts saturate: an entry alone may bring nearly 2⁶⁴.

@@ -23,7 +23,7 @@ use crate::pairs::Stored;
 use crate::rules::carry_over;
 use crate::rules::window::CountsStamps as _;
 use tollgate_limits::versions::LimitsBook;
-use tollgate_limits::{Limits, RateClass, RateResource, Window};
+use tollgate_limits::{Limits, RateClass, RateResource, Window, forgets};
 
 /// The texts of versions, checked, as the caller has them. Each was verified against the digest of
 /// the pointer that brings it in.
@@ -183,10 +183,11 @@ impl Steps {
         }
     }
 
-    /// Brings a domain's pair under the version in force.
-    pub fn migrate(&self, stored: &mut Stored, resource: &str, domain: &str) {
+    /// Brings a domain's pair under the version in force. True: a version on the way forgot something of what
+    /// was used.
+    pub fn migrate(&self, stored: &mut Stored, resource: &str, domain: &str) -> bool {
         let class_of = |limits: &Limits| limits.class_of(resource, domain).cloned();
-        self.migrate_under(stored, class_of, |_, _, _| {});
+        self.migrate_under(stored, class_of, |_, _, _| {})
     }
 
     /// Brings a domain's pair under the candidate of the version in force; where a version has none, it
@@ -210,7 +211,8 @@ impl Steps {
         stored: &mut Stored,
         class_of: impl Fn(&Limits) -> Option<RateClass>,
         ruled_again: impl Fn(&mut Stored, Option<&RateClass>, Timestamp),
-    ) {
+    ) -> bool {
+        let mut forgot = false;
         if let Some(oldest) = self.oldest_kept(stored) {
             let class = class_of(&oldest.limits);
             let limits = class.clone().unwrap_or_else(RateClass::inaccessible);
@@ -218,6 +220,7 @@ impl Steps {
             if carry_over::print_of(&limits) != stored.print {
                 let time = stored.pair.now();
                 carry_over::start_anew(&limits, &mut stored.pair.state, time);
+                forgot = true;
                 ruled_again(stored, class.as_ref(), oldest.at);
             }
             end_by(stored, oldest.at);
@@ -228,6 +231,7 @@ impl Steps {
             let (old, class) = (class_of(&old.limits), class_of(&new.limits));
             if old != class {
                 let (old, new) = (old.unwrap_or_else(bare), class.clone().unwrap_or_else(bare));
+                forgot |= !forgets(&old, &new).is_empty();
                 stored.pair.new_limits(&old, &new);
             }
             ruled_again(stored, class.as_ref(), new.at);
@@ -237,6 +241,7 @@ impl Steps {
             Some(class) => carry_over::print_of(&class),
             None => carry_over::print_of(&RateClass::inaccessible()),
         };
+        forgot
     }
 
     /// The oldest version that is kept for pairs that slept for longer; `None` for a pair that did not.
@@ -266,7 +271,7 @@ impl Steps {
     }
 
     /// Takes the pair through the versions that it slept through, if all of them are kept.
-    fn migrate_by(&self, stored: &mut Stored, step: impl Fn(&Step, &Step, &mut Stored)) {
+    fn migrate_by(&self, stored: &mut Stored, mut step: impl FnMut(&Step, &Step, &mut Stored)) {
         if STEPS_MAX < self.newest.ordinal.saturating_sub(stored.ordinal) {
             return;
         }

@@ -113,6 +113,8 @@ const ENTRIES_MAX: u64 = 1_000_000;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EffectRecords {
     scopes: BTreeMap<Scope, EffectRecord>,
+    /// Of scopes that left the partition's table, and so forgot what counted.
+    left: Vec<(Scope, EffectRecord)>,
     entries: u64,
     unjudged: u64,
 }
@@ -177,9 +179,20 @@ impl EffectRecords {
         }
     }
 
+    /// A scope stands in the partition's table for the first time, or again.
+    ///
+    /// At the cap a pair leaves whose windows are over by the log's time, and that may be ahead of the pair's own:
+    /// what it let through before counts nowhere then, as the cap's rule says.
+    pub fn enters(&mut self, scope: &Scope) {
+        if let Some(record) = self.scopes.remove(scope) {
+            self.left.push((scope.clone(), record));
+        }
+    }
+
     /// Every scope in which more was let through than is allowed.
     pub fn violations(&self) -> Vec<(Scope, EffectViolation)> {
-        let all = self.scopes.iter().flat_map(|(scope, record)| {
+        let left = self.left.iter().map(|(scope, record)| (scope, record));
+        let all = self.scopes.iter().chain(left).flat_map(|(scope, record)| {
             let found = record.violations().into_iter();
             found.map(|found| (scope.clone(), found))
         });
@@ -246,6 +259,40 @@ mod tests {
     #[test]
     fn what_a_settlement_took_back_was_not_let_through() {
         assert_eq!((found(false), found(true)), (1, 0));
+    }
+
+    #[test]
+    fn who_left_and_came_again_is_judged_from_then_on_and_for_what_was_before() {
+        let limits = DomainLimits {
+            windows: vec![Window {
+                limit: 10,
+                window_us: 1_000_000,
+            }],
+            ..DomainLimits::default()
+        };
+        let scope = Scope::new("r", Some("d"));
+        let granted = EntryOutcome {
+            granted: 1,
+            ..EntryOutcome::default()
+        };
+        // Ten in each of three parts of a second; it may leave before the second, and before the third.
+        let found = |leaves: [bool; 2], parts: u64| {
+            let mut records = EffectRecords::default();
+            for part in 0..parts {
+                if part == 0 || leaves[part as usize - 1] {
+                    records.enters(&scope);
+                }
+                for n in 0..10 {
+                    let at_us = part * 100_000 + n * 1_000;
+                    records.entry(scope.clone(), &limits, at_us, &granted, false);
+                }
+            }
+            records.violations().len()
+        };
+        assert_eq!((found([false; 2], 2), found([true; 2], 2)), (1, 0));
+        // What was too much before it left stays too much, and what is afterwards is.
+        assert_eq!((found([false, true], 3), found([true, false], 3)), (1, 1));
+        assert_eq!(found([true; 2], 3), 0);
     }
 
     #[test]

@@ -308,6 +308,9 @@ impl PartitionModel {
             ruled = rule(&mut pair, limits.is_some(), at_us, entry);
             now_us = at_us;
             self.table.add_pair(resource, domain, pair);
+            if let Some(effect) = &mut self.effect {
+                effect.enters(&Scope::new(resource, Some(domain)));
+            }
         } else {
             return self.not_ruled(NotRuled::AtCap);
         }

@@ -49,6 +49,9 @@ impl PartitionModel {
             };
         }
         let is_new = self.table.whole(total.resource).is_none();
+        if is_new && let Some(effect) = &mut self.effect {
+            effect.enters(&Scope::new(total.resource, None));
+        }
         let mut fresh = WholeResource::default();
         let whole = self.table.whole_mut(total.resource).unwrap_or(&mut fresh);
         let before = whole.denied();

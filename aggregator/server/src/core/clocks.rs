@@ -20,13 +20,20 @@ const NAMED_MAX: usize = 64;
 /// For so long an agent is shown after its stamps were moved last.
 const SHOWN_FOR: Span = Span::from_secs(120);
 
+/// An agent is named only after its stamps have been moved for so long. An agent that has just started sends its first
+/// batches late (it looks for its aggregator, Kafka's client for the brokers), and nothing is known yet of how long
+/// its way takes: that heals with the next batch, and is no wrong clock.
+const NAMED_AFTER: Span = Span::from_secs(5);
+
 /// Said again once it differs by so much from what was said.
 const WORTH_SAYING_US: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug)]
 struct Wrong {
     moved_us: i64,
-    said_us: i64,
+    /// None: not yet.
+    said_us: Option<i64>,
+    since: Span,
     at: Span,
 }
 
@@ -41,40 +48,56 @@ impl Clocks {
     pub fn note(&mut self, clock: Span, correction: &Correction) {
         let moved_us = correction.moved_us;
         let agent = &correction.agent;
-        if let Some(known) = self.wrong.get_mut(agent) {
-            let lasts = clock.saturating_sub(known.at) <= SHOWN_FOR;
-            (known.moved_us, known.at) = (moved_us, clock);
-            if lasts && known.said_us.abs_diff(moved_us) < WORTH_SAYING_US {
-                return;
-            }
-            known.said_us = moved_us;
-        } else if self.wrong.len() < NAMED_MAX {
-            let wrong = Wrong {
-                moved_us,
-                said_us: moved_us,
-                at: clock,
-            };
-            self.wrong.insert(agent.clone(), wrong);
-        } else {
-            return;
-        }
-        tracing::warn!(
-            agent = &**agent,
+        let new = Wrong {
             moved_us,
-            "an agent's clock is wrong: its stamps are moved"
-        );
+            said_us: None,
+            since: clock,
+            at: clock,
+        };
+        if !self.wrong.contains_key(agent) {
+            if self.wrong.len() == NAMED_MAX {
+                // Whoever is not named yet makes room for whoever is.
+                let over = { self.wrong.iter() }
+                    .find(|(_, wrong)| wrong.said_us.is_none())
+                    .map(|(agent, _)| agent.clone());
+                let Some(over) = over else { return };
+                self.wrong.remove(&over);
+            }
+            self.wrong.insert(agent.clone(), new);
+        }
+        let Some(known) = self.wrong.get_mut(agent) else {
+            return;
+        };
+        if SHOWN_FOR < clock.saturating_sub(known.at) {
+            *known = new;
+        }
+        (known.moved_us, known.at) = (moved_us, clock);
+        let lasts = NAMED_AFTER <= clock.saturating_sub(known.since);
+        let worth = known
+            .said_us
+            .is_none_or(|said_us| WORTH_SAYING_US <= said_us.abs_diff(moved_us));
+        if lasts && worth {
+            known.said_us = Some(moved_us);
+            tracing::warn!(
+                agent = &**agent,
+                moved_us,
+                "an agent's clock is wrong: its stamps are moved"
+            );
+        }
     }
 
     /// All that were ever named, by name.
     pub fn view(&self, clock: Span) -> Vec<ClockView> {
-        let wrong = self.wrong.iter().map(|(agent, wrong)| ClockView {
+        let named = self.wrong.iter();
+        let named = named.filter(|(_, wrong)| wrong.said_us.is_some());
+        let views = named.map(|(agent, wrong)| ClockView {
             agent: agent.to_string(),
             moved_us: match clock.saturating_sub(wrong.at) <= SHOWN_FOR {
                 true => wrong.moved_us,
                 false => 0,
             },
         });
-        wrong.collect()
+        views.collect()
     }
 }
 
@@ -89,24 +112,38 @@ mod tests {
         }
     }
 
+    fn shown(clocks: &Clocks, at: u64) -> Option<i64> {
+        let views = clocks.view(Span::from_secs(at));
+        let view = views.iter().find(|view| view.agent == "web-7");
+        view.map(|view| view.moved_us)
+    }
+
     #[test]
     fn an_agent_is_named_while_its_stamps_are_moved_and_no_more_than_so_many_are() {
         let mut clocks = Clocks::default();
         clocks.note(Span::from_secs(1), &moved("web-7", -400_000));
-        clocks.note(Span::from_secs(2), &moved("web-7", -500_000));
-        let shown = |clocks: &Clocks, at| {
-            let views = clocks.view(Span::from_secs(at));
-            views
-                .iter()
-                .find(|view| view.agent == "web-7")
-                .map(|view| view.moved_us)
-        };
-        assert_eq!(shown(&clocks, 122), Some(-500_000));
-        assert_eq!(shown(&clocks, 123), Some(0));
+        assert_eq!(shown(&clocks, 1), None);
+        clocks.note(Span::from_secs(6), &moved("web-7", -500_000));
+        assert_eq!(shown(&clocks, 126), Some(-500_000));
+        assert_eq!(shown(&clocks, 127), Some(0));
         for n in 0..100 {
-            clocks.note(Span::from_secs(3), &moved(&format!("agent-{n}"), 1));
+            for at in [7, 12] {
+                clocks.note(Span::from_secs(at), &moved(&format!("agent-{n}"), 1));
+            }
         }
-        assert_eq!(clocks.view(Span::from_secs(3)).len(), NAMED_MAX);
-        assert_eq!(shown(&clocks, 3), Some(-500_000));
+        assert_eq!(clocks.view(Span::from_secs(12)).len(), NAMED_MAX);
+        assert_eq!(shown(&clocks, 12), Some(-500_000));
+    }
+
+    #[test]
+    fn batches_that_came_late_at_first_are_no_wrong_clock() {
+        let mut clocks = Clocks::default();
+        // As on Kafka: 337 ms until the first batch was taken. The next ones were in time; it starts again later.
+        for at in [1, 2, 200, 201] {
+            clocks.note(Span::from_secs(at), &moved("web-7", 337_294));
+        }
+        assert_eq!(shown(&clocks, 201), None);
+        clocks.note(Span::from_secs(205), &moved("web-7", 337_294));
+        assert_eq!(shown(&clocks, 205), Some(337_294));
     }
 }

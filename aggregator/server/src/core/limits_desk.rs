@@ -408,7 +408,8 @@ impl Core {
 
 /// Says of which resources a document forgets what was used. (An amendment sets limits of a few domains, whoever
 /// writes it knows which.) Of how many pairs, no partition can say at once: a pair is known by a hash of its names. All
-/// those that this aggregator knows are the most that it can be.
+/// those that this aggregator knows are the most that it can be; each is counted by its resource as it comes under the
+/// version: `tollgate_resource_pairs_forgotten_total`.
 fn say_what_is_forgotten(before: Option<&Limits>, entered: &Entered, pairs_max: u64) {
     let (Some(before), Entered::Version { version, .. }) = (before, entered) else {
         return;

@@ -25,6 +25,8 @@ pub struct ByResource {
     pub excess: u64,
     /// Times that agents were told of a pair near its limit.
     pub near: u64,
+    /// Pairs that came under a version which forgets something of what they had used.
+    pub pairs_forgotten: u64,
 }
 
 /// All of them, by the names that the limits have.
@@ -42,6 +44,7 @@ impl Resources {
                 of.calls = of.calls.saturating_add(*calls);
                 of.refused = of.refused.saturating_add(counts.refused_calls);
                 of.excess = of.excess.saturating_add(counts.excess);
+                of.pairs_forgotten += counts.pairs_forgotten;
             }
         }
     }

@@ -385,7 +385,7 @@ pub(super) fn of_candidate(c: &CandidateCounts) -> [Row; 5] {
 }
 
 /// By resource, as the limits name it.
-pub(super) fn of_resource(of: &ByResource) -> [Row; 4] {
+pub(super) fn of_resource(of: &ByResource) -> [Row; 5] {
     [
         (
             "tollgate_resource_calls_total",
@@ -406,6 +406,11 @@ pub(super) fn of_resource(of: &ByResource) -> [Row; 4] {
             "tollgate_resource_near_total",
             "Times that agents were told of a pair near its limit, by resource.",
             of.near,
+        ),
+        (
+            "tollgate_resource_pairs_forgotten_total",
+            "Pairs that came under limits which forget what they had used, by resource.",
+            of.pairs_forgotten,
         ),
     ]
 }

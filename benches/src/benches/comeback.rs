@@ -1,0 +1,186 @@
+//! An aggregator that is killed and started again, under a thousand agents: until all of them hear again.
+//!
+//! ```text
+//! parent    kills the aggregator (signal 9), starts it again on its journal and its ports
+//! agents    four processes of 250: until none of them is blind
+//! after     one of them fills a window, and every agent hears of that denial
+//! ```
+//!
+//! Counted from the instant at which the new process listens; agents try again by themselves, with their
+//! shipped settings.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure};
+use serde::{Deserialize, Serialize};
+use tollgate_agent::Agent;
+
+use crate::harness::Session;
+use crate::harness::agents::block_on;
+use crate::harness::aggregator::Aggregator;
+use crate::harness::child::{Part, argument, say};
+use crate::harness::clock::monotonic_ns;
+use crate::harness::figure::{Figure, Target};
+
+const PROCESSES: u64 = 4;
+const AGENTS: u64 = 250;
+const ROUNDS: u64 = 3;
+/// For so long nobody answers before it is started again: every agent has noticed.
+const AWAY: Duration = Duration::from_secs(3);
+/// After so long an agent that is still blind is given up, and the round with it.
+const WITHIN: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+const RESOURCE: &str = "api.closed";
+const LIMITS: &str = r#"
+version = 1
+rules = 2
+[rate."api.closed"]
+tiers = [{ limit = 1, window = "1h", active = "1h" }]
+"#;
+
+/// When the last agent of a process heard again, and when the last heard of a denial made after that.
+#[derive(Debug, Serialize, Deserialize)]
+struct Back {
+    at_ns: u64,
+}
+
+/// Measures it.
+///
+/// # Errors
+///
+/// Where a process cannot be had, or an agent stays blind.
+pub fn run(session: &mut Session) -> anyhow::Result<()> {
+    tollgate_server::edge::raise_descriptors();
+    let mut aggregator = Aggregator::start(LIMITS, 16)?;
+    let mut parts = Vec::new();
+    for process in 0..PROCESSES {
+        let args = [process.to_string(), aggregator.agents.clone()];
+        parts.push(Part::start("comeback-agents", &args)?);
+    }
+    for part in &mut parts {
+        ensure!(part.hear::<bool>()?, "an agent has heard of no aggregator");
+    }
+    let (mut back_s, mut told_ms) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        session.step(&format!("round {}", round + 1));
+        aggregator.kill()?;
+        std::thread::sleep(AWAY);
+        aggregator.again()?;
+        let listens_ns = monotonic_ns();
+        let last_ns = ask_all(&mut parts, "back")?;
+        back_s.push(last_ns.saturating_sub(listens_ns) as f64 / 1e9);
+        parts[0].tell(&format!("hit {round}"))?;
+        let hit = parts[0].hear::<Back>()?;
+        let last_ns = ask_all(&mut parts, &format!("heard {round}"))?;
+        told_ms.push(last_ns.saturating_sub(hit.at_ns) as f64 / 1e6);
+    }
+    let agents = PROCESSES * AGENTS;
+    if let Some(figure) =
+        Figure::of_rounds(format!("until {agents} agents hear again"), "s", &back_s)
+    {
+        let note = "all on one machine, beside the aggregator; killed with signal 9, away for 3 s";
+        session.add(figure.target(Target::AtMost(5.0)).note(note));
+    }
+    if let Some(figure) =
+        Figure::of_rounds("a denial right after it, to the slowest", "ms", &told_ms)
+    {
+        session.add(figure);
+    }
+    Ok(())
+}
+
+/// Tells all processes the same; the latest instant of their answers.
+fn ask_all(parts: &mut [Part], what: &str) -> anyhow::Result<u64> {
+    parts.iter_mut().try_for_each(|part| part.tell(what))?;
+    let mut last_ns = 0;
+    for part in parts {
+        last_ns = last_ns.max(part.hear::<Back>()?.at_ns);
+    }
+    Ok(last_ns)
+}
+
+/// What the agents of this process heard of, by number of the denial's round.
+type Heard = Arc<Mutex<HashSet<(u64, u64)>>>;
+
+/// The child: many agents.
+///
+/// # Errors
+///
+/// Where settings are bad, an agent stays blind, or the parent says what was not agreed.
+pub fn child_agents(args: &[String]) -> anyhow::Result<()> {
+    tollgate_server::edge::raise_descriptors();
+    let (process, address): (u64, String) =
+        (argument(args, 0, "process")?, argument(args, 1, "address")?);
+    let heard = Heard::default();
+    let last_ns = Arc::new(AtomicU64::new(0));
+    let mut agents = Vec::new();
+    for number in 0..AGENTS {
+        let (hearing, at_ns) = (Arc::clone(&heard), Arc::clone(&last_ns));
+        let agent = Agent::builder()
+            .name(format!("bench-{process}-{number}"))
+            .aggregator(&address)
+            .on_heard(move |news| {
+                let round = news.domain().and_then(|domain| domain.parse().ok());
+                if let Some(round) = round {
+                    let mut heard = hearing.lock().unwrap_or_else(PoisonError::into_inner);
+                    heard.insert((number, round));
+                    at_ns.fetch_max(monotonic_ns(), Ordering::Relaxed);
+                }
+            })
+            .build()?;
+        // It hears of resources that it uses.
+        let _ = agent.rate(RESOURCE);
+        agents.push(agent);
+    }
+    for agent in &agents {
+        ensure!(block_on(agent.ready(WITHIN))?, "an agent is not ready");
+    }
+    say(&true)?;
+    for line in std::io::stdin().lines() {
+        let line = line?;
+        let at_ns = match line.split_once(' ') {
+            None => until_all_hear(&agents)?,
+            Some(("hit", round)) => {
+                let at_ns = monotonic_ns();
+                ensure!(
+                    agents[0].rate(RESOURCE).hit(round).is_ok(),
+                    "it is denied before it was hit"
+                );
+                at_ns
+            }
+            Some(("heard", round)) => {
+                let round: u64 = round.parse()?;
+                wait(|| {
+                    let heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+                    (0..AGENTS).all(|number| heard.contains(&(number, round)))
+                })?;
+                last_ns.load(Ordering::Relaxed)
+            }
+            Some(_) => bail!("told {line:?}"),
+        };
+        say(&Back { at_ns })?;
+    }
+    Ok(())
+}
+
+fn until_all_hear(agents: &[Agent]) -> anyhow::Result<u64> {
+    let mut blind: Vec<&Agent> = agents.iter().collect();
+    wait(|| {
+        blind.retain(|agent| agent.stats().blind_for.is_some());
+        blind.is_empty()
+    })?;
+    Ok(monotonic_ns())
+}
+
+fn wait(mut is_so: impl FnMut() -> bool) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while !is_so() {
+        ensure!(begun.elapsed() < WITHIN, "not within {WITHIN:?}");
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}
