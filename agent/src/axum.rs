@@ -1,58 +1,47 @@
-//! Answers as parts of HTTP responses.
+//! Answers as parts of HTTP responses of axum.
 //!
-//! `Denied` becomes 429 (503 where nobody is heard and the policy is closed, 500 for hits of a resource
-//! that is limited by copies) with its headers, so that
-//! a handler can use `?`; so do the errors that have one in them. Headers are response parts.
+//! What refuses a call is a response ([`HttpAnswer`]), so that a handler can use `?`. Headers are response parts.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
 use std::convert::Infallible;
 
-use crate::answer::{Cause, Denied, HitError};
+use crate::answer::{Denied, HitError, TooMany};
 use crate::copies::ReserveError;
 use crate::headers::Headers;
+use crate::http::HttpAnswer;
 
-impl IntoResponse for Denied {
+impl IntoResponse for HttpAnswer {
     fn into_response(self) -> Response {
-        let status = match self.cause() {
-            // Not the caller's doing.
-            Cause::Blind => StatusCode::SERVICE_UNAVAILABLE,
-            // The service's own mistake.
-            Cause::NotRate => StatusCode::INTERNAL_SERVER_ERROR,
-            _ => StatusCode::TOO_MANY_REQUESTS,
-        };
-        (status, self.headers(), format!("{self}\n")).into_response()
+        let status = StatusCode::from_u16(self.status());
+        let status = status.unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+        let headers: HeaderMap = self.headers().filter_map(field).collect();
+        // The body's own content-type stands among them.
+        (status, headers, self.body()).into_response()
     }
 }
 
-impl IntoResponse for ReserveError {
+impl IntoResponse for Denied {
     fn into_response(self) -> Response {
-        match self {
-            Self::Denied(denied) => denied.into_response(),
-            // The service's own mistake.
-            Self::Misuse(_) => {
-                (StatusCode::INTERNAL_SERVER_ERROR, format!("{self}\n")).into_response()
-            }
-            Self::Uncounted(_) => {
-                (StatusCode::SERVICE_UNAVAILABLE, format!("{self}\n")).into_response()
-            }
-        }
+        self.http().into_response()
+    }
+}
+
+impl IntoResponse for TooMany {
+    fn into_response(self) -> Response {
+        self.http().into_response()
     }
 }
 
 impl IntoResponse for HitError {
     fn into_response(self) -> Response {
-        match self {
-            Self::Denied(denied) => denied.into_response(),
-            // Without a time to come again: there is none.
-            Self::TooMany(_) => {
-                (StatusCode::TOO_MANY_REQUESTS, format!("{self}\n")).into_response()
-            }
-            // The service's own mistake.
-            Self::Misuse(_) => {
-                (StatusCode::INTERNAL_SERVER_ERROR, format!("{self}\n")).into_response()
-            }
-        }
+        self.http().into_response()
+    }
+}
+
+impl IntoResponse for ReserveError {
+    fn into_response(self) -> Response {
+        self.http().into_response()
     }
 }
 
@@ -67,14 +56,13 @@ impl IntoResponseParts for Headers {
 
 impl From<Headers> for HeaderMap {
     fn from(headers: Headers) -> Self {
-        headers
-            .iter()
-            .filter_map(|(name, value)| {
-                Some((
-                    HeaderName::from_static(name),
-                    HeaderValue::try_from(value).ok()?,
-                ))
-            })
-            .collect()
+        headers.iter().filter_map(field).collect()
     }
+}
+
+fn field((name, value): (&'static str, String)) -> Option<(HeaderName, HeaderValue)> {
+    Some((
+        HeaderName::from_static(name),
+        HeaderValue::try_from(value).ok()?,
+    ))
 }

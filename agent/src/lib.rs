@@ -54,6 +54,7 @@ mod flusher;
 mod guard;
 mod headers;
 mod heard;
+mod http;
 mod listener;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -84,6 +85,7 @@ pub use copies::{
 pub use error::BuildError;
 pub use headers::Headers;
 pub use heard::{Change, Heard, Near};
+pub use http::HttpAnswer;
 pub use rate::{Estimate, Rate, SettleError, Settled};
 pub use stats::Stats;
 pub use tollgate_shared::holdings::{TransferId, TransferIdFault};

@@ -11,7 +11,7 @@
 //! nothing of limits. What stays true: the answer has one spelling, and what is no address stays as it is.
 
 use std::fmt::{self, Write as _};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
@@ -113,6 +113,41 @@ pub fn address(text: &str) -> Option<IpAddr> {
     }
     let address: IpAddr = text.parse().ok()?;
     Some(address.to_canonical())
+}
+
+/// The client of a request that was forwarded: of all that `lists` names (the values of `X-Forwarded-For`, in order),
+/// the last that is no trusted proxy. Each proxy appends who connected to it, so what a client wrote stands before
+/// that, and is never taken; neither is what stands before a text that is no address.
+///
+/// ```
+/// use tollgate_shared::networks::forwarded_client;
+///
+/// let ours = |address: std::net::IpAddr| address.to_string().starts_with("10.");
+/// let client = forwarded_client(["8.8.8.8, 203.0.113.7", "10.1.2.3"], ours);
+/// assert_eq!(client.unwrap().to_string(), "203.0.113.7");
+/// ```
+pub fn forwarded_client<'t>(
+    lists: impl IntoIterator<Item = &'t str, IntoIter: DoubleEndedIterator>,
+    trusts: impl Fn(IpAddr) -> bool,
+) -> Option<IpAddr> {
+    let mut client = None;
+    for entry in lists.into_iter().rev().flat_map(|list| list.rsplit(',')) {
+        let Some(address) = address_with_port(entry.trim()) else {
+            break;
+        };
+        client = Some(address);
+        if !trusts(address) {
+            break;
+        }
+    }
+    client
+}
+
+/// An address, with or without a port.
+fn address_with_port(text: &str) -> Option<IpAddr> {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    let with_port = || Some(text.parse::<SocketAddr>().ok()?.ip().to_canonical());
+    address(bare).or_else(with_port)
 }
 
 /// What a domain's name says of addresses.

@@ -18,7 +18,6 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tollgate_agent::{Allowed, Cause, HitError, Rate};
 
-use crate::problem;
 use crate::state::{Shared, Undecided};
 use crate::subject::{Cost, DomainFrom};
 
@@ -73,8 +72,8 @@ pub(crate) async fn authorize_below(
 fn answer(shared: &Shared, resource: &str, asked: &Asked, headers: &HeaderMap) -> Response {
     let status_denied = match asked.denied.as_deref() {
         // nginx passes on no other refusal.
-        Some("403") => StatusCode::FORBIDDEN,
-        _ => StatusCode::TOO_MANY_REQUESTS,
+        Some("403") => StatusCode::FORBIDDEN.as_u16(),
+        _ => StatusCode::TOO_MANY_REQUESTS.as_u16(),
     };
     let mut response = match decide(shared, resource, asked, headers) {
         Ok(Ok(allowed)) => {
@@ -83,7 +82,7 @@ fn answer(shared: &Shared, resource: &str, asked: &Asked, headers: &HeaderMap) -
         }
         Ok(Err(error)) => {
             Shared::note("refused");
-            problem::refused(&error, status_denied)
+            error.http().denied_as(status_denied).into_response()
         }
         Err(why) => {
             Shared::note_undecided(why);

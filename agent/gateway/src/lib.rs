@@ -14,7 +14,6 @@
 
 mod authorize;
 mod decide;
-mod problem;
 mod server;
 mod state;
 pub mod subject;

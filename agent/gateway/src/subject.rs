@@ -11,10 +11,11 @@
 //! from a header has to see to it that clients cannot set that header. What stays true: an address that a client
 //! wrote in front of X-Forwarded-For is never taken.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use axum::http::HeaderMap;
 use ipnet::IpNet;
+use tollgate_shared::networks::forwarded_client;
 
 /// The header that lists for whom a request was forwarded.
 const FORWARDED: &str = "x-forwarded-for";
@@ -87,35 +88,13 @@ impl Cost {
     }
 }
 
-/// The client's address: of all that forwarded the request, the last that is no trusted proxy. The web server itself
-/// appends who connected to it, so what a client wrote stands before that.
+/// The client's address, which the web server has appended to X-Forwarded-For.
 fn client_address(headers: &HeaderMap, trusted: &[IpNet]) -> Option<IpAddr> {
-    let lists: Vec<&str> = headers
-        .get_all(FORWARDED)
-        .iter()
-        .map(|value| value.to_str())
-        .collect::<Result<_, _>>()
-        .ok()?;
-    let mut client = None;
-    for entry in lists.iter().flat_map(|list| list.split(',')).rev() {
-        // What is no address was not written by a trusted proxy, and neither was what stands before it.
-        let Some(address) = address_of(entry.trim()) else {
-            break;
-        };
-        client = Some(address);
-        if !trusted.iter().any(|network| network.contains(&address)) {
-            break;
-        }
-    }
-    client
-}
-
-/// An address, with or without a port; an IPv4 address that was mapped into IPv6 is the former.
-fn address_of(text: &str) -> Option<IpAddr> {
-    let bare = text.trim_start_matches('[').trim_end_matches(']');
-    let parsed = bare.parse::<IpAddr>().ok();
-    let address = parsed.or_else(|| text.parse::<SocketAddr>().ok().map(|with| with.ip()))?;
-    Some(address.to_canonical())
+    let lists = headers.get_all(FORWARDED).iter();
+    let lists: Option<Vec<&str>> = lists.map(|value| value.to_str().ok()).collect();
+    forwarded_client(lists?, |address| {
+        trusted.iter().any(|network| network.contains(&address))
+    })
 }
 
 #[cfg(test)]

@@ -186,7 +186,11 @@ impl Wires for Sockets {
 
     fn fill_carrier(&mut self, next: &mut dyn FnMut() -> Option<Outgoing>) -> bool {
         match &self.carrier {
-            Carrier::Links => false,
+            Carrier::Links => {
+                // Only a carrier beside the links takes any.
+                let _ = next;
+                false
+            }
             #[cfg(feature = "kafka")]
             Carrier::Kafka(kafka) => {
                 while let Ok(room) = kafka.records.try_reserve() {

@@ -1,0 +1,96 @@
+"""Limits before an ASGI application: FastAPI, Starlette, Django, Quart.
+
+    app.add_middleware(tollgate.asgi.LimitMiddleware, rate=agent.rate("api.search"), key=tollgate.asgi.header("x-tenant"))
+
+`key` takes the scope and gives the domain, or None: such a request is let through, or counted for `or_domain` where
+that is given. What is no HTTP request passes.
+"""
+
+
+def header(name):
+    """A key: the value of a request header. Who may write that header may call in anybody's name."""
+    wanted = name.lower().encode("latin-1")
+
+    def key(scope):
+        for found, value in scope["headers"]:
+            if found == wanted:
+                return value.decode("latin-1").strip() or None
+        return None
+
+    return key
+
+
+def client(scope):
+    """A key: the address that has the connection. Behind proxies that is the proxy's, unless the server is told
+    to trust it (uvicorn --proxy-headers)."""
+    peer = scope.get("client")
+    return peer[0] if peer else None
+
+
+async def _refuse(send, denied):
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in denied.headers().items()]
+    body = denied.body().encode()
+    headers.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": denied.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class _Middleware:
+    def __init__(self, app, key, cost, skip, or_domain):
+        self.app, self.key, self.cost, self.skip, self.or_domain = app, key, cost, skip, or_domain
+        self.undecided = 0
+
+    def _subject(self, scope):
+        """The domain and copies of a request; None: it is not limited."""
+        if scope["type"] != "http" or (self.skip and self.skip(scope)):
+            return None
+        domain = self.key(scope) or self.or_domain
+        if domain is None:
+            self.undecided += 1
+            return None
+        copies = self.cost(scope) if self.cost else 1
+        return (domain, copies) if copies else None
+
+
+class LimitMiddleware(_Middleware):
+    """How often: counts each request of a domain."""
+
+    def __init__(self, app, rate, key=client, *, cost=None, skip=None, or_domain=None):
+        super().__init__(app, key, cost, skip, or_domain)
+        self.rate = rate
+
+    async def __call__(self, scope, receive, send):
+        subject = self._subject(scope)
+        if subject is None:
+            return await self.app(scope, receive, send)
+        answer = self.rate.hit(*subject)
+        if not answer:
+            return await _refuse(send, answer)
+        told = answer.headers() if answer.remaining is not None else None
+        if not told:
+            return await self.app(scope, receive, send)
+
+        async def send_told(message):
+            if message["type"] == "http.response.start":
+                more = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in told.items()]
+                message = {**message, "headers": list(message.get("headers", ())) + more}
+            await send(message)
+
+        return await self.app(scope, receive, send_told)
+
+
+class HoldMiddleware(_Middleware):
+    """How many at a time: holds copies from the request to the end of its response."""
+
+    def __init__(self, app, copies, key=client, *, cost=None, skip=None, or_domain=None):
+        super().__init__(app, key, cost, skip, or_domain)
+        self.copies = copies
+
+    async def __call__(self, scope, receive, send):
+        subject = self._subject(scope)
+        if subject is None:
+            return await self.app(scope, receive, send)
+        with self.copies.reserve(*subject) as hold:
+            if not hold:
+                return await _refuse(send, hold)
+            return await self.app(scope, receive, send)

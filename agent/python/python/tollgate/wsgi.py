@@ -1,0 +1,111 @@
+"""Limits before a WSGI application: Flask, Django.
+
+    app.wsgi_app = tollgate.wsgi.LimitMiddleware(app.wsgi_app, agent.rate("api.search"), tollgate.wsgi.header("X-Tenant"))
+
+`key` takes the environ and gives the domain, or None: such a request is let through, or counted for `or_domain`
+where that is given.
+"""
+
+from http import HTTPStatus as _HTTPStatus
+
+
+def header(name):
+    """A key: the value of a request header. Who may write that header may call in anybody's name."""
+    wanted = "HTTP_" + name.upper().replace("-", "_")
+
+    def key(environ):
+        return environ.get(wanted, "").strip() or None
+
+    return key
+
+
+def client(environ):
+    """A key: the address that has the connection. Behind proxies that is the proxy's, unless something outside
+    (werkzeug's ProxyFix) puts the client's there."""
+    return environ.get("REMOTE_ADDR") or None
+
+
+def _refuse(start_response, denied):
+    body = denied.body().encode()
+    headers = list(denied.headers().items()) + [("content-length", str(len(body)))]
+    start_response(f"{denied.status} {_HTTPStatus(denied.status).phrase}", headers)
+    return [body]
+
+
+class _Middleware:
+    def __init__(self, app, key, cost, skip, or_domain):
+        self.app, self.key, self.cost, self.skip, self.or_domain = app, key, cost, skip, or_domain
+        self.undecided = 0
+
+    def _subject(self, environ):
+        """The domain and copies of a request; None: it is not limited."""
+        if self.skip and self.skip(environ):
+            return None
+        domain = self.key(environ) or self.or_domain
+        if domain is None:
+            self.undecided += 1
+            return None
+        copies = self.cost(environ) if self.cost else 1
+        return (domain, copies) if copies else None
+
+
+class LimitMiddleware(_Middleware):
+    """How often: counts each request of a domain."""
+
+    def __init__(self, app, rate, key=client, *, cost=None, skip=None, or_domain=None):
+        super().__init__(app, key, cost, skip, or_domain)
+        self.rate = rate
+
+    def __call__(self, environ, start_response):
+        subject = self._subject(environ)
+        if subject is None:
+            return self.app(environ, start_response)
+        answer = self.rate.hit(*subject)
+        if not answer:
+            return _refuse(start_response, answer)
+        told = answer.headers() if answer.remaining is not None else None
+        if not told:
+            return self.app(environ, start_response)
+
+        def start_told(status, headers, *error):
+            return start_response(status, list(headers) + list(told.items()), *error)
+
+        return self.app(environ, start_told)
+
+
+class _HeldBody:
+    """A response's parts, and copies that are held until they have been sent."""
+
+    def __init__(self, parts, hold):
+        self.parts, self.hold = parts, hold
+
+    def __iter__(self):
+        yield from self.parts
+
+    def close(self):
+        try:
+            if hasattr(self.parts, "close"):
+                self.parts.close()
+        finally:
+            self.hold.release()
+
+
+class HoldMiddleware(_Middleware):
+    """How many at a time: holds copies from the request to the end of its response."""
+
+    def __init__(self, app, copies, key=client, *, cost=None, skip=None, or_domain=None):
+        super().__init__(app, key, cost, skip, or_domain)
+        self.copies = copies
+
+    def __call__(self, environ, start_response):
+        subject = self._subject(environ)
+        if subject is None:
+            return self.app(environ, start_response)
+        hold = self.copies.reserve(*subject)
+        if not hold:
+            return _refuse(start_response, hold)
+        try:
+            return _HeldBody(self.app(environ, start_response), hold)
+        except BaseException:
+            hold.release()
+            raise

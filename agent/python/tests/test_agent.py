@@ -1,0 +1,120 @@
+"""The agent against a real aggregator."""
+
+import os
+import time
+
+import pytest
+import tollgate
+
+
+@pytest.fixture
+def agent(aggregator):
+    agent = tollgate.Agent([aggregator], name="tests")
+    agent.rate("api.search"), agent.rate("llm.tokens"), agent.copies("api.exports")
+    assert agent.ready(10)
+    yield agent
+    agent.shutdown(2)
+
+
+def until(what, within=10):
+    end = time.monotonic() + within
+    while time.monotonic() < end:
+        found = what()
+        # A refusal is false, and found.
+        if found is not None:
+            return found
+        time.sleep(0.005)
+    raise AssertionError("it did not come about")
+
+
+def denied(rate, domain):
+    """Calls until one is refused."""
+    return until(lambda: None if (answer := rate.hit(domain)) else answer)
+
+
+def test_a_limit_is_kept_and_says_when_to_come_again(agent):
+    search = agent.rate("api.search")
+    answers = [search.hit("acme") for _ in range(5)]
+    assert all(answers) and [answer.copies for answer in answers] == [1] * 5
+    refused = denied(search, "acme")
+    assert not refused
+    assert refused.status == 429
+    assert 0 < refused.retry_after <= 60
+    headers = refused.headers()
+    assert headers["content-type"] == "application/problem+json"
+    assert headers["ratelimit"].startswith('"window-0";r=0;t=')
+    assert '"status":429' in refused.body()
+    assert "code" in str(refused)
+    assert search.hit("globex")
+    assert not search.peek("acme")
+
+
+def test_what_can_never_be_granted_is_told_at_once_and_what_makes_no_sense_raises(agent):
+    search = agent.rate("api.search")
+    # Once the agent has been told the limits.
+    too_many = until(lambda: None if (answer := search.hit("initech", 6)) else answer)
+    assert too_many.status == 429 and too_many.retry_after is None
+    with pytest.raises(ValueError, match="0 copies"):
+        search.hit("initech", 0)
+    with pytest.raises(ValueError):
+        tollgate.Agent(["nobody:0:1"])
+    with pytest.raises(ValueError):
+        agent.ready(-1)
+
+
+def test_an_estimate_is_settled_once(agent):
+    tokens = agent.rate("llm.tokens")
+    estimate = tokens.hit_estimated("acme", 80)
+    assert estimate
+    estimate.settle(10)
+    with pytest.raises(RuntimeError, match="settled already"):
+        estimate.settle(10)
+    # 70 were given back.
+    assert tokens.hit("acme", 60)
+
+
+def test_copies_are_held_and_given_back(agent):
+    exports = agent.copies("api.exports")
+    with exports.reserve("acme") as first:
+        assert first and first.copies == 1
+        second = exports.reserve("acme")
+        assert second and exports.held("acme") == 2
+        with until(lambda: None if (answer := exports.reserve("acme")) else answer) as third:
+            assert not third and third.status == 429
+        second.release()
+        second.release()
+        assert exports.held("acme") == 1
+    assert exports.held("acme") == 0
+
+
+def test_nobody_is_refused_where_no_aggregator_answers():
+    agent = tollgate.Agent(["127.0.0.1:1"])
+    search = agent.rate("api.search")
+    answers = [search.hit("acme") for _ in range(100)]
+    assert all(answers) and all(answer.blind for answer in answers)
+    assert agent.stats()["hits_accepted"] == 100
+
+
+def test_a_child_has_an_agent_of_its_own(agent):
+    search = agent.rate("api.search")
+    held = agent.copies("api.exports").reserve("acme")
+    reader, writer = os.pipe()
+    children = []
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            # What the parent holds stays the parent's.
+            held.release()
+            assert agent.copies("api.exports").held("acme") == 0
+            refused = denied(search, "forked")
+            os.write(writer, b"x" if refused.status == 429 else b"-")
+            stats = agent.stats()
+            assert stats["hits_dropped"] == 0
+            os._exit(0)
+        children.append(child)
+    statuses = [os.waitpid(child, 0)[1] for child in children]
+    assert statuses == [0, 0]
+    assert os.read(reader, 2) == b"xx"
+    assert agent.copies("api.exports").held("acme") == 1
+    # The parent goes on, and knows what its children used.
+    denied(search, "forked")

@@ -1,0 +1,139 @@
+"""Frameworks, as people use them, before a real aggregator."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+import tollgate
+import tollgate.asgi
+import tollgate.wsgi
+
+HERE = os.path.dirname(__file__)
+EXAMPLES = os.path.join(HERE, "..", "examples")
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def get(url, tenant):
+    request = urllib.request.Request(url, headers={"x-tenant": tenant})
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return answer.status, dict(answer.headers), answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, {name.lower(): value for name, value in error.headers.items()}, error.read()
+
+
+@pytest.fixture(
+    params=[
+        ["uvicorn", "with_fastapi:app"],
+        ["gunicorn", "with_flask:app"],
+        ["gunicorn", "--preload", "--workers", "2", "with_flask:app"],
+        ["gunicorn", "with_django:application"],
+    ],
+    ids=["fastapi", "flask", "flask-preload", "django"],
+)
+def service(request, aggregator):
+    name, *rest = request.param
+    port = free_port()
+    place = {"uvicorn": ["--port", str(port)], "gunicorn": ["--bind", f"127.0.0.1:{port}"]}[name]
+    process = subprocess.Popen(
+        [sys.executable, "-m", name, *place, *rest],
+        cwd=EXAMPLES,
+        env={**os.environ, "TOLLGATE_AGGREGATORS": aggregator},
+    )
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def test_a_service_is_limited(service):
+    end = time.monotonic() + 20
+    while True:
+        try:
+            get(service + "/", "nobody")
+            break
+        except OSError:
+            assert time.monotonic() < end, "it does not listen"
+            time.sleep(0.05)
+    answers = []
+    while time.monotonic() < end and (not answers or answers[-1][0] != 429):
+        answers.append(get(service + "/search", "acme"))
+        time.sleep(0.02)
+    status, headers, body = answers[-1]
+    assert status == 429, answers
+    assert 5 <= len(answers) - 1 <= 12
+    assert all(answer[0] == 200 for answer in answers[:-1])
+    assert 0 < int(headers["retry-after"]) <= 60
+    assert headers["content-type"].startswith("application/problem+json")
+    assert b'"status":429' in body
+    assert get(service + "/search", "globex")[0] == 200
+
+
+def test_asgi_middleware_holds_copies_to_the_end(aggregator):
+    import asyncio
+
+    agent = tollgate.Agent([aggregator])
+    exports = agent.copies("api.exports")
+    assert agent.ready(10)
+    held = []
+
+    async def app(scope, receive, send):
+        held.append(exports.held("acme"))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"done"})
+        held.append(exports.held("acme"))
+
+    middleware = tollgate.asgi.HoldMiddleware(app, exports, tollgate.asgi.header("x-tenant"))
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "headers": [(b"x-tenant", b"acme")]}
+    asyncio.run(middleware(scope, None, send))
+    assert held == [1, 1] and exports.held("acme") == 0
+    keep = [exports.reserve("acme"), exports.reserve("acme")]
+    end = time.monotonic() + 10
+    # Until the aggregators have said that they are all in use.
+    while exports.reserve("acme"):
+        assert time.monotonic() < end
+    sent.clear()
+    asyncio.run(middleware(scope, None, send))
+    assert sent[0]["status"] == 429 and len(held) == 2 and all(keep)
+    asyncio.run(middleware({"type": "http", "headers": []}, None, send))
+    assert middleware.undecided == 1
+
+
+def test_wsgi_middleware_holds_copies_to_the_end(aggregator):
+    agent = tollgate.Agent([aggregator])
+    exports = agent.copies("api.exports")
+    assert agent.ready(10)
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return iter([b"one", b"two"])
+
+    middleware = tollgate.wsgi.HoldMiddleware(app, exports, tollgate.wsgi.header("X-Tenant"))
+    started = []
+    parts = middleware({"HTTP_X_TENANT": "acme"}, lambda *head: started.append(head))
+    assert exports.held("acme") == 1 and list(parts) == [b"one", b"two"]
+    parts.close()
+    assert exports.held("acme") == 0
+
+    def fails(environ, start_response):
+        raise KeyError("a mistake")
+
+    with pytest.raises(KeyError):
+        tollgate.wsgi.HoldMiddleware(fails, exports)({"REMOTE_ADDR": "acme"}, None)
+    assert exports.held("acme") == 0

@@ -1,0 +1,209 @@
+//! What an HTTP server answers a refused call with, whichever library it is written with: status, header fields, and a
+//! problem (RFC 9457) of the kinds that the IETF draft "RateLimit header fields for HTTP" registers.
+//!
+//! ```text
+//! 429   a limit is reached, or the call wants more than can ever be granted
+//! 503   nobody is heard and the blind policy is closed, or copies are not counted
+//! 500   the service's own mistake: hits of a resource that is limited by copies, 0 copies
+//! ```
+//!
+//! Knows no HTTP library. What stays true: a refusal is answered alike through every door.
+
+use std::fmt::Write as _;
+
+use tollgate_shared::place::Code;
+
+use crate::answer::{Cause, Denied, HitError, TooMany};
+use crate::copies::ReserveError;
+use crate::headers::Headers;
+
+/// The code by which `tollgate explain` finds why a call was refused.
+const CODE: &str = "x-tollgate-code";
+
+const TOO_MANY_REQUESTS: u16 = 429;
+const SERVICE_UNAVAILABLE: u16 = 503;
+const INTERNAL_SERVER_ERROR: u16 = 500;
+
+/// An answer to a refused call.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tollgate_agent::testing::TestAgent;
+/// # let kit = TestAgent::new();
+/// # kit.deny("api.search", "acme", Duration::from_secs(5));
+/// let search = kit.agent().rate("api.search");
+/// if let Err(denied) = search.hit("acme") {
+///     let answer = denied.http();
+///     assert_eq!(answer.status(), 429);
+///     assert!(answer.headers().any(|(name, value)| name == "retry-after" && value == "5"));
+///     assert!(answer.body().contains(r#""status":429"#));
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpAnswer {
+    status: u16,
+    headers: Headers,
+    code: Option<Code>,
+    detail: String,
+}
+
+impl HttpAnswer {
+    fn new(status: u16, detail: String) -> Self {
+        Self {
+            status,
+            headers: Headers::default(),
+            code: None,
+            detail,
+        }
+    }
+
+    /// The same with another status in place of 429: web servers that ask a door take some statuses only.
+    #[must_use]
+    pub fn denied_as(mut self, status: u16) -> Self {
+        if self.status == TOO_MANY_REQUESTS {
+            self.status = status;
+        }
+        self
+    }
+
+    /// The status.
+    pub const fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// The call in words: what is refused, and until when.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// How many seconds to wait, rounded up, where that is known.
+    pub const fn retry_after_secs(&self) -> Option<u64> {
+        self.headers.retry_after_secs()
+    }
+
+    /// Header fields, names in lower case: `retry-after`, `ratelimit-policy`, `ratelimit` and `x-tollgate-code` as far
+    /// as they are known, and `content-type`.
+    pub fn headers(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let code = self.code.map(|code| (CODE, code.to_string()));
+        let kind = ("content-type", "application/problem+json".to_owned());
+        self.headers.iter().chain(code).chain([kind])
+    }
+
+    /// The body: a problem in JSON, and a line break.
+    pub fn body(&self) -> String {
+        let (kind, title) = match self.status {
+            SERVICE_UNAVAILABLE => (
+                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+                "Request cannot be satisfied due to temporary server capacity constraints",
+            ),
+            INTERNAL_SERVER_ERROR => ("about:blank", "Internal Server Error"),
+            _ => (
+                "https://iana.org/assignments/http-problem-types#quota-exceeded",
+                "Request cannot be satisfied as assigned quota has been exceeded",
+            ),
+        };
+        let mut body = format!(
+            r#"{{"type":"{kind}","title":"{title}","status":{},"detail":""#,
+            self.status
+        );
+        for character in self.detail.chars() {
+            match character {
+                '"' | '\\' => body.extend(['\\', character]),
+                character if character.is_control() => {
+                    // Writing to a String cannot fail.
+                    let _ = write!(body, "\\u{:04x}", u32::from(character));
+                }
+                character => body.push(character),
+            }
+        }
+        body.push_str("\"}\n");
+        body
+    }
+}
+
+impl Denied {
+    /// What an HTTP server answers the call with.
+    pub fn http(&self) -> HttpAnswer {
+        let status = match self.cause() {
+            Cause::Blind => SERVICE_UNAVAILABLE,
+            Cause::NotRate => INTERNAL_SERVER_ERROR,
+            _ => TOO_MANY_REQUESTS,
+        };
+        HttpAnswer {
+            headers: self.headers(),
+            code: self.code(),
+            ..HttpAnswer::new(status, self.to_string())
+        }
+    }
+}
+
+impl TooMany {
+    /// What an HTTP server answers the call with: 429 without a time to come again, for there is none.
+    pub fn http(&self) -> HttpAnswer {
+        HttpAnswer::new(TOO_MANY_REQUESTS, self.to_string())
+    }
+}
+
+impl HitError {
+    /// What an HTTP server answers the call with.
+    pub fn http(&self) -> HttpAnswer {
+        match self {
+            Self::Denied(denied) => denied.http(),
+            Self::TooMany(too_many) => too_many.http(),
+            Self::Misuse(_) => HttpAnswer::new(INTERNAL_SERVER_ERROR, self.to_string()),
+        }
+    }
+}
+
+impl ReserveError {
+    /// What an HTTP server answers the call with.
+    pub fn http(&self) -> HttpAnswer {
+        match self {
+            Self::Denied(denied) => denied.http(),
+            Self::Misuse(_) => HttpAnswer::new(INTERNAL_SERVER_ERROR, self.to_string()),
+            Self::Uncounted(_) => HttpAnswer::new(SERVICE_UNAVAILABLE, self.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copies::Misuse;
+    use tollgate_shared::time::Span;
+
+    #[test]
+    fn each_refusal_has_its_status_and_a_problem() {
+        let of = |cause| Denied::by_policy(cause, Span::from_millis(1_500)).http();
+        for (answer, status, kind) in [
+            (of(Cause::Hard), 429, "quota-exceeded"),
+            (of(Cause::Blind), 503, "temporary-reduced-capacity"),
+            (of(Cause::NotRate), 500, "about:blank"),
+            (TooMany::new(7).http(), 429, "quota-exceeded"),
+            (
+                HitError::Misuse(Misuse::NoCopies).http(),
+                500,
+                "about:blank",
+            ),
+            (
+                ReserveError::Misuse(Misuse::Strict).http(),
+                500,
+                "about:blank",
+            ),
+        ] {
+            assert_eq!(answer.status(), status, "{answer:?}");
+            assert!(answer.body().contains(kind), "{}", answer.body());
+        }
+        assert_eq!(of(Cause::Hard).denied_as(403).status(), 403);
+        assert_eq!(of(Cause::Blind).denied_as(403).status(), 503);
+        assert_eq!(of(Cause::Hard).retry_after_secs(), Some(2));
+        assert_eq!(TooMany::new(7).http().retry_after_secs(), None);
+    }
+
+    #[test]
+    fn a_detail_is_json_whatever_is_in_it() {
+        let answer = HttpAnswer::new(429, "a \"quoted\" \\ line\n".to_owned());
+        let ends = "\"detail\":\"a \\\"quoted\\\" \\\\ line\\u000a\"}\n";
+        assert!(answer.body().ends_with(ends), "{}", answer.body());
+    }
+}

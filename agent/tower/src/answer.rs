@@ -1,0 +1,75 @@
+//! A refusal as a response: of HTTP, or of gRPC where the call was one.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use tollgate_agent::HttpAnswer;
+
+use crate::body::DoorBody;
+
+/// What gRPC calls RESOURCE_EXHAUSTED, UNAVAILABLE and INTERNAL.
+const EXHAUSTED: &str = "8";
+const UNAVAILABLE: &str = "14";
+const INTERNAL: &str = "13";
+
+/// The response to a refused call.
+pub(crate) fn refused<B>(answer: &HttpAnswer, is_grpc: bool) -> Response<DoorBody<B>> {
+    let (status, body) = match is_grpc {
+        true => (StatusCode::OK, None),
+        false => (
+            StatusCode::from_u16(answer.status()).unwrap_or(StatusCode::TOO_MANY_REQUESTS),
+            Some(Bytes::from(answer.body())),
+        ),
+    };
+    let mut response = Response::new(DoorBody::refused(body));
+    *response.status_mut() = status;
+    put(response.headers_mut(), answer.headers());
+    if is_grpc {
+        as_grpc(response.headers_mut(), answer);
+    }
+    response
+}
+
+/// An answer without messages: all that it says stands in its head.
+fn as_grpc(headers: &mut HeaderMap, answer: &HttpAnswer) {
+    let status = match answer.status() {
+        503 => UNAVAILABLE,
+        500 => INTERNAL,
+        _ => EXHAUSTED,
+    };
+    headers.insert(
+        http::header::CONTENT_TYPE,
+        HeaderValue::from_static("application/grpc"),
+    );
+    headers.insert("grpc-status", HeaderValue::from_static(status));
+    let pushback = answer.retry_after_secs().map(|seconds| {
+        let milliseconds = seconds.saturating_mul(1_000);
+        ("grpc-retry-pushback-ms", milliseconds.to_string())
+    });
+    let message = ("grpc-message", percent_encoded(answer.detail()));
+    put(headers, pushback.into_iter().chain([message]));
+}
+
+/// As gRPC writes messages: what is neither a printable ASCII character nor a percent sign is percent-encoded.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'%' => encoded.push_str("%25"),
+            b' '..=b'~' => encoded.push(char::from(byte)),
+            byte => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+/// Puts header fields into a head; those that it has already are replaced.
+pub(crate) fn put(
+    headers: &mut HeaderMap,
+    fields: impl IntoIterator<Item = (&'static str, String)>,
+) {
+    for (name, value) in fields {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    }
+}

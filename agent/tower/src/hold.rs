@@ -1,0 +1,221 @@
+//! How many at a time: a layer that takes copies with each call, and gives them back when its response has been sent.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use tollgate_agent::{Copies, Hold, HttpAnswer, ReserveError};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::answer::refused;
+use crate::body::DoorBody;
+use crate::head::Head;
+use crate::subject::{Subject, Undecided};
+
+/// The copies that a request holds. It stands among the request's extensions: whoever goes on working when the
+/// response has been sent (an upgraded connection, a task in the background) keeps a clone, and they are given back
+/// when the last clone is gone.
+#[derive(Clone)]
+pub struct HeldCopies(Arc<Hold>);
+
+impl HeldCopies {
+    /// How many they are.
+    pub fn copies(&self) -> u32 {
+        self.0.copies()
+    }
+}
+
+impl fmt::Debug for HeldCopies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "HeldCopies({} of {:?})",
+            self.copies(),
+            self.0.resource()
+        )
+    }
+}
+
+/// A layer that holds copies of a resource from the call to the end of the response's body.
+///
+/// A request whose client goes away gives back what it holds as soon as the server drops it. An upgraded connection
+/// outlives its response: the service keeps a clone of [`HeldCopies`] as long as the connection lasts.
+///
+/// ```
+/// # use tollgate_agent::testing::TestAgent;
+/// # let kit = TestAgent::new();
+/// # let agent = kit.agent();
+/// use tollgate_tower::{HoldLayer, key};
+///
+/// let layer = HoldLayer::new(agent.copies("api.exports"), key::header("x-tenant"));
+/// # let _ = layer;
+/// ```
+#[derive(Clone)]
+pub struct HoldLayer {
+    copies: Copies,
+    subject: Subject,
+}
+
+impl HoldLayer {
+    /// Of this resource; `key` says on whose behalf a request is made.
+    pub fn new(
+        copies: Copies,
+        key: impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            copies,
+            subject: Subject::new(key),
+        }
+    }
+
+    /// Requests that are not limited.
+    #[must_use]
+    pub fn skip(mut self, skip: impl Fn(Head<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.subject.set_skip(skip);
+        self
+    }
+
+    /// How many copies a request holds; 0: it is not limited. Without this each holds one.
+    #[must_use]
+    pub fn cost(mut self, cost: impl Fn(Head<'_>) -> u32 + Send + Sync + 'static) -> Self {
+        self.subject.set_cost(cost);
+        self
+    }
+
+    /// The domain of requests that name none. Without this they are let through, and counted.
+    #[must_use]
+    pub fn or_domain(mut self, domain: &str) -> Self {
+        self.subject.set_otherwise(domain);
+        self
+    }
+
+    /// How many requests named no domain.
+    pub fn undecided(&self) -> Undecided {
+        self.subject.undecided()
+    }
+
+    fn reserve(&self, head: Head<'_>) -> Result<Option<HeldCopies>, ReserveError> {
+        let Some((domain, copies)) = self.subject.of(head) else {
+            return Ok(None);
+        };
+        let hold = self.copies.reserve(&domain, copies)?;
+        Ok(Some(HeldCopies(Arc::new(hold))))
+    }
+}
+
+impl fmt::Debug for HoldLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HoldLayer")
+            .field("resource", &self.copies.resource())
+            .field("subject", &self.subject)
+            .finish()
+    }
+}
+
+impl<S> Layer<S> for HoldLayer {
+    type Service = HoldService<S>;
+
+    fn layer(&self, inner: S) -> HoldService<S> {
+        HoldService {
+            inner,
+            layer: Arc::new(self.clone()),
+        }
+    }
+}
+
+/// A service behind a [`HoldLayer`].
+#[derive(Clone, Debug)]
+pub struct HoldService<S> {
+    inner: S,
+    layer: Arc<HoldLayer>,
+}
+
+impl<S, B, R> Service<Request<B>> for HoldService<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: Body<Data = Bytes>,
+{
+    type Response = Response<DoorBody<R>>;
+    type Error = S::Error;
+    type Future = HoldFuture<S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        // Nothing is reserved here: a service that is ready may never be called.
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let head = Head::of(&request);
+        let is_grpc = head.is_grpc();
+        match self.layer.reserve(head) {
+            Ok(held) => {
+                if let Some(held) = &held {
+                    request.extensions_mut().insert(held.clone());
+                }
+                HoldFuture {
+                    state: HoldState::Called {
+                        future: self.inner.call(request),
+                        held,
+                    },
+                }
+            }
+            Err(error) => HoldFuture {
+                state: HoldState::Refused {
+                    answer: error.http(),
+                    is_grpc,
+                },
+            },
+        }
+    }
+}
+
+pin_project! {
+    /// The response of a [`HoldService`].
+    #[derive(Debug)]
+    pub struct HoldFuture<F> {
+        #[pin]
+        state: HoldState<F>,
+    }
+}
+
+pin_project! {
+    #[project = HoldProjected]
+    #[derive(Debug)]
+    enum HoldState<F> {
+        Called { #[pin] future: F, held: Option<HeldCopies> },
+        Refused { answer: HttpAnswer, is_grpc: bool },
+    }
+}
+
+impl<F, R, E> Future for HoldFuture<F>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    R: Body<Data = Bytes>,
+{
+    type Output = Result<Response<DoorBody<R>>, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().state.project() {
+            HoldProjected::Called { future, held } => {
+                let Poll::Ready(response) = future.poll(context) else {
+                    return Poll::Pending;
+                };
+                let held = held.take();
+                Poll::Ready(
+                    response.map(|response| response.map(|body| DoorBody::of_service(body, held))),
+                )
+            }
+            HoldProjected::Refused { answer, is_grpc } => {
+                Poll::Ready(Ok(refused(answer, *is_grpc)))
+            }
+        }
+    }
+}

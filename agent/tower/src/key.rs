@@ -1,0 +1,104 @@
+//! On whose behalf a request is made: functions for [`LimitLayer`](crate::LimitLayer) and
+//! [`HoldLayer`](crate::HoldLayer), beside any of your own.
+//!
+//! ```
+//! use std::borrow::Cow;
+//! use tollgate_tower::{Head, key};
+//!
+//! struct Tenant(String);
+//!
+//! // What an authentication layer has put there; the best of all.
+//! let of_session = key::extension(|tenant: &Tenant| &tenant.0);
+//! // A header that clients cannot forge, because a proxy sets it.
+//! let of_header = key::header("x-tenant");
+//! // /t/acme/search: the second segment.
+//! let of_path = key::path_segment(1);
+//! // The client's address, behind these proxies.
+//! let of_address = key::client_address(vec!["10.0.0.0/8".parse()?]);
+//! // Any other.
+//! let of_host = |head: Head<'_>| -> Option<Cow<'_, str>> {
+//!     let host = head.uri.host()?;
+//!     Some(Cow::Owned(host.to_owned()))
+//! };
+//! # let request = http::Request::builder().uri("/t/acme/search").body(()).unwrap();
+//! # assert_eq!(of_path(Head::of(&request)).as_deref(), Some("acme"));
+//! # let _ = (of_session, of_header, of_address, of_host);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::borrow::Cow;
+use std::net::{IpAddr, SocketAddr};
+
+use http::Extensions;
+use ipnet::IpNet;
+use tollgate_shared::networks::forwarded_client;
+
+use crate::head::Head;
+
+/// The header that lists for whom a request was forwarded.
+const FORWARDED: &str = "x-forwarded-for";
+
+/// The value of a header field; none where it is absent, empty, or no visible text. Who may write that header may
+/// call in anybody's name.
+pub fn header(
+    name: &'static str,
+) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
+    move |head: Head<'_>| {
+        let value = head.headers.get(name)?.to_str().ok()?.trim();
+        (!value.is_empty()).then_some(Cow::Borrowed(value))
+    }
+}
+
+/// What a layer outside has put into the request's extensions.
+pub fn extension<T: Send + Sync + 'static>(
+    name: impl Fn(&T) -> &str + Send + Sync + 'static,
+) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
+    move |head: Head<'_>| {
+        head.extensions
+            .get::<T>()
+            .map(|known| Cow::Borrowed(name(known)))
+    }
+}
+
+/// A segment of the path, counted from 0; none where there is none or it is empty.
+pub fn path_segment(
+    index: usize,
+) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
+    move |head: Head<'_>| {
+        let mut segments = head.uri.path().trim_start_matches('/').split('/');
+        let segment = segments.nth(index)?;
+        (!segment.is_empty()).then_some(Cow::Borrowed(segment))
+    }
+}
+
+/// The client's address: whoever has the connection, unless that is one of these proxies; else the last in
+/// `X-Forwarded-For` that is none of them. What a client wrote in front of that is never taken. How many bits of an
+/// address are one domain the limits say (`addresses`).
+///
+/// The connection's address is looked for among the request's extensions: a `SocketAddr`, or, with the feature
+/// `axum`, a `ConnectInfo<SocketAddr>`. Where none is there the header alone says it.
+pub fn client_address(
+    trusted: Vec<IpNet>,
+) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
+    move |head: Head<'_>| {
+        let trusts = |address: &IpAddr| trusted.iter().any(|network| network.contains(address));
+        let peer = peer_of(head.extensions);
+        if let Some(peer) = peer.filter(|peer| !trusts(peer)) {
+            return Some(Cow::Owned(peer.to_string()));
+        }
+        let lists = head.headers.get_all(FORWARDED).iter();
+        let lists: Option<Vec<&str>> = lists.map(|value| value.to_str().ok()).collect();
+        let client = forwarded_client(lists.unwrap_or_default(), |address| trusts(&address));
+        client.or(peer).map(|client| Cow::Owned(client.to_string()))
+    }
+}
+
+fn peer_of(extensions: &Extensions) -> Option<IpAddr> {
+    let peer = extensions.get::<SocketAddr>().copied();
+    #[cfg(feature = "axum")]
+    let peer = peer.or_else(|| {
+        let info = extensions.get::<axum::extract::ConnectInfo<SocketAddr>>();
+        info.map(|info| info.0)
+    });
+    peer.map(|peer| peer.ip().to_canonical())
+}

@@ -1,0 +1,35 @@
+//! Tollgate as tower layers: for axum, tonic, hyper, and whatever else is a tower service of HTTP.
+//!
+//! ```
+//! use tollgate_agent::Agent;
+//! use tollgate_tower::{HoldLayer, LimitLayer, key};
+//! # fn layers(agent: &Agent) {
+//! // How often: 100 calls a minute of each tenant, say; the limits say it, not the service.
+//! let often = LimitLayer::new(agent.rate("api.search"), key::header("x-tenant"));
+//! // How many at a time: from the call to the end of the response's body.
+//! let at_a_time = HoldLayer::new(agent.copies("api.exports"), key::header("x-tenant"));
+//! # let _ = (often, at_a_time);
+//! # }
+//! ```
+//!
+//! A refused call never reaches the service. It is answered with 429 (or 503, 500: [`HttpAnswer`]), `Retry-After`,
+//! `RateLimit`, `RateLimit-Policy`, `x-tollgate-code` and a problem in JSON; a gRPC call (by its content type) with
+//! HTTP 200, `grpc-status: 8` (RESOURCE_EXHAUSTED) and `grpc-retry-pushback-ms`. A call whose domain nobody
+//! names is let through and counted ([`Undecided`]): which domain that should be instead, [`LimitLayer::or_domain`]
+//! says. Nothing waits, and a call that is let through costs no allocation here.
+//!
+//! [`HttpAnswer`]: tollgate_agent::HttpAnswer
+
+mod answer;
+mod body;
+mod head;
+mod hold;
+pub mod key;
+mod limit;
+mod subject;
+
+pub use body::DoorBody;
+pub use head::Head;
+pub use hold::{HeldCopies, HoldFuture, HoldLayer, HoldService};
+pub use limit::{LimitFuture, LimitLayer, LimitService};
+pub use subject::Undecided;

@@ -1,0 +1,196 @@
+//! How often: a layer that asks the agent before each call.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use tollgate_agent::{Allowed, Headers, HitError, HttpAnswer, Rate};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::answer::{put, refused};
+use crate::body::DoorBody;
+use crate::head::Head;
+use crate::subject::{Subject, Undecided};
+
+/// A layer that counts calls against a resource that is limited by rate.
+///
+/// ```
+/// # use tollgate_agent::testing::TestAgent;
+/// # let kit = TestAgent::new();
+/// # let agent = kit.agent();
+/// use tollgate_tower::{LimitLayer, key};
+///
+/// let layer = LimitLayer::new(agent.rate("api.search"), key::header("x-tenant"))
+///     .skip(|head| head.uri.path() == "/healthz")
+///     .cost(|head| if head.uri.path() == "/export" { 10 } else { 1 })
+///     .or_domain("anonymous");
+/// # let _ = layer;
+/// ```
+#[derive(Clone, Debug)]
+pub struct LimitLayer {
+    rate: Rate,
+    subject: Subject,
+    tells_always: bool,
+}
+
+impl LimitLayer {
+    /// Of this resource; `key` says on whose behalf a request is made.
+    pub fn new(
+        rate: Rate,
+        key: impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            rate,
+            subject: Subject::new(key),
+            tells_always: false,
+        }
+    }
+
+    /// Requests that are not limited, and not counted.
+    #[must_use]
+    pub fn skip(mut self, skip: impl Fn(Head<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.subject.set_skip(skip);
+        self
+    }
+
+    /// How many copies a request takes; 0: it is not limited. Without this each takes one.
+    #[must_use]
+    pub fn cost(mut self, cost: impl Fn(Head<'_>) -> u32 + Send + Sync + 'static) -> Self {
+        self.subject.set_cost(cost);
+        self
+    }
+
+    /// The domain of requests that name none. Without this they are let through, and counted.
+    #[must_use]
+    pub fn or_domain(mut self, domain: &str) -> Self {
+        self.subject.set_otherwise(domain);
+        self
+    }
+
+    /// Tells callers the limit (`RateLimit-Policy`) in every response where it is known, in place of those of callers
+    /// that are near it. That costs an allocation a call.
+    #[must_use]
+    pub fn tell_always(mut self) -> Self {
+        self.tells_always = true;
+        self
+    }
+
+    /// How many requests named no domain.
+    pub fn undecided(&self) -> Undecided {
+        self.subject.undecided()
+    }
+
+    /// What a call is told that is let through, if it is told anything.
+    fn decide(&self, head: Head<'_>) -> Result<Option<Allowed>, HitError> {
+        let Some((domain, copies)) = self.subject.of(head) else {
+            return Ok(None);
+        };
+        let allowed = match copies {
+            1 => self.rate.hit(&domain)?,
+            copies => self.rate.hit_n(&domain, copies)?,
+        };
+        Ok(Some(allowed).filter(|allowed| self.tells_always || allowed.is_near()))
+    }
+}
+
+impl<S> Layer<S> for LimitLayer {
+    type Service = LimitService<S>;
+
+    fn layer(&self, inner: S) -> LimitService<S> {
+        LimitService {
+            inner,
+            layer: Arc::new(self.clone()),
+        }
+    }
+}
+
+/// A service behind a [`LimitLayer`].
+#[derive(Clone, Debug)]
+pub struct LimitService<S> {
+    inner: S,
+    layer: Arc<LimitLayer>,
+}
+
+impl<S, B, R> Service<Request<B>> for LimitService<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: Body<Data = Bytes>,
+{
+    type Response = Response<DoorBody<R>>;
+    type Error = S::Error;
+    type Future = LimitFuture<S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let head = Head::of(&request);
+        let is_grpc = head.is_grpc();
+        match self.layer.decide(head) {
+            Ok(allowed) => LimitFuture {
+                state: LimitState::Called {
+                    future: self.inner.call(request),
+                    headers: allowed.map(|allowed| allowed.headers()),
+                },
+            },
+            Err(error) => LimitFuture {
+                state: LimitState::Refused {
+                    answer: error.http(),
+                    is_grpc,
+                },
+            },
+        }
+    }
+}
+
+pin_project! {
+    /// The response of a [`LimitService`].
+    #[derive(Debug)]
+    pub struct LimitFuture<F> {
+        #[pin]
+        state: LimitState<F>,
+    }
+}
+
+pin_project! {
+    #[project = LimitProjected]
+    #[derive(Debug)]
+    enum LimitState<F> {
+        Called { #[pin] future: F, headers: Option<Headers> },
+        Refused { answer: HttpAnswer, is_grpc: bool },
+    }
+}
+
+impl<F, R, E> Future for LimitFuture<F>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    R: Body<Data = Bytes>,
+{
+    type Output = Result<Response<DoorBody<R>>, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().state.project() {
+            LimitProjected::Called { future, headers } => {
+                let Poll::Ready(response) = future.poll(context)? else {
+                    return Poll::Pending;
+                };
+                let mut response = response.map(|body| DoorBody::of_service(body, None));
+                if let Some(headers) = headers.take() {
+                    put(response.headers_mut(), headers.iter());
+                }
+                Poll::Ready(Ok(response))
+            }
+            LimitProjected::Refused { answer, is_grpc } => {
+                Poll::Ready(Ok(refused(answer, *is_grpc)))
+            }
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! The layers, before services of tower and of axum.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::routing::get;
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
+use tollgate_agent::testing::TestAgent;
+use tollgate_tower::{DoorBody, Head, HeldCopies, HoldLayer, LimitLayer, key};
+use tower::{Layer as _, ServiceExt as _, service_fn};
+
+type Answered = Response<DoorBody<Full<Bytes>>>;
+
+fn request(tenant: &str) -> http::request::Builder {
+    Request::builder().uri("/search").header("x-tenant", tenant)
+}
+
+fn empty(builder: http::request::Builder) -> Request<Empty<Bytes>> {
+    builder.body(Empty::new()).expect("a request")
+}
+
+async fn found<B>(_: Request<B>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(Full::from("found")))
+}
+
+async fn ask(layer: &LimitLayer, request: Request<Empty<Bytes>>) -> Answered {
+    layer
+        .layer(service_fn(found))
+        .oneshot(request)
+        .await
+        .expect("never fails")
+}
+
+fn by_tenant(kit: &TestAgent) -> LimitLayer {
+    LimitLayer::new(kit.agent().rate("api.search"), key::header("x-tenant"))
+}
+
+fn text(headers: &HeaderMap, name: &str) -> String {
+    let value = headers.get(name).map(|value| value.to_str().expect("text"));
+    value.unwrap_or("(none)").to_owned()
+}
+
+#[tokio::test]
+async fn a_call_that_is_let_through_is_the_services_own() {
+    let kit = TestAgent::new();
+    let answer = ask(&by_tenant(&kit), empty(request("acme"))).await;
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert!(answer.headers().is_empty(), "{:?}", answer.headers());
+    let body = answer.into_body();
+    assert_eq!(body.size_hint().exact(), Some(5));
+    assert_eq!(body.collect().await.expect("a body").to_bytes(), "found");
+    let recorded = kit.recorded();
+    assert_eq!((recorded.len(), &*recorded[0].domain), (1, "acme"));
+}
+
+#[tokio::test]
+async fn a_refused_call_never_reaches_the_service_and_is_told_when_to_come_again() {
+    let kit = TestAgent::new();
+    kit.deny("api.search", "acme", Duration::from_millis(1_500));
+    let never = service_fn(|_: Request<Empty<Bytes>>| async {
+        panic!("it was let through");
+        #[allow(unreachable_code)]
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    });
+    let layer = by_tenant(&kit);
+    let answer = layer.layer(never).oneshot(empty(request("acme"))).await;
+    let (head, body) = answer.expect("never fails").into_parts();
+    assert_eq!(head.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(text(&head.headers, "retry-after"), "2");
+    assert_eq!(
+        text(&head.headers, "content-type"),
+        "application/problem+json"
+    );
+    assert_ne!(text(&head.headers, "x-tollgate-code"), "(none)");
+    let body = body.collect().await.expect("a body").to_bytes();
+    let body = String::from_utf8_lossy(&body);
+    assert!(body.contains("\"status\":429"), "{body}");
+    assert!(!body.contains("acme"), "{body}");
+    // Somebody else is not concerned.
+    let other = ask(&layer, empty(request("globex"))).await;
+    assert_eq!(other.status(), StatusCode::OK);
+    kit.advance(Duration::from_secs(2));
+    let again = ask(&layer, empty(request("acme"))).await;
+    assert_eq!(again.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_refused_grpc_call_is_told_as_grpc_tells_it() {
+    let kit = TestAgent::new();
+    kit.deny("api.search", "acme", Duration::from_secs(3));
+    let grpc = request("acme").header("content-type", "application/grpc+proto");
+    let answer = ask(&by_tenant(&kit), empty(grpc)).await;
+    let headers = answer.headers();
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert_eq!(text(headers, "grpc-status"), "8");
+    assert_eq!(text(headers, "grpc-retry-pushback-ms"), "3000");
+    assert_eq!(text(headers, "content-type"), "application/grpc");
+    assert!(text(headers, "grpc-message").starts_with("rate limited"));
+    assert!(answer.body().is_end_stream());
+}
+
+#[tokio::test]
+async fn who_is_skipped_or_costs_nothing_or_names_nobody_is_not_counted() {
+    let kit = TestAgent::new();
+    let layer = by_tenant(&kit)
+        .skip(|head| head.uri.path() == "/healthz")
+        .cost(|head| match head.method.as_str() {
+            "OPTIONS" => 0,
+            "POST" => 3,
+            _ => 1,
+        });
+    ask(&layer, empty(Request::builder().uri("/healthz"))).await;
+    ask(&layer, empty(request("acme").method("OPTIONS"))).await;
+    assert_eq!((layer.undecided().count(), kit.recorded().len()), (0, 0));
+    let nobody = ask(&layer, empty(Request::builder().uri("/search"))).await;
+    assert_eq!(nobody.status(), StatusCode::OK);
+    assert_eq!((layer.undecided().count(), kit.recorded().len()), (1, 0));
+    let layer = layer.or_domain("anonymous");
+    ask(&layer, empty(Request::builder().uri("/search"))).await;
+    ask(&layer, empty(request("acme").method("POST"))).await;
+    assert_eq!(layer.undecided().count(), 1);
+    let recorded: Vec<String> = kit
+        .recorded()
+        .into_iter()
+        .map(|one| format!("{} {:?}", one.domain, one.outcome))
+        .collect();
+    assert!(
+        recorded[0].starts_with("anonymous Hit { copies: 1"),
+        "{recorded:?}"
+    );
+    assert!(
+        recorded[1].starts_with("acme Hit { copies: 3"),
+        "{recorded:?}"
+    );
+}
+
+#[tokio::test]
+async fn who_is_near_is_told_what_is_left() {
+    let kit = TestAgent::new();
+    kit.near("api.search", "acme", 7, 50, Duration::from_secs(1));
+    let layer = by_tenant(&kit);
+    let answer = ask(&layer, empty(request("acme"))).await;
+    assert!(text(answer.headers(), "ratelimit").contains(";r=6"));
+    let other = ask(&layer, empty(request("globex"))).await;
+    assert_eq!(text(other.headers(), "ratelimit"), "(none)");
+    kit.limit("api.search", 50, Duration::from_secs(1));
+    let other = ask(&layer.tell_always(), empty(request("globex"))).await;
+    assert_eq!(
+        text(other.headers(), "ratelimit-policy"),
+        "\"tier-1\";q=50;w=1"
+    );
+}
+
+/// A body of two parts, the second of which never comes before it is asked for.
+fn parts() -> impl Body<Data = Bytes, Error = Infallible> + Unpin {
+    let parts = [Bytes::from("one"), Bytes::from("two")];
+    let frames = parts
+        .into_iter()
+        .map(|part| Ok::<_, Infallible>(Frame::data(part)));
+    StreamBody::new(Frames(frames))
+}
+
+/// An iterator as a stream.
+struct Frames<I>(I);
+
+impl<I: Iterator + Unpin> futures_core::Stream for Frames<I> {
+    type Item = I::Item;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<I::Item>> {
+        std::task::Poll::Ready(self.0.next())
+    }
+}
+
+#[tokio::test]
+async fn copies_are_held_to_the_end_of_the_body() {
+    let kit = TestAgent::new();
+    kit.copies_limit("api.exports", 2);
+    let copies = kit.agent().copies("api.exports");
+    let layer = HoldLayer::new(copies.clone(), key::header("x-tenant"));
+    let service = || {
+        layer.layer(service_fn(|_: Request<Empty<Bytes>>| async {
+            Ok::<_, Infallible>(Response::new(parts()))
+        }))
+    };
+    let answer = service()
+        .oneshot(empty(request("acme")))
+        .await
+        .expect("never fails");
+    let mut body = answer.into_body();
+    assert_eq!(copies.held("acme"), 1);
+    body.frame().await.expect("a part").expect("no fault");
+    assert_eq!(copies.held("acme"), 1);
+    body.frame().await.expect("a part").expect("no fault");
+    assert!(body.frame().await.is_none());
+    assert_eq!(
+        copies.held("acme"),
+        0,
+        "the body has ended, though it is not dropped"
+    );
+    // A body that nobody reads to its end, and a call that nobody waits for.
+    let answer = service()
+        .oneshot(empty(request("acme")))
+        .await
+        .expect("never fails");
+    assert_eq!(copies.held("acme"), 1);
+    drop(answer);
+    assert_eq!(copies.held("acme"), 0);
+    let waiting = layer.layer(service_fn(|_: Request<Empty<Bytes>>| async {
+        std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>().await
+    }));
+    let waiting = tokio::time::timeout(
+        Duration::from_millis(1),
+        waiting.oneshot(empty(request("acme"))),
+    );
+    assert!(waiting.await.is_err());
+    assert_eq!(copies.held("acme"), 0);
+}
+
+#[tokio::test]
+async fn no_more_copies_are_held_at_a_time_than_there_are() {
+    let kit = TestAgent::new();
+    kit.copies_limit("api.exports", 1);
+    let copies = kit.agent().copies("api.exports");
+    let layer = HoldLayer::new(copies.clone(), key::header("x-tenant"));
+    let service = || layer.layer(service_fn(found));
+    let first = service()
+        .oneshot(empty(request("acme")))
+        .await
+        .expect("never fails");
+    let second = service()
+        .oneshot(empty(request("acme")))
+        .await
+        .expect("never fails");
+    assert_eq!(first.status(), StatusCode::OK);
+    assert_eq!(second.status(), StatusCode::TOO_MANY_REQUESTS);
+    drop(first);
+    let third = service()
+        .oneshot(empty(request("acme")))
+        .await
+        .expect("never fails");
+    assert_eq!(third.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn who_outlives_the_response_keeps_the_copies() {
+    let kit = TestAgent::new();
+    let copies = kit.agent().copies("api.tunnels");
+    let layer = HoldLayer::new(copies.clone(), key::header("x-tenant"));
+    let (kept, mut tunnels) = tokio::sync::mpsc::unbounded_channel();
+    let service = layer.layer(service_fn(move |request: Request<Empty<Bytes>>| {
+        let held = request.extensions().get::<HeldCopies>().cloned();
+        kept.send(held.expect("copies")).expect("somebody listens");
+        async {
+            let switching = Response::builder().status(StatusCode::SWITCHING_PROTOCOLS);
+            Ok::<_, Infallible>(switching.body(Empty::<Bytes>::new()).expect("a response"))
+        }
+    }));
+    let answer = service
+        .oneshot(empty(request("acme")))
+        .await
+        .expect("never fails");
+    drop(answer);
+    let tunnel = tunnels.recv().await.expect("a tunnel");
+    assert_eq!((tunnel.copies(), copies.held("acme")), (1, 1));
+    drop(tunnel);
+    assert_eq!(copies.held("acme"), 0);
+}
+
+#[tokio::test]
+async fn both_layers_stand_before_routes_of_axum() {
+    let kit = TestAgent::new();
+    kit.deny("api.search", "denied", Duration::from_secs(5));
+    let copies = kit.agent().copies("api.exports");
+    let routes: Router = Router::new()
+        .route("/search", get(|| async { "found" }))
+        .layer(HoldLayer::new(copies.clone(), key::header("x-tenant")))
+        .layer(by_tenant(&kit));
+    for (tenant, status) in [
+        ("acme", StatusCode::OK),
+        ("denied", StatusCode::TOO_MANY_REQUESTS),
+    ] {
+        let request = request(tenant).body(axum::body::Body::empty());
+        let answer = routes.clone().oneshot(request.expect("a request")).await;
+        assert_eq!(answer.expect("never fails").status(), status, "{tenant}");
+    }
+    assert_eq!(copies.held("acme"), 0);
+}
+
+#[test]
+fn the_client_is_found_behind_stated_proxies_alone() {
+    let of = key::client_address(vec!["10.0.0.0/8".parse().expect("a network")]);
+    for (peer, forwarded, client) in [
+        (Some("203.0.113.7:1"), None, Some("203.0.113.7")),
+        // Nobody whom we trust has written that.
+        (Some("203.0.113.7:1"), Some("8.8.8.8"), Some("203.0.113.7")),
+        (
+            Some("10.0.0.1:1"),
+            Some("8.8.8.8, 203.0.113.7"),
+            Some("203.0.113.7"),
+        ),
+        (
+            Some("10.0.0.1:1"),
+            Some("203.0.113.7, 10.0.0.2"),
+            Some("203.0.113.7"),
+        ),
+        (Some("10.0.0.1:1"), None, Some("10.0.0.1")),
+        (
+            Some("[::ffff:10.0.0.1]:1"),
+            Some("2001:DB8::1"),
+            Some("2001:db8::1"),
+        ),
+        (Some("10.0.0.1:1"), Some("nobody"), Some("10.0.0.1")),
+        (None, Some("203.0.113.7"), Some("203.0.113.7")),
+        (None, None, None),
+    ] {
+        let mut request = Request::builder().uri("/");
+        if let Some(forwarded) = forwarded {
+            request = request.header("x-forwarded-for", forwarded);
+        }
+        let mut request = empty(request);
+        if let Some(peer) = peer {
+            let peer: SocketAddr = peer.parse().expect("an address");
+            request.extensions_mut().insert(ConnectInfo(peer));
+        }
+        let found = of(Head::of(&request));
+        assert_eq!(found.as_deref(), client, "{peer:?} {forwarded:?}");
+    }
+}
+
+#[test]
+fn a_call_that_is_let_through_allocates_nothing_here() {
+    let kit = TestAgent::new();
+    let layer = by_tenant(&kit).skip(|head| head.uri.path() == "/healthz");
+    // A service that allocates nothing by itself.
+    let inner = service_fn(|_: Request<Empty<Bytes>>| {
+        std::future::ready(Ok::<_, Infallible>(Response::new(Full::new(Bytes::new()))))
+    });
+    let mut service = layer.layer(inner);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
+    let mut requests: Vec<_> = (0..101).map(|_| empty(request("acme"))).collect();
+    let mut call = |request| {
+        let answer = runtime.block_on(tower::Service::call(&mut service, request));
+        assert_eq!(answer.expect("never fails").status(), StatusCode::OK);
+    };
+    // The thread's own buffers.
+    call(requests.pop().expect("a request"));
+    let mut bare = 0;
+    let count = allocation_counter::measure(|| {
+        for request in requests.drain(..) {
+            call(request);
+            bare += 1;
+        }
+    });
+    assert_eq!((bare, count.count_total), (100, 0));
+}
