@@ -142,14 +142,22 @@ fn quota_run(index: usize, quota: &Quota, pieces: &[Piece<'_>]) -> Run {
         quota.map(|quota| quota.limit)
     };
     let (to_us, limits) = continued(pieces, limit_of);
+    let of_two = limits.windows(2);
+    let raises = of_two.filter(|two| two[0].1 < two[1].1).count() as u64;
+    let least = limits.iter().map(|(_, limit)| *limit).min();
+    let debt = match raises {
+        // A period that is full does not open again, so nothing that it forgives comes again.
+        0 => (u64::MAX, 1),
+        // But where a version raises the limit.
+        _ => (least.unwrap_or(0), raises),
+    };
     Run {
         constraint: Cause::Quota(index),
         from_us: pieces[0].0.from_us,
         to_us,
         length: Length::Periods(quota.clone()),
         limits,
-        // A period that is full does not open again, so nothing that it forgives comes again.
-        debts: vec![(u64::MAX, 1)],
+        debts: vec![debt],
         gaps: 0,
     }
 }

@@ -400,3 +400,43 @@ fn a_span_is_allowed_the_greatest_limit_in_it() {
     let raised_late = [piece(0, 5), piece(25_000, 30)];
     assert_eq!(effect_violations(&raised_late, &calls, params).len(), 1);
 }
+
+#[test]
+fn what_a_full_quota_forgave_may_come_again_where_its_limit_is_raised() {
+    // Ten within a delay under one a day: two count, eight are forgiven. Then the limit is 20.
+    let call = |at_us, copies| OfferedCall {
+        at_us,
+        copies,
+        is_let_through: true,
+        is_unguarded: false,
+        late_us: 0,
+    };
+    let piece = |from_us, limit| InForce {
+        from_us,
+        limits: DomainLimits {
+            quotas: vec![Quota {
+                limit,
+                unit: Calendar::Day,
+                zone: Zone::fixed(0),
+            }],
+            ..DomainLimits::default()
+        },
+        starts_anew: false,
+    };
+    let params = EffectParams {
+        delay_us: 0,
+        agents: 1,
+        call_max: 10,
+    };
+    let found = |raised: u64, later: u64| {
+        let calls: Vec<_> = std::iter::once(call(0, 10))
+            .chain((0..later).map(|i| call(1_000 + i, 1)))
+            .collect();
+        effect_violations(&[piece(0, 1), piece(500, raised)], &calls, params).len()
+    };
+    // 18 more have room, and as many as a delay brings come on top.
+    assert_eq!(found(20, 28), 0);
+    assert_eq!(found(20, 60), 1);
+    // Where nothing was raised the eight come once.
+    assert_eq!(found(1, 28), 1);
+}
