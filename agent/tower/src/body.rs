@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::hold::HeldCopies;
+use crate::held::HeldCopies;
 
 pin_project! {
     /// The body of a response behind a layer.

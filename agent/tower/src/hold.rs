@@ -11,38 +11,15 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
-use tollgate_agent::{Copies, Hold, HttpAnswer, ReserveError};
+use tollgate_agent::{Copies, HttpAnswer, ReserveError};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::answer::refused;
 use crate::body::DoorBody;
 use crate::head::Head;
+use crate::held::HeldCopies;
 use crate::subject::{Subject, Undecided};
-
-/// The copies that a request holds. It stands among the request's extensions: whoever goes on working when the
-/// response has been sent (an upgraded connection, a task in the background) keeps a clone, and they are given back
-/// when the last clone is gone.
-#[derive(Clone)]
-pub struct HeldCopies(Arc<Hold>);
-
-impl HeldCopies {
-    /// How many they are.
-    pub fn copies(&self) -> u32 {
-        self.0.copies()
-    }
-}
-
-impl fmt::Debug for HeldCopies {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "HeldCopies({} of {:?})",
-            self.copies(),
-            self.0.resource()
-        )
-    }
-}
 
 /// A layer that holds copies of a resource from the call to the end of the response's body.
 ///
@@ -107,7 +84,7 @@ impl HoldLayer {
             return Ok(None);
         };
         let hold = self.copies.reserve(&domain, copies)?;
-        Ok(Some(HeldCopies(Arc::new(hold))))
+        Ok(Some(HeldCopies::new(hold)))
     }
 }
 

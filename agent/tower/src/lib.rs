@@ -23,6 +23,7 @@
 mod answer;
 mod body;
 mod head;
+mod held;
 mod hold;
 pub mod key;
 mod limit;
@@ -30,6 +31,7 @@ mod subject;
 
 pub use body::DoorBody;
 pub use head::Head;
-pub use hold::{HeldCopies, HoldFuture, HoldLayer, HoldService};
+pub use held::HeldCopies;
+pub use hold::{HoldFuture, HoldLayer, HoldService};
 pub use limit::{LimitFuture, LimitLayer, LimitService};
 pub use subject::Undecided;

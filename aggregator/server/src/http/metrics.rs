@@ -1,5 +1,6 @@
 //! Metrics, in Prometheus' form. Rendered from the core's counters when somebody asks.
 
+mod by_resource;
 mod rows;
 
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use crate::core::view::Counted;
 use crate::edge::{Edge, PortCounters};
 use crate::feed::FeedCounters;
 use crate::link::LinkCounters;
-use rows::{counted, counted_copies, measured, of_candidate, of_resource};
+use by_resource::of_resource;
+use rows::{counted, counted_copies, measured, of_candidate};
 use tollgate_log::AsideCounters;
 
 /// What is shown at `/metrics`. The recorder is this aggregator's own and not the process's, so that

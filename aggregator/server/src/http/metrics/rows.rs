@@ -3,7 +3,6 @@
 use tollgate_engine::engine::CandidateCounts;
 
 use crate::core::counters::Counters;
-use crate::core::resources::ByResource;
 use crate::core::view::Gauges;
 
 pub(super) type Row = (&'static str, &'static str, u64);
@@ -380,37 +379,6 @@ pub(super) fn of_candidate(c: &CandidateCounts) -> [Row; 5] {
             "tollgate_candidate_denials_total",
             "Times that the candidate would have begun to deny a domain.",
             c.closed,
-        ),
-    ]
-}
-
-/// By resource, as the limits name it.
-pub(super) fn of_resource(of: &ByResource) -> [Row; 5] {
-    [
-        (
-            "tollgate_resource_calls_total",
-            "Calls that agents let through, by resource.",
-            of.calls,
-        ),
-        (
-            "tollgate_resource_refused_total",
-            "Calls that agents refused, by resource.",
-            of.refused,
-        ),
-        (
-            "tollgate_resource_excess_total",
-            "Copies let through beyond the limits, by resource.",
-            of.excess,
-        ),
-        (
-            "tollgate_resource_near_total",
-            "Times that agents were told of a pair near its limit, by resource.",
-            of.near,
-        ),
-        (
-            "tollgate_resource_pairs_forgotten_total",
-            "Pairs that came under limits which forget what they had used, by resource.",
-            of.pairs_forgotten,
         ),
     ]
 }

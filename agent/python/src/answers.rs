@@ -1,0 +1,131 @@
+//! What calls get: let through, which is true, or refused, which is false.
+
+use std::collections::HashMap;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use tollgate_agent as agent;
+use tollgate_agent::HttpAnswer;
+
+/// A call that was let through. It is true.
+#[pyclass(module = "tollgate", name = "Allowed", frozen)]
+pub(crate) struct PyAllowed(agent::Allowed);
+
+#[pymethods]
+impl PyAllowed {
+    /// How many copies were granted.
+    #[getter]
+    fn copies(&self) -> u32 {
+        self.0.copies()
+    }
+
+    /// Whether nothing has been heard of the aggregators for a while, or never.
+    #[getter]
+    fn blind(&self) -> bool {
+        self.0.blind()
+    }
+
+    /// How many more copies the domain has, where that is known: while it is near its limit.
+    #[getter]
+    fn remaining(&self) -> Option<u64> {
+        self.0.remaining()
+    }
+
+    /// Header fields for the response: RateLimit and RateLimit-Policy, as far as they are known.
+    fn headers(&self) -> HashMap<&'static str, String> {
+        self.0.headers().iter().collect()
+    }
+
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Allowed(remaining={:?})", self.0.remaining())
+    }
+}
+
+/// A call that was refused. It is false, and says what to answer.
+#[pyclass(module = "tollgate", name = "Denied", frozen)]
+pub(crate) struct PyDenied {
+    answer: HttpAnswer,
+    retry_after: Option<f64>,
+}
+
+#[pymethods]
+impl PyDenied {
+    /// Seconds to wait, where that is known.
+    #[getter]
+    fn retry_after(&self) -> Option<f64> {
+        self.retry_after
+    }
+
+    /// The HTTP status: 429, or 503 where nobody is heard and the policy is closed.
+    #[getter]
+    fn status(&self) -> u16 {
+        self.answer.status()
+    }
+
+    /// Header fields for the response.
+    fn headers(&self) -> HashMap<&'static str, String> {
+        self.answer.headers().collect()
+    }
+
+    /// A body for the response: a problem in JSON.
+    fn body(&self) -> String {
+        self.answer.body()
+    }
+
+    // So that `with copies.reserve(…) as hold: if not hold: …` works.
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&self, _args: &Bound<'_, PyAny>) {}
+
+    fn __bool__(&self) -> bool {
+        false
+    }
+
+    fn __str__(&self) -> &str {
+        self.answer.detail()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Denied({:?})", self.answer.detail())
+    }
+}
+
+pub(crate) fn of_answer(
+    py: Python<'_>,
+    answer: Result<agent::Allowed, agent::HitError>,
+) -> PyResult<Py<PyAny>> {
+    match answer {
+        Ok(allowed) => Ok(PyAllowed(allowed).into_pyobject(py)?.into_any().unbind()),
+        Err(error) => of_refused(py, &error),
+    }
+}
+
+pub(crate) fn of_refused(py: Python<'_>, error: &agent::HitError) -> PyResult<Py<PyAny>> {
+    match error {
+        agent::HitError::Misuse(misuse) => Err(PyValueError::new_err(misuse.to_string())),
+        error => denied(py, error.http(), retry_after(error.denied())),
+    }
+}
+
+pub(crate) fn denied(
+    py: Python<'_>,
+    answer: HttpAnswer,
+    retry_after: Option<f64>,
+) -> PyResult<Py<PyAny>> {
+    let denied = PyDenied {
+        answer,
+        retry_after,
+    };
+    Ok(denied.into_pyobject(py)?.into_any().unbind())
+}
+
+pub(crate) fn retry_after(denied: Option<&agent::Denied>) -> Option<f64> {
+    Some(denied?.retry_after()?.as_secs_f64())
+}

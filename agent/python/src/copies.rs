@@ -1,0 +1,144 @@
+//! How many at a time: copies, and what is held of them.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use tollgate_agent as agent;
+
+use crate::answers::{denied, retry_after};
+use crate::forks;
+use crate::process::ProcessAgent;
+
+/// A resource that is limited by copies.
+#[pyclass(module = "tollgate", name = "Copies")]
+pub(crate) struct PyCopies {
+    agent: Py<ProcessAgent>,
+    resource: String,
+    inner: agent::Copies,
+    forks: u64,
+}
+
+impl PyCopies {
+    pub(crate) fn new(
+        agent: Py<ProcessAgent>,
+        resource: String,
+        inner: agent::Copies,
+        forks: u64,
+    ) -> Self {
+        Self {
+            agent,
+            resource,
+            inner,
+            forks,
+        }
+    }
+
+    fn current(&mut self, py: Python<'_>) -> PyResult<&agent::Copies> {
+        if self.forks != forks() {
+            let mut agent = self.agent.borrow_mut(py);
+            let inner = agent.current()?.copies(&self.resource);
+            // See `Rate`.
+            std::mem::forget(std::mem::replace(&mut self.inner, inner));
+            self.forks = agent.forks;
+        }
+        Ok(&self.inner)
+    }
+}
+
+#[pymethods]
+impl PyCopies {
+    /// Takes copies: a Hold, which is true and gives them back at the end of its `with`, or Denied, which is false.
+    #[pyo3(signature = (domain, copies=1))]
+    fn reserve(slf: &Bound<'_, Self>, domain: &str, copies: u32) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let (answer, made) = {
+            let mut of = slf.borrow_mut();
+            (of.current(py)?.reserve(domain, copies), of.forks)
+        };
+        match answer {
+            Ok(hold) => {
+                let hold = PyHold {
+                    inner: Some(hold),
+                    forks: made,
+                };
+                Ok(hold.into_pyobject(py)?.into_any().unbind())
+            }
+            Err(agent::ReserveError::Misuse(misuse)) => {
+                Err(PyValueError::new_err(misuse.to_string()))
+            }
+            Err(error) => denied(py, error.http(), retry_after(denied_of(&error))),
+        }
+    }
+
+    /// How many copies of a domain this process holds.
+    fn held(&self, domain: &str) -> u64 {
+        match self.forks == forks() {
+            true => self.inner.held(domain),
+            false => 0,
+        }
+    }
+
+    /// Its name.
+    #[getter]
+    fn resource(&self) -> &str {
+        &self.resource
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Copies({:?})", self.resource)
+    }
+}
+
+/// Copies that are held; given back by `release`, at the end of `with`, or with the object.
+#[pyclass(module = "tollgate", name = "Hold")]
+pub(crate) struct PyHold {
+    inner: Option<agent::Hold>,
+    forks: u64,
+}
+
+#[pymethods]
+impl PyHold {
+    /// Gives back all that is held; a second time does nothing.
+    fn release(&mut self) {
+        let held = self.inner.take();
+        if self.forks != forks() {
+            // They are the parent's.
+            std::mem::forget(held);
+        }
+    }
+
+    /// How many are held.
+    #[getter]
+    fn copies(&self) -> u32 {
+        self.inner.as_ref().map_or(0, agent::Hold::copies)
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&mut self, _args: &Bound<'_, PyAny>) {
+        self.release();
+    }
+
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Hold(copies={})", self.copies())
+    }
+}
+
+impl Drop for PyHold {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+fn denied_of(error: &agent::ReserveError) -> Option<&agent::Denied> {
+    match error {
+        agent::ReserveError::Denied(denied) => Some(denied),
+        _ => None,
+    }
+}

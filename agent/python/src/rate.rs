@@ -1,0 +1,123 @@
+//! How often: rates, and calls whose cost is known afterwards.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use tollgate_agent as agent;
+
+use crate::answers::{of_answer, of_refused};
+use crate::forks;
+use crate::process::ProcessAgent;
+
+/// A resource that is limited by rate.
+#[pyclass(module = "tollgate", name = "Rate")]
+pub(crate) struct PyRate {
+    agent: Py<ProcessAgent>,
+    resource: String,
+    inner: agent::Rate,
+    forks: u64,
+}
+
+impl PyRate {
+    pub(crate) fn new(
+        agent: Py<ProcessAgent>,
+        resource: String,
+        inner: agent::Rate,
+        forks: u64,
+    ) -> Self {
+        Self {
+            agent,
+            resource,
+            inner,
+            forks,
+        }
+    }
+
+    fn current(&mut self, py: Python<'_>) -> PyResult<&agent::Rate> {
+        if self.forks != forks() {
+            let mut agent = self.agent.borrow_mut(py);
+            let inner = agent.current()?.rate(&self.resource);
+            // The parent's agent is kept: its threads are not here to end it.
+            std::mem::forget(std::mem::replace(&mut self.inner, inner));
+            self.forks = agent.forks;
+        }
+        Ok(&self.inner)
+    }
+}
+
+#[pymethods]
+impl PyRate {
+    /// Counts a call of a domain: Allowed, which is true, or Denied, which is false.
+    #[pyo3(signature = (domain, copies=1))]
+    fn hit(slf: &Bound<'_, Self>, domain: &str, copies: u32) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        // Borrowed for no longer than the call: to make an object may run whatever the interpreter collects.
+        let answer = {
+            let mut rate = slf.borrow_mut();
+            let rate = rate.current(py)?;
+            match copies {
+                1 => rate.hit(domain).map_err(agent::HitError::Denied),
+                copies => rate.hit_n(domain, copies),
+            }
+        };
+        of_answer(py, answer)
+    }
+
+    /// Whether a call would be let through now; counts nothing.
+    fn peek(slf: &Bound<'_, Self>, domain: &str) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let answer = slf.borrow_mut().current(py)?.peek(domain);
+        of_answer(py, answer.map_err(agent::HitError::Denied))
+    }
+
+    /// Counts copies that were used whatever the limits say.
+    #[pyo3(signature = (domain, copies=1))]
+    fn record(&mut self, py: Python<'_>, domain: &str, copies: u32) -> PyResult<()> {
+        self.current(py)?.record(domain, copies);
+        Ok(())
+    }
+
+    /// Counts a call whose cost is known afterwards: an Estimate, which is true, or Denied, which is false.
+    fn hit_estimated(slf: &Bound<'_, Self>, domain: &str, copies: u32) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let answer = slf.borrow_mut().current(py)?.hit_estimated(domain, copies);
+        match answer {
+            Ok(estimate) => Ok(PyEstimate(Some(estimate))
+                .into_pyobject(py)?
+                .into_any()
+                .unbind()),
+            Err(error) => of_refused(py, &error),
+        }
+    }
+
+    /// Its name.
+    #[getter]
+    fn resource(&self) -> &str {
+        &self.resource
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Rate({:?})", self.resource)
+    }
+}
+
+/// A call whose cost is known afterwards.
+#[pyclass(module = "tollgate", name = "Estimate")]
+pub(crate) struct PyEstimate(Option<agent::Estimate>);
+
+#[pymethods]
+impl PyEstimate {
+    /// Says what the call really cost: the difference is counted, or taken back. Once only.
+    fn settle(&mut self, actual: u32) -> PyResult<()> {
+        let Some(estimate) = self.0.take() else {
+            return Err(PyRuntimeError::new_err("it is settled already"));
+        };
+        match estimate.settle(actual) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(PyRuntimeError::new_err(error.to_string())),
+        }
+    }
+
+    fn __bool__(&self) -> bool {
+        true
+    }
+}

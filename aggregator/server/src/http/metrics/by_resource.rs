@@ -1,0 +1,35 @@
+//! What was ruled of one resource, as rows.
+
+use super::rows::Row;
+use crate::core::resources::ByResource;
+
+/// By resource, as the limits name it.
+pub(super) fn of_resource(of: &ByResource) -> [Row; 5] {
+    [
+        (
+            "tollgate_resource_calls_total",
+            "Calls that agents let through, by resource.",
+            of.calls,
+        ),
+        (
+            "tollgate_resource_refused_total",
+            "Calls that agents refused, by resource.",
+            of.refused,
+        ),
+        (
+            "tollgate_resource_excess_total",
+            "Copies let through beyond the limits, by resource.",
+            of.excess,
+        ),
+        (
+            "tollgate_resource_near_total",
+            "Times that agents were told of a pair near its limit, by resource.",
+            of.near,
+        ),
+        (
+            "tollgate_resource_pairs_forgotten_total",
+            "Pairs that came under limits which forget what they had used, by resource.",
+            of.pairs_forgotten,
+        ),
+    ]
+}
