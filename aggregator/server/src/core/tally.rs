@@ -1,0 +1,16 @@
+//! What was counted since the process began: it outlives the partitions that it was counted in.
+
+use super::candidates;
+use super::counters::Counters;
+use super::resources::Resources;
+
+/// What was counted. Nothing is decided by it.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Numbers.
+    pub counters: Counters,
+    /// What was ruled, by resource.
+    pub resources: Resources,
+    /// What candidates would have done, by resource.
+    pub(super) candidates: candidates::Ever,
+}
