@@ -202,7 +202,9 @@ impl Core {
     /// Restores every partition that has a snapshot, and begins to follow all of them. Done once, when
     /// the limits are known that snapshots refer to.
     fn begin_partitions(&mut self, now: Now) {
-        self.all_hear(now, |_| Some(PartitionEvent::Begins));
+        let all = self.partitions.iter();
+        let begin = all.map(|partition| (partition.index, vec![PartitionEvent::Begins]));
+        self.step_together(now, begin.collect());
         let is_restored = |partition: &&Partition| partition.position.unverified;
         let restored = self.partitions.iter().filter(is_restored).count();
         if 0 < restored {

@@ -30,6 +30,7 @@ pub mod resources;
 pub mod ruler;
 pub mod snapshots;
 pub mod testimonies;
+pub mod together;
 pub mod totals;
 pub mod usage;
 pub mod verdicts;
@@ -59,6 +60,8 @@ mod withheld;
 #[cfg(feature = "wrong-engine")]
 mod wrong;
 
+use std::num::NonZeroUsize;
+
 use tollgate_log::{RETRY_AFTER, Stream};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
@@ -66,7 +69,7 @@ use tollgate_shared::time::Span;
 use environment::Environment;
 use event::{Effect, Event, Now, Peer, QueryId, Room};
 use partition::Partition;
-use partition::event::{PartitionContext, PartitionEffect, PartitionEvent};
+use partition::event::{PartitionContext, PartitionEffect, PartitionEvent, PartitionOutput};
 use queries::Views;
 use ready::ReadyPartitions;
 use ruler::Met;
@@ -95,6 +98,8 @@ pub struct Core {
     started: bool,
     /// After the log refused one no total is sent before this.
     totals_not_before: Span,
+    /// On how many threads partitions rule.
+    threads: NonZeroUsize,
     /// Whether it is wrong on purpose.
     #[cfg(feature = "wrong-engine")]
     wrong: bool,
@@ -127,6 +132,7 @@ impl Core {
             following_hits: false,
             started: false,
             totals_not_before: Span::ZERO,
+            threads: NonZeroUsize::MIN,
             #[cfg(feature = "wrong-engine")]
             wrong: false,
             env,
@@ -176,6 +182,11 @@ impl Core {
             }
             Event::Turn => self.turn(now),
         }
+        self.hand_out(now, effects);
+    }
+
+    /// Hands out what was asked for, but for what may not be appended yet.
+    fn hand_out(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let sorted = self.withheld.sort(&mut self.env.effects, &self.identities);
         for (partition, tick) in sorted {
             self.hears(now, partition, PartitionEvent::NotSent(tick));
@@ -216,18 +227,11 @@ impl Core {
 
     /// Hands an event to the partition that it is for, and carries out what follows.
     fn hears(&mut self, now: Now, index: u32, event: PartitionEvent<'_>) {
-        let context = PartitionContext {
-            settings: &self.env.settings,
-            instance: self.env.instance,
-            shared: self.membership.shared,
-            limits: &self.limits,
-            #[cfg(feature = "wrong-engine")]
-            wrong: self.wrong,
-        };
-        let Some(partition) = self.partitions.get_mut(index as usize) else {
+        let (context, partitions, out) = self.at_hand();
+        let Some(partition) = partitions.get_mut(index as usize) else {
             return;
         };
-        partition.step(now, event, &context, &mut self.env.out);
+        partition.step(now, event, &context, out);
         if self.env.out.effects.is_empty() {
             return;
         }
@@ -237,6 +241,19 @@ impl Core {
         }
         // Its memory is used again.
         self.env.out.effects = effects;
+    }
+
+    /// The partitions, what they may look at, and where they leave what follows.
+    fn at_hand(&mut self) -> (PartitionContext<'_>, &mut [Partition], &mut PartitionOutput) {
+        let context = PartitionContext {
+            settings: &self.env.settings,
+            instance: self.env.instance,
+            shared: self.membership.shared,
+            limits: &self.limits,
+            #[cfg(feature = "wrong-engine")]
+            wrong: self.wrong,
+        };
+        (context, &mut self.partitions, &mut self.env.out)
     }
 
     /// Hands an event to every partition, in order.
@@ -377,7 +394,7 @@ impl Core {
         self.identities.want_lost(now.clock, &self.partitions);
         self.state_identities(now.clock);
         self.all_hear(now, |_| Some(PartitionEvent::LookAgain));
-        self.all_hear(now, |_| Some(PartitionEvent::GoOn));
+        self.rule_slices(now);
         let ready = self.ready(now.clock);
         let (env, partitions) = (&mut self.env, &mut self.partitions);
         self.feed.turn(now, partitions, &ready, &self.limits, env);
@@ -392,6 +409,14 @@ impl Core {
         self.all_hear(now, |_| Some(PartitionEvent::Tick));
         // Later versions come into force while it rules; the first ones are waited for.
         self.started = self.started || self.limits.why_not_in_force(&self.partitions).is_none();
+    }
+
+    /// The next slice in each partition whose denials new limits rule again.
+    fn rule_slices(&mut self, now: Now) {
+        let max = self.env.settings.waiting_max;
+        let due = self.partitions.iter().filter(|p| p.has_slice(max));
+        let due: Vec<_> = due.map(|p| (p.index, vec![PartitionEvent::GoOn])).collect();
+        self.step_together(now, due);
     }
 
     fn send_totals(&mut self, now: Now) {

@@ -14,3 +14,12 @@ pub struct Tally {
     /// What candidates would have done, by resource.
     pub(super) candidates: candidates::Ever,
 }
+
+impl Tally {
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        self.counters.add(&other.counters);
+        self.resources.add(&other.resources);
+        self.candidates.add(&other.candidates);
+    }
+}
